@@ -1,0 +1,58 @@
+"""What is wrong with an input: where, what was found, what was expected, and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+MOST_FAULTS_SHOWN = 20
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing a person has to know about an input.
+
+    Args:
+        place: file and line, row, key or flag: "train_caps.txt line 812".
+        found: the fact: "the line is empty".
+        expected: what would have been right: "every line is one caption".
+        fix: what to do: "delete the image and its captions, or write a caption".
+        severity: "error" stops training, "warning" and "note" do not.
+    """
+
+    place: str
+    found: str
+    expected: str = ""
+    fix: str = ""
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        text = f"{self.place}: {self.found}"
+        if self.expected:
+            text += f"; expected {self.expected}"
+        if self.fix:
+            text += f". {self.fix[0].upper()}{self.fix[1:]}"
+        return text
+
+
+class InputError(ValueError):
+    """An input cannot be used. Carries up to 20 faults, all of them printed in its message."""
+
+    def __init__(self, faults: Fault | Iterable[Fault]) -> None:
+        self.faults = (faults,) if isinstance(faults, Fault) else tuple(faults)
+        shown = [str(fault) for fault in self.faults[:MOST_FAULTS_SHOWN]]
+        if len(self.faults) > MOST_FAULTS_SHOWN:
+            shown.append(f"… and {len(self.faults) - MOST_FAULTS_SHOWN} more")
+        super().__init__("\n".join(shown))
+
+
+def stop_on_errors(faults: Iterable[Fault]) -> list[Fault]:
+    """Raise `InputError` when any fault is an error; otherwise return the rest (warnings, notes)."""
+    collected = list(faults)
+    errors = [fault for fault in collected if fault.severity == "error"]
+    if errors:
+        raise InputError(errors)
+    return collected
