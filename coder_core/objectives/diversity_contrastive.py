@@ -1,0 +1,89 @@
+"""DCL_I, DCL and M-DCL: contrastive learning whose temperature follows each anchor's diversity. CODER eq. 4-6.
+
+One direction; call it for both. Which of the three it is depends on what comes in: no diversity is DCL_I, diversity
+over the batch is DCL, candidates from the other modality's bank are M-DCL. (Not "decoupled contrastive learning".)
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from coder_core.ops import full_precision, log1p_sum_exp
+
+PositiveScale = Literal["one", "temperature"]
+PositiveClamp = Literal["clamp", "relu"]
+
+LOWEST_COSINE = -1 + 1e-4
+"""log(1 + S⁺) is cut here: at a cosine of -1 it has no value."""
+
+
+def diversity_contrastive(
+    scores: Tensor,
+    positive_scores: Tensor,
+    negatives: Tensor,
+    *,
+    diversity: Tensor | None = None,
+    temperature: float = 0.1,
+    margin: float = 0.3,
+    positive_scale: PositiveScale = "one",
+    positive_clamp: PositiveClamp = "clamp",
+) -> Tensor:
+    """μ·log(1 + Σ exp((S_ij − γ) / (μ·div_i))) − log(1 + S⁺_i) of each anchor i. CODER eq. 4 and 5.
+
+    A smaller diversity sharpens around the margin: a negative gains weight where S_ij > γ and loses it where S_ij < γ.
+
+    Args:
+        scores: (Q, C) cosine similarities.
+        positive_scores: (Q,) similarity of each anchor to its positive: the diagonal within a batch, the partner's
+            momentum key of this step against a bank.
+        negatives: (Q, C) bool. The positive is absent from the sum exactly; HAL and USER leave exp(−γ/μ) there.
+        diversity: (Q,) in (0.5, 1], detached unless it is to be trained; None is 1 for every anchor.
+        temperature: μ > 0.
+        margin: γ, the similarity above which a negative weighs more than the 1 in the sum.
+        positive_scale: "one" leaves the positive term unscaled, as HAL and USER do; "temperature" multiplies it by
+            μ, as printed, which makes the pull ten times weaker than the push.
+        positive_clamp: "clamp" is log(1 + max(S⁺, −1 + 1e-4)); "relu" is HAL's and USER's log(1 + max(S⁺, 0)),
+            without a gradient for a negative cosine.
+
+    Returns:
+        (Q,) losses; an anchor without negatives keeps its positive term.
+
+    Raises:
+        ValueError: temperature is not positive, or a switch has an unknown value.
+    """
+    scores = full_precision(scores)
+    sharpness = anchor_sharpness(scores, diversity, temperature)
+    push = log1p_sum_exp((scores - margin) * sharpness[:, None], negatives)
+    return temperature * push - positive_term(
+        positive_scores, temperature=temperature, positive_scale=positive_scale, positive_clamp=positive_clamp
+    )
+
+
+def anchor_sharpness(scores: Tensor, diversity: Tensor | None, temperature: float) -> Tensor:
+    """1 / (μ·div_i) for every anchor: (Q,), in the precision of `scores`."""
+    if not temperature > 0:
+        raise ValueError(f"temperature must be > 0, got {temperature}")
+    if diversity is None:
+        return scores.new_full((scores.shape[0],), 1 / temperature)
+    return 1 / (temperature * diversity.to(scores.dtype))
+
+
+def positive_term(
+    positive_scores: Tensor, *, temperature: float, positive_scale: PositiveScale, positive_clamp: PositiveClamp
+) -> Tensor:
+    """log(1 + S⁺), cut and scaled as the two switches of `diversity_contrastive` say: (Q,)."""
+    positive_scores = full_precision(positive_scores)
+    if positive_clamp == "clamp":
+        pull = torch.log1p(positive_scores.clamp_min(LOWEST_COSINE))
+    elif positive_clamp == "relu":
+        pull = torch.log1p(torch.relu(positive_scores))
+    else:
+        raise ValueError(f'positive_clamp must be "clamp" or "relu", got {positive_clamp!r}')
+    if positive_scale == "one":
+        return pull
+    if positive_scale == "temperature":
+        return temperature * pull
+    raise ValueError(f'positive_scale must be "one" or "temperature", got {positive_scale!r}')

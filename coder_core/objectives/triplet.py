@@ -1,0 +1,51 @@
+"""BTR, the bidirectional triplet ranking loss: CODER eq. 1, Faghri et al. 2018 (VSE++), arXiv:1707.05612.
+
+One direction; call it for both (`pairs.both_directions`) and add.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from coder_core.objectives.pairs import hardest_negatives
+from coder_core.ops import full_precision
+
+
+def triplet_sum(scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, margin: float = 0.2) -> Tensor:
+    """Σ over the negatives of [margin + S_ij − S⁺_i]₊.
+
+    Args:
+        scores: (Q, C) similarities.
+        positive_scores: (Q,) similarity of each query to its positive.
+        negatives: (Q, C) bool; a query without any loses nothing.
+        margin: how far below its positive a negative should stay, in units of the score.
+
+    Returns:
+        (Q,) losses.
+    """
+    hinge = _hinge(full_precision(scores), full_precision(positive_scores)[:, None], margin)
+    return torch.where(negatives, hinge, 0.0).sum(dim=1)
+
+
+def triplet_hardest(scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, margin: float = 0.2) -> Tensor:
+    """[margin + S_ij − S⁺_i]₊ at the best-scoring negative j only.
+
+    Starts badly from random weights: every anchor then meets the same few candidates. The code CODER builds on trains
+    one epoch with `triplet_sum` first.
+
+    Args:
+        scores: (Q, C) similarities.
+        positive_scores: (Q,) similarity of each query to its positive.
+        negatives: (Q, C) bool; a query without any loses nothing.
+        margin: how far below its positive the negative should stay, in units of the score.
+
+    Returns:
+        (Q,) losses.
+    """
+    hardest, _ = hardest_negatives(scores, negatives)
+    return _hinge(hardest, full_precision(positive_scores), margin)
+
+
+def _hinge(negative_scores: Tensor, positive_scores: Tensor, margin: float) -> Tensor:
+    return torch.relu(margin + negative_scores - positive_scores)

@@ -1,0 +1,100 @@
+"""Normalising, cosine and masked statistics: the arithmetic every other module stands on.
+
+The letters, everywhere in this project:
+
+    B  samples in a batch                 R  regions of an image
+    Q  queries (anchors), one per row     T  words of a caption
+    C  candidates, one per column         K  prototypes
+    D  size of an embedding               n, m  images, captions of a split
+
+`scores` is (Q, C), `negatives` is (Q, C) bool, `positive_scores` is (Q,).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+SHORTEST_VECTOR = 1e-8
+"""A vector shorter than this has no direction: it is treated as zero."""
+
+EMPTY_ID = -1
+"""The image id of a bank slot that nothing has been written to."""
+
+
+def full_precision(values: Tensor) -> Tensor:
+    """float16 and bfloat16 become float32; float32 and float64 pass through."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def normalise(vectors: Tensor) -> Tensor:
+    """Scale every row to length one; a zero row stays zero and receives a zero gradient.
+
+    Dividing by max(length, 1e-12), as torch.nn.functional.normalize does, gives a zero row a gradient of 1e12.
+
+    Args:
+        vectors: (..., D) in any floating type.
+
+    Returns:
+        (..., D) in float32, or float64 when that came in.
+    """
+    vectors = full_precision(vectors)
+    length = lengths(vectors).unsqueeze(-1)
+    is_zero = length == 0
+    return torch.where(is_zero, 0.0, vectors / torch.where(is_zero, 1.0, length))
+
+
+def lengths(vectors: Tensor) -> Tensor:
+    """Euclidean length of every row, (..., D) -> (...); exactly zero below `SHORTEST_VECTOR`, with a zero gradient."""
+    squared = full_precision(vectors).square().sum(-1)
+    return _safe_root(squared, smallest=SHORTEST_VECTOR**2)
+
+
+def cosine(first: Tensor, second: Tensor) -> Tensor:
+    """Cosine of every row of `first` (Q, D) with every row of `second` (C, D), as (Q, C)."""
+    return normalise(first) @ normalise(second).mT
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the last axis of the entries where `mask` is true; 0 where a row has none.
+
+    Masked entries may hold anything, NaN included: neither the value nor the gradient sees them.
+    """
+    kept = torch.where(mask, full_precision(values), 0.0)
+    return kept.sum(-1) / mask.sum(-1).clamp_min(1)
+
+
+def masked_variance(values: Tensor, mask: Tensor) -> Tensor:
+    """Population variance, E[(x - mean)²], of the entries where `mask` is true; 0 where a row has none."""
+    values = full_precision(values)
+    return masked_mean((values - masked_mean(values, mask).unsqueeze(-1)).square(), mask)
+
+
+def masked_std(values: Tensor, mask: Tensor) -> Tensor:
+    """Population standard deviation; where it is zero its gradient is zero instead of infinite."""
+    return standard_deviation(masked_variance(values, mask))
+
+
+def standard_deviation(variance: Tensor) -> Tensor:
+    """Square root of a variance, with a zero gradient where the variance is zero."""
+    return _safe_root(variance, smallest=0.0)
+
+
+def log1p_sum_exp(values: Tensor, mask: Tensor) -> Tensor:
+    """log(1 + Σ exp(x)) over the entries of the last axis where `mask` is true, for x of any size.
+
+    Args:
+        values: (Q, C).
+        mask: (Q, C) bool; a row without any true entry gives log 1 = 0.
+
+    Returns:
+        (Q,), computed as logsumexp([0, x]).
+    """
+    kept = torch.where(mask, full_precision(values), float("-inf"))
+    return torch.logsumexp(torch.cat([kept.new_zeros(*kept.shape[:-1], 1), kept], dim=-1), dim=-1)
+
+
+def _safe_root(values: Tensor, smallest: float) -> Tensor:
+    # Asking for "too small" rather than "large enough" lets a NaN through, so that it is noticed.
+    too_small = values <= smallest
+    return torch.where(too_small, 0.0, torch.where(too_small, 1.0, values).sqrt())
