@@ -1,0 +1,195 @@
+"""Batches of image-caption pairs: which pairs, which regions and words are left out, and their padded tensors.
+
+Everything random about a step follows from (seed, step), so a run that is stopped at any step and continued sees the
+same batches, with nothing to save; and a process of several takes its slice of the same global batch.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coder_core.data.dataset import Split
+from coder_core.data.words import Tokens
+from coder_core.faults import Fault, InputError
+
+ORDER, LEFT_OUT = 0, 1  # the two streams of random numbers of a step
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B pairs. Padded words are 0; `regions` beyond `region_lengths` are zero."""
+
+    regions: Tensor  # (B, R, F) float32
+    region_lengths: Tensor  # (B,) int64
+    words: Tensor  # (B, T) int64
+    word_lengths: Tensor  # (B,) int64
+    image_ids: Tensor  # (B,) int64: rows of the features file
+    text_ids: Tensor  # (B,) int64: lines of the captions file
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on a device."""
+        if device.type == "cpu":
+            return self
+        return Batch(*(value.pin_memory().to(device, non_blocking=True) for value in vars(self).values()))
+
+
+class RegionRows:
+    """The regions of a features file as rows of one flat matrix, gathered without loading the file.
+
+    Regions that are all zero (padding in the file) are never handed out. Float types other than float16 and float32 are
+    converted batch by batch.
+    """
+
+    def __init__(self, split: Split) -> None:
+        features = split.features
+        self.images, self.regions, self.size = split.n_images, split.regions, split.feature_size
+        self.zero_rows = frozenset(split.zero_regions)
+        native = features.dtype.newbyteorder("=") == features.dtype and features.flags.c_contiguous
+        self._features = features
+        self._flat: Tensor | None = None
+        if native and features.dtype in (np.float16, np.float32):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # the map is read-only, and nothing writes to it
+                self._flat = torch.from_numpy(features.reshape(-1, self.size))
+
+    def gather(self, image_ids: np.ndarray, kept: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Regions `kept` (B, k) of images (B,) -> (B, k, F) float32 and (B,) lengths; zero regions go to the end."""
+        rows = image_ids[:, None] * self.regions + kept
+        lengths = torch.full((len(rows),), kept.shape[1])
+        if self.zero_rows:
+            zero = np.isin(rows, np.fromiter(self.zero_rows, np.int64))
+            if zero.any():
+                rows = np.take_along_axis(rows, np.argsort(zero, axis=1, kind="stable"), axis=1)
+                lengths = torch.from_numpy(np.maximum(1, kept.shape[1] - zero.sum(1)))
+        if self._flat is not None:
+            found = self._flat.index_select(0, torch.from_numpy(rows.ravel())).float()
+        else:
+            images, region = np.divmod(rows.ravel(), self.regions)
+            picked = self._features[images, region] if self._features.ndim == 3 else self._features[images]
+            found = torch.from_numpy(np.ascontiguousarray(picked, dtype=np.float32))
+        return found.view(*rows.shape, self.size), lengths
+
+
+def pad_words(tokens: Tokens, text_ids: np.ndarray, kept: list[np.ndarray] | None = None) -> tuple[Tensor, Tensor]:
+    """Words of the captions, padded with 0: (B, T) int64 and (B,) lengths.
+
+    Args:
+        tokens: all captions.
+        text_ids: (B,) which of them.
+        kept: for every caption the positions to keep; all when None.
+    """
+    found = [tokens.ids[tokens.offsets[j] : tokens.offsets[j + 1]] for j in text_ids]
+    if kept is not None:
+        found = [words[keep] for words, keep in zip(found, kept, strict=True)]
+    lengths = np.array([len(words) for words in found])
+    padded = np.zeros((len(found), lengths.max()), dtype=np.int64)
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.concatenate(found)
+    return torch.from_numpy(padded), torch.from_numpy(lengths)
+
+
+class TrainingBatches:
+    """The endless, reproducible stream of training batches.
+
+    Args:
+        split: the train split.
+        tokens: its captions as numbers.
+        batch_size: pairs in a global batch.
+        seed: of the run.
+        drop_regions: mean share of regions left out. A share is drawn for every batch, uniformly from 0 to twice the
+            mean, so that full images are met in training too; which regions go is drawn for every image.
+        drop_words: share of words left out of a caption; at least one stays.
+        fixed_ends: never leave out a caption's first and last piece (BERT's [CLS] and [SEP]).
+        part, parts: this process's slice of every batch.
+
+    Raises:
+        InputError: the split has fewer captions than a batch, or the batch does not divide among the processes.
+    """
+
+    def __init__(
+        self, split: Split, tokens: Tokens, *, batch_size: int, seed: int, drop_regions: float = 0.0,
+        drop_words: float = 0.0, fixed_ends: bool = False, part: int = 0, parts: int = 1,
+    ) -> None:  # fmt: skip
+        if split.n_texts < batch_size:
+            raise InputError(
+                Fault(
+                    "--batch-size", f"is {batch_size}", f"at most the {split.n_texts} captions of {split.name}",
+                    "make it smaller",
+                )  # fmt: skip
+            )
+        if batch_size % parts:
+            raise InputError(
+                Fault("--batch-size", f"is {batch_size}", f"a multiple of the {parts} processes", "change one of them")
+            )
+        self.split, self.tokens, self.rows = split, tokens, RegionRows(split)
+        self.batch_size, self.seed = batch_size, seed
+        self.drop_regions, self.drop_words, self.fixed_ends = drop_regions, drop_words, fixed_ends
+        self.part, self.parts = part, parts
+        self.per_epoch = split.n_texts // batch_size  # an incomplete last batch is left out; the next order differs
+        self._order: tuple[int, np.ndarray] | None = None
+
+    def _epoch_order(self, epoch: int) -> np.ndarray:
+        if self._order is None or self._order[0] != epoch:
+            order = np.random.default_rng((self.seed, ORDER, epoch)).permutation(self.split.n_texts)
+            self._order = (epoch, order)
+        return self._order[1]
+
+    def __call__(self, step: int) -> Batch:
+        """This process's slice of batch `step`, counted from 0 over all epochs."""
+        epoch, place = divmod(step, self.per_epoch)
+        text_ids = self._epoch_order(epoch)[place * self.batch_size : (place + 1) * self.batch_size]
+        image_ids = self.split.image_of_text[text_ids]
+        random = np.random.default_rng((self.seed, LEFT_OUT, step))
+        regions = self.rows.regions
+        left_out = round(random.uniform(0, 2 * self.drop_regions) * regions) if regions > 1 else 0
+        order = np.argsort(random.random((self.batch_size, regions), dtype=np.float32), axis=1)
+        kept_regions = np.sort(order[:, : max(1, regions - left_out)], axis=1)
+        word_lengths = self.tokens.lengths[text_ids]
+        chance = random.random((self.batch_size, int(word_lengths.max())), dtype=np.float32)
+        mine = slice(self.part * self.batch_size // self.parts, (self.part + 1) * self.batch_size // self.parts)
+        found, region_lengths = self.rows.gather(image_ids[mine], kept_regions[mine])
+        kept_words = self._kept_words(chance[mine], word_lengths[mine]) if self.drop_words > 0 else None
+        words, lengths = pad_words(self.tokens, text_ids[mine], kept_words)
+        ids = torch.from_numpy(image_ids[mine]), torch.from_numpy(text_ids[mine])
+        return Batch(found, region_lengths, words, lengths, *ids)
+
+    def _kept_words(self, chance: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+        kept = chance >= self.drop_words
+        kept[np.arange(len(kept)), (chance - (np.arange(chance.shape[1]) >= lengths[:, None])).argmax(1)] = True
+        if self.fixed_ends:
+            kept[:, 0] = True
+            kept[np.arange(len(kept)), lengths - 1] = True
+        return [np.flatnonzero(row[:length]) for row, length in zip(kept, lengths, strict=True)]
+
+    def stream(self, start: int, stop: int) -> Iterator[Batch]:
+        """Batches start … stop-1, each prepared by one thread while the one before is in use."""
+        with ThreadPoolExecutor(max_workers=1) as thread:
+            coming = thread.submit(self, start) if start < stop else None
+            for step in range(start, stop):
+                assert coming is not None
+                batch = coming.result()
+                coming = thread.submit(self, step + 1) if step + 1 < stop else None
+                yield batch
+
+
+def image_chunks(split: Split, size: int) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
+    """All images in order, whole: (ids, (B, R, F) regions, (B,) lengths)."""
+    rows = RegionRows(split)
+    for start in range(0, split.n_images, size):
+        ids = np.arange(start, min(start + size, split.n_images))
+        every = np.broadcast_to(np.arange(split.regions), (len(ids), split.regions))
+        yield ids, *rows.gather(ids, every)
+
+
+def text_chunks(tokens: Tokens, size: int) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
+    """All captions, those of equal length together: (ids, (B, T) words, (B,) lengths)."""
+    order = np.argsort(tokens.lengths, kind="stable")
+    for start in range(0, len(order), size):
+        ids = order[start : start + size]
+        yield ids, *pad_words(tokens, ids)

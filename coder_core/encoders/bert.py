@@ -1,0 +1,101 @@
+"""Captions through BERT (transformers), by name or folder: 768 features per word piece -> linear -> D."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from coder_core.faults import Fault, InputError
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a BERT folder that would run code of its own or turn every word into [UNK].
+
+    Raises:
+        InputError: no config.json, a model type other than bert, an auto_map entry, or no tokenizer files.
+    """
+    config_file = folder / "config.json"
+    if not config_file.is_file():
+        raise InputError(Fault(str(config_file), "is missing", "a BERT model folder", "save one with save_pretrained"))
+    settings = json.loads(config_file.read_text(encoding="utf-8"))
+    if "auto_map" in settings:
+        raise InputError(
+            Fault(f"{config_file} key auto_map", "names code to run", "no auto_map", "use a plain BERT folder")
+        )
+    if settings.get("model_type") != "bert":
+        raise InputError(Fault(f"{config_file} key model_type", f"is {settings.get('model_type')!r}", "'bert'"))
+    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
+        raise InputError(
+            Fault(
+                str(folder),
+                "has no tokenizer files",
+                " or ".join(TOKENIZER_FILES),
+                "save the tokenizer there too (tokenizer.save_pretrained); without it every word would become [UNK]",
+            )
+        )
+
+
+def load_tokenizer(name: str) -> Any:
+    """The tokenizer of a BERT by name or folder, its vocabulary checked against the model's configuration."""
+    from transformers import AutoConfig, BertTokenizerFast
+
+    if Path(name).is_dir():
+        check_folder(Path(name))
+    try:
+        tokenizer = BertTokenizerFast.from_pretrained(name)
+        size = AutoConfig.from_pretrained(name, trust_remote_code=False).vocab_size
+    except OSError as error:
+        raise InputError(
+            Fault("--bert", f"{name!r} could not be loaded", "a model name that can be downloaded, or a folder")
+        ) from error
+    if len(tokenizer) > size:
+        raise InputError(
+            Fault(
+                f"--bert {name}",
+                f"its tokenizer has {len(tokenizer)} words",
+                f"at most the model's {size}",
+                "take tokenizer and model from the same place",
+            )  # fmt: skip
+        )
+    return tokenizer
+
+
+class BertWords(nn.Module):
+    """Word piece ids -> (B, T, D). The word pieces [CLS] and [SEP] count as words, as in vse_infty.
+
+    Args:
+        name: a model's name or folder; its weights are loaded when `pretrained`, otherwise only its configuration.
+        dimension: D.
+        frozen: leave BERT's weights alone.
+        checkpointing: recompute activations in the backward pass.
+    """
+
+    def __init__(
+        self, name: str, dimension: int, *, frozen: bool = False, checkpointing: bool = False, pretrained: bool = True
+    ) -> None:
+        super().__init__()
+        from transformers import AutoConfig, BertModel
+
+        if Path(name).is_dir():
+            check_folder(Path(name))
+        if pretrained:
+            self.bert = BertModel.from_pretrained(name, add_pooling_layer=False)
+        else:
+            settings = AutoConfig.from_pretrained(name, trust_remote_code=False)
+            self.bert = BertModel(settings, add_pooling_layer=False)
+        self.linear = nn.Linear(self.bert.config.hidden_size, dimension)
+        if frozen:
+            self.bert.requires_grad_(False)
+        if checkpointing:
+            self.bert.gradient_checkpointing_enable()
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """(B, T) int64 ids, (B,) lengths -> (B, T, D)."""
+        positions = words.new_tensor(range(words.shape[1]))
+        mask = (positions < lengths.unsqueeze(1)).long()
+        return self.linear(self.bert(input_ids=words, attention_mask=mask).last_hidden_state)

@@ -1,0 +1,70 @@
+"""Region features of an image -> D features per region: a linear layer beside a two-layer MLP (vse_infty's form)."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
+
+
+class RegionBatchNorm(nn.BatchNorm1d):
+    """Batch normalisation of (N, H) rows whose statistics are those of all processes together.
+
+    In one process it is `nn.BatchNorm1d`. PyTorch's SyncBatchNorm does the same on a GPU only; this one makes a run on
+    several processes equal to one process with the whole batch on any device.
+    """
+
+    def forward(self, rows: Tensor) -> Tensor:
+        if not (self.training and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+            return super().forward(rows)
+        count = rows.new_tensor([rows.shape[0]], dtype=torch.float32)
+        total = all_reduce(torch.cat([rows.float().sum(0), count]))
+        count = total[-1].detach()
+        mean = total[:-1] / count
+        centred = rows.float() - mean
+        variance = all_reduce(centred.square().sum(0)) / count
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        assert self.momentum is not None
+        with torch.no_grad():
+            self.running_mean.lerp_(mean.detach(), self.momentum)
+            self.running_var.lerp_(variance.detach() * (count / (count - 1)), self.momentum)
+            self.num_batches_tracked += 1
+        return (centred * torch.rsqrt(variance + self.eps) * self.weight + self.bias).to(rows.dtype)
+
+
+class RegionEncoder(nn.Module):
+    """(B, R, F) region features -> (B, R, D).
+
+    Args:
+        feature_size: F, as the files have it (2048 for bottom-up attention features).
+        dimension: D.
+        layers: of the MLP beside the linear layer; 0 leaves the linear layer alone. Hidden layers have D / 2 units
+            and batch normalisation (vse_infty).
+        dropout: on the input features.
+    """
+
+    def __init__(self, feature_size: int, dimension: int, *, layers: int = 2, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.linear = nn.Linear(feature_size, dimension)
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+        self.dropout = nn.Dropout(dropout)
+        steps: list[nn.Module] = []
+        width = feature_size
+        for _ in range(layers - 1):
+            steps += [nn.Linear(width, dimension // 2), RegionBatchNorm(dimension // 2), nn.ReLU()]
+            width = dimension // 2
+        if layers > 0:
+            steps.append(nn.Linear(width, dimension))
+        self.mlp = nn.Sequential(*steps)
+
+    def forward(self, regions: Tensor) -> Tensor:
+        """(B, R, F) -> (B, R, D)."""
+        rows = self.dropout(regions).flatten(0, 1)
+        out = self.linear(rows)
+        if len(self.mlp) > 0:
+            out = out + self.mlp(rows)
+        return out.view(*regions.shape[:2], -1)

@@ -1,0 +1,47 @@
+"""Configuration -> modules: the only place where names become classes."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from coder_core.config import ModelConfig, Pooling
+from coder_core.encoders.bert import BertWords
+from coder_core.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling
+from coder_core.encoders.recurrent import RecurrentWords
+from coder_core.encoders.regions import RegionEncoder
+from coder_core.model.coder import Coder
+
+POOLINGS: dict[Pooling, type[nn.Module]] = {"gpo": GeneralisedPooling, "mean": MeanPooling, "max": MaxPooling}
+
+
+def build_model(
+    config: ModelConfig, *, feature_size: int, words: int, vectors: Tensor | None = None, checkpointing: bool = False,
+    pretrained: bool = True,
+) -> Coder:  # fmt: skip
+    """The model of a configuration.
+
+    Args:
+        config: of the model.
+        feature_size: F of the region features.
+        words: size of the vocabulary (unused with BERT).
+        vectors: (words, word_size) start of the word vectors; random when None.
+        checkpointing: recompute BERT's activations.
+        pretrained: load BERT's weights; False when a checkpoint's weights follow anyway.
+    """
+    text: nn.Module
+    if config.text_encoder == "bert":
+        text = BertWords(
+            config.bert, config.dimension, frozen=config.freeze_bert, checkpointing=checkpointing, pretrained=pretrained
+        )
+    else:
+        text = RecurrentWords(
+            words, config.word_size, config.dimension, layers=config.text_layers, dropout=config.word_dropout,
+            vectors=vectors,
+        )  # fmt: skip
+    return Coder(
+        RegionEncoder(feature_size, config.dimension, layers=config.image_layers, dropout=config.image_dropout),
+        text,
+        POOLINGS[config.image_pooling](),
+        POOLINGS[config.text_pooling](),
+        config.embedding_dropout,
+    )

@@ -1,0 +1,97 @@
+"""Several processes, one batch: gathering embeddings with their gradients, keys without, and the largest diversity.
+
+With one process every function hands back what it got. Start several with torchrun.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def start(device: torch.device) -> None:
+    """Join the processes that torchrun started; does nothing without torchrun."""
+    if "WORLD_SIZE" in os.environ and int(os.environ["WORLD_SIZE"]) > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+
+
+def finish() -> None:
+    """Leave the process group."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def rank() -> int:
+    """Which process this is; 0 writes."""
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+def world_size() -> int:
+    """How many processes there are."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+class _Gather(torch.autograd.Function):
+    """Rows of all processes; the backward pass sums what all processes want from this one's rows."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        ctx.count = len(rows)
+        return gather_rows(rows)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].contiguous()
+        dist.all_reduce(total)
+        return total[rank() * ctx.count : (rank() + 1) * ctx.count]
+
+
+def gather_with_gradient(rows: Tensor) -> Tensor:
+    """(B, D) of each process -> (world · B, D) on every process, differentiable."""
+    return rows if world_size() == 1 else _Gather.apply(rows)
+
+
+@torch.no_grad()
+def gather_rows(rows: Tensor) -> Tensor:
+    """(B, …) of each process -> (world · B, …) on every process, without gradient."""
+    if world_size() == 1:
+        return rows
+    parts = [torch.empty_like(rows) for _ in range(world_size())]
+    dist.all_gather(parts, rows.contiguous())
+    return torch.cat(parts)
+
+
+@torch.no_grad()
+def largest(values: Tensor) -> Tensor:
+    """The largest value over all processes."""
+    top = values.detach().amax()
+    if world_size() > 1:
+        dist.all_reduce(top, op=dist.ReduceOp.MAX)
+    return top
+
+
+@torch.no_grad()
+def mean(values: Tensor) -> Tensor:
+    """The mean over all processes of equally many values each."""
+    values = values.detach().clone()
+    if world_size() > 1:
+        dist.all_reduce(values)
+        values /= world_size()
+    return values
+
+
+def agree(flag: bool, device: torch.device) -> bool:
+    """True on every process as soon as it is true on one."""
+    if world_size() == 1:
+        return flag
+    return bool(largest(torch.tensor([float(flag)], device=device)) > 0)
+
+
+def wait() -> None:
+    """Wait until every process is here."""
+    if world_size() > 1:
+        dist.barrier()
