@@ -1,0 +1,155 @@
+"""`analysis/<split>/`: embeddings and per-sample tables of a run on a split; written once, everything the app needs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coder_core.faults import Fault, InputError
+from coder_core.runs import sealed
+
+VERSION = 1
+ANALYSIS = "analysis"
+_SPLIT = re.compile(r"[a-z0-9_-]+")
+_PART = re.compile(r"[a-z0-9_]+")
+
+
+def write_analysis(
+    run_folder: Path,
+    split: str,
+    *,
+    image_embeddings: np.ndarray,
+    text_embeddings: np.ndarray,
+    image_of_text: np.ndarray,
+    captions: Sequence[str],
+    image_names: Sequence[str],
+    picture_folder: str | Path = "",
+    metrics: Mapping[str, Any],
+    fingerprint: str,
+    image_ranks: np.ndarray,
+    text_ranks: np.ndarray,
+    image_best: np.ndarray,
+    text_best: np.ndarray,
+    kind: str = "coder",
+    source: str = "",
+    extra_arrays: Mapping[str, np.ndarray] | None = None,
+    extra_documents: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the analysis of one split; an earlier one is replaced in one step.
+
+    Args:
+        run_folder: the run.
+        split: lower-case letters, digits, "_", "-".
+        image_embeddings: (n, D) unit rows.
+        text_embeddings: (m, D) unit rows.
+        image_of_text: (m,) the image each caption belongs to.
+        captions: m strings.
+        image_names: n picture paths relative to `picture_folder`, or ids.
+        picture_folder: where the pictures lie, "" when unknown.
+        metrics: the dictionary of `retrieval_metrics`.
+        fingerprint: of the save the embeddings come from.
+        image_ranks: (n,) 0 is first, −1 for an image without captions.
+        text_ranks: (m,) 0 is first.
+        image_best: (n, k) the best captions of every image, best first.
+        text_best: (m, k) the best images of every caption, best first.
+        kind: what made the embeddings: "coder", or an importer's name.
+        source: the data set, as a person wants to read it.
+        extra_arrays: name → array; becomes `<name>.npy`.
+        extra_documents: name → JSON value; becomes `<name>.json`.
+
+    Raises:
+        ValueError: shapes that do not fit together, or an impossible name.
+        WriteError: disk full or read-only; an earlier analysis is untouched.
+    """
+    arrays: dict[str, np.ndarray] = {
+        "image_embeddings": np.asarray(image_embeddings, np.float32),
+        "text_embeddings": np.asarray(text_embeddings, np.float32),
+        "image_of_text": np.asarray(image_of_text, np.int64),
+        "image_ranks": np.asarray(image_ranks, np.int64),
+        "text_ranks": np.asarray(text_ranks, np.int64),
+        "image_best": np.asarray(image_best, np.int32),
+        "text_best": np.asarray(text_best, np.int32),
+        **{name: np.asarray(array) for name, array in (extra_arrays or {}).items()},
+    }
+    documents = {
+        "captions": list(captions),
+        "images": {"names": list(image_names), "folder": str(picture_folder)},
+        **(extra_documents or {}),
+    }
+    _check_names(split, [*arrays, *documents])
+    _check_shapes(arrays, len(captions), len(image_names))
+    about = {
+        "version": VERSION,
+        "kind": kind,
+        "split": split,
+        "fingerprint": fingerprint,
+        "source": source,
+        "metrics": {name: _plain(value) for name, value in metrics.items()},
+        "arrays": {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()},
+        "documents": sorted(documents),
+    }
+
+    def fill(folder: Path) -> None:
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+        for name, document in documents.items():
+            sealed.write_file(folder / f"{name}.json", json.dumps(document, ensure_ascii=False).encode())
+
+    needed = sum(array.nbytes + 128 for array in arrays.values()) + sum(len(text) for text in captions) + (1 << 16)
+    return sealed.write_sealed(split_folder(run_folder, split), fill, about=about, needed=needed, replace=True)
+
+
+def split_folder(run_folder: Path, split: str) -> Path:
+    """Where the analysis of a split stands.
+
+    Raises:
+        InputError: the name could lead out of the run folder.
+    """
+    if not _SPLIT.fullmatch(split):
+        raise InputError(Fault(f"split {split!r}", "is not a split's name", "lower-case letters, digits, '_' and '-'"))
+    return Path(run_folder) / ANALYSIS / split
+
+
+def list_splits(run_folder: Path) -> list[str]:
+    """The splits a run has an analysis of, sorted."""
+    folder = Path(run_folder) / ANALYSIS
+    if not folder.is_dir():
+        return []
+    return sorted(
+        path.name for path in folder.iterdir() if _SPLIT.fullmatch(path.name) and (path / sealed.MANIFEST).is_file()
+    )
+
+
+def _check_names(split: str, names: Sequence[str]) -> None:
+    if not _SPLIT.fullmatch(split):
+        raise ValueError(f"a split is named with lower-case letters, digits, '_' and '-', got {split!r}")
+    for name in names:
+        if not _PART.fullmatch(name):
+            raise ValueError(f"a table is named with lower-case letters, digits and '_', got {name!r}")
+
+
+def _check_shapes(arrays: Mapping[str, np.ndarray], captions: int, images: int) -> None:
+    expected = {
+        "image_embeddings": images,
+        "text_embeddings": captions,
+        "image_of_text": captions,
+        "image_ranks": images,
+        "text_ranks": captions,
+        "image_best": images,
+        "text_best": captions,
+    }
+    for name, rows in expected.items():
+        if arrays[name].shape[:1] != (rows,):
+            raise ValueError(f"{name} has shape {arrays[name].shape}; expected {rows:,} rows")
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"{name} has dtype {array.dtype}; only numbers are written")
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
