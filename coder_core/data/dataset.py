@@ -1,0 +1,166 @@
+"""One door to every data set on disk: `read_split` finds the layout, reads it, checks it, and refuses with reasons."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from coder_core.data.features import scan_values
+from coder_core.data.karpathy import find_annotations, karpathy_splits, read_karpathy
+from coder_core.data.pictures import check_pictures, find_pictures
+from coder_core.data.precomp import read_precomp, splits_in
+from coder_core.data.reading import Reading
+from coder_core.faults import Fault, InputError, stop_on_errors
+
+SMALL_TEST_IMAGES = 1_000  # COCO: "test" is the first 1,000 images of "testall"
+OTHER_NAME = {"dev": "val", "val": "dev"}
+FINGERPRINT_ROWS = 64
+LAYOUTS = "a folder with {split}_ims.npy and {split}_caps.txt (or precomp/ in it), or dataset*.json with ims.npy"
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split of a data set: n images with L regions of D features, and m captions.
+
+    Args:
+        name: "train", "dev", "test", …
+        features: (n, L, D) or (n, D), memory-mapped, in the file's dtype and byte order.
+        captions: m strings.
+        image_of_text: (m,) int64, the image of every caption.
+        image_names: n relative picture file names or ids, or None.
+        picture_folder: where the names are files, or None.
+        source: what was read from where.
+        faults: warnings and notes; whatever training does to the data by itself is listed here.
+    """
+
+    name: str
+    features: np.ndarray
+    captions: list[str]
+    image_of_text: np.ndarray
+    image_names: list[str] | None = None
+    picture_folder: Path | None = None
+    source: dict[str, str] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def n_images(self) -> int:
+        return len(self.features)
+
+    @property
+    def n_texts(self) -> int:
+        return len(self.captions)
+
+    @property
+    def regions(self) -> int:
+        """L; 1 for one vector an image."""
+        return int(self.features.shape[1]) if self.features.ndim == 3 else 1
+
+    @property
+    def feature_size(self) -> int:
+        """D of the features."""
+        return int(self.features.shape[-1])
+
+    def texts_of_image(self) -> tuple[np.ndarray, np.ndarray]:
+        """offsets (n + 1,), order (m,), int64: image i has the captions order[offsets[i]:offsets[i + 1]]."""
+        counts = np.bincount(self.image_of_text, minlength=self.n_images)
+        offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        return offsets, np.argsort(self.image_of_text, kind="stable").astype(np.int64)
+
+
+def read_split(path: str | Path, split: str, *, pictures: str | Path | None = None, check_values: bool = True) -> Split:
+    """Read one split of the data set at `path`, whatever its layout.
+
+    Args:
+        path: a folder of precomp files, its parent, or a folder (or file) with Karpathy's JSON.
+        split: "train", "dev" (or "val"), "test", "testall", or any name the files have.
+        pictures: folder of the picture files; found by itself when it is images/ beside the data.
+        check_values: also read every feature once, for NaN, Inf and zero rows.
+
+    Raises:
+        InputError: the data cannot be trained on; carries up to 20 faults, each with place and fix.
+    """
+    root, layout = find_layout(path)
+    reading = _read(root, layout, split)
+    faults = list(reading.faults)
+    if check_values:
+        faults += scan_values(reading.file, reading.rows)
+    folder = find_pictures(root, layout, pictures, reading.image_names)
+    faults += check_pictures(folder, reading.image_names, asked=pictures is not None)
+    stop_on_errors(faults)
+    return Split(
+        name=split,
+        features=reading.features,
+        captions=reading.captions,
+        image_of_text=reading.image_of_text.astype(np.int64, copy=False),
+        image_names=reading.image_names,
+        picture_folder=folder,
+        source=reading.source | ({"pictures": str(folder)} if folder else {}),
+        faults=faults,
+    )
+
+
+def available_splits(path: str | Path) -> list[str]:
+    """Names of the splits at `path`: train first, then dev, then the others in alphabetical order."""
+    root, layout = find_layout(path)
+    names = splits_in(layout) if layout.is_dir() else karpathy_splits(root, layout)
+    first = {"train": 0, "dev": 1, "val": 1}
+    return sorted(names, key=lambda name: (first.get(name, 2), name))
+
+
+def find_layout(path: str | Path) -> tuple[Path, Path]:
+    """The folder that no file may leave, and the folder of precomp files or the JSON file to read.
+
+    Raises:
+        InputError: there is neither.
+    """
+    path = Path(path)
+    if path.is_file() and path.suffix == ".json":
+        return path.parent, path
+    if not path.is_dir():
+        found = "not a folder" if path.exists() else "there is no such folder"
+        raise InputError(Fault(str(path), found, LAYOUTS, "check the path"))
+    inner = [path / "precomp", *sorted(path.glob("*_precomp"))]
+    folders = [folder for folder in inner if folder.is_dir() and splits_in(folder)]
+    if splits_in(path):
+        return path, path
+    if len(folders) > 1 and folders[0].name != "precomp":
+        names = ", ".join(folder.name for folder in folders)
+        raise InputError(Fault(str(path), f"holds several data sets: {names}", "one data set", "name one of them"))
+    if folders:
+        return path, folders[0]
+    return path, find_annotations(path, LAYOUTS)
+
+
+def _read(root: Path, layout: Path, split: str) -> Reading:
+    """Read `split` under its own name, under its other name (dev, val), or as the first images of testall."""
+    if layout.is_file():
+        return read_karpathy(root, layout, split)
+    present = splits_in(layout)
+    for name in (split, OTHER_NAME.get(split)):
+        if name in present:
+            return read_precomp(root, layout, name)
+    if split == "test" and "testall" in present:
+        reading = read_precomp(root, layout, "testall")
+        if len(reading.features) <= SMALL_TEST_IMAGES:
+            return reading
+        note = f'there is no "test"; it is the first {SMALL_TEST_IMAGES:,} images of "testall"'
+        reading.faults.append(Fault(str(layout), note, severity="note"))
+        return reading.first_images(SMALL_TEST_IMAGES)
+    listed = ", ".join(present)
+    raise InputError(Fault(str(layout), f'there is no split "{split}"', f"one of {listed}", "name one that is there"))
+
+
+def fingerprint(split: Split) -> str:
+    """A cheap, stable sha256 (hex) of a split: shape, dtype, 64 evenly spaced images' values, captions, pairing."""
+    digest = hashlib.sha256()
+    digest.update(repr((split.features.shape, split.features.dtype.str, split.n_texts)).encode())
+    rows = np.unique(np.linspace(0, split.n_images - 1, FINGERPRINT_ROWS).astype(np.int64))
+    digest.update(np.ascontiguousarray(split.features[rows]).tobytes())
+    digest.update(np.ascontiguousarray(split.image_of_text, dtype="<i8").tobytes())
+    for caption in split.captions:
+        digest.update(caption.encode("utf-8", "surrogatepass"))
+        digest.update(b"\n")
+    return digest.hexdigest()

@@ -1,0 +1,185 @@
+"""A .npy file of image features: header checked first, then memory-mapped, never unpickled, never loaded whole."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy
+
+from coder_core.data.lines import regular_file
+from coder_core.faults import Fault, InputError
+
+SCAN_BYTES = 8 * 2**20
+SCAN_THREADS = 2
+ROWS_NAMED = 10
+HEADER_ERRORS = (ValueError, TypeError, SyntaxError, LookupError, RecursionError, MemoryError, OverflowError, EOFError)
+RIGHT_FILE = "a .npy file of float16, float32 or float64, (images, regions, size) or (images, size)"
+
+
+@dataclass(frozen=True)
+class FeatureFile:
+    """A features file whose header is known to fit its size. shape is (n, L, D) or (n, D)."""
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    fortran: bool
+    offset: int
+
+    def map(self) -> np.ndarray:
+        """The whole file as a read-only memory map, in its own dtype."""
+        order = "F" if self.fortran else "C"
+        return np.memmap(self.path, self.dtype, mode="r", offset=self.offset, shape=self.shape, order=order)
+
+    def map_rows(self, start: int, stop: int) -> np.ndarray:
+        """Rows start…stop through a map of their own, so that memory is given back with the array."""
+        if self.fortran:
+            return self.map()[start:stop]
+        offset = self.offset + start * self.row_bytes
+        return np.memmap(self.path, self.dtype, mode="r", offset=offset, shape=(stop - start, *self.shape[1:]))
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one image's features."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+
+def open_features(root: Path, path: Path, faults: list[Fault]) -> FeatureFile:
+    """Check a features file's header against its size and describe it; coercions are noted in `faults`.
+
+    Raises:
+        InputError: not a .npy file, pickled objects, a wrong dtype or shape, or a size that does not fit the header.
+    """
+    regular_file(root, path)
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        shape, fortran, dtype = _read_header(file, path, size)
+        offset = file.tell()
+    _check_dtype(path, dtype)
+    _check_shape(path, shape)
+    expected = offset + math.prod(shape) * dtype.itemsize
+    if size != expected:
+        raise InputError(
+            Fault(
+                str(path),
+                f"holds {size:,} bytes, but its header promises {dtype} {shape}, which takes {expected:,}",
+                f"{expected:,} bytes",
+                "copy or download it again: it was cut short or damaged" if size < expected else "write it again",
+            )
+        )
+    faults.extend(_coercions(path, shape, dtype, fortran))
+    return FeatureFile(path, shape, dtype, fortran, offset)
+
+
+def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[tuple[int, ...], bool, np.dtype]:
+    start = file.read(npy.MAGIC_LEN)
+    if not start.startswith(npy.MAGIC_PREFIX):
+        raise InputError(Fault(str(path), _what_it_is(start, size), RIGHT_FILE, "write it with numpy.save"))
+    file.seek(0)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # headers written by Python 2 are legal
+            version = npy.read_magic(file)
+            read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+            return read(file)
+    except HEADER_ERRORS as error:
+        first = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        fix = "write it again with numpy.save"
+        raise InputError(Fault(str(path), f"its .npy header cannot be read: {first}", RIGHT_FILE, fix)) from None
+
+
+def _what_it_is(start: bytes, size: int) -> str:
+    if size == 0:
+        return "the file is empty (0 bytes)"
+    if start.startswith(b"PK"):
+        return "a zip archive (.npz) under the name .npy"
+    if start.startswith(b"\x80"):
+        return "a Python pickle, which is never opened, because opening one can run a program"
+    return f"not a .npy file ({size:,} bytes)"
+
+
+def _check_dtype(path: Path, dtype: np.dtype) -> None:
+    if dtype.hasobject:
+        found, fix = "an array of Python objects (a pickle), which is never opened", "save the numbers as float32"
+    elif dtype.kind != "f" or dtype.itemsize > 8:
+        found, fix = f"dtype {dtype}", "save it as array.astype(numpy.float32)"
+    else:
+        return
+    raise InputError(Fault(str(path), found, "float16, float32 or float64", fix))
+
+
+def _check_shape(path: Path, shape: tuple[int, ...]) -> None:
+    if len(shape) not in (2, 3) or any(length < 1 for length in shape):
+        wanted = "(images, regions, size) or (images, size), nothing of length 0"
+        raise InputError(Fault(str(path), f"shape {shape}", wanted, "reshape the array and save it again"))
+
+
+def _coercions(path: Path, shape: tuple[int, ...], dtype: np.dtype, fortran: bool) -> list[Fault]:
+    found = []
+    if dtype != np.float32:
+        order = "" if dtype.isnative else "big-endian "
+        found.append(f"{order}float{8 * dtype.itemsize}; every batch is converted to float32")
+    if fortran:
+        found.append("Fortran order; batches are gathered from all over the file, which is slow: numpy.save a C copy")
+    if len(shape) == 2:
+        found.append("one vector an image (images, size), read as one region")
+    return [Fault(str(path), text, severity="note") for text in found]
+
+
+def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, list[Fault]]:
+    """Read every value of rows[0]…rows[1] once, in pieces, and report NaN, Inf and all-zero rows.
+
+    Works on the bits: without its sign a float is an integer that grows with it; 0 is zero, all exponent bits set is
+    NaN or Inf. So one integer maximum a region answers both questions.
+
+    Returns:
+        (z, 2) int64 pairs (row of the file, region) that are all zero, and the faults.
+    """
+    per_piece = max(1, SCAN_BYTES // file.row_bytes)
+    starts = range(*rows, per_piece)
+    with ThreadPoolExecutor(SCAN_THREADS) as pool:
+        pieces = list(pool.map(lambda start: _scan_piece(file, start, min(start + per_piece, rows[1])), starts))
+    bad, zero, blank = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
+    return zero, _value_faults(file.path, bad, zero, blank)
+
+
+def _scan_piece(file: FeatureFile, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows start…stop: (·, 2) pairs (image, region) not finite, the same all zero, and (·,) images all zero."""
+    values = file.map_rows(start, stop)
+    if not file.dtype.isnative:
+        values = values.astype(file.dtype.newbyteorder("="))
+    values = np.ascontiguousarray(values).reshape(stop - start, -1, file.shape[-1])
+    bits = values.view(f"u{file.dtype.itemsize}")
+    infinity = np.array(np.inf, dtype=values.dtype).view(bits.dtype)
+    largest = (bits & np.array(np.iinfo(bits.dtype).max >> 1, dtype=bits.dtype)).max(axis=-1)  # (images, regions)
+    blank = np.flatnonzero(largest.max(axis=1) == 0) + start
+    shift = np.array([start, 0])
+    return np.argwhere(largest >= infinity) + shift, np.argwhere(largest == 0) + shift, blank
+
+
+def _value_faults(path: Path, bad: np.ndarray, zero: np.ndarray, blank: np.ndarray) -> list[Fault]:
+    """bad, zero: (·, 2) pairs (image, region); blank: (·,) images, an error, where a zero region is a warning."""
+    faults = []
+    if len(bad):
+        found = f"NaN or Inf in {len(bad):,} regions of {len(np.unique(bad[:, 0])):,} images; {_rows(bad)}"
+        faults.append(Fault(str(path), found, "finite numbers", "extract these images' features again"))
+    if len(blank):
+        first = ", ".join(map(str, blank[:ROWS_NAMED].tolist()))
+        found = f"{len(blank):,} images are zero in all their features; the first, counted from 0: {first}"
+        faults.append(Fault(str(path), found, "a feature vector an image", "extract them again, or remove them"))
+    single = zero[~np.isin(zero[:, 0], blank)]
+    if len(single):
+        found = f"{len(single):,} regions are all zero and are masked in training; {_rows(single)}"
+        faults.append(Fault(str(path), found, severity="warning"))
+    return faults
+
+
+def _rows(pairs: np.ndarray) -> str:
+    named = ", ".join(f"({image}, {region})" for image, region in pairs[:ROWS_NAMED].tolist())
+    return f"the first (image, region), counted from 0: {named}"

@@ -1,0 +1,70 @@
+"""Scattered rows of a features file → a file of their own in the cache, so that a split can be memory-mapped."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from coder_core.data.features import FeatureFile
+from coder_core.faults import Fault, InputError
+
+PIECE_ROWS = 256
+
+
+def cache_folder() -> Path:
+    """$CODER_CACHE, or coder-lab in the user's cache folder."""
+    given = os.environ.get("CODER_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(given) if given else Path(base) / "coder-lab"
+
+
+def gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> FeatureFile:
+    """Copy `rows` of a features file, piece by piece, into the cache; an earlier copy is used again.
+
+    Raises:
+        InputError: the cache's disk is too small, or cannot be written.
+    """
+    shape = (len(rows), *file.shape[1:])
+    target = cache_folder() / "splits" / f"{_key(file, rows)}.npy"
+    needed = len(rows) * file.row_bytes
+    if not target.exists():
+        _copy(file, rows, shape, target, needed)
+    text = f"the split's rows are scattered; they are read from a copy of {needed:,} bytes, {target}"
+    faults.append(Fault(str(file.path), text, fix="remove it when it is no longer needed", severity="note"))
+    return FeatureFile(target, shape, file.dtype, fortran=False, offset=target.stat().st_size - needed)
+
+
+def _key(file: FeatureFile, rows: np.ndarray) -> str:
+    state = file.path.stat()
+    identity = repr((str(file.path.resolve()), state.st_size, state.st_mtime_ns, file.shape, file.dtype.str))
+    return hashlib.sha256(identity.encode() + rows.astype("<i8").tobytes()).hexdigest()[:32]
+
+
+def _copy(file: FeatureFile, rows: np.ndarray, shape: tuple[int, ...], target: Path, needed: int) -> None:
+    """Write beside the target, then rename: a copy that exists is whole."""
+    temporary = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(target.parent).free
+        if free < needed:
+            raise OSError(f"{needed:,} bytes needed, {free:,} free")
+        handle, name = tempfile.mkstemp(prefix=".tmp-", suffix=".npy", dir=target.parent)
+        os.close(handle)
+        temporary = Path(name)
+        copy = np.lib.format.open_memmap(temporary, mode="w+", dtype=file.dtype, shape=shape)
+        source = file.map()
+        for start in range(0, len(rows), PIECE_ROWS):
+            copy[start : start + PIECE_ROWS] = source[rows[start : start + PIECE_ROWS]]
+        copy.flush()
+        os.replace(temporary, target)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        fix = "set CODER_CACHE to a folder with room, or save one {split}_ims.npy a split"
+        found = f"the split's rows are scattered and cannot be copied to {target.parent}: {error}"
+        raise InputError(Fault(str(file.path), found, "room for the copy", fix)) from None

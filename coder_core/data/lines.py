@@ -1,0 +1,131 @@
+"""Text files of a data set: one caption or id a line, UTF-8, split on "\\n" only, every oddity reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coder_core.faults import MOST_FAULTS_SHOWN, Fault, InputError
+
+LONGEST_CAPTION_WORDS = 200
+LONGEST_CAPTION_CHARACTERS = 4_000
+BYTE_ORDER_MARK = "\ufeff"
+
+
+def regular_file(root: Path, path: Path) -> Path:
+    """`path` itself, once it is known to be a plain file that does not leave `root` through a link.
+
+    Raises:
+        InputError: missing, not a plain file (a folder, a pipe, a device), or a link out of the data folder.
+    """
+    if not path.exists():
+        raise InputError(Fault(str(path), "the file is missing", "a plain file", "check the name and the folder"))
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise InputError(
+            Fault(
+                str(path),
+                f"a link that leaves the data folder, to {path.resolve()}",
+                f"files inside {root}",
+                "give the folder that really holds the files, or copy the file here",
+            )
+        )
+    if not path.is_file():
+        raise InputError(Fault(str(path), "not a plain file", "a plain file", "replace it with the file itself"))
+    return path
+
+
+def read_lines(root: Path, path: Path, what: str, faults: list[Fault]) -> list[str]:
+    """The lines of a UTF-8 text file, stripped, one item each. Empty lines and bad bytes are added to `faults`.
+
+    Args:
+        root: the data folder, which the file may not leave.
+        path: the file.
+        what: one line's meaning, for messages: "caption" or "id".
+        faults: collects errors (empty line, invalid UTF-8) and notes (byte order mark).
+
+    Returns:
+        One string a line, an unreadable line as "". Only "\\n" ends a line: U+2028, \\x85, \\x0b and \\x0c do not.
+
+    Raises:
+        InputError: the file cannot be opened.
+    """
+    data = regular_file(root, path).read_bytes()
+    if not data:
+        faults.append(Fault(str(path), "the file is empty", f"one {what} a line", f"write the {what}s or restore it"))
+        return []
+    rows = data.split(b"\n")
+    if rows[-1] in (b"", b"\r"):
+        rows.pop()
+    try:
+        lines = [line.strip() for line in data.decode("utf-8").split("\n")[: len(rows)]]
+    except UnicodeDecodeError:
+        lines = _decode_rows(rows, path, faults)
+    if lines and lines[0].startswith(BYTE_ORDER_MARK):
+        lines[0] = lines[0].lstrip(BYTE_ORDER_MARK).strip()
+        faults.append(Fault(str(path), "starts with a byte order mark, which was removed", severity="note"))
+    if any(row.endswith(b"\r") for row in rows[:1]):
+        faults.append(Fault(str(path), "Windows line ends (CRLF), which were removed", severity="note"))
+    _report_empty(lines, rows, path, what, faults)
+    return lines
+
+
+def _decode_rows(rows: list[bytes], path: Path, faults: list[Fault]) -> list[str]:
+    lines = []
+    for number, row in enumerate(rows, start=1):
+        try:
+            lines.append(row.decode("utf-8").strip())
+        except UnicodeDecodeError as error:
+            lines.append("")
+            if len(faults) < MOST_FAULTS_SHOWN:
+                faults.append(
+                    Fault(
+                        f"{path} line {number}, byte {error.start + 1}",
+                        f"the byte 0x{row[error.start]:02x} is not UTF-8",
+                        "UTF-8 text",
+                        "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8, if it was Latin-1)",
+                    )
+                )
+    return lines
+
+
+def _report_empty(lines: list[str], rows: list[bytes], path: Path, what: str, faults: list[Fault]) -> None:
+    empty = [number for number, (line, row) in enumerate(zip(lines, rows, strict=True), 1) if not line and _blank(row)]
+    for number in empty[:MOST_FAULTS_SHOWN]:
+        faults.append(
+            Fault(
+                f"{path} line {number}",
+                "the line is empty",
+                f"every line is one {what}",
+                f"write the {what}, or remove the image with all its lines; a dropped line would shift all that follow",
+            )
+        )
+    if len(empty) > MOST_FAULTS_SHOWN:
+        faults.append(Fault(str(path), f"{len(empty):,} lines are empty", f"every line is one {what}"))
+
+
+def _blank(row: bytes) -> bool:
+    """True for a row that holds nothing but white space, as opposed to one that could not be decoded."""
+    return not row.decode("utf-8", errors="replace").strip().strip(BYTE_ORDER_MARK).strip()
+
+
+def shorten(captions: list[str], place: str, faults: list[Fault]) -> list[str]:
+    """Cut captions of more than 200 words or 4,000 characters, and say how many."""
+    cut = []
+    for index, caption in enumerate(captions):
+        if len(caption) < 2 * LONGEST_CAPTION_WORDS:  # 200 words and their 199 spaces do not fit
+            continue
+        words = caption.split(None, LONGEST_CAPTION_WORDS)
+        shorter = " ".join(words[:LONGEST_CAPTION_WORDS]) if len(words) > LONGEST_CAPTION_WORDS else caption
+        shorter = shorter[:LONGEST_CAPTION_CHARACTERS].strip()
+        if shorter != caption:
+            captions[index] = shorter
+            cut.append(index + 1)
+    if cut:
+        faults.append(
+            Fault(
+                place,
+                f"{len(cut):,} captions are over {LONGEST_CAPTION_WORDS} words or {LONGEST_CAPTION_CHARACTERS:,} "
+                f"characters and were cut; the first are captions {', '.join(map(str, cut[:10]))}",
+                severity="warning",
+            )
+        )
+    return captions

@@ -1,0 +1,166 @@
+"""Picture files: only names that stay inside their folder, only formats a photo has, every picture as upright RGB."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from PIL import Image, ImageOps
+
+from coder_core.faults import Fault, InputError
+
+FORMATS = ("JPEG", "PNG", "WEBP")
+ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
+MOST_PIXELS = 50_000_000
+NAMES_SHOWN = 10
+USUAL_FOLDERS = ("images", "flickr30k-images")
+NAMES_TRIED = 3
+INSIDE = "a name relative to the picture folder, without .. and \\"
+
+
+def unsafe_reason(name: str) -> str:
+    """Why a picture name could lead out of its folder, or ""."""
+    if not name or "\0" in name:
+        return "is empty or holds a NUL"
+    if "\\" in name:
+        return "holds a backslash"
+    if name.startswith(("/", "~")) or (len(name) > 1 and name[1] == ":"):
+        return "is an absolute path"
+    if ".." in PurePosixPath(name).parts:
+        return "holds .."
+    return ""
+
+
+def picture_path(folder: Path, name: str) -> Path | None:
+    """The file of a picture inside `folder`, or None when there is none. A name without an ending may omit it.
+
+    Raises:
+        InputError: the name, or the link it is, leads out of the folder.
+    """
+    reason = unsafe_reason(name)
+    if reason:
+        raise InputError(Fault(f"picture {name[:200]!r}", f"the name {reason}", INSIDE, "rename it"))
+    for candidate in (name, *(name + ending for ending in ENDINGS)):
+        path = folder / candidate
+        try:
+            if not path.is_file():
+                continue
+        except OSError:  # a name too long for the file system
+            return None
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise InputError(Fault(str(path), "a link that leaves the picture folder", INSIDE, "copy the file here"))
+        return path
+    return None
+
+
+def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> Image.Image:
+    """Decode one picture completely, as upright RGB.
+
+    CMYK and palettes are converted, transparency is laid over white, 16-bit grey is scaled to 8, EXIF rotation applied.
+
+    Args:
+        folder: the picture folder, which the file may not leave.
+        name: relative name, as in the data set.
+        size: longest side in pixels of the result, when the picture is larger.
+
+    Raises:
+        InputError: missing, outside the folder, not JPEG, PNG or WEBP, cut short, or over 50 megapixels.
+    """
+    path = picture_path(Path(folder), name)
+    if path is None:
+        raise InputError(Fault(f"{folder}/{name[:200]}", "there is no such picture", "a JPEG, PNG or WEBP file"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the cap below is stricter
+            with Image.open(path, formats=FORMATS) as picture:
+                return _decode(picture, path, size)
+    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+        if isinstance(error, InputError):
+            raise
+        found = f"cannot be decoded: {str(error)[:200]}"
+        raise InputError(Fault(str(path), found, "a whole JPEG, PNG or WEBP file", "copy it again")) from None
+
+
+def _decode(picture: Image.Image, path: Path, size: int | None) -> Image.Image:
+    width, height = picture.size
+    if width * height > MOST_PIXELS:
+        found = f"{width:,} × {height:,} pixels"
+        raise InputError(Fault(str(path), found, f"at most {MOST_PIXELS:,} pixels", "make it smaller"))
+    if size is not None:
+        picture.draft("RGB", (size, size))  # JPEG: decode at a reduced scale already
+    picture.load()
+    upright = ImageOps.exif_transpose(picture)
+    image = _to_rgb(upright)
+    if size is not None:
+        image.thumbnail((size, size))
+    return image
+
+
+def _to_rgb(picture: Image.Image) -> Image.Image:
+    if picture.mode.startswith("I"):  # 16-bit grey: convert() would saturate at 255
+        picture = picture.convert("I").point(lambda value: value * (1 / 257)).convert("L")
+    if picture.has_transparency_data:
+        layer = picture.convert("RGBA")
+        white = Image.new("RGBA", layer.size, "white")
+        return Image.alpha_composite(white, layer).convert("RGB")
+    return picture.convert("RGB")
+
+
+def find_pictures(root: Path, layout: Path, given: str | Path | None, names: list[str] | None) -> Path | None:
+    """The picture folder: the given one, or images/ beside the data when it holds the first pictures named.
+
+    Raises:
+        InputError: the given folder is not there.
+    """
+    if given is not None:
+        if not Path(given).is_dir():
+            raise InputError(Fault(str(given), "there is no such folder", "the folder of the pictures", "check it"))
+        return Path(given)
+    if not names or any(unsafe_reason(name) for name in names[:NAMES_TRIED]):
+        return None
+    places = [root]
+    if root.resolve().name == "precomp" or root.resolve().name.endswith("_precomp"):
+        places.append(root.resolve().parent)
+    for place in places:
+        for usual in USUAL_FOLDERS:
+            folder = place / usual
+            if folder.is_dir() and all(_present(folder, name) for name in names[:NAMES_TRIED]):
+                return folder
+    return None
+
+
+def _present(folder: Path, name: str) -> bool:
+    try:
+        return picture_path(folder, name) is not None
+    except InputError:
+        return False
+
+
+def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool) -> list[Fault]:
+    """Unsafe names are an error; pictures that are missing are counted in a warning, the first ten named."""
+    if names is None:
+        if asked:
+            found = "the data names no pictures, so none can be shown"
+            return [Fault(str(folder), found, "{split}_ids.txt with the file names", severity="warning")]
+        return []
+    faults = []
+    unsafe = [(row, name, reason) for row, name in enumerate(names) if (reason := unsafe_reason(name))]
+    for row, name, reason in unsafe[:NAMES_SHOWN]:
+        faults.append(Fault(f"image {row}, picture {name[:200]!r}", f"the name {reason}", INSIDE, "rename it"))
+    if folder is None or unsafe:
+        return faults
+    missing = []
+    for row, name in enumerate(names):
+        try:
+            if picture_path(folder, name) is None:
+                missing.append(name)
+        except InputError as error:
+            faults.extend(replace(fault, place=f"image {row}, {fault.place}") for fault in error.faults)
+    if missing:
+        first = ", ".join(missing[:NAMES_SHOWN])
+        found = f"{len(missing):,} of {len(names):,} pictures are missing; the first: {first}"
+        faults.append(
+            Fault(str(folder), found, fix="check --pictures; training does not need them", severity="warning")
+        )
+    return faults

@@ -1,0 +1,210 @@
+"""The field's precomp layout: {split}_ims.npy, {split}_caps.txt and, when there, {split}_ids.txt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from coder_core.data.features import open_features
+from coder_core.data.lines import read_lines, shorten
+from coder_core.data.reading import Reading
+from coder_core.faults import Fault, InputError
+
+Read = TypeVar("Read")
+
+REPEATS_CHECKED = 100
+ONE_ROW = "one row of features an image"
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Which image a caption belongs to.
+
+    Args:
+        image_of_text: (m,) int64.
+        names: n ids, or None.
+        stride: rows of the features file an image takes: 1, or r where every row is repeated r times.
+        how: in words, for the report.
+    """
+
+    image_of_text: np.ndarray
+    names: list[str] | None
+    stride: int
+    how: str
+
+
+def read_precomp(root: Path, folder: Path, split: str) -> Reading:
+    """Read one split of a folder of precomp files.
+
+    Args:
+        root: the folder the user named, which no file may leave.
+        folder: `root` itself or the one inside it that holds the files.
+        split: the name the files start with.
+
+    Raises:
+        InputError: with every fault of the captions, the ids, the features' header and the counts.
+    """
+    faults: list[Fault] = []
+    captions_file, ids_file = folder / f"{split}_caps.txt", folder / f"{split}_ids.txt"
+    features_file = folder / f"{split}_ims.npy"
+    captions = _attempt(lambda: read_lines(root, captions_file, "caption", faults), faults)
+    ids = _attempt(lambda: read_lines(root, ids_file, "id", faults), faults) if ids_file.exists() else None
+    file = _attempt(lambda: open_features(root, features_file, faults), faults)
+    errors = [fault for fault in faults if fault.severity == "error"]
+    if errors or captions is None or file is None:
+        if captions and file and not len(captions) % file.shape[0] == 0:
+            errors.append(_no_ratio(captions_file, len(captions), file.shape[0]))
+        raise InputError(errors)
+    features = file.map()
+    pairing = pair(features, len(captions), ids, features_file, captions_file, ids_file, faults)
+    source = {"layout": "precomp", "features": str(features_file), "captions": str(captions_file)}
+    if ids is not None:
+        source["ids"] = str(ids_file)
+    source["captions belong to images"] = pairing.how
+    return Reading(
+        features=features[:: pairing.stride],
+        file=file,
+        rows=(0, file.shape[0]),
+        captions=shorten(captions, str(captions_file), faults),
+        image_of_text=pairing.image_of_text,
+        image_names=pairing.names,
+        source=source,
+        faults=faults,
+    )
+
+
+def _attempt(read: Callable[[], Read], faults: list[Fault]) -> Read | None:
+    """What `read` returns; its faults are collected, so that one bad file does not hide the next."""
+    try:
+        return read()
+    except InputError as error:
+        faults.extend(error.faults)
+        return None
+
+
+def pair(
+    features: np.ndarray,
+    captions: int,
+    ids: list[str] | None,
+    features_file: Path,
+    captions_file: Path,
+    ids_file: Path,
+    faults: list[Fault],
+) -> Pairing:
+    """Find which image every caption belongs to, from the ids or from an exact ratio.
+
+    With n rows of features, m captions and k ids:
+
+    - no ids: m must be a multiple of n; every m / n captions are one image;
+    - k = n: one id an image, which names it; every m / n captions are one image;
+    - k = m: one id a caption; equal ids are one image, numbered in order of first appearance; they must be n;
+    - n = m with rows (and ids, where given) repeated r times: the layout that stores an image once a caption; every
+      r-th row is read.
+
+    Raises:
+        InputError: the counts fit none of these.
+    """
+    rows = len(features)
+    if ids is None or len(ids) == rows:
+        repeat = _repeats(features, captions, ids)
+        if repeat > 1:
+            faults.append(
+                Fault(
+                    str(features_file),
+                    f"every row is stored {repeat} times, once a caption; every {repeat}th row is read",
+                    severity="note",
+                )
+            )
+            names = None if ids is None else ids[::repeat]
+            return Pairing(np.arange(captions) // repeat, names, repeat, f"every {repeat} repeated rows are one image")
+        if captions % rows:
+            raise InputError(_no_ratio(captions_file, captions, rows))
+        _refuse_repeated(ids, ids_file)
+        each = captions // rows
+        how = f"{each} captions an image, {captions:,} / {rows:,}"
+        return Pairing(np.arange(captions, dtype=np.int64) // each, ids, 1, how)
+    if len(ids) != captions:
+        raise InputError(
+            Fault(
+                str(ids_file),
+                f"{len(ids):,} ids for {rows:,} rows of features and {captions:,} captions",
+                f"one id an image ({rows:,}) or one a caption ({captions:,})",
+                "write one of the two, or remove the file if every image has the same number of captions",
+            )
+        )
+    return _pair_by_ids(ids, rows, ids_file)
+
+
+def _pair_by_ids(ids: list[str], rows: int, ids_file: Path) -> Pairing:
+    """One id a caption: equal ids are one image, numbered in order of first appearance."""
+    number: dict[str, int] = {}
+    image_of_text = np.fromiter((number.setdefault(name, len(number)) for name in ids), np.int64, len(ids))
+    if len(number) != rows:
+        hint = "give every caption the id of its image"
+        if len(number) == len(ids) and len(ids) % rows == 0:
+            hint = (
+                f"these ids number the captions: remove the file, then every {len(ids) // rows} captions are one image"
+            )
+        raise InputError(
+            Fault(
+                str(ids_file),
+                f"one id a caption, {len(number):,} different ones, for {rows:,} rows of features",
+                f"{rows:,} different ids, {ONE_ROW}",
+                hint,
+            )
+        )
+    return Pairing(image_of_text, list(number), 1, "equal ids, one a caption")
+
+
+def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
+    """How many times each row is stored, where features hold one row a caption (n = m); 1 where they do not."""
+    rows = len(features)
+    if rows != captions or rows < 2:
+        return 1
+    first = ids if ids is not None else features
+    repeat = next((i for i in range(1, rows) if not np.array_equal(first[i], first[0])), rows)
+    if repeat == 1 or repeat == rows or rows % repeat:
+        return 1
+    groups = np.unique(np.linspace(0, rows // repeat - 1, REPEATS_CHECKED).astype(int)) * repeat
+    same = all(np.array_equal(features[start], features[start + i]) for start in groups for i in range(1, repeat))
+    if ids is not None:
+        same = same and len(set(ids)) == rows // repeat and all(ids[i] == ids[i - i % repeat] for i in range(rows))
+    return repeat if same else 1
+
+
+def _refuse_repeated(ids: list[str] | None, ids_file: Path) -> None:
+    """One id an image: the same id twice would be one image with two different rows."""
+    if ids is None or len(set(ids)) == len(ids):
+        return
+    first: dict[str, int] = {}
+    for line, name in enumerate(ids, start=1):
+        if first.setdefault(name, line) != line:
+            raise InputError(
+                Fault(
+                    f"{ids_file} line {line}",
+                    f"the id {name!r} of line {first[name]} again ({len(ids) - len(set(ids)):,} lines repeat one)",
+                    f"a different id for each of the {len(ids):,} images",
+                    "one id an image names every image once; one id a caption needs as many lines as captions, and "
+                    + ONE_ROW,
+                )
+            )
+
+
+def _no_ratio(captions_file: Path, captions: int, rows: int) -> Fault:
+    return Fault(
+        str(captions_file),
+        f"{captions:,} captions for {rows:,} images, {captions / rows:.4f} an image",
+        "the same whole number of captions for every image, or one id a caption in _ids.txt",
+        "look for a missing or doubled line, or write the ids",
+    )
+
+
+def splits_in(folder: Path) -> list[str]:
+    """Names of the splits of which the folder holds features or captions, in alphabetical order."""
+    endings = ("_ims.npy", "_caps.txt")
+    found = {path.name.removesuffix(end) for end in endings for path in folder.glob(f"*{end}")}
+    return sorted(name for name in found if name and not name.startswith("."))

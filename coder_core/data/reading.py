@@ -1,0 +1,49 @@
+"""What a layout on disk (precomp, Karpathy) hands over for one split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from coder_core.data.features import FeatureFile
+from coder_core.faults import Fault
+
+
+@dataclass
+class Reading:
+    """One split as a layout found it, before pictures and values are checked.
+
+    Args:
+        features: (n, L, D) or (n, D), memory-mapped.
+        file: where the features come from.
+        rows: the rows of `file` that `features` shows, from and up to.
+        stride: of which it shows every stride-th.
+        captions: m strings.
+        image_of_text: (m,) int64, the row of `features` every caption belongs to.
+        image_names: n relative picture paths or ids, or None.
+        source: what was read from where.
+        faults: warnings and notes so far.
+    """
+
+    features: np.ndarray
+    file: FeatureFile
+    rows: tuple[int, int]
+    captions: list[str]
+    image_of_text: np.ndarray
+    stride: int = 1
+    image_names: list[str] | None = None
+    source: dict[str, str] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    def first_images(self, count: int) -> Reading:
+        """The first `count` images and their captions; the features stay a view of the memory map."""
+        kept = self.image_of_text < count
+        return replace(
+            self,
+            features=self.features[:count],
+            rows=(self.rows[0], self.rows[0] + count * self.stride),
+            captions=[caption for caption, keep in zip(self.captions, kept, strict=True) if keep],
+            image_of_text=self.image_of_text[kept],
+            image_names=None if self.image_names is None else self.image_names[:count],
+        )

@@ -1,0 +1,148 @@
+"""Captions → words → numbers, once: a vocabulary from the training captions and flat token arrays."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coder_core.data.lines import LONGEST_CAPTION_WORDS
+from coder_core.faults import Fault, InputError
+
+PAD = 0
+UNKNOWN = 1
+SPECIAL_WORDS = ("<pad>", "<unknown>")
+FORMAT = "coder-words-1"
+
+# "don't" → do n't, "man's" → man 's, as in the Penn Treebank and therefore in GloVe; "3.5" and "1,000" stay whole.
+_WORD = re.compile(r"[^\W\d_]+?(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\d+(?:[.,:]\d+)+|[^\W_]+")
+
+
+def tokenise(caption: str) -> list[str]:
+    """Lower-case words of a caption; punctuation is dropped. Deterministic, needs no download.
+
+    >>> tokenise("A man's T-shirt doesn't cost 3.50 dollars!")
+    ['a', 'man', "'s", 't', 'shirt', 'does', "n't", 'cost', '3.50', 'dollars']
+    """
+    if not caption.isascii():
+        caption = unicodedata.normalize("NFC", caption).replace("’", "'")
+    return _WORD.findall(caption.lower())
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """m captions as word numbers.
+
+    Args:
+        ids: (total,) int32, all captions one after the other.
+        offsets: (m + 1,) int64; caption j is ids[offsets[j]:offsets[j + 1]], never empty.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(m,) int64 words a caption."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def unknown_share(self) -> float:
+        """Share of the words that are not in the vocabulary."""
+        return float((self.ids == UNKNOWN).mean()) if len(self.ids) else 0.0
+
+    def all_unknown(self) -> np.ndarray:
+        """(captions,) int64: the captions of which not one word is known."""
+        known = np.concatenate(([0], np.cumsum(self.ids != UNKNOWN)))
+        return np.flatnonzero(known[self.offsets[1:]] == known[self.offsets[:-1]])
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words a model knows; built from TRAIN captions only and saved with the run.
+
+    Args:
+        words: words[PAD] is "<pad>", words[UNKNOWN] is "<unknown>", then the most frequent first.
+        counts: how often each word was seen in training (0 for the two special ones).
+    """
+
+    words: list[str]
+    counts: list[int]
+    number: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "number", {word: index for index, word in enumerate(self.words)})
+
+    @classmethod
+    def build(cls, captions: Iterable[str], *, threshold: int = 4) -> Vocabulary:
+        """Words seen at least `threshold` times, most frequent first, equal counts in alphabetical order.
+
+        Raises:
+            ValueError: threshold is below 1.
+        """
+        if threshold < 1:
+            raise ValueError(f"word threshold must be at least 1, got {threshold}")
+        seen: Counter[str] = Counter()
+        for caption in captions:
+            seen.update(tokenise(caption))
+        kept = sorted((word for word, count in seen.items() if count >= threshold), key=lambda w: (-seen[w], w))
+        return cls([*SPECIAL_WORDS, *kept], [0, 0, *(seen[word] for word in kept)])
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Vocabulary:
+        """Read what `to_file` wrote.
+
+        Raises:
+            InputError: the file is damaged or of another kind.
+        """
+        try:
+            content: Any = json.loads(Path(path).read_text("utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise InputError(Fault(str(path), f"cannot be read as JSON: {error}", "a vocabulary of a run")) from None
+        problem = _vocabulary_problem(content)
+        if problem:
+            raise InputError(Fault(str(path), problem, f'the format "{FORMAT}"', "use the words.json of the run"))
+        return cls(content["words"], content["counts"])
+
+    def to_file(self, path: str | Path) -> None:
+        """Write the vocabulary as JSON."""
+        content = {"format": FORMAT, "words": self.words, "counts": self.counts}
+        Path(path).write_text(json.dumps(content, ensure_ascii=False, indent=0), "utf-8")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def encode(self, captions: Sequence[str]) -> Tokens:
+        """Number every word. A caption without a word becomes one UNKNOWN; words after the 200th are cut."""
+        number = self.number
+        flat = array("i")
+        ends = array("q", [0])
+        for caption in captions:
+            words = tokenise(caption)[:LONGEST_CAPTION_WORDS]
+            flat.extend([number.get(word, UNKNOWN) for word in words] or [UNKNOWN])
+            ends.append(len(flat))
+        return Tokens(np.array(flat, dtype=np.int32), np.array(ends, dtype=np.int64))
+
+
+def _vocabulary_problem(content: Any) -> str:
+    """What is wrong with the content of a vocabulary file, or ""."""
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        return "not a vocabulary file"
+    words, counts = content.get("words"), content.get("counts")
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return "words is not a list of strings"
+    if tuple(words[:2]) != SPECIAL_WORDS or len(set(words)) != len(words):
+        return "words does not start with <pad> and <unknown>, or repeats a word"
+    if not isinstance(counts, list) or len(counts) != len(words) or not all(type(count) is int for count in counts):
+        return "counts does not hold one integer a word"
+    return ""
