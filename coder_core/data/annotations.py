@@ -32,7 +32,7 @@ class Annotations:
     images: list[Annotated]
 
 
-class _Bad(Exception):
+class _BadJsonError(Exception):
     """A JSON value that Python's parser would let pass."""
 
 
@@ -52,7 +52,7 @@ def read_annotations(root: Path, path: Path) -> Annotations:
         raise InputError(Fault(place, f"not JSON: {error.msg}", EXAMPLE, "download it again")) from None
     except RecursionError:
         raise InputError(Fault(str(path), "nested too deeply", EXAMPLE, "use the original file")) from None
-    except (_Bad, ValueError) as error:
+    except (_BadJsonError, ValueError) as error:
         raise InputError(Fault(str(path), str(error)[:300], EXAMPLE, "repair the JSON")) from None
     return _check(path, content)
 
@@ -63,12 +63,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         first = ", ".join(f"{key}: {str(value)[:60]}" for key, value in pairs[:3])
-        raise _Bad(f'the key "{twice}" stands twice in one object, {{{first} …}}')
+        raise _BadJsonError(f'the key "{twice}" stands twice in one object, {{{first} …}}')
     return result
 
 
 def _no_constant(name: str) -> None:
-    raise _Bad(f"holds {name}, which is not JSON")
+    raise _BadJsonError(f"holds {name}, which is not JSON")
 
 
 class _Checker:

@@ -34,6 +34,8 @@ class Split:
         picture_folder: where the names are files, or None.
         source: what was read from where.
         faults: warnings and notes; whatever training does to the data by itself is listed here.
+        zero_regions: (z,) int64, image · L + region of the regions that are all zero and are masked; empty when the
+            values were not checked.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Split:
     picture_folder: Path | None = None
     source: dict[str, str] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    zero_regions: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
     def n_images(self) -> int:
@@ -85,8 +88,10 @@ def read_split(path: str | Path, split: str, *, pictures: str | Path | None = No
     root, layout = find_layout(path)
     reading = _read(root, layout, split)
     faults = list(reading.faults)
+    zero = np.empty((0, 2), dtype=np.int64)
     if check_values:
-        faults += scan_values(reading.file, reading.rows)
+        zero, found = scan_values(reading.file, reading.rows)
+        faults += found
     folder = find_pictures(root, layout, pictures, reading.image_names)
     faults += check_pictures(folder, reading.image_names, asked=pictures is not None)
     stop_on_errors(faults)
@@ -99,7 +104,15 @@ def read_split(path: str | Path, split: str, *, pictures: str | Path | None = No
         picture_folder=folder,
         source=reading.source | ({"pictures": str(folder)} if folder else {}),
         faults=faults,
+        zero_regions=_flat_rows(zero, reading),
     )
+
+
+def _flat_rows(zero: np.ndarray, reading: Reading) -> np.ndarray:
+    """(z, 2) pairs (row of the file, region) → (·,) image · L + region, for the rows that the split shows."""
+    regions = reading.features.shape[1] if reading.features.ndim == 3 else 1
+    image, between = np.divmod(zero[:, 0] - reading.rows[0], reading.stride)
+    return (image * regions + zero[:, 1])[between == 0]
 
 
 def available_splits(path: str | Path) -> list[str]:

@@ -7,7 +7,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import numpy as np
 from numpy.lib import format as npy
@@ -34,7 +34,7 @@ class FeatureFile:
 
     def map(self) -> np.ndarray:
         """The whole file as a read-only memory map, in its own dtype."""
-        order = "F" if self.fortran else "C"
+        order: Literal["F", "C"] = "F" if self.fortran else "C"
         return np.memmap(self.path, self.dtype, mode="r", offset=self.offset, shape=self.shape, order=order)
 
     def map_rows(self, start: int, stop: int) -> np.ndarray:

@@ -161,6 +161,6 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
         first = ", ".join(missing[:NAMES_SHOWN])
         found = f"{len(missing):,} of {len(names):,} pictures are missing; the first: {first}"
         faults.append(
-            Fault(str(folder), found, fix="check --pictures; training does not need them", severity="warning")
+            Fault(str(folder), found, fix="check the picture folder; training does not need it", severity="warning")
         )
     return faults

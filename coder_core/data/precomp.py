@@ -56,7 +56,7 @@ def read_precomp(root: Path, folder: Path, split: str) -> Reading:
     file = _attempt(lambda: open_features(root, features_file, faults), faults)
     errors = [fault for fault in faults if fault.severity == "error"]
     if errors or captions is None or file is None:
-        if captions and file and not len(captions) % file.shape[0] == 0:
+        if captions and file and len(captions) % file.shape[0]:
             errors.append(_no_ratio(captions_file, len(captions), file.shape[0]))
         raise InputError(errors)
     features = file.map()
@@ -69,6 +69,7 @@ def read_precomp(root: Path, folder: Path, split: str) -> Reading:
         features=features[:: pairing.stride],
         file=file,
         rows=(0, file.shape[0]),
+        stride=pairing.stride,
         captions=shorten(captions, str(captions_file), faults),
         image_of_text=pairing.image_of_text,
         image_names=pairing.names,
@@ -146,9 +147,7 @@ def _pair_by_ids(ids: list[str], rows: int, ids_file: Path) -> Pairing:
     if len(number) != rows:
         hint = "give every caption the id of its image"
         if len(number) == len(ids) and len(ids) % rows == 0:
-            hint = (
-                f"these ids number the captions: remove the file, then every {len(ids) // rows} captions are one image"
-            )
+            hint = f"these number the captions: remove the file, then every {len(ids) // rows} captions are one image"
         raise InputError(
             Fault(
                 str(ids_file),
