@@ -1,0 +1,135 @@
+"""Ranks of every image and every caption among all candidates, ties counted. Section 4 of docs/equations.md.
+
+The score of a pair is its weighted inner product, computed in float64 and rounded to float32: the same for a pair
+wherever it stands, so equal embeddings tie exactly, whatever the tile size, thread count or math library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coder_core.evaluation.best import best_lists
+from coder_core.evaluation.sources import Scored, Source, check_sources
+
+Ties = Literal["pessimistic", "optimistic"]
+_ROWS = 128
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Where the right answers stand; 0 is first.
+
+    Args:
+        image_ranks: (n,) int64, rank of an image's best own caption; −1 for an image without captions.
+        text_ranks: (m,) int64, rank of a caption's image.
+        image_ties: (n,) int64, candidates of other images that score exactly like the best own caption.
+        text_ties: (m,) int64, other images that score exactly like the own one.
+        image_best: (n, min(best, m)) int32, the best captions of every image, best first.
+        text_best: (m, min(best, n)) int32, the best images of every caption, best first.
+    """
+
+    image_ranks: np.ndarray
+    text_ranks: np.ndarray
+    image_ties: np.ndarray
+    text_ties: np.ndarray
+    image_best: np.ndarray
+    text_best: np.ndarray
+
+
+def ranks(
+    image_embeddings: Any,
+    text_embeddings: Any,
+    image_of_text: Any,
+    *,
+    ties: Ties = "pessimistic",
+    second: tuple[Any, Any] | None = None,
+    weight: float = 0.9,
+    best: int = 10,
+) -> Ranks:
+    """Rank one model's embeddings both ways.
+
+    The other captions of the same image never count against the best own one. Any number of captions per image is
+    legal; an image without captions asks no question (rank −1) but stays a candidate for the captions.
+
+    Args:
+        image_embeddings: (n, D), unit rows for cosine scores.
+        text_embeddings: (m, D).
+        image_of_text: (m,) the image each caption belongs to.
+        ties: "pessimistic" counts candidates scoring equal above the right answer, "optimistic" below.
+        second: a second pair of embeddings, the concept branch.
+        weight: score = weight · first + (1 − weight) · second (CODER eq. 8: 0.9).
+        best: length of the lists of best candidates; 0 leaves them out.
+
+    Raises:
+        InputError: NaN or infinite embeddings, shapes or owners that do not fit.
+    """
+    sources = pair_sources(image_embeddings, text_embeddings, second, weight)
+    return ensemble_ranks(sources, image_of_text, ties=ties, best=best)
+
+
+def ensemble_ranks(
+    sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic", best: int = 10
+) -> Ranks:
+    """Rank the sum of several sources of scores, for example two runs, without holding the whole matrix."""
+    scored = check_sources(sources, image_of_text)
+    if ties not in ("pessimistic", "optimistic"):
+        raise ValueError(f'ties must be "pessimistic" or "optimistic", got {ties!r}')
+    image_above, image_ties, text_above, text_ties = _count(scored)
+    image_best, text_best = best_lists(scored, best)
+    asked = torch.bincount(scored.image_of_text, minlength=scored.n) > 0
+    if ties == "pessimistic":
+        image_above, text_above = image_above + image_ties, text_above + text_ties
+    return Ranks(
+        torch.where(asked, image_above, -1).numpy(),
+        text_above.numpy(),
+        torch.where(asked, image_ties, 0).numpy(),
+        text_ties.numpy(),
+        image_best,
+        text_best,
+    )
+
+
+def pair_sources(image: Any, text: Any, second: tuple[Any, Any] | None, weight: float) -> list[Source]:
+    """One model's sources: the instance branch alone, or mixed with the concept branch."""
+    if second is None:
+        return [Source(image, text)]
+    return [Source(image, text, weight), Source(second[0], second[1], 1.0 - weight)]
+
+
+def _count(scored: Scored) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    owner = scored.image_of_text
+    own = own_scores(scored)
+    best_own = torch.full((scored.n,), -torch.inf).scatter_reduce(0, owner, own, "amax")
+    counts = [torch.zeros(size, dtype=torch.int64) for size in (scored.n, scored.n, scored.m, scored.m)]
+    texts = [text.double().T for text in scored.texts]
+    for start in range(0, scored.n, _ROWS):
+        rows = slice(start, start + _ROWS)
+        tile = sum(
+            weight * (image[rows].double() @ text)
+            for image, text, weight in zip(scored.images, texts, scored.weights, strict=True)
+        )
+        assert isinstance(tile, Tensor)
+        tile = tile.float()
+        inside = (owner >= start) & (owner < start + _ROWS)
+        tile[owner[inside] - start, inside.nonzero()[:, 0]] = -torch.inf
+        counts[0][rows] = (tile > best_own[rows, None]).sum(1)
+        counts[1][rows] = (tile == best_own[rows, None]).sum(1)
+        counts[2] += (tile > own).sum(0)
+        counts[3] += (tile == own).sum(0)
+    return counts[0], counts[1], counts[2], counts[3]
+
+
+def own_scores(scored: Scored) -> Tensor:
+    """(m,) float32 score of every caption with its own image."""
+    total = torch.zeros(scored.m, dtype=torch.float64)
+    for image, text, weight in zip(scored.images, scored.texts, scored.weights, strict=True):
+        for start in range(0, scored.m, 1024):
+            rows = slice(start, start + 1024)
+            total[rows] += weight * (image[scored.image_of_text[rows]].double() * text[rows].double()).sum(1)
+    return total.float()

@@ -1,0 +1,118 @@
+"""What is ranked: one or several pairs of embeddings whose weighted inner products add up to a score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coder_core.faults import Fault, InputError
+
+
+@dataclass(frozen=True)
+class Source:
+    """One pair of embeddings; its share of a score is weight · ⟨image, text⟩.
+
+    Args:
+        image: (n, D) image embeddings, NumPy or torch, unit rows for cosine scores.
+        text: (m, D) text embeddings.
+        weight: share in the sum.
+    """
+
+    image: Any
+    text: Any
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Checked sources with the image of every caption.
+
+    Args:
+        images: one (n, D_k) float32 tensor a source.
+        texts: one (m, D_k) float32 tensor a source.
+        weights: one number a source.
+        image_of_text: (m,) int64.
+        scale: largest possible |score|: Σ |weight| · longest image row · longest text row.
+    """
+
+    images: list[Tensor]
+    texts: list[Tensor]
+    weights: list[float]
+    image_of_text: Tensor
+    scale: float
+
+    @property
+    def n(self) -> int:
+        """Number of images."""
+        return len(self.images[0])
+
+    @property
+    def m(self) -> int:
+        """Number of captions."""
+        return len(self.texts[0])
+
+
+def check_sources(sources: Sequence[Source], image_of_text: Any) -> Scored:
+    """Bring the sources to float32 and refuse what cannot be ranked.
+
+    Raises:
+        InputError: NaN or infinite rows (named), shapes that do not fit, a caption of an image that is not there.
+    """
+    if not sources:
+        raise InputError(Fault("embeddings", "there are none", "at least one pair"))
+    images = [_matrix(source.image, f"image embeddings of source {k}") for k, source in enumerate(sources)]
+    texts = [_matrix(source.text, f"text embeddings of source {k}") for k, source in enumerate(sources)]
+    for k, (image, text) in enumerate(zip(images, texts, strict=True)):
+        counts = (len(image), len(text), image.shape[1])
+        expected = (len(images[0]), len(texts[0]), text.shape[1])
+        if counts != expected:
+            found = f"{counts[0]:,} images, {counts[1]:,} captions, image width {counts[2]}"
+            wanted = f"{expected[0]:,} images, {expected[1]:,} captions, the captions' width {expected[2]}"
+            raise InputError(Fault(f"source {k}", found, wanted))
+    weights = [float(source.weight) for source in sources]
+    if not np.isfinite(weights).all():
+        raise InputError(Fault("weights", f"are {weights}", "finite numbers"))
+    scale = 0.0
+    for k, (image, text, weight) in enumerate(zip(images, texts, weights, strict=True)):
+        scale += (
+            abs(weight)
+            * _longest(image, f"image embeddings of source {k}")
+            * _longest(text, f"text embeddings of source {k}")
+        )
+    return Scored(images, texts, weights, _owners(image_of_text, len(images[0]), len(texts[0])), scale)
+
+
+def _matrix(values: Any, name: str) -> Tensor:
+    tensor = values.detach().cpu() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, copy=None))
+    if tensor.ndim != 2 or not tensor.is_floating_point() or tensor.numel() == 0:
+        found = f"have shape {tuple(tensor.shape)} and dtype {tensor.dtype}"
+        raise InputError(Fault(name, found, "a matrix of floats, one row a sample"))
+    return tensor.float().contiguous()
+
+
+def _longest(matrix: Tensor, name: str) -> float:
+    norms = torch.linalg.vector_norm(matrix, dim=1)
+    if not bool(torch.isfinite(norms).all()):
+        rows = torch.nonzero(~torch.isfinite(norms))[:5, 0].tolist()
+        shown = ", ".join(map(str, rows))
+        raise InputError(
+            Fault(name, f"rows {shown} … hold NaN or infinite values", "finite numbers", "a NaN has no rank")
+        )
+    return float(norms.max())
+
+
+def _owners(image_of_text: Any, n: int, m: int) -> Tensor:
+    owners = np.asarray(image_of_text)
+    if owners.shape != (m,) or owners.dtype.kind not in "iu":
+        found = f"has shape {owners.shape} and dtype {owners.dtype}"
+        raise InputError(Fault("image_of_text", found, f"{m:,} whole numbers, one a caption"))
+    outside = np.flatnonzero((owners < 0) | (owners >= n))
+    if len(outside):
+        row = int(outside[0])
+        raise InputError(Fault(f"image_of_text row {row}", f"says image {owners[row]}", f"0 to {n - 1}"))
+    return torch.from_numpy(owners.astype(np.int64))
