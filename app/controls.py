@@ -1,0 +1,58 @@
+"""Controls that several pages share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app import cards
+from app.selection import neighbour, selected_id
+from app.state import bound, put
+
+
+def step_through(label: str, key: str, order: Sequence[int] | np.ndarray, count: int, help_text: str) -> int:
+    """A sample's number, with buttons (and arrow keys) to the previous and next one of `order`."""
+    if count < 1:
+        raise ValueError("there is no sample to choose from")
+    first = int(order[0]) if len(order) else 0
+    if int(st.session_state.get(key) or 0) >= count:  # a smaller split was chosen since
+        put(key, min(first, count - 1))
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        number = st.number_input(label, 0, count - 1, first, 1, **bound(key), help=help_text, width=190)
+
+        def move(step: int) -> None:
+            put(key, neighbour(order, int(number or 0), step))
+
+        st.button("Previous", key=f"{key}-previous", icon=":material/arrow_back:", on_click=move, args=(-1,), shortcut="Left")
+        st.button("Next", key=f"{key}-next", icon=":material/arrow_forward:", on_click=move, args=(1,), shortcut="Right")
+    return int(number or 0)
+
+
+def picking_table(table: pd.DataFrame, ids: np.ndarray, target: str, key: str, config: Mapping[str, Any], height: int) -> None:
+    """A table in which a click on a row puts that row's id into the widget `target`."""
+
+    def picked() -> None:
+        chosen = selected_id(st.session_state.get(key), ids)
+        if chosen is not None:
+            put(target, chosen)
+
+    st.dataframe(
+        table, hide_index=True, height=height, row_height=64, column_config=dict(config), key=key, on_select=picked,
+        selection_mode="single-row",
+    )  # fmt: skip
+
+
+def picture_urls(pictures: Sequence[bytes | None]) -> list[str]:
+    """Pictures for an ImageColumn."""
+    return [cards.data_url(picture) for picture in pictures]
+
+
+def choose_one(label: str, options: Mapping[str, str], key: str, help_text: str | None = None) -> str:
+    """One of a few options, as buttons: value → label."""
+    names = list(options)
+    show: Callable[[str], str] = options.__getitem__
+    return str(st.segmented_control(label, names, default=names[0], required=True, format_func=show, help=help_text, **bound(key)))

@@ -1,0 +1,49 @@
+"""The words a newcomer needs, one sentence each, used as tooltips."""
+
+from __future__ import annotations
+
+TERMS = {
+    "anchor": "The query of one comparison: an image looking for its captions, or a caption looking for its image.",
+    "negative": "A candidate of the other modality that does not belong to the anchor's own image.",
+    "match": "A caption that was written for this image, or the image this caption was written for.",
+    "split": "The part of the data a run was evaluated on; dev is held out from training.",
+    "R@K": "Share of queries, in percent, whose true match is among the first K results.",
+    "R@sum": "R@1 + R@5 + R@10 of both directions: one number for the whole model, at most 600.",
+    "i2t": "Image → text: an image looks for its captions.",
+    "t2i": "Text → image: a caption looks for its image.",
+    "rank": "Position of the best true match among all candidates; 1 is the best possible.",
+    "MedR": "Median rank: half of all queries find their match at this position or better.",
+    "similarity": "Cosine between the image's and the caption's embedding: 1 is the same direction, 0 is unrelated.",
+    "SD": "Standard deviation of an anchor's similarities to its negatives: small when they all look alike to it.",
+    "entropy": (
+        "How evenly a softmax over the negatives spreads, in bits. It ranks anchors in the opposite order to the "
+        "standard deviation: equal similarities have the smallest deviation and the largest entropy."
+    ),
+    "raw": "1 / sigmoid(ε / spread), from 1 to 2: diversity before it is divided by the largest value.",
+    "diversity": (
+        "How differently an anchor sees its negatives (CODER eq. 3), above 0.5 and at most 1. Low diversity marks an "
+        "ambiguous anchor: nothing stands out from the crowd."
+    ),
+    "epsilon": "ε of CODER eq. 3: where the squashing turns. A smaller ε pulls all diversities towards 1.",
+    "candidates": (
+        "Over which negatives diversity is taken: everything in the split, or one random batch as during training."
+    ),
+    "temperature": "μ·div, the anchor's effective temperature: smaller makes the loss look at the closest negatives only.",
+    "gamma": "γ of CODER eq. 4: negatives more similar than this are pushed away hard, those below hardly at all.",
+    "weight": "Share of the anchor's loss that one negative carries; with small diversity the closest ones get more.",
+    "fixed": "The baseline missed this query, the second run finds it.",
+    "broken": "The baseline found this query, the second run misses it.",
+    "both wrong": "Neither run puts a true match first enough.",
+    "both right": "Both runs find a true match.",
+    "loss": "The training objective: btr = triplet, infonce, dcl-i = CODER without diversity, dcl = CODER's eq. 4.",
+    "epochs": "Passes over the training captions that ran.",
+}
+
+
+def tip(term: str) -> str:
+    """The sentence of a term.
+
+    Raises:
+        KeyError: the glossary does not have it.
+    """
+    return TERMS[term]

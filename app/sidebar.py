@@ -1,0 +1,47 @@
+"""Run and split pickers, chosen once for all pages."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import backend
+from app.backend import RunSummary
+from app.glossary import tip
+from app.state import NO_RUN, Choice, bound
+
+
+def default_pair(names: list[str]) -> tuple[str, str]:
+    """The pair a visitor wants to see first: a baseline and the run of the same name; else the first two."""
+    for name in names:
+        partner = name.removesuffix("-baseline")
+        if partner != name and partner in names:
+            return name, partner
+    return names[0], names[1] if len(names) > 1 else NO_RUN
+
+
+def shared_splits(runs: list[RunSummary]) -> list[str]:
+    """Splits that every run has an analysis of, in the first run's order."""
+    return [split for split in runs[0].splits if all(split in run.splits for run in runs)]
+
+
+def choose() -> Choice | None:
+    """Draw the pickers; None when there is no run that can be looked at."""
+    usable = {run.name: run for run in backend.runs() if run.usable}
+    if not usable:
+        return None
+    names = list(usable)
+    first_name, second_name = default_pair(names)
+    with st.sidebar:
+        first = st.selectbox("Run", names, index=names.index(first_name), **bound("run"), help="The baseline, usually.")
+        others = [NO_RUN, *names]
+        second = st.selectbox(
+            "Compared with", others, index=others.index(second_name), **bound("versus"),
+            help=f"Shown beside the first one on every page; {NO_RUN} shows one run alone.",
+        )  # fmt: skip
+        chosen = [usable[first]] + ([usable[second]] if second in usable and second != first else [])
+        splits = shared_splits(chosen)
+        if not splits:
+            st.html("<small>These two runs share no split; the first one is shown alone.</small>")
+            chosen, splits = chosen[:1], list(chosen[0].splits)
+        split = st.selectbox("Split", splits, **bound("split"), help=tip("split"))
+    return Choice(chosen[0], chosen[1] if len(chosen) > 1 else None, split)

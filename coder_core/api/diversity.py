@@ -1,0 +1,203 @@
+"""Diversity of every anchor of a split, in NumPy. CODER eq. 3; supplement eq. 15 and 16.
+
+The same numbers as `coder_core.objectives.diversity`, for data that a matrix of all similarities would not fit: the
+standard deviation over a whole split comes from the candidates' covariance, entropy from tiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Array = np.ndarray
+Modality = Literal["image", "text"]
+Measure = Literal["std", "entropy"]
+Candidates = Literal["split", "batch"]
+
+TILE_ELEMENTS = 4_194_304  # 16 MiB of float32: the largest piece of a similarity matrix that is ever held
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Anchors of one modality against candidates of the other.
+
+    Args:
+        anchors: (Q, D) unit rows.
+        candidates: (C, D) unit rows.
+        anchor_images: (Q,) the image each anchor shows or describes.
+        candidate_images: (C,) likewise; an anchor's own image is never a negative.
+    """
+
+    anchors: Array
+    candidates: Array
+    anchor_images: Array
+    candidate_images: Array
+
+
+def sides(images: Array, texts: Array, image_of_text: Array, modality: Modality) -> Sides:
+    """Images (n, D) and texts (m, D) as anchors and candidates; `modality` names the anchors."""
+    numbers = np.arange(len(images))
+    if modality == "image":
+        return Sides(images, texts, numbers, image_of_text)
+    return Sides(texts, images, image_of_text, numbers)
+
+
+def squash(spread: Array, epsilon: float) -> Array:
+    """raw = 1 / sigmoid(ε / spread), from 1 (no spread) to 2. CODER eq. 3.
+
+    Raises:
+        ValueError: epsilon is not positive.
+    """
+    if not epsilon > 0:
+        raise ValueError(f"epsilon must be > 0, got {epsilon}")
+    with np.errstate(divide="ignore"):
+        return np.asarray(1.0 + np.exp(-epsilon / np.asarray(spread, dtype=np.float64)))
+
+
+def _own_moments(s: Sides, centre: Array) -> tuple[Array, Array, Array]:
+    """Count, sum and sum of squares of each anchor's similarity to its OWN candidates (centred on `centre`)."""
+    order = np.argsort(s.candidate_images, kind="stable")
+    owners = s.candidate_images[order]
+    first = np.searchsorted(owners, s.anchor_images, side="left")
+    count = np.searchsorted(owners, s.anchor_images, side="right") - first
+    anchor = np.repeat(np.arange(len(s.anchors)), count)
+    step = np.arange(len(anchor)) - np.repeat(np.cumsum(count) - count, count)
+    candidate = order[np.repeat(first, count) + step]
+    value = np.empty(len(anchor))
+    rows = max(1, TILE_ELEMENTS // s.anchors.shape[1])
+    for start in range(0, len(anchor), rows):
+        part = slice(start, start + rows)
+        centred = s.candidates[candidate[part]] - centre
+        value[part] = np.einsum("pd,pd->p", s.anchors[anchor[part]], centred, dtype=np.float64)
+    total = np.bincount(anchor, value, minlength=len(s.anchors))
+    squares = np.bincount(anchor, value**2, minlength=len(s.anchors))
+    return count, total, squares
+
+
+def std_over_split(s: Sides) -> Array:
+    """Population standard deviation of every anchor's similarities to ALL its negatives, (Q,) float64.
+
+    With c̄ the mean candidate and Σ their covariance, an anchor's similarities have variance aᵀΣa over all candidates;
+    its own candidates are then taken out. Exact, and O((Q + C)·D²): no similarity matrix is ever formed.
+    """
+    total_candidates, width = s.candidates.shape
+    rows = max(1, TILE_ELEMENTS // width)
+    centre = np.zeros(width)
+    for start in range(0, total_candidates, rows):
+        centre += s.candidates[start : start + rows].sum(0, dtype=np.float64)
+    centre /= max(total_candidates, 1)
+    scatter = np.zeros((width, width))
+    for start in range(0, total_candidates, rows):
+        centred = s.candidates[start : start + rows] - centre
+        scatter += centred.T @ centred
+    squares = np.empty(len(s.anchors))
+    for start in range(0, len(s.anchors), rows):
+        part = np.asarray(s.anchors[start : start + rows], dtype=np.float64)
+        squares[start : start + rows] = np.einsum("qd,qd->q", part @ scatter, part)
+    own, own_sum, own_squares = _own_moments(s, centre)
+    left = np.maximum(total_candidates - own, 1)
+    variance = (squares - own_squares) / left - (own_sum / left) ** 2
+    return np.sqrt(np.maximum(variance, 0.0))
+
+
+def _masked_spread(scores: Array, negatives: Array, measure: Measure, temperature: float) -> Array:
+    """Standard deviation or entropy of the scores (Q, C) where `negatives` (Q, C) is True; 0 without a negative."""
+    count = np.maximum(negatives.sum(1), 1)
+    if measure == "std":
+        mean = np.where(negatives, scores, 0.0).sum(1) / count
+        return np.asarray(np.sqrt((np.where(negatives, scores - mean[:, None], 0.0) ** 2).sum(1) / count))
+    logits = np.where(negatives, scores / temperature, -np.inf)
+    largest = logits.max(1, keepdims=True)
+    largest = np.where(np.isfinite(largest), largest, 0.0)
+    shifted = logits - largest
+    weights = np.exp(shifted)
+    mass = np.maximum(weights.sum(1), np.finfo(np.float64).tiny)
+    expected = (weights * np.where(negatives, shifted, 0.0)).sum(1) / mass
+    return np.asarray((np.log(mass) - expected) / np.log(2.0))
+
+
+def entropy_over_split(s: Sides, temperature: float) -> Array:
+    """Entropy in bits of softmax(S / τ) over all negatives, (Q,) float64; supplement eq. 16. One tile at a time."""
+    result = np.empty(len(s.anchors))
+    candidates = np.ascontiguousarray(s.candidates)
+    rows = max(1, TILE_ELEMENTS // max(len(candidates), 1))
+    for start in range(0, len(s.anchors), rows):
+        part = slice(start, start + rows)
+        tile = np.ascontiguousarray(s.anchors[part]) @ candidates.T
+        negatives = s.anchor_images[part, None] != s.candidate_images[None, :]
+        result[part] = _masked_spread(tile, negatives, "entropy", temperature)
+    return result
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Random training batches in which every anchor of a modality stands exactly once as itself.
+
+    Args:
+        pair_image, pair_text: (Q,) the image and the caption of each anchor's pair.
+        batches: (K, B) anchors in each batch; the last one borrows from the first to be full.
+        batch_of: (Q,) the batch an anchor is judged in.
+    """
+
+    pair_image: Array
+    pair_text: Array
+    batches: Array
+    batch_of: Array
+
+
+def draw_batches(images: int, image_of_text: Array, modality: Modality, *, batch_size: int, seed: int) -> Draw:
+    """Cut all anchors of a modality into random batches; an image is paired with one of its captions, at random.
+
+    Raises:
+        ValueError: the batch is smaller than 2.
+    """
+    if batch_size < 2:
+        raise ValueError(f"batch_size must be at least 2, got {batch_size}: a pair alone has no negatives")
+    rng = np.random.default_rng(seed)
+    if modality == "image":
+        shuffled = rng.permutation(len(image_of_text))
+        owner, first = np.unique(image_of_text[shuffled], return_index=True)
+        pair_text = np.zeros(images, dtype=np.int64)
+        pair_text[owner] = shuffled[first]
+        pair_image = np.arange(images)
+    else:
+        pair_image, pair_text = np.asarray(image_of_text, dtype=np.int64), np.arange(len(image_of_text))
+    count = len(pair_image)
+    size = min(batch_size, count)
+    order = rng.permutation(count)
+    starts = np.arange(0, count, size)
+    batches = order[(starts[:, None] + np.arange(size)[None, :]) % count]
+    batch_of = np.empty(count, dtype=np.int64)
+    batch_of[order] = np.arange(count) // size
+    return Draw(pair_image, pair_text, batches, batch_of)
+
+
+def spread_in_batches(
+    images: Array, texts: Array, draw: Draw, modality: Modality, measure: Measure, *, temperature: float = 1.0
+) -> Array:
+    """Each anchor's spread over the negatives of its batch, (Q,) float64.
+
+    Args:
+        images: (n, D) unit rows. texts: (m, D) unit rows.
+        draw: from `draw_batches`. modality: of the anchors.
+    """
+    spread = np.zeros(len(draw.pair_image))
+    for number, batch in enumerate(draw.batches):
+        v, w = images[draw.pair_image[batch]], texts[draw.pair_text[batch]]
+        scores = np.asarray(v @ w.T if modality == "image" else w @ v.T, dtype=np.float64)
+        owners = draw.pair_image[batch]
+        found = _masked_spread(scores, owners[:, None] != owners[None, :], measure, temperature)
+        own = draw.batch_of[batch] == number
+        spread[batch[own]] = found[own]
+    return spread
+
+
+def normalise(raw: Array, batch_of: Array | None = None) -> Array:
+    """Divide by the largest raw value: over all anchors, or within each batch. Range (0.5, 1]."""
+    if batch_of is None:
+        return np.asarray(raw / raw.max()) if len(raw) else raw
+    largest = np.zeros(batch_of.max() + 1 if len(batch_of) else 0)
+    np.maximum.at(largest, batch_of, raw)
+    return np.asarray(raw / largest[batch_of])

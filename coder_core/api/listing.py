@@ -1,0 +1,139 @@
+"""Which runs there are, read from their small files only: a damaged one is listed with its fault, never a traceback."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coder_core.api.anchors import Loss
+from coder_core.faults import Fault, InputError
+from coder_core.runs.run_files import read_run_file
+from coder_core.runs.sealed import read_manifest
+from coder_core.runs.status import read_status
+
+METRICS = (
+    "i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run folder.
+
+    Args:
+        name: the folder's name. path: the folder.
+        state: "running", "interrupted", "finished", "stopped", "failed", "unknown" or "damaged".
+        fault: what is wrong with a damaged run; "" otherwise.
+        config: the tables of config.toml; {} when unreadable.
+        status: status.json; {} when there is none.
+        splits: names of the analysed splits, dev first.
+        metrics: split → retrieval metrics.
+        stamp: changes whenever an analysis folder is written anew; a key for caches.
+    """
+
+    name: str
+    path: Path
+    state: str
+    fault: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    status: Mapping[str, Any] = field(default_factory=dict)
+    splits: tuple[str, ...] = ()
+    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    stamp: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """There is at least one analysed split to look at."""
+        return not self.fault and bool(self.splits)
+
+
+def list_runs(root: str | Path) -> list[RunSummary]:
+    """Every folder below `root` that holds a run, by name. Hidden folders and links that leave `root` are left out."""
+    base = Path(root)
+    if not base.is_dir():
+        return []
+    found = []
+    for path in sorted(base.iterdir()):
+        if path.name.startswith(".") or not path.is_dir() or not path.resolve().is_relative_to(base.resolve()):
+            continue
+        if any((path / part).exists() for part in ("config.toml", "history.jsonl", "status.json", "analysis")):
+            found.append(summarise(path))
+    return found
+
+
+def summarise(path: Path) -> RunSummary:
+    """The summary of one run folder."""
+    try:
+        config = read_config(path)
+        status = read_status(path) or {}
+        manifests = {split: read_manifest(path / "analysis" / split) for split in _analysed(path)}
+    except (InputError, OSError) as error:
+        return RunSummary(path.name, path, "damaged", str(error) or type(error).__name__)
+    splits = tuple(sorted(manifests, key=lambda name: (name != "dev", name)))
+    return RunSummary(
+        path.name,
+        path,
+        str(status.get("state", "unknown")),
+        config=config,
+        status=status,
+        splits=splits,
+        metrics={split: manifests[split].get("metrics", {}) for split in splits},
+        stamp="|".join(f"{split}:{manifests[split].get('self', '')}" for split in splits),
+    )
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The tables of a run's config.toml, verified against the run's manifest.
+
+    Raises:
+        InputError: the file is missing, damaged or not TOML.
+    """
+    try:
+        return tomllib.loads(read_run_file(path, "config.toml").decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(Fault(str(path / "config.toml"), f"cannot be read: {error}", "TOML")) from None
+
+
+def _analysed(path: Path) -> list[str]:
+    folder = path / "analysis"
+    if not folder.is_dir():
+        return []
+    return sorted(split.name for split in folder.iterdir() if split.is_dir() and not split.name.startswith("."))
+
+
+def loss_values(config: Mapping[str, Any]) -> Loss:
+    """μ, γ and ε a run was trained with; the paper's where it used another loss."""
+    objective = _table(config, "objective")
+    if str(objective.get("loss", "")) not in ("dcl", "dcl-i"):
+        return Loss()
+    return Loss(
+        float(objective.get("temperature", 0.1)), float(objective.get("gamma", 0.3)),
+        float(objective.get("epsilon", 0.1)), trained=True,
+    )  # fmt: skip
+
+
+def _table(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A section of the configuration, which may stand at the top of config.toml or under [config]."""
+    inner = config.get("config")
+    section = (inner if isinstance(inner, Mapping) else config).get(name, {})
+    return section if isinstance(section, Mapping) else {}
+
+
+def facts(run: RunSummary) -> dict[str, Any]:
+    """What the run table says about a run besides its metrics: loss, data, seed, epochs, step."""
+    training, data = _table(run.config, "training"), _table(run.config, "data")
+    source = str(data.get("data", ""))
+    return {
+        "loss": str(_table(run.config, "objective").get("loss", "")),
+        "data": Path(source).name or source,
+        "seed": training.get("seed"),
+        "epochs": training.get("epochs"),
+        "bank": _table(run.config, "memory").get("bank_size"),
+        "dimension": _table(run.config, "model").get("dimension"),
+        "started": run.status.get("started"),
+        "step": run.status.get("step"),
+        "steps": run.status.get("steps"),
+    }

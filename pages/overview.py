@@ -1,0 +1,115 @@
+"""Which runs do I have and how good are they?"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pandas as pd
+import streamlit as st
+
+from app import backend, cards, charts, export, sidebar
+from app.glossary import tip
+from app.progress import curve_label, curves
+from app.state import Choice, bound, theme
+
+COLUMNS = {
+    "i2t_r1": "i→t R@1", "i2t_r5": "i→t R@5", "i2t_r10": "i→t R@10", "t2i_r1": "t→i R@1", "t2i_r5": "t→i R@5",
+    "t2i_r10": "t→i R@10", "rsum": "R@sum",
+}  # fmt: skip
+CURVES_SHOWN = 6
+
+
+def run_table(split: str) -> pd.DataFrame:
+    """One row a run: what it is and how good it is on this split."""
+    rows = []
+    for run in backend.runs():
+        about, metrics = backend.facts(run), run.metrics.get(split, {})
+        started = about["started"]
+        date = datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%d %H:%M") if isinstance(started, float) else None
+        kept = {"run": run.name, "state": run.state, "loss": about["loss"], "data": about["data"]}
+        rows.append(kept | {"epochs": about["epochs"], "seed": about["seed"], "started": date}
+                    | {label: metrics.get(key) for key, label in COLUMNS.items()})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def headline(choice: Choice) -> None:
+    metrics = [run.metrics[choice.split] for run in choice.runs]
+    items = []
+    for label, key, term in (
+        ("R@sum", "rsum", "R@sum"), ("image → text R@1", "i2t_r1", "R@K"), ("text → image R@1", "t2i_r1", "R@K"),
+        ("image → text median rank", "i2t_medr", "MedR"), ("text → image median rank", "t2i_medr", "MedR"),
+    ):  # fmt: skip
+        values = [float(m.get(key, float("nan"))) for m in metrics]
+        digits, note, good = (0 if "medr" in key else 1), "", None
+        if len(values) == 2:
+            change = values[1] - values[0]
+            better = change < 0 if "medr" in key else change > 0
+            good = None if change == 0 else better
+            note = f"{change:+.{digits}f} against {values[0]:.{digits}f}" if change else "unchanged"
+        items.append(cards.Tile(label, f"{values[-1]:.{digits}f}", note, term, good))
+    cards.tiles(items)
+
+
+def draw_curves(choice: Choice) -> None:
+    known = {run.name: run for run in backend.runs() if not run.fault}
+    names = st.multiselect("Runs in the curves", list(known), [run.name for run in choice.runs], **bound("curves"))
+    frames = {name: backend.epochs(known[name]) for name in names[:CURVES_SHOWN]}
+    columns = curves(list(frames.values()))
+    if not columns:
+        cards.empty("No finished epoch to draw.", "Choose a run that has trained for at least one epoch.")
+        return
+    column = st.selectbox("Value", columns, format_func=curve_label, **bound("curve"))
+    figure = charts.training_curves(frames, column, curve_label(column), charts.tone(theme()))
+    st.plotly_chart(figure, key="training_curves", alt="training curves")
+
+
+def draw_table(split: str) -> None:
+    table = run_table(split)
+    percent = st.column_config.NumberColumn(format="%.1f", help=tip("R@K"))
+    st.dataframe(
+        table, hide_index=True, height="content",
+        column_config=dict.fromkeys(COLUMNS.values(), percent)
+        | {"R@sum": st.column_config.NumberColumn(format="%.1f", help=tip("R@sum")),
+           "loss": st.column_config.TextColumn(help=tip("loss")), "epochs": st.column_config.NumberColumn(help=tip("epochs"))},
+    )  # fmt: skip
+    with st.container(horizontal=True):
+        st.download_button("CSV", export.csv(table), f"runs-{split}.csv", "text/csv", icon=":material/download:")
+        st.download_button(
+            "LaTeX", export.latex(table), f"runs-{split}.tex", "text/plain", icon=":material/download:", on_click="ignore"
+        )
+
+
+def draw_differences(choice: Choice) -> None:
+    cards.heading("What differs between the two", "Only the values that are not the same; everything else is equal.")
+    if choice.second is None:
+        cards.empty("One run is chosen.", "Choose a second one in the sidebar to see what differs.")
+        return
+    table = backend.configuration_changes(choice.runs)
+    table.index.name = "setting"
+    st.dataframe(table.reset_index(), hide_index=True, height="content")
+
+
+choice = sidebar.choose()
+cards.question(
+    "Which runs do I have, and how good are they?",
+    "Each bar is the share of queries whose true match is among the first 1, 5 or 10 results: taller is better.",
+)
+broken = [(run.name, run.fault) for run in backend.runs() if run.fault]
+if broken:
+    cards.faults(broken)
+if choice is None:
+    cards.empty("There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own.")
+    st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
+else:
+    headline(choice)
+    left, right = st.columns(2, gap="large")
+    with left:
+        cards.heading(f"Recall on {choice.split}")
+        metrics = {run.name: run.metrics[choice.split] for run in choice.runs}
+        st.plotly_chart(charts.recall_bars(metrics, charts.tone(theme())), key="recall", alt="recall of the runs")
+    with right:
+        cards.heading("Training")
+        draw_curves(choice)
+    cards.heading("All runs", f"Recall in percent on {choice.split}; a click on a column's name sorts.")
+    draw_table(choice.split)
+    draw_differences(choice)

@@ -1,0 +1,58 @@
+"""Without any run: offer the demo pair, train it in a process of its own, show how far it is."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import backend, cards
+from app.progress import latest, steps_done
+
+cards.question(
+    "Nothing is trained yet. Shall we start with the demo?",
+    "Two small models learn to match about a thousand drawn scenes with their captions: a baseline, and CODER, which "
+    "asks how ambiguous each sample is. It takes a few minutes on two cores; then every page has something to show.",
+)
+
+
+def begin() -> None:
+    backend.start_demo()
+
+
+@st.fragment(run_every="2s")
+def watch() -> None:
+    job = backend.job()
+    summaries = backend.runs()
+    if job is None or not job.running:
+        st.rerun()
+    started = [run for run in summaries if run.status]
+    if not started:
+        st.html('<p class="cl-how">Preparing the pictures and their features…</p>')
+        st.progress(0.0)
+    for run in started:
+        share, text = steps_done(run)
+        cards.label(run.name)
+        st.progress(share)
+        st.html(f'<p class="cl-how cl-small">{text}{latest(backend.epochs(run))}</p>')
+    st.button("Stop", on_click=backend.stop_job, help="Training saves and leaves; nothing is lost.")
+    with st.expander("What the program prints"):
+        st.code(job.output if job else "", language=None)
+
+
+job = backend.job()
+if job is not None and job.running:
+    watch()
+elif any(run.usable for run in backend.runs()):
+    cards.tiles([cards.Tile("Demo", "trained", "open a page in the sidebar")])
+    st.page_link("pages/overview.py", label="Open the overview", icon=":material/leaderboard:")
+else:
+    if job is not None:
+        cards.empty("Training ended without a finished run.", "The program's last words are below; start it again after.")
+        st.code(job.output, language=None)
+    st.button("Train the demo pair", type="primary", icon=":material/play_circle:", on_click=begin)
+    damaged = [(run.name, run.fault) for run in backend.runs() if run.fault]
+    if damaged:
+        cards.faults(damaged)
+    st.html(
+        '<p class="cl-how cl-small">Your own data: <code>python -m coder_core.check_data PATH</code>, then '
+        "<code>python -m coder_core.train --data.data PATH --name NAME</code>; the run appears here.</p>"
+    )

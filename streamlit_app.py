@@ -1,0 +1,26 @@
+"""CODER Lab: see why image-text retrieval fails and what diversity changes. `streamlit run streamlit_app.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from app import backend
+
+st.set_page_config(page_title="CODER Lab", page_icon=":material/hub:", layout="wide")
+st.html(Path(__file__).parent / "app" / "style.css")
+
+usable = any(run.usable for run in backend.runs())
+job = backend.job()
+training = job is not None and job.running
+pages = [
+    st.Page(
+        "pages/start.py", title="Demo training" if usable else "Start", icon=":material/play_circle:",
+        default=not usable, visibility="visible" if training or not usable else "hidden",
+    ),
+    st.Page("pages/overview.py", title="Overview", icon=":material/leaderboard:", default=usable),
+    st.Page("pages/diversity.py", title="Diversity", icon=":material/blur_on:"),
+    st.Page("pages/retrieval.py", title="Retrieval", icon=":material/image_search:"),
+]  # fmt: skip
+st.navigation(pages).run()
