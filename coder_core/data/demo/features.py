@@ -1,0 +1,137 @@
+"""Region features from the pixels: 35 overlapping windows, each described by its colours, outlines and texture.
+
+Made by hand on purpose: no network has to be downloaded, and every column has a meaning one can look at.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+
+CELLS = 16  # a picture is first summed up in 16 × 16 cells
+WINDOWS = ((6, (0, 2, 5, 8, 10)), (9, (0, 4, 7)), (16, (0,)))  # (cells a side, first cells): 25 + 9 + 1 windows
+REGIONS = sum(len(starts) ** 2 for _, starts in WINDOWS)
+
+HUES, GREYS = 12, 4  # bins of the colour histogram: saturated pixels by hue, the others by lightness
+TURNS = 8  # bins of an edge's direction, over half a turn
+PARTS = 3  # outlines are kept apart in 3 × 3 parts of a window
+BINS = HUES + GREYS
+WIDTH = 3 + 2 * BINS + TURNS + PARTS * PARTS * (TURNS + 1) + 4
+
+
+def cell_features(picture: NDArray[np.uint8]) -> Array:
+    """Sum up one picture.
+
+    Args:
+        picture: (side, side, 3) uint8; side a multiple of 32.
+
+    Returns:
+        (CELLS, CELLS, channels) float32: mean colour, colour histogram, the same of things only, edges of the
+        lightness by direction, edges of the things' outlines by direction, share covered by things.
+    """
+    small = _halve(picture)
+    things = _things(small)
+    bins = _colour_bins(small)
+    light = small.mean(-1)
+    maps = [_cell_means(small[..., band]) for band in range(3)]
+    histograms = [
+        _cell_histogram(bins, np.ones_like(light), BINS),
+        _cell_histogram(bins, things, BINS),
+        _cell_edges(light),
+        _cell_edges(things),
+    ]
+    return np.concatenate([np.stack(maps, -1), *histograms, _cell_means(things)[..., None]], -1).astype(np.float32)
+
+
+def region_features(cells: Array) -> Array:
+    """Describe the windows of many pictures.
+
+    Args:
+        cells: (n, CELLS, CELLS, channels) from `cell_features`.
+
+    Returns:
+        (n, REGIONS, WIDTH) float32, not yet standardised. The last four columns are the window's box in 0 … 1.
+    """
+    regions = [
+        _describe(cells[:, top : top + side, left : left + side], (left, top, left + side, top + side))
+        for side, starts in WINDOWS
+        for top in starts
+        for left in starts
+    ]
+    return np.stack(regions, 1)
+
+
+def standardise(features: Array, mean: Array, deviation: Array) -> Array:
+    """(…, WIDTH) → each column with mean 0 and deviation 1; values further out than 6 deviations are cut."""
+    return np.clip((features - mean) / np.maximum(deviation, 1e-4), -6, 6).astype(np.float32)
+
+
+def _halve(picture: NDArray[np.uint8]) -> Array:
+    """(side, side, 3) → (side / 2, side / 2, 3) in 0 … 1, by means of 2 × 2 pixels."""
+    sums = picture[::2].astype(np.uint16) + picture[1::2]
+    return (sums[:, ::2] + sums[:, 1::2]).astype(np.float32) / np.float32(4 * 255)
+
+
+def _things(picture: Array) -> Array:
+    """(h, w) in 0 … 1: how far a pixel's colour is from its row's median; the grounds change downwards only."""
+    ground = np.median(picture, axis=1, keepdims=True)
+    distance = np.abs(picture - ground).max(-1)
+    return np.clip((distance - 0.12) / 0.12, 0, 1)
+
+
+def _colour_bins(picture: Array) -> NDArray[np.int64]:
+    """(h, w): the bin of each pixel: its hue when it has one, its lightness otherwise."""
+    highest, lowest = picture.max(-1), picture.min(-1)
+    chroma = highest - lowest
+    red, green, blue = picture[..., 0], picture[..., 1], picture[..., 2]
+    safe = np.maximum(chroma, 1e-6)
+    turn = np.where(
+        highest == red,
+        (green - blue) / safe % 6,
+        np.where(highest == green, (blue - red) / safe + 2, (red - green) / safe + 4),
+    )
+    hue = ((turn / 6 * HUES + 0.5) % HUES).astype(np.int64)  # a bin's middle, not its edge, is pure red
+    grey = HUES + np.minimum(highest * GREYS, GREYS - 1).astype(np.int64)
+    return np.where(chroma > 0.3 * highest, hue, grey)
+
+
+def _cell_means(field: Array) -> Array:
+    """(h, w) → (CELLS, CELLS)."""
+    height, width = field.shape[0] // CELLS, field.shape[1] // CELLS
+    return field.reshape(CELLS, height, CELLS, width).mean((1, 3))
+
+
+def _cell_histogram(bins: NDArray[np.int64], weights: Array, count: int) -> Array:
+    """(h, w) bins and weights → (CELLS, CELLS, count): a histogram per cell, as a mean over its pixels."""
+    height, width = bins.shape
+    row, column = np.arange(height) * CELLS // height, np.arange(width) * CELLS // width
+    place = (row[:, None] * CELLS + column) * count + bins
+    sums = np.bincount(place.ravel(), weights.ravel(), CELLS * CELLS * count)
+    return (sums / (height * width / CELLS**2)).reshape(CELLS, CELLS, count).astype(np.float32)
+
+
+def _cell_edges(field: Array) -> Array:
+    """(h, w) → (CELLS, CELLS, TURNS): strength of the edges by direction, neither side preferred."""
+    down, across = np.zeros_like(field), np.zeros_like(field)
+    down[1:-1] = field[2:] - field[:-2]
+    across[:, 1:-1] = field[:, 2:] - field[:, :-2]
+    turn = (np.arctan2(down, across) / np.pi * TURNS + 0.5).astype(np.float32) % TURNS
+    return _cell_histogram(turn.astype(np.int64) % TURNS, np.hypot(down, across), TURNS)
+
+
+def _describe(window: Array, box: tuple[int, int, int, int]) -> Array:
+    """(n, side, side, channels) → (n, WIDTH); roots keep a small thing from vanishing beside a large one."""
+    count, side = window.shape[:2]
+    split = 3 + 2 * BINS + TURNS
+    whole = window[..., :split].mean((1, 2))
+    whole[:, 3:] = np.sqrt(whole[:, 3:])
+    cuts = [round(part * side / PARTS) for part in range(PARTS + 1)]
+    parts = [
+        window[:, cuts[i] : cuts[i + 1], cuts[j] : cuts[j + 1], split:].mean((1, 2))
+        for i in range(PARTS)
+        for j in range(PARTS)
+    ]
+    place = np.broadcast_to(np.array(box, np.float32) / CELLS, (count, 4))
+    return np.concatenate([whole, np.sqrt(np.concatenate(parts, 1)), place], 1)

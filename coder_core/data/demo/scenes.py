@@ -1,0 +1,131 @@
+"""What is in a picture: things with shape, colour, texture, size and place, on a ground. No pixels, no words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+SIDE = 256  # pixels; every scene is a square picture
+
+SHAPES = ("circle", "square", "triangle", "star", "ring", "heart", "diamond", "hexagon", "cross", "flower", "moon")
+COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "white")
+TEXTURES = ("plain", "striped", "dotted", "checkered")
+SIZES = ("small", "medium", "large")
+GROUNDS = ("sky", "sunset", "grass", "sand", "night", "paper", "water", "wood", "snow")
+
+# A colour that would drown in its ground, or that a person would argue about on it.
+DROWNED = {
+    "sky": {"blue", "white"},
+    "sunset": {"orange", "pink", "purple"},
+    "grass": {"green"},
+    "sand": {"yellow", "orange", "white"},
+    "night": {"blue", "purple"},
+    "paper": {"white", "yellow"},
+    "water": {"blue", "green"},
+    "wood": {"orange"},
+    "snow": {"white"},
+}
+
+RADII = {"small": (19.0, 23.0), "medium": (29.0, 35.0), "large": (43.0, 51.0)}  # pixels, lowest and highest
+THINGS_SHARE = {2: 0.22, 3: 0.36, 4: 0.28, 5: 0.14}
+PLAIN_SHARE = 0.4
+GAP = 7.0  # pixels of ground left between two things
+BORDER = 6.0
+TRIES = 60
+
+
+@dataclass(frozen=True)
+class Thing:
+    """One object: its words, and its centre and radius in pixels (x to the right, y down), its tilt in radians."""
+
+    shape: str
+    colour: str
+    texture: str
+    size: str
+    x: float
+    y: float
+    radius: float
+    tilt: float
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A ground and two to five things on it that don't touch. `key` seeds the drawing's own randomness."""
+
+    ground: str
+    things: tuple[Thing, ...]
+    key: tuple[int, int]
+
+
+def sample_scene(seed: int, index: int) -> Scene:
+    """The index-th scene of a seed: the same for ever, whatever was sampled before it."""
+    generator = np.random.default_rng([seed, index, 0])
+    ground = str(generator.choice(GROUNDS))
+    colours = [colour for colour in COLOURS if colour not in DROWNED[ground]]
+    wanted = int(generator.choice(list(THINGS_SHARE), p=list(THINGS_SHARE.values())))
+    things: list[Thing] = []
+    looks: set[tuple[str, str]] = set()
+    for _ in range(TRIES):
+        thing = _sample_thing(generator, colours, things)
+        if (thing.shape, thing.colour) not in looks and all(_apart(thing, other) for other in things):
+            things.append(thing)
+            looks.add((thing.shape, thing.colour))
+        if len(things) == wanted:
+            break
+    # the first two always find room: two large things fill less than a third of the picture
+    return Scene(ground, tuple(things), (seed, index))
+
+
+def _sample_thing(generator: np.random.Generator, colours: list[str], others: list[Thing]) -> Thing:
+    size = str(generator.choice(SIZES))
+    radius = float(generator.uniform(*RADII[size]))
+    low, high = radius + BORDER, SIDE - radius - BORDER
+    # now and then a shape comes back, so that "two stars" has something to count
+    again = bool(others) and generator.random() < 0.2
+    shape = others[-1].shape if again else str(generator.choice(SHAPES))
+    texture = "plain" if generator.random() < PLAIN_SHARE else str(generator.choice(TEXTURES[1:]))
+    return Thing(
+        shape=shape,
+        colour=str(generator.choice(colours)),
+        texture=texture,
+        size=size,
+        x=round(float(generator.uniform(low, high)), 2),
+        y=round(float(generator.uniform(low, high)), 2),
+        radius=round(radius, 2),
+        tilt=round(float(generator.uniform(-0.2, 0.2)), 3),
+    )
+
+
+def _apart(one: Thing, other: Thing) -> bool:
+    return math.hypot(one.x - other.x, one.y - other.y) > one.radius + other.radius + GAP
+
+
+def relations(one: Thing, other: Thing) -> list[str]:
+    """Every relation that plainly holds from `one` to `other`: a person looking at the picture would not argue.
+
+    "left of" asks that the two don't overlap horizontally and that the sideways distance is the larger one.
+    """
+    across, down = other.x - one.x, other.y - one.y
+    clear = 0.8 * max(one.radius, other.radius)
+    found = []
+    if abs(across) > max(clear, 1.25 * abs(down)):
+        found.append("left" if across > 0 else "right")
+    if abs(down) > max(clear, 1.25 * abs(across)):
+        found.append("above" if down > 0 else "below")
+    if math.hypot(across, down) < one.radius + other.radius + 18.0:
+        found.append("near")
+    return found
+
+
+def place(thing: Thing) -> str | None:
+    """The part of the picture a thing is plainly in: "top left" … "middle", or None when in between."""
+    third = SIDE / 3
+    column = ("left", "", "right")[int(thing.x // third)]
+    row = ("top", "", "bottom")[int(thing.y // third)]
+    if row and column:
+        return f"{row} {column}"
+    if not row and not column:
+        return "middle"
+    return None
