@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from coder_core.data.lines import regular_file
+from coder_core.data.lines import regular_file, shown
 from coder_core.faults import MOST_FAULTS_SHOWN, Fault, InputError
 
 SPLIT_NAMES = {"train": "train", "restval": "train", "val": "dev", "dev": "dev", "test": "test"}
@@ -42,6 +43,12 @@ def read_annotations(root: Path, path: Path) -> Annotations:
     Raises:
         InputError: not JSON, a key twice, NaN, nested too deeply, or up to 20 faults named images[i].key.
     """
+    state = regular_file(root, path).stat()
+    return _read(root, path, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=1)  # COCO's JSON takes seconds, and is read once a split
+def _read(root: Path, path: Path, changed: int, size: int) -> Annotations:
     try:
         text = regular_file(root, path).read_text("utf-8-sig")
         content = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
@@ -53,7 +60,7 @@ def read_annotations(root: Path, path: Path) -> Annotations:
     except RecursionError:
         raise InputError(Fault(str(path), "nested too deeply", EXAMPLE, "use the original file")) from None
     except (_BadJsonError, ValueError) as error:
-        raise InputError(Fault(str(path), str(error)[:300], EXAMPLE, "repair the JSON")) from None
+        raise InputError(Fault(str(path), str(error), EXAMPLE, "repair the JSON")) from None
     return _check(path, content)
 
 
@@ -62,8 +69,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        first = ", ".join(f"{key}: {str(value)[:60]}" for key, value in pairs[:3])
-        raise _BadJsonError(f'the key "{twice}" stands twice in one object, {{{first} …}}')
+        first = ", ".join(f"{shown(key)}: {shown(str(value))}" for key, value in pairs[:3])
+        raise _BadJsonError(f"the key {shown(twice)} stands twice in one object, the one with {first}")
     return result
 
 
@@ -110,7 +117,7 @@ class _Checker:
         if imgid is not None and self.imgids.setdefault(imgid, index) != index:
             self.fault(f"{place}.imgid", f"{imgid} is also the imgid of images[{self.imgids[imgid]}]", "its own number")
         if split is not None and split not in SPLIT_NAMES:
-            self.fault(f"{place}.split", f'"{split[:60]}"', f"one of {', '.join(SPLIT_NAMES)}")
+            self.fault(f"{place}.split", shown(split), f"one of {', '.join(SPLIT_NAMES)}")
         if sentences is not None and not sentences:
             self.fault(f"{place}.sentences", "holds no caption", "at least one")
         captions = [self.caption(s, f"{place}.sentences[{j}]", imgid) for j, s in enumerate(sentences or [])]
@@ -130,7 +137,7 @@ class _Checker:
         elif sentid is not None and self.sentids.setdefault(sentid, place) != place:
             self.fault(f"{place}.sentid", f"{sentid} is also the sentid of {self.sentids[sentid]}", "its own number")
         if imgid is not None and owner != imgid:
-            self.fault(f"{place}.imgid", f"{owner!r:.60} differs from its image's imgid {imgid}", str(imgid))
+            self.fault(f"{place}.imgid", f"{shown(str(owner))} differs from its image's imgid {imgid}", str(imgid))
         return " ".join(raw.split("\n")).strip()
 
 

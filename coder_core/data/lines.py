@@ -11,6 +11,11 @@ LONGEST_CAPTION_CHARACTERS = 4_000
 BYTE_ORDER_MARK = "\ufeff"
 
 
+def shown(text: str, most: int = 80) -> str:
+    """Text from a file, quoted, cut and with control characters spelled out, so that it is safe to print."""
+    return repr(text if len(text) <= most else text[: most - 1] + "…")
+
+
 def regular_file(root: Path, path: Path) -> Path:
     """`path` itself, once it is known to be a plain file that does not leave `root` through a link.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from PIL import Image, ImageOps
 
+from coder_core.data.lines import shown
 from coder_core.faults import Fault, InputError
 
 FORMATS = ("JPEG", "PNG", "WEBP")
@@ -40,7 +42,7 @@ def picture_path(folder: Path, name: str) -> Path | None:
     """
     reason = unsafe_reason(name)
     if reason:
-        raise InputError(Fault(f"picture {name[:200]!r}", f"the name {reason}", INSIDE, "rename it"))
+        raise InputError(Fault(f"picture {shown(name)}", f"the name {reason}", INSIDE, "rename it"))
     for candidate in (name, *(name + ending for ending in ENDINGS)):
         path = folder / candidate
         try:
@@ -48,10 +50,14 @@ def picture_path(folder: Path, name: str) -> Path | None:
                 continue
         except OSError:  # a name too long for the file system
             return None
-        if not path.resolve().is_relative_to(folder.resolve()):
+        if not _inside(folder, path):
             raise InputError(Fault(str(path), "a link that leaves the picture folder", INSIDE, "copy the file here"))
         return path
     return None
+
+
+def _inside(folder: Path, path: Path) -> bool:
+    return os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep)
 
 
 def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> Image.Image:
@@ -69,7 +75,7 @@ def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> I
     """
     path = picture_path(Path(folder), name)
     if path is None:
-        raise InputError(Fault(f"{folder}/{name[:200]}", "there is no such picture", "a JPEG, PNG or WEBP file"))
+        raise InputError(Fault(f"{folder}, {shown(name)}", "there is no such picture", "a JPEG, PNG or WEBP file"))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the cap below is stricter
@@ -147,7 +153,7 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
     faults = []
     unsafe = [(row, name, reason) for row, name in enumerate(names) if (reason := unsafe_reason(name))]
     for row, name, reason in unsafe[:NAMES_SHOWN]:
-        faults.append(Fault(f"image {row}, picture {name[:200]!r}", f"the name {reason}", INSIDE, "rename it"))
+        faults.append(Fault(f"image {row}, picture {shown(name)}", f"the name {reason}", INSIDE, "rename it"))
     if folder is None or unsafe:
         return faults
     missing = []
@@ -158,7 +164,7 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
         except InputError as error:
             faults.extend(replace(fault, place=f"image {row}, {fault.place}") for fault in error.faults)
     if missing:
-        first = ", ".join(missing[:NAMES_SHOWN])
+        first = ", ".join(shown(name) for name in missing[:NAMES_SHOWN])
         found = f"{len(missing):,} of {len(names):,} pictures are missing; the first: {first}"
         faults.append(
             Fault(str(folder), found, fix="check the picture folder; training does not need it", severity="warning")

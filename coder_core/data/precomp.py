@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
 from coder_core.data.features import open_features
-from coder_core.data.lines import read_lines, shorten
-from coder_core.data.reading import Reading
+from coder_core.data.id_mapping import name_pictures
+from coder_core.data.lines import read_lines, shorten, shown
+from coder_core.data.reading import Reading, collect
 from coder_core.faults import Fault, InputError
 
-Read = TypeVar("Read")
-
 REPEATS_CHECKED = 100
+SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 ONE_ROW = "one row of features an image"
 
 
@@ -51,9 +50,9 @@ def read_precomp(root: Path, folder: Path, split: str) -> Reading:
     faults: list[Fault] = []
     captions_file, ids_file = folder / f"{split}_caps.txt", folder / f"{split}_ids.txt"
     features_file = folder / f"{split}_ims.npy"
-    captions = _attempt(lambda: read_lines(root, captions_file, "caption", faults), faults)
-    ids = _attempt(lambda: read_lines(root, ids_file, "id", faults), faults) if ids_file.exists() else None
-    file = _attempt(lambda: open_features(root, features_file, faults), faults)
+    captions = collect(lambda: read_lines(root, captions_file, "caption", faults), faults)
+    ids = collect(lambda: read_lines(root, ids_file, "id", faults), faults) if ids_file.exists() else None
+    file = collect(lambda: open_features(root, features_file, faults), faults)
     errors = [fault for fault in faults if fault.severity == "error"]
     if errors or captions is None or file is None:
         if captions and file and len(captions) % file.shape[0]:
@@ -72,19 +71,10 @@ def read_precomp(root: Path, folder: Path, split: str) -> Reading:
         stride=pairing.stride,
         captions=shorten(captions, str(captions_file), faults),
         image_of_text=pairing.image_of_text,
-        image_names=pairing.names,
+        image_names=None if pairing.names is None else name_pictures(root, folder, pairing.names, faults),
         source=source,
         faults=faults,
     )
-
-
-def _attempt(read: Callable[[], Read], faults: list[Fault]) -> Read | None:
-    """What `read` returns; its faults are collected, so that one bad file does not hide the next."""
-    try:
-        return read()
-    except InputError as error:
-        faults.extend(error.faults)
-        return None
 
 
 def pair(
@@ -185,7 +175,7 @@ def _refuse_repeated(ids: list[str] | None, ids_file: Path) -> None:
             raise InputError(
                 Fault(
                     f"{ids_file} line {line}",
-                    f"the id {name!r} of line {first[name]} again ({len(ids) - len(set(ids)):,} lines repeat one)",
+                    f"the id {shown(name)} of line {first[name]} again ({len(ids) - len(set(ids)):,} lines repeat one)",
                     f"a different id for each of the {len(ids):,} images",
                     "one id an image names every image once; one id a caption needs as many lines as captions, and "
                     + ONE_ROW,
@@ -206,4 +196,4 @@ def splits_in(folder: Path) -> list[str]:
     """Names of the splits of which the folder holds features or captions, in alphabetical order."""
     endings = ("_ims.npy", "_caps.txt")
     found = {path.name.removesuffix(end) for end in endings for path in folder.glob(f"*{end}")}
-    return sorted(name for name in found if name and not name.startswith("."))
+    return sorted(name for name in found if SPLIT_NAME.fullmatch(name))

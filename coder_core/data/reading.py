@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
 from coder_core.data.features import FeatureFile
-from coder_core.faults import Fault
+from coder_core.faults import Fault, InputError
+
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -47,3 +51,12 @@ class Reading:
             image_of_text=self.image_of_text[kept],
             image_names=None if self.image_names is None else self.image_names[:count],
         )
+
+
+def collect(read: Callable[[], Result], faults: list[Fault]) -> Result | None:
+    """What `read` returns; or None and its faults in `faults`, so that one bad file does not hide the next."""
+    try:
+        return read()
+    except InputError as error:
+        faults.extend(error.faults)
+        return None

@@ -89,6 +89,7 @@ class Vocabulary:
 
         Raises:
             ValueError: threshold is below 1.
+            InputError: no word is seen that often.
         """
         if threshold < 1:
             raise ValueError(f"word threshold must be at least 1, got {threshold}")
@@ -96,6 +97,11 @@ class Vocabulary:
         for caption in captions:
             seen.update(tokenise(caption))
         kept = sorted((word for word, count in seen.items() if count >= threshold), key=lambda w: (-seen[w], w))
+        if not kept:
+            most = max(seen.values(), default=0)
+            found = f"no word stands {threshold} times in the training captions; the most frequent one {most} times"
+            fix = "lower the word threshold, or give more captions"
+            raise InputError(Fault("vocabulary", found, "at least one word", fix))
         return cls([*SPECIAL_WORDS, *kept], [0, 0, *(seen[word] for word in kept)])
 
     @classmethod
@@ -122,13 +128,13 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.words)
 
-    def encode(self, captions: Sequence[str]) -> Tokens:
-        """Number every word. A caption without a word becomes one UNKNOWN; words after the 200th are cut."""
+    def encode(self, captions: Sequence[str], *, longest: int = LONGEST_CAPTION_WORDS) -> Tokens:
+        """Number every word. A caption without a word becomes one UNKNOWN; words after `longest` are cut."""
         number = self.number
         flat = array("i")
         ends = array("q", [0])
         for caption in captions:
-            words = tokenise(caption)[:LONGEST_CAPTION_WORDS]
+            words = tokenise(caption)[:longest]
             flat.extend([number.get(word, UNKNOWN) for word in words] or [UNKNOWN])
             ends.append(len(flat))
         return Tokens(np.array(flat, dtype=np.int32), np.array(ends, dtype=np.int64))

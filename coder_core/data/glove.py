@@ -1,0 +1,233 @@
+"""Word vectors: read from a GloVe, word2vec or fastText text file, or learned from the captions themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+from sklearn.decomposition import TruncatedSVD
+from threadpoolctl import threadpool_limits
+
+from coder_core.data.lines import shown
+from coder_core.data.words import PAD, SPECIAL_WORDS, Vocabulary
+from coder_core.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
+
+LONGEST_LINE = 2**20
+ENOUGH_COVERAGE = 0.8
+LINE = "a text line: the word, then its numbers, separated by single spaces"
+CONTEXT_POWER = 0.75  # Levy, Goldberg & Dagan 2015, context distribution smoothing
+SINGULAR_POWER = 0.5  # the same, eigenvalue weighting
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """Vectors for a list of words.
+
+    Args:
+        matrix: (words, D) float32; zero where no vector was found.
+        found: (words,) bool.
+        coverage: share of the words that have a vector, <pad> and <unknown> not counted.
+        token_coverage: the same, every word counted as often as it occurs; None without counts.
+        faults: warnings and notes.
+    """
+
+    matrix: np.ndarray
+    found: np.ndarray
+    coverage: float
+    token_coverage: float | None = None
+    faults: list[Fault] = field(default_factory=list)
+
+
+def read_word_vectors(
+    path: str | Path, words: Sequence[str], *, counts: Sequence[int] | None = None, dimension: int | None = None
+) -> WordVectors:
+    """Read the vectors of `words` from a text file, line by line.
+
+    A word2vec header ("400000 300") is accepted. A word may hold spaces: a line is split from the right. Of a word that
+    stands twice the first vector counts.
+
+    Args:
+        path: the file.
+        words: the words wanted; "<pad>" and "<unknown>" get no vector.
+        counts: how often each word occurs, for the coverage of running text.
+        dimension: refuse a file of another width.
+
+    Raises:
+        InputError: missing, not a text file of vectors, a line of another width, or numbers that are not finite.
+    """
+    path = Path(path)
+    wanted = {word.encode(): row for row, word in enumerate(words) if word not in SPECIAL_WORDS}
+    vectors: dict[int, np.ndarray] = {}
+    faults: list[Fault] = []
+    width, again = 0, 0
+    for number, line in _lines(path):
+        if number == 1 and _is_header(line):
+            width = int(line.split()[1])
+            faults.append(Fault(f"{path} line 1", "a word2vec header, which was skipped", severity="note"))
+            continue
+        width = width or line.count(b" ")
+        spaces = line.count(b" ")
+        row = wanted.get(line[: line.find(b" ")])
+        if spaces == width and row is None:  # nearly every line
+            continue
+        problem, word, vector = _parse(line, width, needed=row is not None)
+        if problem:
+            faults.append(Fault(f"{path} line {number}", problem, LINE, "remove the line, or download the file again"))
+            if len(faults) > MOST_FAULTS_SHOWN:
+                break
+        elif (row := wanted.get(word)) is not None and vector is not None:
+            again += row in vectors
+            vectors.setdefault(row, vector)
+    if dimension is not None and width != dimension:
+        fix = f"use a file of {dimension} numbers a word, or set the word size to {width}"
+        faults.append(Fault(str(path), f"vectors of {width} numbers", f"{dimension}", fix))
+    if again:
+        faults.append(Fault(str(path), f"{again:,} words stand there again; the first counts", severity="note"))
+    stop_on_errors(faults)
+    return _assemble(path, vectors, width, words, counts, faults)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines without their end (fastText leaves a space there); refuses what is not text."""
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        place = Fault(str(path), f"cannot be opened: {error.strerror}", "a text file of word vectors", "check the path")
+        raise InputError(place) from None
+    with file:
+        number = 0
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
+            if b"\0" in line or len(line) == LONGEST_LINE:
+                fix = "unpack it, or save it as text"
+                raise InputError(Fault(f"{path} line {number}", "not a text file (binary?)", LINE, fix))
+            line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+            yield number, line.rstrip(b" \r\n")
+        if number == 0:
+            raise InputError(Fault(str(path), "the file is empty", LINE, "download it again"))
+
+
+def _is_header(line: bytes) -> bool:
+    """True for "400000 300", the number of words and of dimensions."""
+    parts = line.split(b" ")
+    return len(parts) == 2 and all(part.isdigit() for part in parts) and int(parts[1]) > 1
+
+
+def _parse(line: bytes, width: int, *, needed: bool) -> tuple[str, bytes, np.ndarray | None]:
+    """What is wrong with a line ("" when nothing), its word, and its vector when `needed`."""
+    parts = line.rsplit(b" ", width) if width else []
+    numbers = len(parts) - 1
+    if width == 0 or numbers < width:
+        return f"{max(numbers, 0)} numbers instead of {width or 'at least one'}", b"", None
+    word = parts[0]
+    tail = word.rpartition(b" ")[2]
+    if b" " in word and b"." in tail and _number(tail) is not None:
+        return f"more than {width} numbers", b"", None
+    if not needed:
+        return "", word, None
+    values = [_number(part) for part in parts[1:]]
+    bad = next((part for part, value in zip(parts[1:], values, strict=True) if value is None), None)
+    if bad is not None:
+        return f"{shown(bad.decode('utf-8', 'replace'))} is not a finite number", b"", None
+    return "", word, np.array(values, dtype=np.float32)
+
+
+def _number(text: bytes) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and abs(value) < np.finfo(np.float32).max else None
+
+
+def _assemble(
+    path: Path,
+    vectors: dict[int, np.ndarray],
+    width: int,
+    words: Sequence[str],
+    counts: Sequence[int] | None,
+    faults: list[Fault],
+) -> WordVectors:
+    matrix = np.zeros((len(words), width), dtype=np.float32)
+    found = np.zeros(len(words), dtype=bool)
+    for row, vector in vectors.items():
+        matrix[row], found[row] = vector, True
+    ordinary = np.array([word not in SPECIAL_WORDS for word in words], dtype=bool)
+    coverage = float(found[ordinary].mean()) if ordinary.any() else 0.0
+    tokens = None
+    if counts is not None:
+        weight = np.asarray(counts, dtype=np.float64) * ordinary
+        tokens = float((weight * found).sum() / weight.sum()) if weight.sum() else 0.0
+    if coverage < ENOUGH_COVERAGE:
+        running = "" if tokens is None else f" ({tokens:.0%} of the running text)"
+        text = f"has vectors for {found.sum():,} of {ordinary.sum():,} words, {coverage:.0%}{running}"
+        fix = "use a larger file; the other words start at random"
+        faults.append(Fault(str(path), text, f"at least {ENOUGH_COVERAGE:.0%}", fix, severity="warning"))
+    return WordVectors(matrix, found, coverage, tokens, faults)
+
+
+def learn_word_vectors(
+    captions: Sequence[str], vocabulary: Vocabulary, *, dimension: int, window: int = 5, seed: int
+) -> np.ndarray:
+    """Word vectors from the captions alone: positive pointwise mutual information and a truncated SVD.
+
+    Levy, Goldberg & Dagan 2015, "Improving distributional similarity with lessons learned from word embeddings". Two
+    words d places apart in a caption count 1/d. PPMI(w, c) = max(0, log P(w, c) / (P(w) P(c)^0.75)), U √Σ of its SVD.
+
+    Args:
+        captions: the TRAIN captions.
+        vocabulary: their words.
+        dimension: D; columns beyond the number of words are zero.
+        window: most places between two words.
+        seed: of the randomised SVD.
+
+    Returns:
+        (len(vocabulary), D) float32; the <pad> row is zero, the rows' root mean square norm is 1.
+
+    Raises:
+        ValueError: dimension or window is below 1.
+    """
+    if dimension < 1 or window < 1:
+        raise ValueError(f"dimension and window must be at least 1, got {dimension} and {window}")
+    information = _positive_information(_cooccurrence(captions, vocabulary, window))
+    size = len(vocabulary)
+    vectors = np.zeros((size, dimension), dtype=np.float32)
+    rank = min(dimension, size - 1)
+    if information.nnz and rank:
+        with threadpool_limits(1):  # the same bits whatever the machine, and no waiting for busy cores
+            svd = TruncatedSVD(rank, random_state=seed).fit(information)
+        weight = np.maximum(svd.singular_values_, 1e-12) ** (SINGULAR_POWER - 1)
+        vectors[:, :rank] = (information @ svd.components_.T) * weight
+    vectors[PAD] = 0
+    norm = np.sqrt((vectors**2).sum(axis=1)[PAD + 1 :].mean())
+    return vectors / norm if norm > 0 else vectors
+
+
+def _cooccurrence(captions: Sequence[str], vocabulary: Vocabulary, window: int) -> sparse.csr_matrix:
+    """(words, words) symmetric counts, 1/d for two words d places apart in one caption."""
+    tokens = vocabulary.encode(captions)
+    caption = np.repeat(np.arange(len(tokens)), tokens.lengths)
+    size = len(vocabulary)
+    total = sparse.csr_matrix((size, size), dtype=np.float64)
+    for distance in range(1, window + 1):
+        same = caption[:-distance] == caption[distance:]
+        left, right = tokens.ids[:-distance][same], tokens.ids[distance:][same]
+        total += sparse.coo_matrix((np.full(len(left), 1 / distance), (left, right)), shape=(size, size)).tocsr()
+    return (total + total.T).tocsr()
+
+
+def _positive_information(counts: sparse.csr_matrix) -> sparse.csr_matrix:
+    """Counts → PPMI with smoothed contexts, sparse."""
+    pairs = counts.tocoo()
+    if not pairs.nnz:
+        return counts
+    row = np.asarray(counts.sum(axis=1)).ravel()
+    context = row**CONTEXT_POWER
+    expected = (row / row.sum())[pairs.row] * (context / context.sum())[pairs.col]
+    values = np.maximum(np.log(pairs.data / pairs.data.sum() / expected), 0)
+    result = sparse.csr_matrix((values, (pairs.row, pairs.col)), shape=counts.shape)
+    result.eliminate_zeros()
+    return result
