@@ -99,9 +99,11 @@ def bank_candidates(
 def same_image_pairs(query_ids: Tensor, candidate_ids: Tensor) -> Pairs:
     """Every (query, candidate) of the same image, and every empty slot: the complement of `same_image_negatives`.
 
-    The dense comparison runs over the candidates that meet any query only, which are few in a bank.
+    The dense comparison runs only over the candidates that meet any query, which are few in a bank.
     """
-    suspects = (torch.isin(candidate_ids, query_ids) | (candidate_ids < 0)).nonzero().squeeze(1)
+    known = query_ids.sort().values
+    nearest = known[torch.searchsorted(known, candidate_ids).clamp_max(len(known) - 1)]
+    suspects = ((nearest == candidate_ids) | (candidate_ids < 0)).nonzero().squeeze(1)
     ids = candidate_ids[suspects]
     rows, found = ((query_ids[:, None] == ids) | (ids < 0)).nonzero(as_tuple=True)
     return Pairs(rows, suspects[found])
@@ -186,11 +188,19 @@ def log1p_sum_exp_scaled(scores: Tensor, scale: Tensor, shift: Tensor, excluded:
 
 
 def spread_std(scores: Tensor, excluded: Pairs) -> Tensor:
-    """Population standard deviation of each row's entries that are not excluded; 0 where there are none: (Q,)."""
-    count = _count(scores, excluded)
-    centred = full_precision(scores).clone()
-    centred[excluded] = 0.0
-    centred -= (centred.sum(dim=1) / count)[:, None]
+    """Population standard deviation of each row's entries that are not excluded; 0 where there are none.
+
+    Args:
+        scores: (Q, C), finite everywhere.
+        excluded: entries outside the statistics.
+
+    Returns:
+        (Q,), as `ops.masked_std` gives it.
+    """
+    scores = full_precision(scores)
+    count = _rows_left(scores, excluded).clamp_min(1).to(scores.dtype)
+    total = scores.sum(dim=1).index_add(0, excluded.rows, scores[excluded], alpha=-1)
+    centred = scores - (total / count)[:, None]
     centred[excluded] = 0.0
     return torch.linalg.vector_norm(centred, dim=1) / count.sqrt()
 
@@ -222,33 +232,30 @@ def _rows_left(scores: Tensor, excluded: Pairs) -> Tensor:
     return scores.shape[1] - torch.bincount(excluded.rows, minlength=scores.shape[0])
 
 
-def _count(scores: Tensor, excluded: Pairs) -> Tensor:
-    return _rows_left(scores, excluded).clamp_min(1).to(full_precision(scores).dtype)
-
-
 class _ScaledLogSum(torch.autograd.Function):
-    """`log1p_sum_exp_scaled`; keeps only the weights exp(x_ij) / (1 + Σ exp(x_ij))."""
+    """`log1p_sum_exp_scaled`. Keeps one matrix, exp(x_ij − highest_i), whose rows times 1/total_i are the weights."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, scale: Tensor, shift: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        weights = scores * scale[:, None]
-        weights[rows, columns] = float("-inf")
+        powers = scores * scale[:, None]
+        powers[rows, columns] = float("-inf")
         # x = scores · scale − shift; the 1 in the sum is exp(0), so 0 takes part in the maximum.
-        highest = (weights.amax(dim=1) - shift).clamp_min(0)
-        weights.sub_((shift + highest)[:, None]).exp_()
-        total = weights.sum(dim=1) + torch.exp(-highest)
-        weights.div_(total[:, None])
-        mean_score = None
+        highest = (powers.amax(dim=1) - shift).clamp_min(0)
+        powers.sub_((shift + highest)[:, None]).exp_()
+        of_negatives = powers.sum(dim=1)
+        total = of_negatives + torch.exp(-highest)
+        weighted_scores = None
         if ctx.needs_input_grad[1]:
-            mean_score = torch.where(weights > 0, weights * scores, 0.0).sum(dim=1)
-        ctx.save_for_backward(weights, scale, mean_score)
+            weighted_scores = torch.where(powers > 0, powers * scores, 0.0).sum(dim=1)
+        ctx.save_for_backward(powers, scale, total, of_negatives, weighted_scores)
         return highest + total.log()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        weights, scale, mean_score = ctx.saved_tensors
-        to_scores = weights * (grad * scale)[:, None] if ctx.needs_input_grad[0] else None
-        to_scale = grad * mean_score if ctx.needs_input_grad[1] else None
-        to_shift = -grad * weights.sum(dim=1) if ctx.needs_input_grad[2] else None
+        powers, scale, total, of_negatives, weighted_scores = ctx.saved_tensors
+        share = grad / total
+        to_scores = powers * (share * scale)[:, None] if ctx.needs_input_grad[0] else None
+        to_scale = share * weighted_scores if ctx.needs_input_grad[1] else None
+        to_shift = -share * of_negatives if ctx.needs_input_grad[2] else None
         return to_scores, to_scale, to_shift, None, None
