@@ -7,6 +7,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import BinaryIO, Literal
 
 import numpy as np
@@ -18,7 +19,8 @@ from coder_core.faults import Fault, InputError
 SCAN_BYTES = 8 * 2**20
 SCAN_THREADS = 2
 ROWS_NAMED = 10
-HEADER_ERRORS = (ValueError, TypeError, SyntaxError, LookupError, RecursionError, MemoryError, OverflowError, EOFError)
+BAD_SYNTAX = (ValueError, TypeError, SyntaxError, TokenError, LookupError)
+HEADER_ERRORS = (*BAD_SYNTAX, EOFError, RecursionError, MemoryError, OverflowError)
 RIGHT_FILE = "a .npy file of float16, float32 or float64, (images, regions, size) or (images, size)"
 
 
