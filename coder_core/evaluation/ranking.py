@@ -1,7 +1,7 @@
 """Ranks of every image and every caption among all candidates, ties counted. Section 4 of docs/equations.md.
 
-The score of a pair is its weighted inner product, computed in float64 and rounded to float32: the same for a pair
-wherever it stands, so equal embeddings tie exactly, whatever the tile size, thread count or math library.
+The score of a pair is its weighted inner product in float64, rounded to float32 (`exact`), and a tie is an equal score.
+How they are counted without sorting and without that cost for every pair is in `counting`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from coder_core.evaluation.best import best_lists
-from coder_core.evaluation.sources import Scored, Source, check_sources
+from coder_core.evaluation.counting import count_above
+from coder_core.evaluation.sources import Source, check_sources
 
 Ties = Literal["pessimistic", "optimistic"]
-_ROWS = 128
 
 
 @dataclass(frozen=True)
@@ -80,16 +79,15 @@ def ensemble_ranks(
     scored = check_sources(sources, image_of_text)
     if ties not in ("pessimistic", "optimistic"):
         raise ValueError(f'ties must be "pessimistic" or "optimistic", got {ties!r}')
-    image_above, image_ties, text_above, text_ties = _count(scored)
+    images, texts = count_above(scored)
     image_best, text_best = best_lists(scored, best)
     asked = torch.bincount(scored.image_of_text, minlength=scored.n) > 0
-    if ties == "pessimistic":
-        image_above, text_above = image_above + image_ties, text_above + text_ties
+    counted = int(ties == "pessimistic")
     return Ranks(
-        torch.where(asked, image_above, -1).numpy(),
-        text_above.numpy(),
-        torch.where(asked, image_ties, 0).numpy(),
-        text_ties.numpy(),
+        torch.where(asked, images.above + counted * images.level, -1).numpy(),
+        (texts.above + counted * texts.level).numpy(),
+        images.level.numpy(),
+        texts.level.numpy(),
         image_best,
         text_best,
     )
@@ -100,36 +98,3 @@ def pair_sources(image: Any, text: Any, second: tuple[Any, Any] | None, weight: 
     if second is None:
         return [Source(image, text)]
     return [Source(image, text, weight), Source(second[0], second[1], 1.0 - weight)]
-
-
-def _count(scored: Scored) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    owner = scored.image_of_text
-    own = own_scores(scored)
-    best_own = torch.full((scored.n,), -torch.inf).scatter_reduce(0, owner, own, "amax")
-    counts = [torch.zeros(size, dtype=torch.int64) for size in (scored.n, scored.n, scored.m, scored.m)]
-    texts = [text.double().T for text in scored.texts]
-    for start in range(0, scored.n, _ROWS):
-        rows = slice(start, start + _ROWS)
-        tile = sum(
-            weight * (image[rows].double() @ text)
-            for image, text, weight in zip(scored.images, texts, scored.weights, strict=True)
-        )
-        assert isinstance(tile, Tensor)
-        tile = tile.float()
-        inside = (owner >= start) & (owner < start + _ROWS)
-        tile[owner[inside] - start, inside.nonzero()[:, 0]] = -torch.inf
-        counts[0][rows] = (tile > best_own[rows, None]).sum(1)
-        counts[1][rows] = (tile == best_own[rows, None]).sum(1)
-        counts[2] += (tile > own).sum(0)
-        counts[3] += (tile == own).sum(0)
-    return counts[0], counts[1], counts[2], counts[3]
-
-
-def own_scores(scored: Scored) -> Tensor:
-    """(m,) float32 score of every caption with its own image."""
-    total = torch.zeros(scored.m, dtype=torch.float64)
-    for image, text, weight in zip(scored.images, scored.texts, scored.weights, strict=True):
-        for start in range(0, scored.m, 1024):
-            rows = slice(start, start + 1024)
-            total[rows] += weight * (image[scored.image_of_text[rows]].double() * text[rows].double()).sum(1)
-    return total.float()

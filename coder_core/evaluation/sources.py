@@ -56,6 +56,15 @@ class Scored:
         """Number of captions."""
         return len(self.texts[0])
 
+    def best_by_image(self, own: Tensor) -> Tensor:
+        """(n,) the best of every image's own captions; +inf for an image without captions: nothing stands above it.
+
+        Args:
+            own: (m,) score of every caption with its own image.
+        """
+        nothing = torch.full((self.n,), torch.inf)
+        return nothing.scatter_reduce(0, self.image_of_text, own, "amax", include_self=False)
+
 
 def check_sources(sources: Sequence[Source], image_of_text: Any) -> Scored:
     """Bring the sources to float32 and refuse what cannot be ranked.
