@@ -6,10 +6,15 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import backend
+from app import backend, charts
 
-st.set_page_config(page_title="CODER Lab", page_icon=":material/hub:", layout="wide")
-st.html(Path(__file__).parent / "app" / "style.css")
+APP = Path(__file__).parent / "app"
+
+st.set_page_config(page_title="CODER Lab", page_icon=APP / "icon.png", layout="wide")
+st.html(APP / "style.css")
+colours = charts.tone(st.context.theme.type)
+st.html(f"<style>:root {{ --cl-good: {colours.good}; --cl-bad: {colours.bad}; }}</style>")
+st.logo(APP / "logo.svg", size="large", icon_image=APP / "icon.png")
 
 usable = any(run.usable for run in backend.runs())
 job = backend.job()

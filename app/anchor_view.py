@@ -32,7 +32,9 @@ def open_anchor(choice: Choice, number: int, settings: dict[str, Any]) -> None:
             )  # fmt: skip
             nearest = anchor.nearest(NEAREST)
             parts[1].plotly_chart(
-                charts.negative_weights(nearest, colours), key=f"weights-{position}", alt="weights of the nearest negatives"
+                charts.negative_weights(nearest, colours),
+                key=f"weights-{position}",
+                alt="weights of the nearest negatives",
             )
             _nearest(run, choice.split, anchor)
 
@@ -50,14 +52,14 @@ def show_sample(run: RunSummary, split: str, modality: str, number: int) -> None
 
 def _numbers(anchor: Anchor, function: str) -> None:
     spread = "SD" if function == "std" else "entropy"
-    trained = "as trained" if anchor.loss.trained else "the paper's μ; this run had another loss"
     cards.tiles(
         [
-            cards.Tile(spread, f"{anchor.spread:.4f}", f"over {len(anchor.similarities):,} negatives", spread),
+            cards.Tile(spread, f"{anchor.spread:.4f}", f"{len(anchor.similarities):,} negatives", spread),
             cards.Tile("raw", f"{anchor.raw:.4f}", "from 1 to 2", "raw"),
             cards.Tile("diversity", f"{anchor.diversity:.4f}", "from 0.5 to 1", "diversity"),
-            cards.Tile("μ·div", f"{anchor.temperature:.4f}", f"μ = {anchor.loss.temperature:g}, {trained}", "temperature"),
-        ]
+            cards.Tile("μ·div", f"{anchor.temperature:.4f}", f"μ = {anchor.loss.temperature:g}", "temperature"),
+        ],
+        compact=True,
     )
 
 
@@ -65,13 +67,23 @@ def _nearest(run: RunSummary, split: str, anchor: Anchor) -> None:
     opened = backend.open_summary(run)
     captions = opened.captions(split)
     items = []
-    for place, row in enumerate(anchor.nearest(NEAREST).itertuples(index=False), start=1):
-        candidate = int(row.candidate)
-        weights = f"{100 * row.weight_plain:.1f} → {100 * row.weight_diversity:.1f} %"
+    for place, row in enumerate(anchor.nearest(NEAREST).to_dict("records"), start=1):
+        candidate = int(row["candidate"])
+        weights = f"{_percent(row['weight_plain'])} → {_percent(row['weight_diversity'])} %"
         if anchor.modality == "text":
             picture = backend.thumbnail(run, split, candidate, 160)
-            items.append(cards.Result(place, row.similarity, False, "", picture, True, (weights,)))
+            items.append(cards.Result(place, row["similarity"], False, "", picture, True, (weights,)))
         else:
-            items.append(cards.Result(place, row.similarity, False, captions[candidate], notes=(weights,)))
-    st.html('<p class="cl-how cl-small">Nearest negatives: place, similarity, share of the loss without → with diversity.</p>')
+            items.append(cards.Result(place, row["similarity"], False, captions[candidate], notes=(weights,)))
+    if not anchor.loss.trained:
+        st.html('<p class="cl-how cl-small">Trained with another loss; μ, γ and ε are the paper’s.</p>')
+    st.html(
+        '<p class="cl-how cl-small">Nearest negatives: place, similarity, share of the loss without → with '
+        "diversity.</p>"
+    )
     cards.results(items)
+
+
+def _percent(share: float) -> str:
+    """A share as percent with two sensible digits."""
+    return f"{100 * share:.0f}" if share >= 0.0995 else f"{100 * share:.1f}"

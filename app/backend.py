@@ -16,12 +16,23 @@ import streamlit as st
 
 from app import jobs
 from coder_core.api import (
-    METRICS, OUTCOMES, Anchor, InputError, Run, RunSummary, compare, config_differences, facts, list_runs, open_run,
-)  # fmt: skip
+    METRICS,
+    OUTCOMES,
+    Anchor,
+    InputError,
+    Run,
+    RunSummary,
+    compare,
+    config_differences,
+    facts,
+    list_runs,
+    open_run,
+)
 
 __all__ = [
     "METRICS", "OUTCOMES", "Anchor", "InputError", "Run", "RunSummary", "anchor", "changes", "configuration_changes",
-    "diversity", "epochs", "facts", "job", "open_summary", "runs", "runs_root", "search", "start_demo", "stop_job",
+    "diversity", "epochs", "facts", "job", "open_summary", "runs", "runs_root", "search", "start_demo",
+    "steps", "stop_job",
     "thumbnail", "thumbnails",
 ]  # fmt: skip
 
@@ -55,13 +66,19 @@ def open_summary(summary: RunSummary) -> Run:
 
 
 @st.cache_data(ttl=LISTING_SECONDS, show_spinner=False)
-def _history(path: str) -> pd.DataFrame:
-    return open_run(path).history
+def _history(path: str, event: str) -> pd.DataFrame:
+    run = open_run(path)
+    return run.history if event == "epoch" else run.steps
 
 
 def epochs(summary: RunSummary) -> pd.DataFrame:
     """One row for every finished epoch."""
-    return _history(str(summary.path))
+    return _history(str(summary.path), "epoch")
+
+
+def steps(summary: RunSummary) -> pd.DataFrame:
+    """One row every few training steps; "epoch" is a fraction here."""
+    return _history(str(summary.path), "step")
 
 
 def diversity(summary: RunSummary, split: str, **settings: object) -> pd.DataFrame:
@@ -110,7 +127,9 @@ def thumbnail(summary: RunSummary, split: str, image: int, size: int = 280) -> b
     return _thumbnail(str(summary.path), summary.stamp, split, int(image), size)
 
 
-def thumbnails(summary: RunSummary, split: str, images: Sequence[int] | np.ndarray, size: int = 96) -> list[bytes | None]:
+def thumbnails(
+    summary: RunSummary, split: str, images: Sequence[int] | np.ndarray, size: int = 96
+) -> list[bytes | None]:
     """Pictures of several images, in order."""
     return [thumbnail(summary, split, int(image), size) for image in images]
 

@@ -53,8 +53,8 @@ def data_url(picture: bytes | None) -> str:
     return NO_PICTURE if picture is None else "data:image/jpeg;base64," + base64.b64encode(picture).decode()
 
 
-def tiles_html(tiles: Iterable[Tile]) -> str:
-    """A row of numbers."""
+def tiles_html(tiles: Iterable[Tile], compact: bool = False) -> str:
+    """A row of numbers; `compact` fits four into half a page."""
     parts = []
     for tile in tiles:
         help_text = html.escape(TERMS.get(tile.term, ""), quote=True)
@@ -64,7 +64,7 @@ def tiles_html(tiles: Iterable[Tile]) -> str:
             f'{html.escape(tile.label)}</div><div class="cl-value">{html.escape(tile.value)}</div>'
             f'<div class="cl-note{tone}">{html.escape(tile.note)}</div></div>'
         )
-    return f'<div class="cl-tiles">{"".join(parts)}</div>'
+    return f'<div class="cl-tiles{" cl-compact" if compact else ""}">{"".join(parts)}</div>'
 
 
 def results_html(results: Sequence[Result]) -> str:
@@ -97,8 +97,8 @@ def sample_html(picture: bytes | None, captions: Sequence[str], title: str, high
     )
 
 
-def tiles(items: Iterable[Tile]) -> None:
-    st.html(tiles_html(items))
+def tiles(items: Iterable[Tile], compact: bool = False) -> None:
+    st.html(tiles_html(items, compact))
 
 
 def results(items: Sequence[Result]) -> None:

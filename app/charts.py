@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-HEIGHT = 320
+HEIGHT = 330
+CURVE_HEIGHT = 250
 LINE_STYLES = ("solid", "dash", "dot", "dashdot")
 RANK_EDGES = (1, 5, 10, 50, 100)
 RANK_LABELS = ("1", "2–5", "6–10", "11–50", "51–100", "> 100")
@@ -31,15 +32,19 @@ class Tone:
     mark: str
     ramp: tuple[str, str]
     paper: str
+    good: str
+    bad: str
 
 
 LIGHT = Tone(
     runs=("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#B58900", "#56B4E9"),
     ink="#1B2733", faint="#6B7885", grid="#E3E9EF", mark="#009E73", ramp=("#F3F6F9", "#0072B2"), paper="#FFFFFF",
+    good="#00795A", bad="#B84A00",
 )  # fmt: skip
 DARK = Tone(
     runs=("#F0914A", "#56B4E9", "#2FC79B", "#E3A3C6", "#F0E442", "#8AB8DA"),
     ink="#E4EAF0", faint="#93A1AF", grid="#27323D", mark="#2FC79B", ramp=("#1A232D", "#56B4E9"), paper="#10161D",
+    good="#2FC79B", bad="#F0914A",
 )  # fmt: skip
 
 
@@ -92,9 +97,10 @@ def recall_bars(metrics: Mapping[str, Mapping[str, float]], colours: Tone) -> go
             text=[f"{value:.1f}" for value in heights],
             textposition="outside",
             cliponaxis=False,
-            textfont={"size": 12, "color": colours.ink},
+            textfont={"size": 11, "color": colours.ink},
             hovertemplate="%{y:.1f} %<extra>" + plain(name) + "</extra>",
         )
+    figure.update_xaxes(dividercolor=colours.grid)
     figure.update_yaxes(rangemode="tozero")
     figure.update_layout(bargroupgap=0.08)
     return figure
@@ -102,7 +108,8 @@ def recall_bars(metrics: Mapping[str, Mapping[str, float]], colours: Tone) -> go
 
 def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str, colours: Tone) -> go.Figure:
     """One line a run over the epochs; `frames` hold the columns "epoch" and `column`."""
-    figure = _figure(colours, "epoch", label)
+    figure = _figure(colours, "epoch", label, CURVE_HEIGHT)
+    figure.update_xaxes(tickformat="d", nticks=8)
     for position, (name, frame) in enumerate(frames.items()):
         if column not in frame or "epoch" not in frame:
             continue
@@ -143,7 +150,7 @@ def histogram(values: Mapping[str, np.ndarray], label: str, unit: str, colours: 
 
 def found_by_diversity(shares: Mapping[str, pd.DataFrame], at: int, colours: Tone) -> go.Figure:
     """Share of anchors whose match is among the first `at`, by tenth of the diversity ranking (`tenth`, `found`)."""
-    figure = _figure(colours, "tenth of the anchors, from lowest to highest diversity", f"found among first {at}, %")
+    figure = _figure(colours, "tenths of the anchors, low → high diversity", f"found among first {at}, %")
     for position, (name, frame) in enumerate(shares.items()):
         figure.add_scatter(
             x=frame["tenth"], y=frame["found"], name=plain(name), mode="lines+markers",
@@ -215,9 +222,10 @@ def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) 
         hovertemplate="%{y} → %{x}: %{customdata} queries<extra></extra>",
     )  # fmt: skip
     figure.add_shape(
-        type="line", x0=-0.5, y0=-0.5, x1=size - 0.5, y1=size - 0.5, line={"color": colours.faint, "width": 1, "dash": "dot"}
+        type="line", x0=-0.5, y0=-0.5, x1=size - 0.5, y1=size - 0.5,
+        line={"color": colours.faint, "width": 1, "dash": "dot"}
     )  # fmt: skip
-    figure.update_xaxes(type="category", showgrid=False)
+    figure.update_xaxes(type="category", showgrid=False, tickangle=0, tickfont_size=11)
     figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
     figure.update_layout(showlegend=False)
     return figure

@@ -13,6 +13,8 @@ from app import cards
 from app.selection import neighbour, selected_id
 from app.state import bound, put
 
+ROW_HEIGHT = 68  # above four lines' worth a table wraps its text, below it cuts
+
 
 def step_through(label: str, key: str, order: Sequence[int] | np.ndarray, count: int, help_text: str) -> int:
     """A sample's number, with buttons (and arrow keys) to the previous and next one of `order`."""
@@ -27,12 +29,18 @@ def step_through(label: str, key: str, order: Sequence[int] | np.ndarray, count:
         def move(step: int) -> None:
             put(key, neighbour(order, int(number or 0), step))
 
-        st.button("Previous", key=f"{key}-previous", icon=":material/arrow_back:", on_click=move, args=(-1,), shortcut="Left")
-        st.button("Next", key=f"{key}-next", icon=":material/arrow_forward:", on_click=move, args=(1,), shortcut="Right")
+        st.button(
+            "Previous", key=f"{key}-previous", icon=":material/arrow_back:", on_click=move, args=(-1,), shortcut="Left"
+        )
+        st.button(
+            "Next", key=f"{key}-next", icon=":material/arrow_forward:", on_click=move, args=(1,), shortcut="Right"
+        )
     return int(number or 0)
 
 
-def picking_table(table: pd.DataFrame, ids: np.ndarray, target: str, key: str, config: Mapping[str, Any], height: int) -> None:
+def picking_table(
+    table: pd.DataFrame, ids: np.ndarray, target: str, key: str, config: Mapping[str, Any], height: int
+) -> None:
     """A table in which a click on a row puts that row's id into the widget `target`."""
 
     def picked() -> None:
@@ -41,8 +49,8 @@ def picking_table(table: pd.DataFrame, ids: np.ndarray, target: str, key: str, c
             put(target, chosen)
 
     st.dataframe(
-        table, hide_index=True, height=height, row_height=64, column_config=dict(config), key=key, on_select=picked,
-        selection_mode="single-row",
+        table, hide_index=True, height=height, row_height=ROW_HEIGHT, column_config=dict(config), key=key,
+        on_select=picked, selection_mode="single-row",
     )  # fmt: skip
 
 
@@ -55,4 +63,8 @@ def choose_one(label: str, options: Mapping[str, str], key: str, help_text: str 
     """One of a few options, as buttons: value → label."""
     names = list(options)
     show: Callable[[str], str] = options.__getitem__
-    return str(st.segmented_control(label, names, default=names[0], required=True, format_func=show, help=help_text, **bound(key)))
+    return str(
+        st.segmented_control(
+            label, names, default=names[0], required=True, format_func=show, help=help_text, **bound(key)
+        )
+    )

@@ -12,6 +12,9 @@ TERMS = {
     "i2t": "Image → text: an image looks for its captions.",
     "t2i": "Text → image: a caption looks for its image.",
     "rank": "Position of the best true match among all candidates; 1 is the best possible.",
+    "1st run": "Rank of the match in the run chosen first in the sidebar; 1 is the best possible.",
+    "2nd run": "Rank of the match in the run it is compared with.",
+    "gain": "By how many places the second run ranks the match better; negative is worse.",
     "MedR": "Median rank: half of all queries find their match at this position or better.",
     "similarity": "Cosine between the image's and the caption's embedding: 1 is the same direction, 0 is unrelated.",
     "SD": "Standard deviation of an anchor's similarities to its negatives: small when they all look alike to it.",
@@ -28,7 +31,7 @@ TERMS = {
     "candidates": (
         "Over which negatives diversity is taken: everything in the split, or one random batch as during training."
     ),
-    "temperature": "μ·div, the anchor's effective temperature: smaller makes the loss look at the closest negatives only.",
+    "temperature": "μ·div, the anchor's effective temperature: smaller lets only the closest negatives count.",
     "gamma": "γ of CODER eq. 4: negatives more similar than this are pushed away hard, those below hardly at all.",
     "weight": "Share of the anchor's loss that one negative carries; with small diversity the closest ones get more.",
     "fixed": "The baseline missed this query, the second run finds it.",

@@ -74,18 +74,19 @@ def current(root: Path) -> Job | None:
     return Job(record[0], _process(*record) is not None, _tail(_folder(root) / "output.log"))
 
 
-def start(root: Path, command: tuple[str, ...] = DEMO_COMMAND) -> Job:
-    """Start the command unless a job is running already; either way, the job that runs.
+def start(root: Path, command: tuple[str, ...] | None = None) -> Job:
+    """Start the command (the demo pair) unless a job is running already; either way, the job that runs.
 
     An argument list, never a shell; its own session, so that closing the app leaves it alone; no input.
     """
+    command = command or (*DEMO_COMMAND, "--root", str(root))
     folder = _folder(root)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock", timeout=10):
         running = current(root)
         if running is not None and running.running:
             return running
-        environment = os.environ | {"CODER_CHECKPOINTS": str(root), "PYTHONPATH": str(PROJECT), "COLUMNS": "100"}
+        environment = os.environ | {"PYTHONPATH": str(PROJECT), "COLUMNS": "100"}
         with (folder / "output.log").open("wb") as output:
             child = subprocess.Popen(
                 list(command), cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL, stdout=output,

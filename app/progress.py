@@ -8,7 +8,9 @@ import pandas as pd
 
 from app.backend import RunSummary
 
-RSUM_COLUMNS = ("metrics.rsum", "dev.rsum", "rsum")
+RSUM_COLUMNS = ("metrics.rsum", "rsum")
+NOT_DRAWN = {"time", "step", "epoch", "event"}
+GROUPS = {"losses": "loss"}
 
 
 def steps_done(run: RunSummary) -> tuple[float, str]:
@@ -30,18 +32,19 @@ def latest(epochs: pd.DataFrame) -> str:
 
 
 def curves(frames: list[pd.DataFrame]) -> list[str]:
-    """The columns that can be drawn over epochs, R@sum first, then losses."""
-    skipped = {"time", "step", "epoch", "event"}
+    """The columns that can be drawn, R@sum first, then losses."""
     names: dict[str, None] = {}
     for frame in frames:
-        numeric = frame.select_dtypes("number").columns
-        names.update(dict.fromkeys(str(name) for name in numeric if name not in skipped))
+        names.update(dict.fromkeys(str(name) for name in frame.select_dtypes("number") if name not in NOT_DRAWN))
     return sorted(names, key=lambda name: (name not in RSUM_COLUMNS, "loss" not in name, name))
 
 
 def curve_label(column: str) -> str:
-    """"metrics.i2t_r1" → "i2t R@1"."""
-    name = column.rsplit(".", 1)[-1] if column.startswith(("metrics.", "dev.")) else column
+    """ "metrics.i2t_r1" → "i2t R@1", "losses.instance" → "loss: instance"."""
+    group, _, name = column.rpartition(".")
     if name == "rsum":
         return "R@sum"
-    return name.replace("_r", " R@") if name[:4] in ("i2t_", "t2i_") and name[4:6] in ("r1", "r5") else name.replace("_", " ")
+    if name[:6] in ("i2t_r1", "i2t_r5", "t2i_r1", "t2i_r5"):
+        return name.replace("_r", " R@")
+    shown = name.replace("_", " ")
+    return shown if group in ("", "metrics", "dev") else f"{GROUPS.get(group, group)}: {shown}"

@@ -62,7 +62,7 @@ def by_outcome(changes: pd.DataFrame, outcome: str | None) -> pd.DataFrame:
 
 
 def found_by_tenth(spread: np.ndarray, ranks: np.ndarray, at: int) -> pd.DataFrame:
-    """Share (%) of anchors whose match is among the first `at`, by tenth of their diversity: `tenth`, `found`, `anchors`.
+    """Share (%) of anchors with a match among the first `at`, by tenth of their diversity: `tenth`, `found`, `anchors`.
 
     Args:
         spread: (Q,) any value that orders the anchors by diversity; ranks: (Q,) from 0.

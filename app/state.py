@@ -40,5 +40,5 @@ def put(key: str, value: Any) -> None:
 
 
 def theme() -> str | None:
-    """"light" or "dark", as the browser shows the page."""
+    """ "light" or "dark", as the browser shows the page."""
     return st.context.theme.type

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 
 from app import backend, cards, charts, sidebar
@@ -20,7 +21,7 @@ FOUND_AT = 10
 
 def settings(epsilon: float) -> dict[str, Any]:
     """The controls of the page: which anchors, which measure, over which candidates, ε."""
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         modality = choose_one("Anchors", {"text": "Captions", "image": "Images"}, "anchors", tip("anchor"))
         function = choose_one(
             "Measure", {"std": "Standard deviation", "entropy": "Entropy"}, "measure", f"{tip('SD')} {tip('entropy')}"
@@ -30,7 +31,7 @@ def settings(epsilon: float) -> dict[str, Any]:
         if candidates == "batch":
             drawn["batch_size"] = int(st.number_input("Batch size", 2, 8192, 128, **bound("batch"), width=130))
             drawn["seed"] = int(st.number_input("Seed", 0, 9999, 0, **bound("seed"), width=110))
-        used = float(st.slider("ε", 0.01, 1.0, epsilon, 0.01, **bound("epsilon"), help=tip("epsilon"), width=220))
+        used = float(st.slider("ε", 0.01, 1.0, epsilon, 0.01, **bound("epsilon"), help=tip("epsilon"), width=170))
     return {"modality": modality, "function": function, "candidates": candidates, "epsilon": used, **drawn}
 
 
@@ -40,7 +41,9 @@ def draw_distributions(choice: Choice, tables: dict[str, Any], unit: str) -> Non
     with left:
         cards.heading("How diverse are the anchors?", "Further left is more ambiguous; dashed lines are the medians.")
         values = {name: table["diversity"].to_numpy() for name, table in tables.items()}
-        st.plotly_chart(charts.histogram(values, "diversity", unit, colours), key="histogram", alt="diversity histogram")
+        st.plotly_chart(
+            charts.histogram(values, "diversity", unit, colours), key="histogram", alt="diversity histogram"
+        )
     with right:
         cards.heading("Does ambiguity cost recall?", "A rising line: low-diversity anchors are missed more often.")
         shares = {}
@@ -75,20 +78,24 @@ def draw_table(choice: Choice, tables: dict[str, Any], modality: str, function: 
     }
     spread = "SD" if function == "std" else "entropy"
     config: dict[str, Any] = {
-        "picture": st.column_config.ImageColumn("", width=72),
-        "caption": st.column_config.TextColumn("caption" if modality == "text" else "its first caption", width="large"),
+        "picture": st.column_config.ImageColumn("", width=64),
+        "caption": st.column_config.TextColumn("caption" if modality == "text" else "its first caption", width=240),
     }
-    for position, run in enumerate(choice.runs):
-        suffix = f" · {run.name}" if len(choice.runs) > 1 else ""
-        table = tables[run.name].iloc[rows]
-        for name, digits, term in ((spread, "%.4f", spread), ("diversity", "%.4f", "diversity"), ("rank", "%d", "rank")):
-            key = f"{name}-{position}"
-            source = "spread" if name == spread else name
+    for position, run in reversed(list(enumerate(choice.runs))):
+        table, focused = tables[run.name].iloc[rows], run is last
+        for name, source, digits in (
+            (spread, "spread", "%.4f"),
+            ("diversity", "diversity", "%.4f"),
+            ("rank", "rank", "%d"),
+        ):
+            if source == "spread" and not focused:
+                continue
+            key = f"{source}-{position}"
             columns[key] = table[source].to_numpy()
-            config[key] = st.column_config.NumberColumn(name + suffix, format=digits, help=tip(term))
+            label = name if focused else f"{name}, {run.name}"
+            width = 76 if focused else 150
+            config[key] = st.column_config.NumberColumn(label, format=digits, help=tip(name), width=width)
     if len(shown):
-        import pandas as pd
-
         picking_table(pd.DataFrame(columns), rows, target, f"table-{modality}", config, 420)
     else:
         cards.empty("No caption holds all of these words.", "Use fewer words, or clear the field.")
@@ -98,11 +105,13 @@ def draw_table(choice: Choice, tables: dict[str, Any], modality: str, function: 
 choice = sidebar.choose()
 cards.question(
     "Which anchors are ambiguous?",
-    "An anchor is ambiguous when all its negatives look alike to it: its similarities hardly vary, its diversity is low, "
-    "and CODER lowers its temperature.",
+    "An anchor is ambiguous when all its negatives look alike to it: its similarities hardly vary, its diversity is "
+    "low, and CODER lowers its temperature.",
 )
 if choice is None:
-    cards.empty("There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own.")
+    cards.empty(
+        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
+    )
     st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
 else:
     chosen = settings(backend.open_summary(choice.runs[-1]).loss.epsilon)
@@ -114,6 +123,10 @@ else:
     target = "caption" if modality == "text" else "image"
     order = draw_table(choice, found, modality, str(chosen["function"]), target)
     everything = found[choice.runs[-1].name]
-    cards.heading("One anchor, opened", "Its similarity to every negative, and which negatives the loss then listens to.")
-    number = step_through(f"Number of the {target}", target, order, len(everything), "The row of the sample in its split.")
+    cards.heading(
+        "One anchor, opened", "Its similarity to every negative, and which negatives the loss then listens to."
+    )
+    number = step_through(
+        f"Number of the {target}", target, order, len(everything), "The row of the sample in its split."
+    )
     open_anchor(choice, number, chosen)

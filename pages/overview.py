@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pandas as pd
 import streamlit as st
 
@@ -13,8 +11,8 @@ from app.progress import curve_label, curves
 from app.state import Choice, bound, theme
 
 COLUMNS = {
-    "i2t_r1": "i→t R@1", "i2t_r5": "i→t R@5", "i2t_r10": "i→t R@10", "t2i_r1": "t→i R@1", "t2i_r5": "t→i R@5",
-    "t2i_r10": "t→i R@10", "rsum": "R@sum",
+    "rsum": "R@sum", "i2t_r1": "i→t R@1", "i2t_r5": "i→t R@5", "i2t_r10": "i→t R@10", "t2i_r1": "t→i R@1",
+    "t2i_r5": "t→i R@5", "t2i_r10": "t→i R@10",
 }  # fmt: skip
 CURVES_SHOWN = 6
 
@@ -24,11 +22,11 @@ def run_table(split: str) -> pd.DataFrame:
     rows = []
     for run in backend.runs():
         about, metrics = backend.facts(run), run.metrics.get(split, {})
-        started = about["started"]
-        date = datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%d %H:%M") if isinstance(started, float) else None
-        kept = {"run": run.name, "state": run.state, "loss": about["loss"], "data": about["data"]}
-        rows.append(kept | {"epochs": about["epochs"], "seed": about["seed"], "started": date}
-                    | {label: metrics.get(key) for key, label in COLUMNS.items()})  # fmt: skip
+        scores = {label: metrics.get(key) for key, label in COLUMNS.items()}
+        what = {"run": run.name, "loss": about["loss"], "data": about["data"]}
+        rows.append(
+            what | scores | {"epochs": about["epochs"], "seed": about["seed"], "state": run.state, "started": date}
+        )
     return pd.DataFrame(rows)
 
 
@@ -37,7 +35,7 @@ def headline(choice: Choice) -> None:
     items = []
     for label, key, term in (
         ("R@sum", "rsum", "R@sum"), ("image → text R@1", "i2t_r1", "R@K"), ("text → image R@1", "t2i_r1", "R@K"),
-        ("image → text median rank", "i2t_medr", "MedR"), ("text → image median rank", "t2i_medr", "MedR"),
+        ("image → text MedR", "i2t_medr", "MedR"), ("text → image MedR", "t2i_medr", "MedR"),
     ):  # fmt: skip
         values = [float(m.get(key, float("nan"))) for m in metrics]
         digits, note, good = (0 if "medr" in key else 1), "", None
@@ -52,13 +50,19 @@ def headline(choice: Choice) -> None:
 
 def draw_curves(choice: Choice) -> None:
     known = {run.name: run for run in backend.runs() if not run.fault}
-    names = st.multiselect("Runs in the curves", list(known), [run.name for run in choice.runs], **bound("curves"))
-    frames = {name: backend.epochs(known[name]) for name in names[:CURVES_SHOWN]}
-    columns = curves(list(frames.values()))
+    controls = st.container(horizontal=True, vertical_alignment="bottom")
+    with controls.popover("Runs", icon=":material/stacked_line_chart:", width=130):
+        names = st.multiselect("Runs in the curves", list(known), [run.name for run in choice.runs], **bound("curves"))
+    shown = [known[name] for name in names[:CURVES_SHOWN]]
+    epochs, steps = ({run.name: read(run) for run in shown} for read in (backend.epochs, backend.steps))
+    columns = curves(list(epochs.values())) + curves(list(steps.values()))
     if not columns:
         cards.empty("No finished epoch to draw.", "Choose a run that has trained for at least one epoch.")
         return
-    column = st.selectbox("Value", columns, format_func=curve_label, **bound("curve"))
+    column = controls.selectbox(
+        "Value", columns, format_func=curve_label, label_visibility="collapsed", **bound("curve")
+    )
+    frames = epochs if any(column in frame for frame in epochs.values()) else steps
     figure = charts.training_curves(frames, column, curve_label(column), charts.tone(theme()))
     st.plotly_chart(figure, key="training_curves", alt="training curves")
 
@@ -67,15 +71,21 @@ def draw_table(split: str) -> None:
     table = run_table(split)
     percent = st.column_config.NumberColumn(format="%.1f", help=tip("R@K"))
     st.dataframe(
-        table, hide_index=True, height="content",
+        table, hide_index=True, height="content", placeholder="–",
         column_config=dict.fromkeys(COLUMNS.values(), percent)
         | {"R@sum": st.column_config.NumberColumn(format="%.1f", help=tip("R@sum")),
-           "loss": st.column_config.TextColumn(help=tip("loss")), "epochs": st.column_config.NumberColumn(help=tip("epochs"))},
+           "loss": st.column_config.TextColumn(help=tip("loss")),
+           "epochs": st.column_config.NumberColumn(help=tip("epochs"))},
     )  # fmt: skip
     with st.container(horizontal=True):
         st.download_button("CSV", export.csv(table), f"runs-{split}.csv", "text/csv", icon=":material/download:")
         st.download_button(
-            "LaTeX", export.latex(table), f"runs-{split}.tex", "text/plain", icon=":material/download:", on_click="ignore"
+            "LaTeX",
+            export.latex(table),
+            f"runs-{split}.tex",
+            "text/plain",
+            icon=":material/download:",
+            on_click="ignore",
         )
 
 
@@ -98,7 +108,9 @@ broken = [(run.name, run.fault) for run in backend.runs() if run.fault]
 if broken:
     cards.faults(broken)
 if choice is None:
-    cards.empty("There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own.")
+    cards.empty(
+        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
+    )
     st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
 else:
     headline(choice)

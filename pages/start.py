@@ -46,7 +46,9 @@ elif any(run.usable for run in backend.runs()):
     st.page_link("pages/overview.py", label="Open the overview", icon=":material/leaderboard:")
 else:
     if job is not None:
-        cards.empty("Training ended without a finished run.", "The program's last words are below; start it again after.")
+        cards.empty(
+            "Training ended without a finished run.", "The program's last words are below; start it again after."
+        )
         st.code(job.output, language=None)
     st.button("Train the demo pair", type="primary", icon=":material/play_circle:", on_click=begin)
     damaged = [(run.name, run.fault) for run in backend.runs() if run.fault]

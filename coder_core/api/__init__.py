@@ -1,8 +1,8 @@
 """Everything the app and a notebook may ask about runs. NumPy and DataFrames out; torch only to encode a query.
 
-    from coder_core.api import compare, list_runs, open_run
-    run = open_run("checkpoints/demo")
-    run.diversity("dev").sort_values("diversity").head()
+from coder_core.api import compare, list_runs, open_run
+run = open_run("checkpoints/demo")
+run.diversity("dev").sort_values("diversity").head()
 """
 
 from coder_core.api.anchors import Anchor, Loss

@@ -1,4 +1,4 @@
-"""One anchor opened: its similarities to every negative, and what diversity does to their weights. CODER eq. 3 and 4."""
+"""One anchor opened: its similarities to every negative, and what diversity does to their weights. CODER eq. 3, 4."""
 
 from __future__ import annotations
 

@@ -14,11 +14,9 @@ OUTCOMES = ("fixed", "broken", "both wrong", "both right")
 
 
 def outcomes(ranks_a: np.ndarray, ranks_b: np.ndarray, at: int = 1) -> np.ndarray:
-    """"fixed" where only the second run puts a true match among the first `at`, and so on; ranks count from 0."""
+    """ "fixed" where only the second run puts a true match among the first `at`, and so on; ranks count from 0."""
     right_a, right_b = np.asarray(ranks_a) < at, np.asarray(ranks_b) < at
-    return np.select(
-        [~right_a & right_b, right_a & ~right_b, ~right_a & ~right_b], OUTCOMES[:3], default=OUTCOMES[3]
-    )
+    return np.select([~right_a & right_b, right_a & ~right_b, ~right_a & ~right_b], OUTCOMES[:3], default=OUTCOMES[3])
 
 
 def rank_changes(ranks_a: Mapping[str, np.ndarray], ranks_b: Mapping[str, np.ndarray], at: int = 1) -> pd.DataFrame:
@@ -65,8 +63,14 @@ def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def config_differences(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """The values in which the named configurations differ: index = key, one column a run; "—" where a key is absent."""
-    flat = {name: flatten(config) for name, config in configs.items()}
+    """The values in which the named configurations differ: index = key, one column a run; "—" where a key is absent.
+
+    The run's name and its [about] table (command, versions, date) are no settings and are left out.
+    """
+    flat = {
+        name: flatten({key: value for key, value in config.items() if key not in ("name", "about")})
+        for name, config in configs.items()
+    }
     keys = sorted({key for values in flat.values() for key in values})
     rows = {
         key: [_shown(values[key]) if key in values else "—" for values in flat.values()]

@@ -116,14 +116,12 @@ def loss_values(config: Mapping[str, Any]) -> Loss:
 
 
 def _table(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A section of the configuration, which may stand at the top of config.toml or under [config]."""
-    inner = config.get("config")
-    section = (inner if isinstance(inner, Mapping) else config).get(name, {})
+    section = config.get(name, {})
     return section if isinstance(section, Mapping) else {}
 
 
 def facts(run: RunSummary) -> dict[str, Any]:
-    """What the run table says about a run besides its metrics: loss, data, seed, epochs, step."""
+    """What the run table says about a run besides its metrics: loss, data, seed, epochs, date, step."""
     training, data = _table(run.config, "training"), _table(run.config, "data")
     source = str(data.get("data", ""))
     return {
@@ -133,7 +131,7 @@ def facts(run: RunSummary) -> dict[str, Any]:
         "epochs": training.get("epochs"),
         "bank": _table(run.config, "memory").get("bank_size"),
         "dimension": _table(run.config, "model").get("dimension"),
-        "started": run.status.get("started"),
+        "created": str(_table(run.config, "about").get("created", ""))[:16],
         "step": run.status.get("step"),
         "steps": run.status.get("steps"),
     }

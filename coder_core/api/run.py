@@ -45,6 +45,11 @@ class Run:
         return read_frame(self.path, "epoch")
 
     @property
+    def steps(self) -> pd.DataFrame:
+        """One row every few steps: losses, learning rate, quartiles of the diversity."""
+        return read_frame(self.path, "step")
+
+    @property
     def loss(self) -> Loss:
         """μ, γ, ε of training, or the paper's."""
         return loss_values(self.config)
@@ -87,7 +92,7 @@ class Run:
         return thumbnail(analysis.picture_folder, self._names[split][image], size)
 
     def ranks(self, split: str) -> dict[str, Array]:
-        """"i2t" (n,) and "t2i" (m,): rank of the best true match, 0 is first, ties count against it."""
+        """ "i2t" (n,) and "t2i" (m,): rank of the best true match, 0 is first, ties count against it."""
         analysis = self.analysis(split)
         return {"i2t": np.asarray(analysis.image_ranks), "t2i": np.asarray(analysis.text_ranks)}
 
@@ -100,7 +105,7 @@ class Run:
         self, split: str, *, modality: Modality = "text", function: Measure = "std",
         candidates: Candidates = "split", batch_size: int = 128, seed: int = 0, temperature: float = 1.0,
     ) -> Array:  # fmt: skip
-        """(Q,) standard deviation or entropy (bits) of every anchor's similarities to its negatives. Kept once found."""
+        """(Q,) standard deviation or entropy (bits) of every anchor's similarities to its negatives; kept."""
         drawn = (batch_size, seed) if candidates == "batch" else ()
         key = (split, modality, function, candidates, *drawn, temperature)
         if key not in self._spreads:
@@ -216,7 +221,7 @@ class Run:
 
     @cached_property
     def _model(self) -> Any:
-        from coder_core.model.build import load_model  # torch is needed from here on, and only here
+        from coder_core.runs.restore import load_model  # torch is needed from here on, and only here
 
         return load_model(self.path)
 

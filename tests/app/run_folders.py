@@ -25,10 +25,12 @@ def synthetic(images: int, *, noise: float, seed: int = 0, dimension: int = 32) 
     """Images (n, D), texts (5n, D) as unit rows and image_of_text; every fifth caption lies near the mean of all."""
     rng = np.random.default_rng(seed)
     v = rng.normal(size=(images, dimension))
+    v[:, 0] = 1.0  # nearly the same in every image: what a vague caption speaks of
     owner = np.repeat(np.arange(images), CAPTIONS_PER_IMAGE)
     w = v[owner] + noise * rng.normal(size=(len(owner), dimension))
     vague = np.arange(len(owner)) % CAPTIONS_PER_IMAGE == VAGUE
-    w[vague] = 0.15 * w[vague] + rng.normal(size=dimension)
+    w[vague] *= 0.15
+    w[vague, 0] = 3.0
     unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (v, w)]
     return unit[0].astype(np.float32), unit[1].astype(np.float32), owner
 
@@ -79,7 +81,11 @@ def write_run(
     v, w, owner = synthetic(images, noise=noise, seed=seed)
     image_ranks, text_ranks, image_best, text_best = ranks_of(v, w, owner)
     metrics = recalls(image_ranks, text_ranks)
-    texts = list(captions) if captions is not None else [f"scene {i}, told in way {k}" for i in range(images) for k in range(5)]
+    texts = (
+        list(captions)
+        if captions is not None
+        else [f"scene {i}, told in way {k}" for i in range(images) for k in range(5)]
+    )
     with HistoryWriter(folder / "history.jsonl") as history:
         history.write("start", step=0)
         for epoch in range(1, epochs + 1):
