@@ -22,19 +22,17 @@ class DataConfig:
     """Where images and captions come from, and what is left out at random while training."""
 
     data: str = ""
-    """Folder with {split}_ims.npy and {split}_caps.txt, or with a Karpathy dataset_*.json; "demo" is the built-in set."""
+    """Folder with {split}_ims.npy and {split}_caps.txt, or a Karpathy dataset_*.json; "demo" is the built-in set."""
     pictures: str = ""
     """Folder with the picture files, so that the app can show them. Optional."""
     word_threshold: int = 4
     """A word enters the vocabulary when train captions hold it at least this often (vsepp, vse_infty: 4)."""
     word_vectors: str = "random"
-    """"random", "learned" (PPMI and truncated SVD of the train captions), or the path of a GloVe text file."""
+    """Start: "random", "learned" (PPMI and truncated SVD of the train captions), or the path of a GloVe text file."""
     drop_regions: float = 0.2
     """Share of an image's regions left out, on average, in every training batch (vse_infty: 0.2)."""
     drop_words: float = 0.2
-    """Share of a caption's words replaced by the unknown word while training (vse_infty: 0.2)."""
-    max_words: int = 200
-    """Longer captions are cut here, and counted."""
+    """Share of a caption's words left out while training; at least one stays (vse_infty: 0.2)."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +80,9 @@ class ObjectiveConfig:
     gamma: float = 0.3
     """γ of eq. 4: negatives above it are pushed harder (CODER: 0.3)."""
     positive_scale: Literal["one", "temperature"] = "one"
-    """"temperature" is eq. 4 as printed (μ scales the positive term too); "one" leaves it unscaled, as HAL and USER do."""
+    """Scale of the positive term: "one" as HAL and USER do, "temperature" (μ) as eq. 4 is printed."""
     positive_clamp: Literal["clamp", "relu"] = "clamp"
-    """"clamp" is log1p(max(S, -1+1e-4)); "relu" is HAL's log(1 + relu(S)), without gradient below zero."""
+    """Positive term: "clamp" is log1p(max(S, -1+1e-4)), "relu" is HAL's log(1 + relu(S)), flat below zero."""
     diversity: Diversity = "std"
     """How dcl measures diversity: "std" (eq. 3) or "entropy" (supplement eq. 16)."""
     epsilon: float = 0.1
@@ -98,7 +96,7 @@ class ObjectiveConfig:
     same_image_negatives: bool = False
     """Count other captions of the anchor's image as negatives (literal reading; default: masked)."""
     weight_instance: float = 3.0
-    """Weight of the in-batch loss (λ of eq. 8: 3)."""
+    """Weight of the in-batch loss (λ of eq. 8: 3). Triplet losses are summed over the batch, the others averaged."""
     weight_memory: float = 1.0
     """Weight of the bank loss M-DCL (eq. 6, 8: 1). Needs a bank."""
 
@@ -130,7 +128,7 @@ class TrainingConfig:
     weight_decay: float = 1e-4
     """AdamW's weight decay (vse_infty: 1e-4)."""
     schedule: Literal["step", "cosine", "constant"] = "step"
-    """"step" divides the rate by ten after decay-at of the steps (CODER: after 15 of 30), "cosine" lets it fall to zero."""
+    """Step: a tenth after decay-at of the steps (CODER: after 15 of 30 epochs). Cosine: falls to zero."""
     decay_at: float = 0.5
     """Share of all steps after which the step schedule divides the rate by ten."""
     warmup_steps: int = 0
@@ -146,9 +144,9 @@ class TrainingConfig:
     save_every: float = 120.0
     """Seconds between two saves of the training state; every epoch's end saves too."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """"auto": bfloat16 autocast on a GPU, float32 on a CPU (where bfloat16 is slower). Losses are float32 always."""
+    """Auto: bfloat16 autocast on a GPU, float32 on a CPU (where bfloat16 is slower). Losses are always float32."""
     device: str = "auto"
-    """"auto", "cpu", "cuda" or "cuda:1"."""
+    """One of "auto", "cpu", "cuda", "cuda:1" …"""
     threads: int = 0
     """CPU threads; 0 takes all cores. Another number changes the last bits of a run."""
     compile: bool = False
@@ -238,7 +236,7 @@ def problems(config: Config) -> list[Fault]:
         found += _outside(place, value, value >= 0, "0 or more")
     for place, value in [
         ("dimension", m.dimension), ("word-size", m.word_size), ("text-layers", m.text_layers), ("epochs", t.epochs),
-        ("word-threshold", d.word_threshold), ("max-words", d.max_words), ("evaluate-every", t.evaluate_every),
+        ("word-threshold", d.word_threshold), ("evaluate-every", t.evaluate_every),
     ]:  # fmt: skip
         found += _outside(place, value, value >= 1, "1 or more")
     found += _outside("momentum", b.momentum, 0 <= b.momentum <= 1, "a value from 0 to 1")

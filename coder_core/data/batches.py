@@ -50,7 +50,6 @@ class RegionRows:
     def __init__(self, split: Split) -> None:
         features = split.features
         self.images, self.regions, self.size = split.n_images, split.regions, split.feature_size
-        self.zero_rows = frozenset(split.zero_regions)
         native = features.dtype.newbyteorder("=") == features.dtype and features.flags.c_contiguous
         self._features = features
         self._flat: Tensor | None = None
@@ -62,19 +61,27 @@ class RegionRows:
     def gather(self, image_ids: np.ndarray, kept: np.ndarray) -> tuple[Tensor, Tensor]:
         """Regions `kept` (B, k) of images (B,) -> (B, k, F) float32 and (B,) lengths; zero regions go to the end."""
         rows = image_ids[:, None] * self.regions + kept
-        lengths = torch.full((len(rows),), kept.shape[1])
-        if self.zero_rows:
-            zero = np.isin(rows, np.fromiter(self.zero_rows, np.int64))
-            if zero.any():
-                rows = np.take_along_axis(rows, np.argsort(zero, axis=1, kind="stable"), axis=1)
-                lengths = torch.from_numpy(np.maximum(1, kept.shape[1] - zero.sum(1)))
         if self._flat is not None:
             found = self._flat.index_select(0, torch.from_numpy(rows.ravel())).float()
         else:
             images, region = np.divmod(rows.ravel(), self.regions)
             picked = self._features[images, region] if self._features.ndim == 3 else self._features[images]
             found = torch.from_numpy(np.ascontiguousarray(picked, dtype=np.float32))
-        return found.view(*rows.shape, self.size), lengths
+        return _zero_regions_last(found.view(*rows.shape, self.size))
+
+
+def _zero_regions_last(regions: Tensor) -> tuple[Tensor, Tensor]:
+    """Move all-zero regions behind the others and leave them out of the lengths (at least one region stays)."""
+    lengths = torch.full((len(regions),), regions.shape[1])
+    suspects = regions[..., 0] == 0  # cheap: only these can be all zero
+    if bool(suspects.any()):
+        zero = torch.zeros_like(suspects)
+        zero[suspects] = ~regions[suspects].any(dim=-1)
+        if bool(zero.any()):
+            order = torch.argsort(zero.to(torch.uint8), dim=1, stable=True)
+            regions = regions.gather(1, order.unsqueeze(-1).expand_as(regions))
+            lengths = (lengths - zero.sum(1)).clamp_min(1)
+    return regions, lengths
 
 
 def pad_words(tokens: Tokens, text_ids: np.ndarray, kept: list[np.ndarray] | None = None) -> tuple[Tensor, Tensor]:
@@ -119,9 +126,11 @@ class TrainingBatches:
         if split.n_texts < batch_size:
             raise InputError(
                 Fault(
-                    "--batch-size", f"is {batch_size}", f"at most the {split.n_texts} captions of {split.name}",
+                    "--batch-size",
+                    f"is {batch_size}",
+                    f"at most the {split.n_texts} captions of {split.name}",
                     "make it smaller",
-                )  # fmt: skip
+                )
             )
         if batch_size % parts:
             raise InputError(

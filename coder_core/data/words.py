@@ -105,25 +105,45 @@ class Vocabulary:
         return cls([*SPECIAL_WORDS, *kept], [0, 0, *(seen[word] for word in kept)])
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Vocabulary:
-        """Read what `to_file` wrote.
+    def from_text(cls, text: str, place: str) -> Vocabulary:
+        """Read what `to_text` wrote.
+
+        Args:
+            text: JSON.
+            place: where it came from, for the message.
 
         Raises:
-            InputError: the file is damaged or of another kind.
+            InputError: the text is damaged or of another kind.
         """
         try:
-            content: Any = json.loads(Path(path).read_text("utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise InputError(Fault(str(path), f"cannot be read as JSON: {error}", "a vocabulary of a run")) from None
+            content: Any = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(Fault(place, f"cannot be read as JSON: {error}", "a vocabulary of a run")) from None
         problem = _vocabulary_problem(content)
         if problem:
-            raise InputError(Fault(str(path), problem, f'the format "{FORMAT}"', "use the words.json of the run"))
+            raise InputError(Fault(place, problem, f'the format "{FORMAT}"', "use the words.json of the run"))
         return cls(content["words"], content["counts"])
 
+    @classmethod
+    def from_file(cls, path: str | Path) -> Vocabulary:
+        """Read a file that holds what `to_text` wrote.
+
+        Raises:
+            InputError: the file is missing, damaged or of another kind.
+        """
+        try:
+            text = Path(path).read_text("utf-8")
+        except (OSError, ValueError) as error:
+            raise InputError(Fault(str(path), f"cannot be read: {error}", "a vocabulary of a run")) from None
+        return cls.from_text(text, str(path))
+
+    def to_text(self) -> str:
+        """The vocabulary as JSON."""
+        return json.dumps({"format": FORMAT, "words": self.words, "counts": self.counts}, ensure_ascii=False, indent=0)
+
     def to_file(self, path: str | Path) -> None:
-        """Write the vocabulary as JSON."""
-        content = {"format": FORMAT, "words": self.words, "counts": self.counts}
-        Path(path).write_text(json.dumps(content, ensure_ascii=False, indent=0), "utf-8")
+        """Write `to_text` to a file."""
+        Path(path).write_text(self.to_text(), "utf-8")
 
     def __len__(self) -> int:
         return len(self.words)

@@ -42,12 +42,12 @@ def check_folder(folder: Path) -> None:
 
 def load_tokenizer(name: str) -> Any:
     """The tokenizer of a BERT by name or folder, its vocabulary checked against the model's configuration."""
-    from transformers import AutoConfig, BertTokenizerFast
+    from transformers import AutoConfig, AutoTokenizer
 
     if Path(name).is_dir():
         check_folder(Path(name))
     try:
-        tokenizer = BertTokenizerFast.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         size = AutoConfig.from_pretrained(name, trust_remote_code=False).vocab_size
     except OSError as error:
         raise InputError(
@@ -60,7 +60,7 @@ def load_tokenizer(name: str) -> Any:
                 f"its tokenizer has {len(tokenizer)} words",
                 f"at most the model's {size}",
                 "take tokenizer and model from the same place",
-            )  # fmt: skip
+            )
         )
     return tokenizer
 

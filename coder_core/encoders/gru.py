@@ -32,7 +32,7 @@ class Packing:
 
 
 def pack(lengths: Tensor, longest: int) -> Packing:
-    """Order the words of sequences with these lengths (all at least 1). Works on the CPU; moves results to the device."""
+    """Order the words of sequences with these lengths, all at least 1."""
     device, lengths = lengths.device, lengths.cpu()
     order = torch.argsort(lengths, descending=True, stable=True)
     ranked = lengths[order]

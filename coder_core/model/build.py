@@ -43,5 +43,6 @@ def build_model(
         text,
         POOLINGS[config.image_pooling](),
         POOLINGS[config.text_pooling](),
-        config.embedding_dropout,
+        dimension=config.dimension,
+        dropout=config.embedding_dropout,
     )

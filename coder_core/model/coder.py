@@ -14,13 +14,16 @@ class Coder(nn.Module):
         regions: (B, R, F) -> (B, R, D).
         words: (B, T) ids, (B,) lengths -> (B, T, D).
         image_pooling, text_pooling: (B, L, D), (B,) lengths -> (B, D).
+        dimension: D.
         dropout: on regions and words just before they are pooled.
     """
 
     def __init__(
-        self, regions: nn.Module, words: nn.Module, image_pooling: nn.Module, text_pooling: nn.Module, dropout: float
-    ) -> None:
+        self, regions: nn.Module, words: nn.Module, image_pooling: nn.Module, text_pooling: nn.Module, *,
+        dimension: int, dropout: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__()
+        self.dimension = dimension
         self.regions = regions
         self.words = words
         self.image_pooling = image_pooling

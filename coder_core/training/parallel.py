@@ -95,3 +95,8 @@ def wait() -> None:
     """Wait until every process is here."""
     if world_size() > 1:
         dist.barrier()
+
+
+def local_rank() -> int:
+    """Which process of this machine this is, as torchrun says; 0 without it."""
+    return int(os.environ.get("LOCAL_RANK", 0))

@@ -1,0 +1,65 @@
+"""Named configurations. The f30k and coco ones carry CODER's published values (sections 4.1 and 4.2 of the paper)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from coder_core.config import Config, DataConfig, MemoryConfig, ModelConfig, ObjectiveConfig, TrainingConfig
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A configuration and one sentence on what it is for."""
+
+    config: Config
+    about: str
+
+
+_PAPER = Config(
+    model=ModelConfig(text_encoder="bigru"),
+    objective=ObjectiveConfig(loss="dcl"),
+    memory=MemoryConfig(bank_size=4096),
+)
+_BERT = replace(_PAPER.model, text_encoder="bert")
+
+_DEMO_TRAINING = TrainingConfig(
+    epochs=10, batch_size=64, learning_rate=1e-3, schedule="cosine", warmup_steps=20, save_every=20.0
+)
+_DEMO = Config(
+    data=DataConfig(data="demo", word_threshold=2),
+    model=ModelConfig(dimension=256),
+    objective=ObjectiveConfig(loss="dcl", temperature=0.05),
+    memory=MemoryConfig(bank_size=512),
+    training=_DEMO_TRAINING,
+)
+_FLICKR8K = Config(
+    data=DataConfig(data="f8k_precomp"),
+    model=ModelConfig(dimension=256),
+    objective=ObjectiveConfig(loss="dcl", temperature=0.05),
+    training=TrainingConfig(epochs=10, learning_rate=1e-3, schedule="cosine"),
+)
+
+
+def _baseline(config: Config) -> Config:
+    return replace(
+        config,
+        objective=replace(ObjectiveConfig(), loss="btr-hardest", weight_instance=1.0),
+        memory=MemoryConfig(),
+    )
+
+
+PRESETS: dict[str, Preset] = {
+    "demo-baseline": Preset(_baseline(_DEMO), "built-in pictures, triplet loss: what CODER is compared with"),
+    "demo": Preset(_DEMO, "built-in pictures, CODER's instance branch"),
+    "flickr8k-baseline": Preset(_baseline(_FLICKR8K), "Flickr8k on two CPU cores, bidirectional triplet loss"),
+    "flickr8k": Preset(_FLICKR8K, "Flickr8k on two CPU cores, CODER's instance branch"),
+    "f30k-bigru": Preset(replace(_PAPER, data=DataConfig(data="f30k_precomp")), "Flickr30K, BiGRU, the paper's values"),
+    "f30k-bert": Preset(
+        replace(_PAPER, data=DataConfig(data="f30k_precomp"), model=_BERT), "Flickr30K, BERT, the paper's values"
+    ),
+    "coco-bigru": Preset(replace(_PAPER, data=DataConfig(data="coco_precomp")), "MS-COCO, BiGRU, the paper's values"),
+    "coco-bert": Preset(
+        replace(_PAPER, data=DataConfig(data="coco_precomp"), model=_BERT), "MS-COCO, BERT, the paper's values"
+    ),
+}
+DEMO_PAIR = ("demo-baseline", "demo")

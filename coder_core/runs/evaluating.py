@@ -1,0 +1,59 @@
+"""A run on a split: embeddings, ranks, metrics, and the analysis folder the app reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from coder_core.data.dataset import Split
+from coder_core.evaluation.ranking import Ranks, ranks
+from coder_core.evaluation.recall import Metrics, metrics_from_ranks
+from coder_core.faults import Fault, InputError
+from coder_core.model.encode import Progress, encode_split
+from coder_core.runs.analysis import write_analysis
+from coder_core.runs.restore import LoadedModel
+
+BEST_LISTED = 10
+
+
+def embed(loaded: LoadedModel, split: Split, *, progress: Progress | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """(n, D) and (m, D) embeddings of a split under a run's model.
+
+    Raises:
+        InputError: the split's features have another width than the run was trained with.
+    """
+    wanted = loaded.feature_size
+    if split.feature_size != wanted:
+        found = f"have {split.feature_size} numbers a region"
+        raise InputError(
+            Fault(f"{split.name} features", found, f"{wanted}, as in training", "use the features of the same network")
+        )
+    tokens = loaded.reader.encode(split.captions)
+    return encode_split(loaded.model, split, tokens, device=loaded.device, progress=progress)
+
+
+def evaluate_split(
+    folder: Path, loaded: LoadedModel, split: Split, name: str, *, progress: Progress | None = None
+) -> tuple[Metrics, Ranks]:
+    """Evaluate a run on a split and write `analysis/<name>/`.
+
+    Args:
+        folder: the run.
+        loaded: its model.
+        split: the data.
+        name: the name the analysis goes by.
+        progress: called with samples done and samples in all.
+    """
+    images, texts = embed(loaded, split, progress=progress)
+    found = ranks(images, texts, split.image_of_text, best=BEST_LISTED)
+    metrics = metrics_from_ranks(found)
+    write_analysis(
+        folder, name, image_embeddings=images, text_embeddings=texts, image_of_text=split.image_of_text,
+        captions=split.captions, image_names=split.image_names or [f"image {i}" for i in range(split.n_images)],
+        picture_folder=split.picture_folder.resolve() if split.picture_folder else "", metrics=metrics,
+        fingerprint=loaded.fingerprint, image_ranks=found.image_ranks, text_ranks=found.text_ranks,
+        image_best=found.image_best, text_best=found.text_best,
+        source=", ".join(f"{key}: {value}" for key, value in split.source.items()),
+    )  # fmt: skip
+    return metrics, found

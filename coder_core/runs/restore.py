@@ -1,0 +1,127 @@
+"""A run folder -> its model, ready to encode: the best save on dev, or the last state before there is one."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from coder_core.config import Config, from_document
+from coder_core.data.batches import text_chunks
+from coder_core.data.words import Vocabulary
+from coder_core.faults import Fault, InputError
+from coder_core.model.build import build_model
+from coder_core.model.coder import Coder
+from coder_core.model.encode import TEXTS_AT_ONCE, evaluating
+from coder_core.model.reader import CaptionReader, make_reader
+from coder_core.runs.checkpoint import Save, SaveStore
+from coder_core.runs.run_files import read_run_file
+
+ABOUT = "about"  # the table of config.toml that tells of the command, versions and data; not part of the configuration
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A trained model.
+
+    Args:
+        config: it was trained with.
+        model: in evaluation mode.
+        reader: of captions.
+        fingerprint: of the save.
+        save: its name, the step.
+        device: where it is.
+        feature_size: numbers a region.
+        faults: damaged newer saves that were passed over.
+    """
+
+    config: Config
+    model: Coder
+    reader: CaptionReader
+    fingerprint: str
+    save: str
+    device: torch.device
+    feature_size: int
+    faults: list[Fault]
+
+    def encode_text(self, captions: Sequence[str]) -> np.ndarray:
+        """(k, D) float32 unit rows."""
+        tokens = self.reader.encode(list(captions))
+        found = np.empty((len(captions), self.config.model.dimension), dtype=np.float32)
+        with evaluating(self.model):
+            for ids, words, lengths in text_chunks(tokens, TEXTS_AT_ONCE):
+                found[ids] = self.model.encode_texts(words.to(self.device), lengths.to(self.device)).cpu().numpy()
+        return found
+
+
+def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
+    """A run's configuration and its [about] table, verified against the run's manifest."""
+    place = folder / "config.toml"
+    try:
+        document = tomllib.loads(read_run_file(folder, "config.toml").decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(Fault(str(place), f"is not TOML: {error}")) from None
+    about = document.pop(ABOUT, {})
+    return from_document(document, str(place)), about
+
+
+def read_vocabulary(folder: Path, config: Config) -> Vocabulary | None:
+    """A run's vocabulary, verified; None for a BERT run."""
+    if config.model.text_encoder == "bert":
+        return None
+    text = read_run_file(folder, "words.json").decode("utf-8", "replace")
+    return Vocabulary.from_text(text, str(folder / "words.json"))
+
+
+def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) -> None:
+    """Give a module its weights.
+
+    Raises:
+        InputError: missing or unexpected names, or other shapes; up to 20 of them are named.
+    """
+    wanted = module.state_dict()
+    faults = [Fault(place, f"lacks {name}") for name in wanted if name not in tensors]
+    faults += [Fault(place, f"holds {name}, which the model does not have") for name in tensors if name not in wanted]
+    for name, tensor in tensors.items():
+        if name in wanted and tensor.shape != wanted[name].shape:
+            faults.append(Fault(place, f"{name} has shape {tuple(tensor.shape)}", f"{tuple(wanted[name].shape)}"))
+    if faults:
+        raise InputError(faults)
+    module.load_state_dict(dict(tensors))
+
+
+def best_save(folder: Path) -> Save:
+    """The best save, or the last state of a run that has not been evaluated yet.
+
+    Raises:
+        InputError: there is neither, or all are damaged.
+    """
+    save = SaveStore(folder / "best", keep=1).newest() or SaveStore(folder / "state", keep=1).newest()
+    if save is None:
+        raise InputError(
+            Fault(str(folder), "holds no saved weights yet", "a run that has saved", "train it for an epoch first")
+        )
+    return save
+
+
+def load_model(folder: str | Path, *, device: str = "cpu") -> LoadedModel:
+    """Load a run's model.
+
+    Raises:
+        InputError: the folder holds no run, or its files are damaged; the file is named.
+    """
+    folder = Path(folder)
+    config, about = read_config(folder)
+    reader = make_reader(config, read_vocabulary(folder, config))
+    save = best_save(folder)
+    size = int(about["feature_size"])
+    model = build_model(config.model, feature_size=size, words=reader.size, pretrained=False)
+    load_weights(model, save.tensors("model"), str(save.path / "model.safetensors"))
+    place = torch.device(device)
+    return LoadedModel(config, model.to(place).eval(), reader, save.fingerprint, save.name, place, size, save.skipped)

@@ -1,0 +1,148 @@
+"""What a person watching the terminal sees: a live bar on a terminal, plain lines in a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from coder_core.faults import Fault
+
+SECONDS_BETWEEN_LINES = 10.0  # where there is no terminal for a live bar
+STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+
+
+def print_faults(console: Console, faults: list[Fault]) -> None:
+    """Warnings and notes, one a line; nothing of them is read as markup."""
+    for fault in faults:
+        console.print(f"{fault.severity}: {fault}", style=STYLES[fault.severity], markup=False, highlight=False)
+
+
+@contextmanager
+def making_demo(console: Console) -> Iterator[Callable[[int, int], None]]:
+    """A bar for drawing the demo pictures; it shows itself only when there is something to draw."""
+    with Progress(TextColumn("drawing the demo pictures"), BarColumn(), MofNCompleteColumn(), console=console) as bar:
+        task: TaskID | None = None
+
+        def update(done: int, total: int) -> None:
+            nonlocal task
+            if task is None:
+                task = bar.add_task("demo", total=total)
+            bar.update(task, completed=done)
+
+        yield update
+
+
+class Display:
+    """Progress of one run.
+
+    Args:
+        console: where to; lines only when it is no terminal.
+        name: of the run.
+        steps: in the whole run.
+        per_epoch: steps in an epoch.
+        quiet: print nothing (all processes but the first).
+    """
+
+    def __init__(self, console: Console, name: str, steps: int, per_epoch: int, *, quiet: bool = False) -> None:
+        self.console, self.name, self.steps, self.per_epoch, self.quiet = console, name, steps, per_epoch, quiet
+        self.live = console.is_terminal and not quiet
+        self.progress = Progress(
+            TextColumn("[bold]{task.fields[name]}"),
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[facts]}"),
+            console=console,
+            disable=not self.live,
+        )
+        self.task: TaskID | None = None
+        self._said_at = time.monotonic()
+
+    def __enter__(self) -> Display:
+        if self.live:
+            self.progress.start()
+            self.task = self.progress.add_task("train", total=self.steps, name=self.name, epoch=1, facts="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live:
+            self.progress.stop()
+
+    def step(
+        self, step: int, *, rate: float, parts: dict[str, float], quartiles: list[float] | None, best: float | None
+    ) -> None:
+        """Show one step's numbers (called now and then, not every step).
+
+        Args:
+            step: steps done.
+            rate: samples a second.
+            parts: each loss term.
+            quartiles: of the diversity.
+            best: R@sum so far.
+        """
+        facts = [f"{rate:,.0f} pairs/s", *(f"{name} {value:.3f}" for name, value in parts.items())]
+        if quartiles:
+            facts.append("diversity " + "/".join(f"{value:.2f}" for value in quartiles))
+        if best is not None:
+            facts.append(f"best R@sum {best:.1f}")
+        text = " · ".join(facts)
+        epoch = min(step // self.per_epoch + 1, -(-self.steps // self.per_epoch))
+        if self.live and self.task is not None:
+            self.progress.update(self.task, completed=step, epoch=epoch, facts=text)
+        elif not self.quiet and time.monotonic() - self._said_at > SECONDS_BETWEEN_LINES:
+            self._said_at = time.monotonic()
+            self.say(f"{self.name} step {step:,} of {self.steps:,} (epoch {epoch}) · {text}")
+
+    def epoch(self, epoch: int, metrics: dict[str, float] | None, seconds: float, loss: float, best: bool) -> None:
+        """One line an epoch, which stays on the screen."""
+        if self.quiet:
+            return
+        line = f"{self.name} epoch {epoch}: loss {loss:.4f}, {seconds:.0f} s"
+        if metrics is not None:
+            i2t = " / ".join(f"{metrics[f'i2t_r{k}']:.1f}" for k in (1, 5, 10))
+            t2i = " / ".join(f"{metrics[f't2i_r{k}']:.1f}" for k in (1, 5, 10))
+            line += f", dev R@1/5/10 image→text {i2t}, text→image {t2i}, R@sum {metrics['rsum']:.1f}"
+            line += " (best)" if best else ""
+        self.console.print(line, markup=False, highlight=False)
+
+    def say(self, text: str) -> None:
+        """A plain line."""
+        if not self.quiet:
+            self.console.print(text, markup=False, highlight=False)
+
+
+def metrics_table(rows: dict[str, dict[str, float]], title: str) -> Table:
+    """The field's table: recalls, MedR and MeanR both ways, R@sum and ties; one row a name."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("run")
+    for way in ("image→text", "text→image"):
+        table.add_column(f"{way}\nR@1 / 5 / 10", justify="right", no_wrap=True)
+        table.add_column("MedR\nMeanR", justify="right", no_wrap=True)
+    table.add_column("R@sum", justify="right", style="bold", no_wrap=True)
+    table.add_column("ties %", justify="right", no_wrap=True)
+    for name, m in rows.items():
+        cells = [name]
+        for way in ("i2t", "t2i"):
+            cells.append(" / ".join(f"{m[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)))
+            cells.append(f"{m[f'{way}_medr']:.0f} · {m[f'{way}_meanr']:.1f}")
+        table.add_row(*cells, f"{m['rsum']:.1f}", f"{m['i2t_ties']:.1f} · {m['t2i_ties']:.1f}")
+    return table

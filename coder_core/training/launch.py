@@ -1,0 +1,188 @@
+"""A configuration -> a run folder with a trained model: creating, continuing, locking, and the closing evaluation."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import sys
+import time
+from dataclasses import asdict, replace
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import tomli_w
+import torch
+from rich.console import Console
+
+from coder_core.config import Config, problems, to_document
+from coder_core.faults import Fault, InputError, stop_on_errors
+from coder_core.runs.evaluating import evaluate_split
+from coder_core.runs.lock import RunLock
+from coder_core.runs.restore import ABOUT, load_model, read_config, read_vocabulary
+from coder_core.runs.run_files import create_run
+from coder_core.training import parallel
+from coder_core.training.display import making_demo, metrics_table, print_faults
+from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.trainer import Trainer
+
+MAY_CHANGE = {
+    "data.data", "data.pictures", "training.device", "training.threads", "training.precision", "training.compile",
+    "training.save_every", "training.gradient_checkpointing",
+}  # fmt: skip
+
+
+def choose_device(name: str) -> torch.device:
+    """ "auto" is this process's GPU when there is one, otherwise the CPU.
+
+    Raises:
+        InputError: a GPU is asked for and there is none.
+    """
+    local = parallel.local_rank()
+    if name == "auto":
+        return torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(Fault("--device", f"is {name}, but PyTorch sees no GPU", "auto or cpu"))
+    return torch.device("cuda", local) if device.type == "cuda" and device.index is None else device
+
+
+def start_run(config: Config, root: Path, console: Console) -> Path:
+    """Create `root/config.name` and train it to its end.
+
+    Raises:
+        InputError: impossible values, unusable data, or a run of that name already there. Nothing is written then.
+    """
+    faults = stop_on_errors(problems(config))
+    folder = root / config.name
+    if folder.exists() and any(folder.iterdir()):
+        fix = f"continue it with --resume {folder}, or choose another --name"
+        raise InputError(Fault(str(folder), "already holds a run", "a new name", fix))
+    device = _begin(config)
+    with making_demo(console) as progress:
+        prepared = prepare(config, progress=progress)
+    if parallel.rank() == 0:
+        print_faults(console, faults + prepared.faults)
+        create_run(folder, _files(config, prepared))
+    parallel.wait()
+    return _train(config, folder, prepared, device, console, resume=False)
+
+
+def continue_run(folder: Path, overrides: Config | None, console: Console) -> Path:
+    """Take a run up where its newest save stands, and train it to its end.
+
+    Args:
+        folder: the run.
+        overrides: the configuration asked for now; may differ in device, threads and the like only.
+        console: for progress.
+
+    Raises:
+        InputError: no run there, damaged, values changed that would change the run, or other data than before.
+    """
+    stored, about = read_config(folder)
+    config = _merged(stored, overrides) if overrides is not None else stored
+    device = _begin(config)
+    with making_demo(console) as progress:
+        prepared = prepare(config, read_vocabulary(folder, config), progress=progress)
+    if prepared.fingerprint != about.get("data_fingerprint"):
+        fix = "give --data the folder the run was started with"
+        raise InputError(Fault(config.data.data, "holds other training data than the run began with", fix=fix))
+    return _train(config, folder, prepared, device, console, resume=True)
+
+
+def differences(before: Config, after: Config) -> dict[str, tuple[object, object]]:
+    """Dotted key -> (value before, value after) of all values that differ."""
+    found: dict[str, tuple[object, object]] = {}
+    for section, table in to_document(before).items():
+        if isinstance(table, dict):
+            other = asdict(getattr(after, section))
+            found |= {f"{section}.{key}": (value, other[key]) for key, value in table.items() if value != other[key]}
+    return found
+
+
+def _merged(stored: Config, asked: Config) -> Config:
+    changed = differences(stored, asked)
+    refused = [
+        Fault(
+            f"--{key.split('.')[1].replace('_', '-')}", f"is {now!r}", f"{was!r}, as the run began", "start a new run"
+        )
+        for key, (was, now) in changed.items()
+        if key not in MAY_CHANGE
+    ]
+    if refused:
+        raise InputError(refused)
+    return replace(asked, name=stored.name)
+
+
+def _begin(config: Config) -> torch.device:
+    if config.training.threads:
+        torch.set_num_threads(config.training.threads)
+    device = choose_device(config.training.device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        torch.set_float32_matmul_precision("high")
+    parallel.start(device)
+    return device
+
+
+def _files(config: Config, prepared: Prepared) -> dict[str, bytes | str]:
+    about = {
+        "command": shlex.join(["python", "-m", "coder_core.train", *sys.argv[1:]]),
+        "created": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "threads": torch.get_num_threads(),
+        "processes": parallel.world_size(),
+        "data_fingerprint": prepared.fingerprint,
+        "feature_size": prepared.train.feature_size,
+        "train_images": prepared.train.n_images,
+        "train_captions": prepared.train.n_texts,
+    }
+    files: dict[str, bytes | str] = {"config.toml": tomli_w.dumps({**to_document(config), ABOUT: about})}
+    if prepared.vocabulary is not None:
+        files["words.json"] = prepared.vocabulary.to_text()
+    return files
+
+
+def _train(
+    config: Config, folder: Path, prepared: Prepared, device: torch.device, console: Console, *, resume: bool
+) -> Path:
+    if parallel.rank() != 0:
+        trainer = Trainer(config, folder, prepared, device, console)
+        if resume:
+            trainer.resume()
+        trainer.run()
+        return folder
+    with RunLock(folder):
+        trainer = Trainer(config, folder, prepared, device, console)
+        if resume:
+            trainer.resume()
+        outcome = trainer.run()
+        if outcome == "stopped":
+            raise StoppedError(folder, timedelta(seconds=round(trainer.position.seconds)), trainer.position.step)
+        _evaluate(folder, prepared, console)
+    return folder
+
+
+def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
+    """The best model on dev, into analysis/dev."""
+    if prepared.dev is None:
+        return
+    metrics, _ = evaluate_split(folder, load_model(folder), prepared.dev, "dev")
+    console.print(metrics_table({folder.name: metrics}, f"dev, best epoch · {folder}"))
+
+
+class StoppedError(Exception):
+    """A signal stopped the run; its state is saved.
+
+    Attributes:
+        folder: of the run.
+    """
+
+    def __init__(self, folder: Path, trained: timedelta, step: int) -> None:
+        self.folder = folder
+        super().__init__(
+            f"stopped at step {step:,} after {trained}, saved. "
+            f"Continue with: python -m coder_core.train --resume {folder}"
+        )

@@ -1,0 +1,116 @@
+"""Everything a run stands on before its first step: data, words, batches, model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from coder_core.config import Config
+from coder_core.data.batches import TrainingBatches
+from coder_core.data.dataset import Split, available_splits, fingerprint, read_split
+from coder_core.data.demo import DEMO_FOLDER, make_demo
+from coder_core.data.words import Tokens, Vocabulary
+from coder_core.faults import Fault, InputError
+from coder_core.model.build import build_model
+from coder_core.model.coder import Coder
+from coder_core.model.reader import CaptionReader, make_reader, starting_vectors
+from coder_core.training import parallel
+
+DEMO = "demo"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What training reads and what it trains.
+
+    Args:
+        train: the train split.
+        dev: the dev split, or None when the data has none.
+        dev_tokens: its captions as numbers.
+        reader: of captions.
+        vocabulary: of a BiGRU run.
+        batches: the stream of training batches.
+        model: on the CPU, at its start.
+        fingerprint: of the train split.
+        faults: warnings and notes about all of it.
+    """
+
+    train: Split
+    dev: Split | None
+    dev_tokens: Tokens | None
+    reader: CaptionReader
+    vocabulary: Vocabulary | None
+    batches: TrainingBatches
+    model: Coder
+    fingerprint: str
+    faults: list[Fault]
+
+
+def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
+    """The folder of a data set; "demo" is made on first use."""
+    if not name:
+        raise InputError(
+            Fault("--data", "is empty", "a folder, or demo", "name the folder of {split}_ims.npy and {split}_caps.txt")
+        )
+    if name != DEMO:
+        return Path(name)
+    folder = Path(os.environ.get("CODER_DEMO", DEMO_FOLDER))
+    if parallel.rank() == 0:
+        make_demo(folder, progress=progress)
+    parallel.wait()
+    return folder
+
+
+def prepare(
+    config: Config, vocabulary: Vocabulary | None = None, progress: Callable[[int, int], None] | None = None
+) -> Prepared:
+    """Read and check the data, build words, batches and model.
+
+    Args:
+        config: of the run.
+        vocabulary: of a run that is continued; built from the train captions when None.
+        progress: of making the demo data.
+
+    Raises:
+        InputError: the data or the BERT folder cannot be used.
+    """
+    folder = data_folder(config.data.data, progress)
+    pictures = config.data.pictures or None
+    train = read_split(folder, "train", pictures=pictures)
+    names = available_splits(folder)
+    dev = read_split(folder, "dev", pictures=pictures) if {"dev", "val"} & set(names) else None
+    faults = [*train.faults, *(dev.faults if dev else [])]
+    if dev is not None and dev.feature_size != train.feature_size:
+        found, expected = f"have {dev.feature_size} numbers a region", f"{train.feature_size}, as train has"
+        raise InputError(Fault("dev features", found, expected, "make both with the same network"))
+    if dev is None:
+        text = f"has no dev split (only {', '.join(names)})"
+        faults.append(Fault(str(folder), text, fix="the last step is kept as the best", severity="warning"))
+    vectors = None
+    if config.model.text_encoder == "bigru" and vocabulary is None:
+        vocabulary = Vocabulary.build(train.captions, threshold=config.data.word_threshold)
+        vectors, about_vectors = starting_vectors(config, vocabulary, train.captions)
+        faults += about_vectors
+    reader = make_reader(config, vocabulary)
+    if config.memory.bank_size > train.n_texts:
+        found = f"is {config.memory.bank_size:,}, more than the {train.n_texts:,} training captions"
+        faults.append(Fault("--bank-size", found, fix="it would hold stale duplicates", severity="warning"))
+    batches = TrainingBatches(
+        train, reader.encode(train.captions), batch_size=config.training.batch_size, seed=config.training.seed,
+        drop_regions=config.data.drop_regions, drop_words=config.data.drop_words, fixed_ends=reader.fixed_ends,
+        part=parallel.rank(), parts=parallel.world_size(),
+    )  # fmt: skip
+    torch.manual_seed(config.training.seed)
+    model = build_model(
+        config.model, feature_size=train.feature_size, words=reader.size, vectors=vectors,
+        checkpointing=config.training.gradient_checkpointing,
+    )  # fmt: skip
+    dev_tokens = reader.encode(dev.captions) if dev else None
+    return Prepared(
+        train, dev, dev_tokens, reader, vocabulary if config.model.text_encoder == "bigru" else None, batches, model,
+        fingerprint(train), faults,
+    )  # fmt: skip

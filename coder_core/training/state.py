@@ -1,0 +1,107 @@
+"""The training state: captured into a save, given back from one. Exact: continued equals never stopped.
+
+What is random about a step follows from the seed and the step's number, and the learning rate is a function of the
+step, so neither random states nor a schedule have to be stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coder_core.faults import Fault, InputError
+from coder_core.model.coder import Coder
+from coder_core.runs.checkpoint import Save
+from coder_core.runs.packing import pack_state, unpack_state
+from coder_core.runs.restore import load_weights
+from coder_core.training.step import Memory
+
+DROPOUT = 2  # the stream of random numbers of a step that dropout draws from (see data/batches.py)
+
+
+@dataclass
+class Position:
+    """How far a run is.
+
+    Args:
+        step: steps done.
+        evaluated: epochs evaluated and recorded.
+        best: highest R@sum on dev; None before the first.
+        best_step: where it was reached.
+        without_gain: evaluations since.
+        seconds: of training so far.
+        loss_sum: of the steps of the epoch under way.
+    """
+
+    step: int = 0
+    evaluated: int = 0
+    best: float | None = None
+    best_step: int = 0
+    without_gain: int = 0
+    seconds: float = 0.0
+    loss_sum: float = 0.0
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What may change the last bits of a run when it changes."""
+
+    torch: str
+    threads: int
+    device: str
+    processes: int
+
+
+def seed_step(seed: int, step: int, process: int) -> None:
+    """Set every random number torch draws in a step (dropout)."""
+    drawn = np.random.SeedSequence((seed, DROPOUT, step, process)).generate_state(1, np.uint64)[0]
+    torch.manual_seed(int(drawn) % 2**63)
+
+
+def capture(
+    model: Coder, optimizer: torch.optim.Optimizer, memory: Memory | None, position: Position, around: Circumstances
+) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    """Tensors and documents of a save."""
+    moments, optimizer_document = pack_state(optimizer.state_dict())
+    tensors = {"model": model.state_dict(), "optimizer": moments}
+    if memory is not None:
+        tensors["memory"] = memory.state_dict()
+    documents = {"position": asdict(position), "optimizer": optimizer_document, "circumstances": asdict(around)}
+    return tensors, documents
+
+
+def restore(
+    save: Save, model: Coder, optimizer: torch.optim.Optimizer, memory: Memory | None
+) -> tuple[Position, Circumstances]:
+    """Give model, optimizer and memory their state back.
+
+    Raises:
+        InputError: names or shapes differ, or the save has no bank although the configuration asks for one.
+    """
+    load_weights(model, save.tensors("model"), str(save.path / "model.safetensors"))
+    if memory is not None:
+        load_weights(memory, save.tensors("memory"), str(save.path / "memory.safetensors"))
+    try:
+        optimizer.load_state_dict(unpack_state(save.tensors("optimizer"), save.document("optimizer")))
+        return Position(**save.document("position")), Circumstances(**save.document("circumstances"))
+    except (TypeError, ValueError, KeyError) as error:
+        raise InputError(Fault(str(save.path), f"is not a state of this configuration: {error}")) from error
+
+
+def changed_circumstances(before: Circumstances, now: Circumstances) -> list[Fault]:
+    """Warnings for everything that differs from the process that wrote the state."""
+    names = {"torch": "torch version", "threads": "CPU threads", "device": "device", "processes": "processes"}
+    return [
+        Fault(
+            f"resume, {text}",
+            f"is {getattr(now, key)}, was {getattr(before, key)}",
+            fix="the run goes on, but its last bits will differ from a run that was never stopped",
+            severity="warning",
+        )
+        for key, text in names.items()
+        if getattr(before, key) != getattr(now, key)
+    ]

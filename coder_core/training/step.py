@@ -1,0 +1,186 @@
+"""One step's losses: joins the model, its memory and the objectives. CODER eq. 4-6 and 8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from coder_core.config import Config, ObjectiveConfig
+from coder_core.data.batches import Batch
+from coder_core.memory.bank import CoupledBank
+from coder_core.memory.momentum import follow, slow_twin
+from coder_core.model.coder import Coder
+from coder_core.objectives.contrastive import info_nce
+from coder_core.objectives.fused import DclTerms, bank_candidates, batch_candidates, dcl_terms
+from coder_core.objectives.pairs import Direction, in_batch_direction
+from coder_core.objectives.triplet import triplet_hardest, triplet_sum
+from coder_core.training import parallel
+
+Embed = Callable[..., tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """This process's pairs and everything they are compared with."""
+
+    images: Tensor  # (B, D) with gradient
+    texts: Tensor  # (B, D) with gradient
+    all_images: Tensor  # (world · B, D) with gradient
+    all_texts: Tensor  # (world · B, D) with gradient
+    image_ids: Tensor  # (B,)
+    all_image_ids: Tensor  # (world · B,)
+    offset: int  # where this process's pairs stand among all
+
+
+@dataclass
+class Losses:
+    """What a step came to.
+
+    Args:
+        total: the loss to run backward from.
+        parts: each term's mean over this process's anchors, before its weight.
+        per_pair: (B,) each pair's share of the total, to name a sample that is not finite.
+        diversity: (2 · B,) of this process's anchors, both modalities; None without diversity.
+    """
+
+    total: Tensor
+    parts: dict[str, Tensor] = field(default_factory=dict)
+    per_pair: Tensor | None = None
+    diversity: Tensor | None = None
+
+
+class Memory(nn.Module):
+    """The momentum twin and the banks, kept together so that they are saved together."""
+
+    def __init__(self, model: Coder, bank_size: int, dimension: int, momentum: float) -> None:
+        super().__init__()
+        self.twin = slow_twin(model)
+        self.bank = CoupledBank(bank_size, dimension)
+        self.momentum = momentum
+        self._pending: tuple[Tensor, Tensor, Tensor] | None = None
+
+    @torch.no_grad()
+    def keys(self, model: Coder, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Follow the model, then encode this process's pairs. The keys of all processes wait for `remember`."""
+        follow(self.twin, model, self.momentum)
+        images, texts = self.twin(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
+        everyone = (parallel.gather_rows(images), parallel.gather_rows(texts), parallel.gather_rows(batch.image_ids))
+        self._pending = everyone
+        return images, texts
+
+    def remember(self) -> None:
+        """Enqueue the waiting keys. After backward(): autograd still reads the slots before."""
+        if self._pending is not None:
+            self.bank.enqueue(*self._pending)
+            self._pending = None
+
+
+def make_memory(model: Coder, config: Config) -> Memory | None:
+    """The memory a configuration asks for."""
+    if config.memory.bank_size == 0:
+        return None
+    return Memory(model, config.memory.bank_size, config.model.dimension, config.memory.momentum)
+
+
+def compute_losses(
+    embed: Embed, model: Coder, memory: Memory | None, batch: Batch, config: Config, *, epoch: float,
+    autocast: AbstractContextManager[None],
+) -> Losses:  # fmt: skip
+    """Embed a batch and weigh every term of the instance branch.
+
+    Args:
+        embed: the model as it is trained (wrapped for several processes or compiled).
+        model: the bare model, which the momentum twin follows.
+        memory: twin and banks, or None.
+        batch: this process's pairs.
+        config: of the run.
+        epoch: epochs done, with fraction.
+        autocast: around everything but the losses.
+    """
+    with autocast:
+        images, texts = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
+        keys = memory.keys(model, batch) if memory is not None else None
+    ids = batch.image_ids
+    anchors = Anchors(
+        images,
+        texts,
+        parallel.gather_with_gradient(images),
+        parallel.gather_with_gradient(texts),
+        ids,
+        parallel.gather_rows(ids),
+        parallel.rank() * len(ids),
+    )
+    if config.objective.loss in ("dcl", "dcl-i"):
+        return _dcl(anchors, memory, keys, config, epoch)
+    return _plain(anchors, config.objective, epoch)
+
+
+def _plain(anchors: Anchors, objective: ObjectiveConfig, epoch: float) -> Losses:
+    def loss(direction: Direction) -> Tensor:
+        if objective.loss == "infonce":
+            return info_nce(*direction, temperature=objective.temperature)
+        if objective.loss == "btr-sum" or epoch < objective.warmup_epochs:
+            return triplet_sum(*direction, margin=objective.margin)
+        return triplet_hardest(*direction, margin=objective.margin)
+
+    def direction(queries: Tensor, candidates: Tensor) -> Direction:
+        return in_batch_direction(
+            queries @ candidates.T, anchors.image_ids, anchors.all_image_ids,
+            keep_same_image=objective.same_image_negatives, positive_offset=anchors.offset,
+        )  # fmt: skip
+
+    per_pair = loss(direction(anchors.images, anchors.all_texts)) + loss(direction(anchors.texts, anchors.all_images))
+    # Triplet losses are summed over the batch (vsepp); with the clipped gradient this decides how they train.
+    total = per_pair.mean() if objective.loss == "infonce" else per_pair.sum() * parallel.world_size()
+    parts: dict[str, Tensor] = {objective.loss: per_pair.mean().detach()}
+    return Losses(total * objective.weight_instance, parts, per_pair.detach())
+
+
+def _dcl(
+    anchors: Anchors, memory: Memory | None, keys: tuple[Tensor, Tensor] | None, config: Config, epoch: float
+) -> Losses:
+    """3·L_DCL^I + L_M_DCL^I (eq. 8), both directions."""
+    objective = config.objective
+    bank_loss = objective.weight_memory > 0 and epoch >= config.memory.bank_start_epoch
+    bank = memory.bank if memory is not None and memory.bank.count > 0 else None
+    read_bank = bank is not None and (bank_loss or (objective.diversity_from_bank and objective.loss == "dcl"))
+
+    def terms(queries: Tensor, candidates: Tensor, slots: Tensor | None, partner: Tensor | None) -> DclTerms:
+        in_batch = batch_candidates(
+            queries @ candidates.T, anchors.image_ids, anchors.all_image_ids,
+            keep_same_image=objective.same_image_negatives, positive_offset=anchors.offset,
+        )  # fmt: skip
+        in_bank = None
+        if read_bank and bank is not None and slots is not None and partner is not None:
+            filled = bank.count
+            in_bank = bank_candidates(
+                queries @ slots[:filled].T, (queries * partner).sum(1), anchors.image_ids, bank.image_ids[:filled],
+                keep_same_image=objective.same_image_negatives,
+            )  # fmt: skip
+        return dcl_terms(
+            in_batch, in_bank, diversity=objective.diversity if objective.loss == "dcl" else "none",
+            epsilon=objective.epsilon, entropy_temperature=objective.entropy_temperature,
+            bank_share=0.5 if objective.diversity_from_bank else 0.0, bank_loss=bank_loss,
+            diversity_gradient=objective.diversity_gradient, largest=parallel.largest,
+            temperature=objective.temperature, margin=objective.gamma, positive_scale=objective.positive_scale,
+            positive_clamp=objective.positive_clamp,
+        )  # fmt: skip
+
+    image_keys, text_keys = keys if keys is not None else (None, None)
+    forward = terms(anchors.images, anchors.all_texts, bank.texts if bank is not None else None, text_keys)
+    back = terms(anchors.texts, anchors.all_images, bank.images if bank is not None else None, image_keys)
+    in_batch = forward.batch + back.batch
+    per_pair = objective.weight_instance * in_batch
+    parts: dict[str, Tensor] = {objective.loss: in_batch.mean().detach()}
+    if forward.bank is not None and back.bank is not None:
+        in_bank = forward.bank + back.bank
+        per_pair = per_pair + objective.weight_memory * in_bank
+        parts["m-dcl"] = in_bank.mean().detach()
+    diversity = None
+    if forward.diversity is not None and back.diversity is not None:
+        diversity = torch.cat([forward.diversity, back.diversity]).detach()
+    return Losses(per_pair.mean(), parts, per_pair.detach(), diversity)

@@ -1,0 +1,103 @@
+"""How training stops before its end: a signal, or a number that is not finite."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType, TracebackType
+
+import torch
+from torch import Tensor, nn
+
+from coder_core.data.batches import Batch
+from coder_core.faults import Fault, InputError
+from coder_core.training.step import Losses
+
+SAMPLES_NAMED = 5
+
+
+class NotFiniteError(InputError):
+    """NaN or Inf turned up; nothing was saved since."""
+
+
+class StopRequest:
+    """SIGTERM or Ctrl-C asks to save and leave; a second one leaves at once.
+
+    Attributes:
+        signal: which one came; 0 before.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self._before: dict[int, signal.Handlers | object] = {}
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.signal:
+            os._exit(128 + number)
+        self.signal = number
+        message = f"\n{signal.Signals(number).name}: saving, then leaving (once more leaves at once)\n"
+        os.write(sys.stderr.fileno(), message.encode())
+
+    def __enter__(self) -> StopRequest:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+
+def check_losses(losses: Losses, batch: Batch, step: int) -> None:
+    """Stop when the loss is not finite, naming the step, the term and the samples.
+
+    Raises:
+        NotFiniteError: NaN or Inf in the loss.
+    """
+    if bool(torch.isfinite(losses.total)):
+        return
+    terms = [name for name, value in losses.parts.items() if not bool(torch.isfinite(value))]
+    rows = _bad_rows(losses, batch)
+    named = ", ".join(
+        f"caption {int(batch.text_ids[i])} of image {int(batch.image_ids[i])}" for i in rows[:SAMPLES_NAMED]
+    )
+    bad_features = [int(batch.image_ids[i]) for i in range(len(batch.regions)) if not batch.regions[i].isfinite().all()]
+    cause = f"; the features of image {bad_features[0]} are not finite" if bad_features else ""
+    raise NotFiniteError(
+        Fault(
+            f"step {step}",
+            f"the loss term {', '.join(terms) or 'total'} is not finite ({named or 'every sample'}{cause})",
+            "finite losses",
+            "lower --learning-rate, or check the data with python -m coder_core.check_data; nothing was saved since",
+        )
+    )
+
+
+def _bad_rows(losses: Losses, batch: Batch) -> list[int]:
+    if losses.per_pair is None:
+        return []
+    return (~torch.isfinite(losses.per_pair)).nonzero().flatten().tolist()
+
+
+def check_gradients(model: nn.Module, norm: Tensor, batch: Batch, step: int) -> None:
+    """Stop when a gradient is not finite, before the optimizer sees it.
+
+    Raises:
+        NotFiniteError: NaN or Inf in a gradient; names the parameters.
+    """
+    if bool(torch.isfinite(norm)):
+        return
+    bad = [name for name, p in model.named_parameters() if p.grad is not None and not bool(p.grad.isfinite().all())]
+    first, last = int(batch.text_ids[0]), int(batch.text_ids[-1])
+    raise NotFiniteError(
+        Fault(
+            f"step {step}",
+            f"the gradient of {', '.join(bad[:SAMPLES_NAMED]) or 'the loss'} is not finite "
+            f"(captions {first} … {last}, {len(batch.text_ids)} of them)",
+            "finite gradients",
+            "lower --learning-rate or raise --temperature; nothing was saved since",
+        )
+    )

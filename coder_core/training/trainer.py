@@ -1,0 +1,232 @@
+"""The loop: steps, evaluation, saves, stopping. It knows nothing of what the losses are."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from coder_core.config import Config
+from coder_core.data.batches import Batch
+from coder_core.evaluation.recall import retrieval_metrics
+from coder_core.model.encode import autocast, encode_split
+from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.history import HISTORY, HistoryWriter
+from coder_core.runs.status import write_status
+from coder_core.training import parallel
+from coder_core.training.display import Display
+from coder_core.training.optim import learning_rate, make_optimizer, set_rate
+from coder_core.training.prepare import Prepared
+from coder_core.training.state import Circumstances, Position, capture, changed_circumstances, restore, seed_step
+from coder_core.training.step import Losses, compute_losses, make_memory
+from coder_core.training.stopping import StopRequest, check_gradients, check_losses
+
+STATES_KEPT = 2
+STEPS_BETWEEN_LINES = 10  # of history.jsonl
+
+
+class StopRequestedError(Exception):
+    """A signal came during an evaluation."""
+
+
+class Trainer:
+    """One run from its present position to its end.
+
+    Args:
+        config: of the run.
+        folder: of the run; exists, locked by the caller.
+        prepared: data and model.
+        device: to train on.
+        console: to show progress on.
+    """
+
+    def __init__(
+        self, config: Config, folder: Path, prepared: Prepared, device: torch.device, console: Console
+    ) -> None:
+        self.config, self.folder, self.prepared, self.device = config, folder, prepared, device
+        self.model = prepared.model.to(device)
+        self.memory = make_memory(self.model, config)
+        if self.memory is not None:
+            self.memory.to(device)
+        self.optimizer = make_optimizer(self.model, config.training, device)
+        self.position = Position()
+        self.per_epoch = prepared.batches.per_epoch
+        self.steps = self.per_epoch * config.training.epochs
+        self.around = Circumstances(torch.__version__, torch.get_num_threads(), str(device), parallel.world_size())
+        self.states = SaveStore(folder / "state", keep=STATES_KEPT)
+        self.best = SaveStore(folder / "best", keep=1)
+        self.first = parallel.rank() == 0
+        self.display = Display(console, folder.name, self.steps, self.per_epoch, quiet=not self.first)
+        self._embed = self._wrap()
+        self._saved_at = time.monotonic()
+
+    def _wrap(self) -> Any:
+        wrapped: Any = self.model
+        if parallel.world_size() > 1:
+            ids = [self.device.index or 0] if self.device.type == "cuda" else None
+            wrapped = torch.nn.parallel.DistributedDataParallel(wrapped, device_ids=ids, broadcast_buffers=False)
+        return torch.compile(wrapped) if self.config.training.compile else wrapped
+
+    def resume(self) -> None:
+        """Take up the newest state that verifies. Without any, the run starts at its first step."""
+        save = self.states.newest()
+        if save is None:
+            return
+        for fault in save.skipped:
+            self.display.say(f"warning: passed over a damaged save: {fault}")
+        self.position, before = restore(save, self.model, self.optimizer, self.memory)
+        for fault in changed_circumstances(before, self.around):
+            self.display.say(f"warning: {fault}")
+
+    def run(self) -> str:
+        """Train to the end or to a signal. Returns "finished" or "stopped"; raises what went wrong."""
+        self.model.train()
+        started_at = self.position.step
+        with StopRequest() as stop, self.display:
+            history = self._open_history(started_at)
+            try:
+                outcome = self._loop(stop, history)
+                if outcome == "stopped":
+                    self._save()
+                self._note(history, "stop", state=outcome, seconds=self.position.seconds)
+                self._status(outcome)
+                return outcome
+            except Exception as error:
+                self._note(history, "stop", state="failed", message=str(error))
+                self._status("failed", message=str(error))
+                raise
+            finally:
+                if history is not None:
+                    history.close()
+
+    def _open_history(self, started_at: int) -> HistoryWriter | None:
+        if not self.first:
+            return None
+        history = HistoryWriter(self.folder / HISTORY, resume_step=started_at if started_at else None)
+        if started_at == 0:
+            history.write("start", step=0, steps=self.steps, per_epoch=self.per_epoch)
+        self._status("running")
+        return history
+
+    def _loop(self, stop: StopRequest, history: HistoryWriter | None) -> str:
+        epochs = self.config.training.epochs
+        while True:
+            epochs_done = self.position.step // self.per_epoch
+            if self.position.step % self.per_epoch == 0 and self.position.evaluated < epochs_done:
+                try:
+                    self._end_epoch(stop, history)
+                except StopRequestedError:
+                    return "stopped"
+            if self.position.step >= self.steps or self._out_of_patience():
+                return "finished"
+            end = min((epochs_done + 1) * self.per_epoch, epochs * self.per_epoch)
+            for batch in self.prepared.batches.stream(self.position.step, end):
+                self._step(batch, history)
+                if parallel.agree(stop.signal != 0, self.device):
+                    return "stopped"
+            self._save()
+
+    def _step(self, batch: Batch, history: HistoryWriter | None) -> None:
+        started = time.monotonic()
+        step, training = self.position.step, self.config.training
+        batch = batch.to(self.device)
+        set_rate(self.optimizer, learning_rate(step, self.steps, training))
+        seed_step(training.seed, step, parallel.rank())
+        losses = compute_losses(
+            self._embed, self.model, self.memory, batch, self.config, epoch=step / self.per_epoch,
+            autocast=autocast(self.device, training.precision),
+        )  # fmt: skip
+        check_losses(losses, batch, step)
+        self.optimizer.zero_grad(set_to_none=True)
+        losses.total.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), training.clip_norm)
+        check_gradients(self.model, norm, batch, step)
+        self.optimizer.step()
+        if self.memory is not None:
+            self.memory.remember()
+        self.position.step += 1
+        self.position.seconds += time.monotonic() - started
+        self.position.loss_sum += float(losses.total.detach())
+        if self.position.step % STEPS_BETWEEN_LINES == 0 or self.position.step % self.per_epoch == 0:
+            self._report(losses, norm, time.monotonic() - started, history)
+        if self.first and time.monotonic() - self._saved_at > training.save_every:
+            self._save()
+
+    def _report(self, losses: Losses, norm: Tensor, seconds: float, history: HistoryWriter | None) -> None:
+        parts = {name: float(parallel.mean(value)) for name, value in losses.parts.items()}
+        quartiles = None
+        if losses.diversity is not None:
+            points = torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0], device=losses.diversity.device)
+            quartiles = [round(value, 5) for value in losses.diversity.quantile(points).tolist()]
+        rate = self.config.training.batch_size / max(seconds, 1e-9)
+        fields: dict[str, Any] = {"losses": parts, "gradient_norm": float(norm), "pairs_per_second": round(rate, 1)}
+        if quartiles:
+            fields["diversity"] = dict(zip(("min", "q1", "median", "q3", "max"), quartiles, strict=True))
+        if self.memory is not None:
+            fields["bank_filled"] = self.memory.bank.count
+        rate_now = self.optimizer.param_groups[0]["lr"]
+        self._note(history, "step", epoch=self.position.step / self.per_epoch, learning_rate=rate_now, **fields)
+        self._status("running")
+        self.display.step(
+            self.position.step, rate=rate, parts=parts, quartiles=quartiles[1:4] if quartiles else None,
+            best=self.position.best,
+        )  # fmt: skip
+
+    def _end_epoch(self, stop: StopRequest, history: HistoryWriter | None) -> None:
+        """Evaluate on dev, keep the best, record. The state of the epoch's last step is already saved."""
+        epoch, position = self.position.step // self.per_epoch, self.position
+        due = epoch % self.config.training.evaluate_every == 0 or position.step >= self.steps
+        metrics = self._evaluate(stop) if due else None
+        score = metrics["rsum"] if metrics is not None else None
+        is_best = due and (score is None or position.best is None or score > position.best)
+        if is_best:
+            position.best, position.best_step, position.without_gain = score, position.step, 0
+        elif due:
+            position.without_gain += 1
+        position.evaluated = epoch
+        loss, position.loss_sum = position.loss_sum / self.per_epoch, 0.0
+        if is_best and self.first:
+            about = {"step": position.step, "epoch": epoch, "metrics": metrics}
+            self.best.write(str(position.step), {"model": self.model.state_dict()}, {"metrics": about})
+        self._save()
+        fields: dict[str, Any] = {"metrics": metrics} if metrics is not None else {}
+        self._note(history, "epoch", epoch=epoch, loss=loss, seconds=round(position.seconds, 2), best=is_best, **fields)
+        self.display.epoch(epoch, metrics, position.seconds, loss, bool(is_best))
+        parallel.wait()
+
+    def _evaluate(self, stop: StopRequest) -> dict[str, float] | None:
+        dev, tokens = self.prepared.dev, self.prepared.dev_tokens
+        if dev is None or tokens is None:
+            return None
+
+        def watch(done: int, total: int) -> None:
+            if stop.signal and parallel.world_size() == 1:
+                raise StopRequestedError
+
+        images, texts = encode_split(
+            self.model, dev, tokens, device=self.device, precision=self.config.training.precision, progress=watch
+        )
+        return retrieval_metrics(images, texts, dev.image_of_text)
+
+    def _out_of_patience(self) -> bool:
+        return 0 < self.config.training.patience <= self.position.without_gain
+
+    def _save(self) -> None:
+        if self.first:
+            tensors, documents = capture(self.model, self.optimizer, self.memory, self.position, self.around)
+            self.states.write(str(self.position.step), tensors, documents)
+        self._saved_at = time.monotonic()
+
+    def _note(self, history: HistoryWriter | None, event: str, **fields: Any) -> None:
+        if history is not None:
+            history.write(event, step=self.position.step, **fields)
+
+    def _status(self, state: str, **fields: Any) -> None:
+        if self.first:
+            position = {key: value for key, value in asdict(self.position).items() if key != "loss_sum"}
+            write_status(self.folder, state, steps=self.steps, **position, **fields)
