@@ -135,9 +135,10 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
     if not path.is_dir():
         found = "not a folder" if path.exists() else "there is no such folder"
         raise InputError(Fault(str(path), found, LAYOUTS, "check the path"))
+    annotated = any(path.glob("dataset*.json"))
     inner = [path / "precomp", *sorted(path.glob("*_precomp"))]
-    folders = [folder for folder in inner if folder.is_dir() and splits_in(folder)]
-    if splits_in(path):
+    folders = [folder for folder in inner if folder.is_dir() and _is_precomp(folder, annotated)]
+    if _is_precomp(path, annotated):
         return path, path
     if len(folders) > 1 and folders[0].name != "precomp":
         names = ", ".join(folder.name for folder in folders)
@@ -145,6 +146,11 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
     if folders:
         return path, folders[0]
     return path, find_annotations(path, LAYOUTS)
+
+
+def _is_precomp(folder: Path, annotated: bool) -> bool:
+    """True for a folder with caption files; beside a JSON, features alone belong to the JSON."""
+    return any(folder.glob("*_caps.txt")) if annotated else bool(splits_in(folder))
 
 
 def _read(root: Path, layout: Path, split: str) -> Reading:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
-from sklearn.decomposition import TruncatedSVD
-from threadpoolctl import threadpool_limits
 
 from coder_core.data.lines import shown
 from coder_core.data.words import PAD, SPECIAL_WORDS, Vocabulary
 from coder_core.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
 
+if TYPE_CHECKING:
+    from scipy import sparse
+
 LONGEST_LINE = 2**20
+LARGEST = float(np.finfo(np.float32).max)
 ENOUGH_COVERAGE = 0.8
 LINE = "a text line: the word, then its numbers, separated by single spaces"
 CONTEXT_POWER = 0.75  # Levy, Goldberg & Dagan 2015, context distribution smoothing
@@ -71,17 +73,16 @@ def read_word_vectors(
             continue
         width = width or line.count(b" ")
         spaces = line.count(b" ")
-        row = wanted.get(line[: line.find(b" ")])
-        if spaces == width and row is None:  # nearly every line
+        if spaces == width > 0 and line.partition(b" ")[0] not in wanted:  # nearly every line
             continue
-        problem, word, vector = _parse(line, width, needed=row is not None)
+        problem, word, vector = _parse(line, width, wanted)
         if problem:
             faults.append(Fault(f"{path} line {number}", problem, LINE, "remove the line, or download the file again"))
             if len(faults) > MOST_FAULTS_SHOWN:
                 break
-        elif (row := wanted.get(word)) is not None and vector is not None:
-            again += row in vectors
-            vectors.setdefault(row, vector)
+        elif vector is not None:
+            again += wanted[word] in vectors
+            vectors.setdefault(wanted[word], vector)
     if dimension is not None and width != dimension:
         fix = f"use a file of {dimension} numbers a word, or set the word size to {width}"
         faults.append(Fault(str(path), f"vectors of {width} numbers", f"{dimension}", fix))
@@ -116,8 +117,8 @@ def _is_header(line: bytes) -> bool:
     return len(parts) == 2 and all(part.isdigit() for part in parts) and int(parts[1]) > 1
 
 
-def _parse(line: bytes, width: int, *, needed: bool) -> tuple[str, bytes, np.ndarray | None]:
-    """What is wrong with a line ("" when nothing), its word, and its vector when `needed`."""
+def _parse(line: bytes, width: int, wanted: Container[bytes]) -> tuple[str, bytes, np.ndarray | None]:
+    """What is wrong with a line ("" when nothing), its word, and its vector when the word is wanted."""
     parts = line.rsplit(b" ", width) if width else []
     numbers = len(parts) - 1
     if width == 0 or numbers < width:
@@ -126,7 +127,7 @@ def _parse(line: bytes, width: int, *, needed: bool) -> tuple[str, bytes, np.nda
     tail = word.rpartition(b" ")[2]
     if b" " in word and b"." in tail and _number(tail) is not None:
         return f"more than {width} numbers", b"", None
-    if not needed:
+    if word not in wanted:
         return "", word, None
     values = [_number(part) for part in parts[1:]]
     bad = next((part for part, value in zip(parts[1:], values, strict=True) if value is None), None)
@@ -140,7 +141,7 @@ def _number(text: bytes) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) and abs(value) < np.finfo(np.float32).max else None
+    return value if math.isfinite(value) and abs(value) <= LARGEST else None
 
 
 def _assemble(
@@ -190,6 +191,9 @@ def learn_word_vectors(
     Raises:
         ValueError: dimension or window is below 1.
     """
+    from sklearn.decomposition import TruncatedSVD  # here, because it takes a second to import
+    from threadpoolctl import threadpool_limits
+
     if dimension < 1 or window < 1:
         raise ValueError(f"dimension and window must be at least 1, got {dimension} and {window}")
     information = _positive_information(_cooccurrence(captions, vocabulary, window))
@@ -208,6 +212,8 @@ def learn_word_vectors(
 
 def _cooccurrence(captions: Sequence[str], vocabulary: Vocabulary, window: int) -> sparse.csr_matrix:
     """(words, words) symmetric counts, 1/d for two words d places apart in one caption."""
+    from scipy import sparse
+
     tokens = vocabulary.encode(captions)
     caption = np.repeat(np.arange(len(tokens)), tokens.lengths)
     size = len(vocabulary)
@@ -221,6 +227,8 @@ def _cooccurrence(captions: Sequence[str], vocabulary: Vocabulary, window: int) 
 
 def _positive_information(counts: sparse.csr_matrix) -> sparse.csr_matrix:
     """Counts → PPMI with smoothed contexts, sparse."""
+    from scipy import sparse
+
     pairs = counts.tocoo()
     if not pairs.nnz:
         return counts

@@ -15,6 +15,7 @@ from coder_core.data.reading import Reading, collect
 from coder_core.faults import Fault, InputError
 
 REPEATS_CHECKED = 100
+MOST_REPEATS = 100
 SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 ONE_ROW = "one row of features an image"
 
@@ -155,8 +156,9 @@ def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
     if rows != captions or rows < 2:
         return 1
     first = ids if ids is not None else features
-    repeat = next((i for i in range(1, rows) if not np.array_equal(first[i], first[0])), rows)
-    if repeat == 1 or repeat == rows or rows % repeat:
+    nearby = range(1, min(rows, MOST_REPEATS + 1))
+    repeat = next((i for i in nearby if not np.array_equal(first[i], first[0])), 1)
+    if repeat == 1 or rows % repeat:
         return 1
     groups = np.unique(np.linspace(0, rows // repeat - 1, REPEATS_CHECKED).astype(int)) * repeat
     same = all(np.array_equal(features[start], features[start + i]) for start in groups for i in range(1, repeat))

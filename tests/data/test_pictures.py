@@ -1,0 +1,170 @@
+"""Picture files: names that stay inside, formats that are photos, pixels that are what a person sees."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from coder_core.data.dataset import read_split
+from coder_core.data.pictures import open_picture
+from tests.data.precomp_folders import refusal, write_split
+
+UNSAFE = [
+    "../x.jpg",
+    "a/../../x.jpg",
+    "/etc/passwd",
+    "..",
+    "a\\..\\b.jpg",
+    "\\\\host\\x",
+    "C:/x.jpg",
+    "~/x.jpg",
+    "a\0b",
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "images"
+    made.mkdir()
+    return made
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_names_that_lead_out_are_refused(folder, name):
+    (folder.parent / "x.jpg").write_bytes(b"outside")
+    assert "expected a name relative to the picture folder" in str(refusal(open_picture, folder, name))
+
+
+@pytest.mark.parametrize("name", [name for name in UNSAFE if "\0" not in name])
+def test_a_data_set_with_such_names_is_refused(tmp_path, name):
+    write_split(tmp_path, ids=["a.jpg", name, "c.jpg", "d.jpg"])
+    assert "image 1, picture" in str(refusal(read_split, tmp_path, "train"))
+
+
+def test_links_out_of_the_folder_are_refused(folder):
+    Image.new("RGB", (4, 4)).save(folder.parent / "outside.png")
+    (folder / "inside.png").symlink_to(folder.parent / "outside.png")
+    (folder / "sub").symlink_to(folder.parent)
+    for name in ("inside.png", "sub/outside.png"):
+        assert "a link that leaves the picture folder" in str(refusal(open_picture, folder, name))
+    for row in "bcd":
+        Image.new("RGB", (4, 4)).save(folder / f"{row}.png")
+    data = write_split(folder.parent / "data", ids=["inside.png", "b.png", "c.png", "d.png"])
+    assert "image 0" in str(refusal(read_split, data, "train", pictures=folder))
+
+
+def test_missing_pictures_are_counted_and_the_first_ten_named(tmp_path, folder):
+    names = [f"p{row}.png" for row in range(14)]
+    Image.new("RGB", (4, 4)).save(folder / "p0.png")
+    data = write_split(tmp_path / "data", array=np.ones((14, 2, 2), np.float32), ids=names)
+    (warning,) = read_split(data, "train", pictures=folder).faults
+    assert warning.severity == "warning"
+    assert "13 of 14 pictures are missing" in warning.found
+    assert "'p10.png'" in warning.found
+    assert "'p11.png'" not in warning.found
+
+
+def test_a_picture_folder_beside_the_data_is_found(tmp_path, folder):
+    for name in "abcd":
+        Image.new("RGB", (4, 4)).save(folder / f"{name}.png")
+    data = write_split(tmp_path / "f8k_precomp", ids=["a.png", "b.png", "c.png", "d.png"])
+    for path in (data, tmp_path):
+        assert read_split(path, "train").picture_folder.resolve() == folder.resolve()
+    write_split(data, ids=["x.png", "b.png", "c.png", "d.png"])
+    assert read_split(data, "train").picture_folder is None
+
+
+def test_a_name_may_omit_its_ending(folder):
+    Image.new("RGB", (4, 3), "red").save(folder / "12.png")
+    assert open_picture(folder, "12").size == (4, 3)
+
+
+def test_a_picture_folder_that_is_not_there(tmp_path):
+    write_split(tmp_path)
+    assert "no such folder" in str(refusal(read_split, tmp_path, "train", pictures=tmp_path / "none"))
+
+
+def test_missing_and_overlong_names_are_faults(folder):
+    for name in ("none.png", "x" * 5_000):
+        assert "there is no such picture" in str(refusal(open_picture, folder, name))
+
+
+@pytest.mark.parametrize("ending", ["jpg", "png", "webp"])
+def test_photo_formats_are_read_and_made_smaller(folder, ending):
+    Image.new("RGB", (400, 200), (200, 30, 30)).save(folder / f"a.{ending}")
+    assert open_picture(folder, f"a.{ending}").size == (400, 200)
+    small = open_picture(folder, f"a.{ending}", size=100)
+    assert (small.mode, small.size) == ("RGB", (100, 50))
+    assert np.abs(np.array(small).astype(int) - [200, 30, 30]).max() < 12
+
+
+@pytest.mark.parametrize("kind", ["BMP", "GIF", "TIFF", "PPM"])
+def test_other_formats_are_refused(folder, kind):
+    Image.new("RGB", (4, 4)).save(folder / "a.jpg", format=kind)
+    assert "cannot be decoded" in str(refusal(open_picture, folder, "a.jpg"))
+
+
+def test_html_named_jpg_is_refused(folder):
+    (folder / "a.jpg").write_text("<!doctype html><title>404</title>")
+    assert "cannot be decoded" in str(refusal(open_picture, folder, "a.jpg"))
+
+
+@pytest.mark.parametrize("ending", ["jpg", "png", "webp"])
+def test_a_cut_picture_is_refused(folder, ending):
+    random = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    path = folder / f"a.{ending}"
+    Image.fromarray(random).save(path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert "cannot be decoded" in str(refusal(open_picture, folder, path.name))
+
+
+def test_cmyk_becomes_rgb(folder):
+    Image.new("CMYK", (4, 4), (0, 255, 255, 0)).save(folder / "a.jpg")
+    red, green, blue = open_picture(folder, "a.jpg").getpixel((0, 0))
+    assert red > 200
+    assert max(green, blue) < 80
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_transparency_is_laid_over_white(folder, mode):
+    picture = Image.new("RGBA", (4, 4), (0, 0, 0, 0))
+    picture.putpixel((1, 1), (0, 0, 0, 255))
+    picture.convert(mode).save(folder / "a.png")
+    opened = open_picture(folder, "a.png")
+    assert opened.getpixel((0, 0)) == (255, 255, 255)
+    assert opened.getpixel((1, 1)) == (0, 0, 0)
+
+
+def test_sixteen_bits_are_scaled_not_cut_off(folder):
+    values = np.array([[0, 257, 32_768, 65_535]], dtype=np.uint16)
+    Image.fromarray(values).save(folder / "a.png")
+    assert np.array(open_picture(folder, "a.png"))[0, :, 0].tolist() == pytest.approx([0, 1, 127, 255], abs=1)
+
+
+def test_a_camera_turned_on_its_side_is_turned_back(folder):
+    picture = Image.new("RGB", (40, 20), "white")
+    exif = picture.getexif()
+    exif[0x0112] = 6
+    picture.save(folder / "a.jpg", exif=exif)
+    assert open_picture(folder, "a.jpg").size == (20, 40)
+    assert open_picture(folder, "a.jpg", size=10).size == (5, 10)
+
+
+def png_of(width, height):
+    """A PNG that claims a size, with next to no data."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 10)) + chunk(b"IEND", b"")
+    )
+
+
+@pytest.mark.parametrize(("width", "height"), [(10_000, 10_000), (10_000, 5_001), (60_000, 60_000)])
+def test_over_fifty_megapixels_is_refused_before_decoding(folder, width, height):
+    (folder / "a.png").write_bytes(png_of(width, height))
+    assert "a.png" in str(refusal(open_picture, folder, "a.png"))

@@ -1,0 +1,127 @@
+"""Words: tokenising, the vocabulary from train captions, and flat arrays."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coder_core.data.dataset import read_split
+from coder_core.data.words import PAD, UNKNOWN, Vocabulary, tokenise
+from tests.data.precomp_folders import real_flickr8k, refusal
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("A Dog, running !", ["a", "dog", "running"]),
+        ("the man's T-shirt", ["the", "man", "'s", "t", "shirt"]),
+        ("they don't, can’t", ["they", "do", "n't", "ca", "n't"]),
+        ("3.50 of 1,000 on the 2nd", ["3.50", "of", "1,000", "on", "the", "2nd"]),
+        ("Café ＤＯＧ Straße", ["café", "ｄｏｇ", "straße"]),
+        ("cafe\u0301", ["café"]),
+        ("'quoted' words' end", ["quoted", "words", "end"]),
+        ("a_b #7 %{x} <b>bold</b>", ["a", "b", "7", "x", "b", "bold", "b"]),
+        ("一只狗", ["一只狗"]),
+        ("one\u2028two\x85three\x00four", ["one", "two", "three", "four"]),
+        (". , ! ?", []),
+        ("\u0301" * 10_000, []),
+        ("", []),
+    ],
+)
+def test_captions_become_words(caption, words):
+    assert tokenise(caption) == words
+
+
+@given(st.text())
+def test_words_never_hold_spaces_and_are_stable(caption):
+    words = tokenise(caption)
+    assert words == tokenise(caption)
+    assert all(word and not word.isspace() and " " not in word for word in words)
+
+
+def test_the_vocabulary_holds_frequent_words_most_frequent_first():
+    captions = ["a dog", "a dog", "a cat", "a bird"]
+    vocabulary = Vocabulary.build(captions, threshold=1)
+    assert vocabulary.words == ["<pad>", "<unknown>", "a", "dog", "bird", "cat"]
+    assert vocabulary.counts == [0, 0, 4, 2, 1, 1]
+    assert Vocabulary.build(captions, threshold=2).words[2:] == ["a", "dog"]
+    assert (PAD, UNKNOWN, len(vocabulary)) == (0, 1, 6)
+
+
+def test_a_vocabulary_without_words_is_refused():
+    assert "no word stands 4 times" in str(refusal(Vocabulary.build, ["a dog", "a cat"]))
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        Vocabulary.build(["a"], threshold=0)
+
+
+def test_captions_become_flat_numbers_and_none_is_empty():
+    vocabulary = Vocabulary.build(["a dog"], threshold=1)
+    tokens = vocabulary.encode(["a dog", "!!", "a cat", "the cat", "dog " * 300])
+    assert tokens.ids[:6].tolist() == [2, 3, 1, 2, 1, 1]
+    assert tokens.lengths.tolist() == [2, 1, 2, 2, 200]
+    assert (tokens.ids.dtype, tokens.offsets.dtype) == (np.int32, np.int64)
+    assert tokens.all_unknown().tolist() == [1, 3]
+    assert tokens.unknown_share() == pytest.approx(4 / 207)
+    assert vocabulary.encode(["a dog a dog"], longest=3).lengths.tolist() == [3]
+
+
+@given(st.lists(st.text(), min_size=1))
+def test_encoding_is_the_same_caption_by_caption(captions):
+    vocabulary = Vocabulary.build([*captions, "a"], threshold=1)
+    tokens = vocabulary.encode(captions)
+    assert len(tokens) == len(captions)
+    for j, caption in enumerate(captions):
+        numbers = tokens.ids[tokens.offsets[j] : tokens.offsets[j + 1]]
+        assert [vocabulary.words[number] for number in numbers] == (tokenise(caption)[:200] or ["<unknown>"])
+
+
+@given(st.lists(st.text(), min_size=1))
+def test_a_vocabulary_is_read_back(tmp_path_factory, captions):
+    path = tmp_path_factory.mktemp("words") / "words.json"
+    vocabulary = Vocabulary.build([*captions, "a"], threshold=1)
+    vocabulary.to_file(path)
+    assert Vocabulary.from_file(path) == vocabulary
+
+
+def good():
+    return {"format": "coder-words-1", "words": ["<pad>", "<unknown>", "a"], "counts": [0, 0, 4]}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        good() | {"format": "other"},
+        good() | {"words": ["a", "b", "c"]},
+        good() | {"words": ["<pad>", "<unknown>", "a", "a"], "counts": [0, 0, 1, 1]},
+        good() | {"words": ["<pad>", "<unknown>", 3]},
+        good() | {"counts": [1]},
+        good() | {"counts": [0, 0, "4"]},
+    ],
+)
+def test_a_damaged_vocabulary_is_refused(tmp_path, content):
+    path = tmp_path / "words.json"
+    path.write_text(json.dumps(content))
+    assert "words.json" in str(refusal(Vocabulary.from_file, path))
+    path.write_text(json.dumps(content)[:-1])
+    assert "cannot be read as JSON" in str(refusal(Vocabulary.from_file, path))
+
+
+def test_six_hundred_thousand_captions_take_seconds():
+    captions = [f"A man's dog number {row % 1000} runs over the green grass near 3 trees ." for row in range(20_000)]
+    start = time.process_time()
+    Vocabulary.build(captions).encode(captions)
+    assert (time.process_time() - start) * 30 < 60
+
+
+def test_real_flickr8k_words():
+    folder = real_flickr8k() / "f8k_precomp"
+    train, dev = (read_split(folder, name, check_values=False) for name in ("train", "dev"))
+    vocabulary = Vocabulary.build(train.captions)
+    assert 2_700 < len(vocabulary) < 3_100
+    assert vocabulary.words[2:5] == ["a", "in", "the"]
+    assert vocabulary.encode(dev.captions).unknown_share() < 0.035
+    assert vocabulary.encode(train.captions).lengths.max() < 40
