@@ -147,13 +147,20 @@ def measure(programs: dict[str, Callable[[Step], None]], step: Step, rounds: int
     return taken
 
 
+def median_of(kind: str, rounds: list[Seconds]) -> float:
+    return statistics.median(getattr(own, kind) for own in rounds)
+
+
+def median_ratio(kind: str, rounds: list[Seconds], limits: list[Seconds]) -> float:
+    return statistics.median(
+        getattr(own, kind) / getattr(limit, kind) for own, limit in zip(rounds, limits, strict=True)
+    )
+
+
 def add_rows(table: Table, threads: int, taken: dict[str, list[Seconds]], limit: str) -> None:
     for name, rounds in taken.items():
-        times = [f"{statistics.median(getattr(own, kind) for own in rounds) * 1e3:.2f}" for kind in Seconds._fields]
-        ratios = [
-            f"{statistics.median(getattr(a, kind) / getattr(b, kind) for a, b in zip(rounds, taken[limit], strict=True)):.3f}"
-            for kind in Seconds._fields
-        ]
+        times = [f"{median_of(kind, rounds) * 1e3:.2f}" for kind in Seconds._fields]
+        ratios = [f"{median_ratio(kind, rounds, taken[limit]):.3f}" for kind in Seconds._fields]
         table.add_row(str(threads), name, *times, *ratios)
     table.add_section()
 

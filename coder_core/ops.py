@@ -65,9 +65,12 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_variance(values: Tensor, mask: Tensor) -> Tensor:
-    """Population variance, E[(x - mean)²], of the entries where `mask` is true; 0 where a row has none."""
-    values = full_precision(values)
-    return masked_mean((values - masked_mean(values, mask).unsqueeze(-1)).square(), mask)
+    """Population variance, E[(x − mean)²], of the entries where `mask` is true; 0 where a row has none.
+
+    E[x²] − E[x]² would cancel when the spread is small beside the mean. Masked entries are never seen.
+    """
+    kept = torch.where(mask, full_precision(values), 0.0)
+    return masked_mean((kept - masked_mean(kept, mask).unsqueeze(-1)).square(), mask)
 
 
 def masked_std(values: Tensor, mask: Tensor) -> Tensor:

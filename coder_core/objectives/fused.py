@@ -222,7 +222,7 @@ def _raw_diversity(
             return squash(entropy(candidates.scores, negatives, temperature=entropy_temperature), epsilon)
         raise ValueError(f'diversity must be "none", "std" or "entropy", got {kind!r}')
 
-    if bank is None:
+    if bank is None or bank_share == 0:
         return raw(batch)
     has_bank = _rows_left(bank.scores, bank.outside_statistics) > 0
     return blend_raw(raw(batch), raw(bank), has_bank=has_bank, bank_share=bank_share)

@@ -1,0 +1,40 @@
+"""Triplet, InfoNCE and diversity-sensitive contrastive losses of ONE anchor, from its list of negatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def triplet_sum(negative_scores: Sequence[float], positive: float, margin: float) -> float:
+    """Σ [margin + S_ij − S⁺]₊."""
+    return math.fsum(max(0.0, margin + score - positive) for score in negative_scores)
+
+
+def triplet_hardest(negative_scores: Sequence[float], positive: float, margin: float) -> float:
+    """[margin + S_ij − S⁺]₊ of the best-scoring negative."""
+    return max((max(0.0, margin + score - positive) for score in negative_scores), default=0.0)
+
+
+def info_nce(negative_scores: Sequence[float], positive: float, temperature: float) -> float:
+    """−log of the positive's share of the softmax."""
+    own = math.exp(positive / temperature)
+    return -math.log(own / (own + math.fsum(math.exp(score / temperature) for score in negative_scores)))
+
+
+def diversity_contrastive(
+    negative_scores: Sequence[float],
+    positive: float,
+    *,
+    diversity: float = 1.0,
+    temperature: float = 0.1,
+    margin: float = 0.3,
+    positive_scale: str = "one",
+    positive_clamp: str = "clamp",
+) -> float:
+    """μ·log(1 + Σ exp((S_ij − γ) / (μ·div))) − log(1 + S⁺), the last term as the switches say."""
+    powers = math.fsum(math.exp((score - margin) / (temperature * diversity)) for score in negative_scores)
+    floor = -1 + 1e-4 if positive_clamp == "clamp" else 0.0
+    pull = math.log(1 + max(positive, floor))
+    scale = temperature if positive_scale == "temperature" else 1.0
+    return temperature * math.log(1 + powers) - scale * pull

@@ -1,0 +1,32 @@
+"""Which candidates are negatives, entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Mask = list[list[bool]]
+Matrix = Sequence[Sequence[float]]
+
+
+def negatives(query_ids: Sequence[int], candidate_ids: Sequence[int]) -> Mask:
+    """Default: a filled slot of another image."""
+    return [[candidate >= 0 and candidate != query for candidate in candidate_ids] for query in query_ids]
+
+
+def literal_negatives(query_ids: Sequence[int], candidate_ids: Sequence[int], positive_offset: int | None) -> Mask:
+    """As printed: everything that is filled and not the positive itself."""
+    mask = []
+    for row in range(len(query_ids)):
+        positive = None if positive_offset is None else row + positive_offset
+        mask.append([candidate >= 0 and column != positive for column, candidate in enumerate(candidate_ids)])
+    return mask
+
+
+def kept(row: Sequence[float], mask: Sequence[bool]) -> list[float]:
+    """The scores of one anchor's negatives."""
+    return [score for score, is_negative in zip(row, mask, strict=True) if is_negative]
+
+
+def transposed(scores: Matrix) -> list[list[float]]:
+    """The other direction."""
+    return [[row[column] for row in scores] for column in range(len(scores[0]))]

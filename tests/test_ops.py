@@ -1,0 +1,90 @@
+"""Normalising and masked statistics, at their edges above all."""
+
+import math
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from coder_core import ops
+
+
+def test_normalise_by_hand() -> None:
+    """(3, 4) has length 5."""
+    torch.testing.assert_close(ops.normalise(torch.tensor([[3.0, 4.0]])), torch.tensor([[0.6, 0.8]]))
+
+
+@pytest.mark.parametrize("length", [0.0, 1e-30])
+def test_a_row_without_direction_stays_zero_and_has_no_gradient(length: float) -> None:
+    rows = torch.tensor([[length, 0.0], [3.0, 4.0]], requires_grad=True)
+    unit = ops.normalise(rows)
+    unit.sum().backward()
+    assert unit[0].tolist() == [0.0, 0.0]
+    assert rows.grad is not None
+    assert rows.grad[0].tolist() == [0.0, 0.0]
+    assert rows.grad[1].abs().max() > 0
+    assert rows.grad.isfinite().all()
+
+
+def test_normalise_lets_nan_through() -> None:
+    assert ops.normalise(torch.tensor([[float("nan"), 1.0]])).isnan().any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_raised_before_squaring(dtype: torch.dtype) -> None:
+    """300² overflows float16."""
+    unit = ops.normalise(torch.tensor([[300.0, 400.0]], dtype=dtype))
+    assert unit.dtype == torch.float32
+    torch.testing.assert_close(unit, torch.tensor([[0.6, 0.8]]))
+
+
+def test_cosine_by_hand() -> None:
+    """(1, 0) against (2, 0), (0, 5) and (-1, 0)."""
+    cosines = ops.cosine(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0], [0.0, 5.0], [-1.0, 0.0]]))
+    assert cosines.tolist() == [[1.0, 0.0, -1.0]]
+
+
+def test_masked_statistics_by_hand() -> None:
+    """Of (1, 3, NaN) the first two count: mean 2, population variance 1. Nothing counts in the second row."""
+    values = torch.tensor([[1.0, 3.0, float("nan")], [float("inf"), 1.0, 1.0]], requires_grad=True)
+    mask = torch.tensor([[True, True, False], [False, False, False]])
+    assert ops.masked_mean(values, mask).tolist() == [2.0, 0.0]
+    assert ops.masked_variance(values, mask).tolist() == [1.0, 0.0]
+    assert ops.masked_std(values, mask).tolist() == [1.0, 0.0]
+
+
+def test_masked_entries_receive_no_gradient_even_beside_nan() -> None:
+    values = torch.tensor([[1.0, 3.0, float("nan")]], requires_grad=True)
+    (gradient,) = torch.autograd.grad(ops.masked_std(values, torch.tensor([[True, True, False]])).sum(), values)
+    torch.testing.assert_close(gradient, torch.tensor([[-0.5, 0.5, 0.0]]))
+
+
+def test_variance_does_not_cancel_far_from_zero() -> None:
+    """E[S²] − E[S]² in float32 gives 0 or worse at 4096 ± 0.01; around the mean it is right."""
+    values = torch.tensor([[4095.99, 4096.01]])
+    exact = float((values[0, 1].double() - values[0, 0].double()) / 2) ** 2
+    assert ops.masked_variance(values, torch.ones(1, 2, dtype=torch.bool)).item() == pytest.approx(exact, rel=1e-3)
+
+
+def test_std_of_equal_values_has_no_gradient() -> None:
+    values = torch.full((1, 3), 0.25, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(ops.masked_std(values, torch.ones(1, 3, dtype=torch.bool)).sum(), values)
+    assert gradient.tolist() == [[0.0, 0.0, 0.0]]
+
+
+def test_log1p_sum_exp_by_hand() -> None:
+    """log(1 + e⁰ + e⁰) = log 3; without entries log 1 = 0; a huge x is its own answer."""
+    mask = torch.tensor([[True, True], [False, False], [True, False]])
+    sums = ops.log1p_sum_exp(torch.tensor([[0.0, 0.0], [9.0, 9.0], [1e6, 0.0]]), mask)
+    assert sums.tolist() == pytest.approx([math.log(3), 0.0, 1e6])
+
+
+def test_gradients() -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(3, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    mask = torch.rand(3, 4, generator=generator) > 0.3
+    assert gradcheck(ops.normalise, values)
+    assert gradcheck(ops.lengths, values)
+    assert gradcheck(ops.cosine, (values, values.detach().flip(0).requires_grad_()))
+    for function in (ops.masked_mean, ops.masked_variance, ops.masked_std, ops.log1p_sum_exp):
+        assert gradcheck(function, (values, mask))
