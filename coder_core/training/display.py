@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
+from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -132,17 +133,17 @@ class Display:
 
 def metrics_table(rows: dict[str, dict[str, float]], title: str) -> Table:
     """The field's table: recalls, MedR and MeanR both ways, R@sum and ties; one row a name."""
-    table = Table(title=title, title_justify="left")
-    table.add_column("run")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0))
+    table.add_column("run", min_width=8, overflow="fold")
     for way in ("image→text", "text→image"):
-        table.add_column(f"{way}\nR@1 / 5 / 10", justify="right", no_wrap=True)
+        table.add_column(f"{way}\nR@1/5/10", justify="right", no_wrap=True)
         table.add_column("MedR\nMeanR", justify="right", no_wrap=True)
     table.add_column("R@sum", justify="right", style="bold", no_wrap=True)
     table.add_column("ties %", justify="right", no_wrap=True)
     for name, m in rows.items():
         cells = [name]
         for way in ("i2t", "t2i"):
-            cells.append(" / ".join(f"{m[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)))
+            cells.append("/".join(f"{m[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)))
             cells.append(f"{m[f'{way}_medr']:.0f} · {m[f'{way}_meanr']:.1f}")
         table.add_row(*cells, f"{m['rsum']:.1f}", f"{m['i2t_ties']:.1f} · {m['t2i_ties']:.1f}")
     return table
