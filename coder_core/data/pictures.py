@@ -27,7 +27,7 @@ def unsafe_reason(name: str) -> str:
         return "is empty or holds a NUL"
     if "\\" in name:
         return "holds a backslash"
-    if name.startswith(("/", "~")) or (len(name) > 1 and name[1] == ":"):
+    if name.startswith(("/", "~")) or (name[0].isalpha() and name[1:2] == ":"):
         return "is an absolute path"
     if ".." in PurePosixPath(name).parts:
         return "holds .."

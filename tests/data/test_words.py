@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coder_core.data.dataset import read_split
@@ -35,6 +35,7 @@ def test_captions_become_words(caption, words):
     assert tokenise(caption) == words
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_words_never_hold_spaces_and_are_stable(caption):
     words = tokenise(caption)
@@ -68,6 +69,7 @@ def test_captions_become_flat_numbers_and_none_is_empty():
     assert vocabulary.encode(["a dog a dog"], longest=3).lengths.tolist() == [3]
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(), min_size=1))
 def test_encoding_is_the_same_caption_by_caption(captions):
     vocabulary = Vocabulary.build([*captions, "a"], threshold=1)
@@ -78,6 +80,7 @@ def test_encoding_is_the_same_caption_by_caption(captions):
         assert [vocabulary.words[number] for number in numbers] == (tokenise(caption)[:200] or ["<unknown>"])
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(), min_size=1))
 def test_a_vocabulary_is_read_back(tmp_path_factory, captions):
     path = tmp_path_factory.mktemp("words") / "words.json"
