@@ -1,0 +1,39 @@
+# `make app` trains the demo pair when there is no run and serves the app; `make test` checks everything.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: app train-demo test check bench setup clean
+
+app: train-demo
+	$(BIN)/streamlit run streamlit_app.py
+
+# Only when there is no run yet, or a demo run was left unfinished; your own runs are never touched.
+train-demo: $(STAMP)
+	@if [ -e checkpoints/demo-baseline ] || ! ls checkpoints/*/config.toml >/dev/null 2>&1; then \
+		$(BIN)/python -m coder_core.train; \
+	fi
+
+setup: $(STAMP)
+
+$(STAMP): requirements.txt
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --requirement requirements.txt
+	touch $(STAMP)
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/pytest
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
