@@ -173,7 +173,7 @@ class Run:
         if candidates == "batch":
             draw = self._draw(split, modality, batch_size, seed)
             pairs = draw.batches[draw.batch_of[number]]
-            rows = np.unique((draw.pair_text if modality == "image" else draw.pair_image)[pairs])
+            rows = (draw.pair_text if modality == "image" else draw.pair_image)[pairs]  # an image may stand there twice
         own = s.candidate_images == s.anchor_images[number]
         rows = rows[~own[rows]]
         scores = np.asarray(s.candidates @ s.anchors[number])
