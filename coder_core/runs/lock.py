@@ -30,6 +30,8 @@ class RunLock:
         self._lock = FileLock(self.folder / ".lock", timeout=0, thread_local=False)
 
     def __enter__(self) -> RunLock:
+        if not self.folder.is_dir():
+            raise InputError(Fault(str(self.folder), "is not a run folder", "a folder made by create_run"))
         try:
             self._lock.acquire()
         except Timeout as error:

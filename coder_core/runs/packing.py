@@ -25,7 +25,8 @@ def pack_state(state: Any) -> tuple[dict[str, Tensor], Any]:
         state: any nest of dict, list, tuple, None, bool, int, float, str, bytes, tensors, NumPy arrays and scalars.
 
     Returns:
-        tensors by number ("0", "1", …) and the document that refers to them.
+        tensors by number ("0", "1", …) and the document that refers to them. Tensors are not copied: write them before
+        training goes on.
 
     Raises:
         TypeError: a value of another type, with the path to it.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ from coder_core.runs import swap
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 class WriteError(InputError):
@@ -98,6 +100,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             "it was written by another version of this program; use that version, or update this one",
         )
         raise NewerFormatError(fault)
+    _check_entries(path, manifest.get("files"))
     return manifest
 
 
@@ -147,6 +150,15 @@ def read_plain(path: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise InputError(Fault(str(path), "is not a plain file"))
         return file.read()
+
+
+def _check_entries(path: Path, files: Any) -> None:
+    """A manifest that somebody made up must not lead out of its folder."""
+    entries = files.items() if isinstance(files, dict) else [("", None)]
+    for name, entry in entries:
+        sound = isinstance(entry, dict) and isinstance(entry.get("bytes"), int) and isinstance(entry.get("sha256"), str)
+        if not sound or not _PLAIN_NAME.fullmatch(name):
+            raise InputError(Fault(str(path), f"lists {name!r}", "file names with their bytes and sha256"))
 
 
 def _seal(folder: Path, about: dict[str, Any]) -> None:

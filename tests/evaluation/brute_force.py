@@ -1,0 +1,29 @@
+"""Ranks by two loops, float64, one pair at a time: what `coder_core.evaluation` must agree with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def score(image: np.ndarray, text: np.ndarray) -> np.float32:
+    """The score of one pair: a float64 inner product rounded to float32."""
+    return np.float32(sum(float(a) * float(b) for a, b in zip(image, text, strict=True)))
+
+
+def brute_ranks(
+    images: np.ndarray, texts: np.ndarray, owner: np.ndarray
+) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Above and level for every image, above and level for every caption; above is −1 for an image without captions."""
+    scores = [[score(image, text) for text in texts] for image in images]
+    image_above, image_level = [], []
+    for i in range(len(images)):
+        own = [scores[i][j] for j in range(len(texts)) if owner[j] == i]
+        others = [scores[i][j] for j in range(len(texts)) if owner[j] != i]
+        image_above.append(sum(other > max(own) for other in others) if own else -1)
+        image_level.append(sum(other == max(own) for other in others) if own else 0)
+    text_above, text_level = [], []
+    for j in range(len(texts)):
+        others = [scores[i][j] for i in range(len(images)) if i != owner[j]]
+        text_above.append(sum(other > scores[owner[j]][j] for other in others))
+        text_level.append(sum(other == scores[owner[j]][j] for other in others))
+    return image_above, image_level, text_above, text_level

@@ -1,0 +1,188 @@
+"""Ranks agree with two plain loops, on random and on tie-heavy input, for any number of captions an image."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coder_core.evaluation import counting
+from coder_core.evaluation.ranking import ensemble_ranks, ranks
+from coder_core.evaluation.sources import Source
+from coder_core.faults import InputError
+from tests.evaluation.brute_force import brute_ranks
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def embeddings(n: int, m: int, width: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    owner = random.integers(0, n, m)
+    return unit(random.normal(size=(n, width))), unit(random.normal(size=(m, width))), owner
+
+
+def assert_agrees(images: np.ndarray, texts: np.ndarray, owner: np.ndarray) -> None:
+    image_above, image_level, text_above, text_level = brute_ranks(images, texts, owner)
+    optimistic = ranks(images, texts, owner, ties="optimistic", best=0)
+    assert optimistic.image_ranks.tolist() == image_above
+    assert optimistic.text_ranks.tolist() == text_above
+    assert optimistic.image_ties.tolist() == image_level
+    assert optimistic.text_ties.tolist() == text_level
+    pessimistic = ranks(images, texts, owner, best=0)
+    assert pessimistic.text_ranks.tolist() == [a + b for a, b in zip(text_above, text_level, strict=True)]
+    wanted = [a + b for a, b in zip(image_above, image_level, strict=True)]
+    assert pessimistic.image_ranks.tolist() == wanted
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_embeddings_agree_with_the_loops(seed: int) -> None:
+    assert_agrees(*embeddings(30, 90, 24, seed))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_duplicated_captions_and_images_tie_exactly(seed: int) -> None:
+    images, texts, owner = embeddings(20, 60, 33, seed)
+    random = np.random.default_rng(seed)
+    images[random.integers(0, 20, 10)] = images[random.integers(0, 20, 10)]
+    texts[random.integers(0, 60, 40)] = texts[random.integers(0, 60, 40)]
+    assert_agrees(images, texts, owner)
+
+
+def test_few_distinct_values_agree_with_the_loops() -> None:
+    """Signs only: many different vectors share a score, and no float32 sum is exact."""
+    random = np.random.default_rng(5)
+    images, texts = unit(random.choice([-1.0, 1.0], (25, 11))), unit(random.choice([-1.0, 1.0], (75, 11)))
+    assert_agrees(images, texts, random.integers(0, 25, 75))
+
+
+def test_a_collapsed_model_never_looks_good() -> None:
+    images, texts = np.full((40, 50), 0.1, np.float32), np.full((80, 50), 0.1, np.float32)
+    owner = np.arange(80) % 40
+    found = ranks(images, texts, owner)
+    assert (found.image_ranks == 78).all()
+    assert (found.text_ranks == 39).all()
+    assert (ranks(images, texts, owner, ties="optimistic").text_ranks == 0).all()
+
+
+def test_a_tie_across_tiles_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same caption at two images, far apart, in tiles of different width."""
+    monkeypatch.setattr(counting, "_ROWS", 7)
+    monkeypatch.setattr(counting, "_COLUMNS", 13)
+    images, texts, owner = embeddings(40, 95, 64, 9)
+    texts[94], images[39] = texts[0], images[0]
+    assert_agrees(images, texts, owner)
+
+
+def test_too_small_a_delta_is_noticed_and_widened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "_first_delta", lambda scored: 1e-12)
+    images, texts, owner = embeddings(40, 100, 64, 3)
+    texts[50:] = texts[:50]
+    assert_agrees(images, texts, owner)
+
+
+@settings(max_examples=40, deadline=None)
+@given(counts=st.lists(st.integers(0, 4), min_size=1, max_size=8), seed=st.integers(0, 99), repeat=st.booleans())
+def test_any_number_of_captions_an_image(counts: list[int], seed: int, repeat: bool) -> None:
+    owner = np.repeat(np.arange(len(counts)), counts)
+    if len(owner) == 0:
+        return
+    random = np.random.default_rng(seed)
+    owner = random.permutation(owner)
+    images, texts = unit(random.normal(size=(len(counts), 5))), unit(random.normal(size=(len(owner), 5)))
+    if repeat:
+        texts[:] = texts[random.integers(0, len(texts), len(texts))]
+    assert_agrees(images, texts, owner)
+
+
+def test_own_captions_do_not_count_against_the_best_one() -> None:
+    """Image 0 owns captions 0 to 2, which all score above caption 3 of image 1."""
+    images = np.eye(2, dtype=np.float32)
+    texts = unit(np.array([[1, 0.1], [1, 0.2], [1, 0.3], [0.2, 1]]))
+    found = ranks(images, texts, [0, 0, 0, 1])
+    assert found.image_ranks.tolist() == [0, 0]
+
+
+def test_an_image_without_captions_asks_nothing_and_stays_a_candidate() -> None:
+    images, texts = np.eye(3, dtype=np.float32), unit(np.array([[1, 0, 2], [0, 1, 0.0]]))
+    found = ranks(images, texts, [0, 1])
+    assert found.image_ranks.tolist() == [0, 0, -1]
+    assert found.text_ranks.tolist() == [1, 0]
+
+
+def test_best_lists_are_in_the_order_the_ranks_count() -> None:
+    images, texts, owner = embeddings(30, 90, 16, 2)
+    texts[40:60] = texts[:20]
+    found = ranks(images, texts, owner, best=10)
+    assert found.image_best.shape == (30, 10)
+    assert found.text_best.dtype == np.int32
+    for image in range(30):
+        own = np.flatnonzero(owner[found.image_best[image]] == image)
+        if 0 <= found.image_ranks[image] < 10:
+            assert own[0] == found.image_ranks[image]
+    for text in range(90):
+        position = np.flatnonzero(found.text_best[text] == owner[text])
+        assert (position[0] if len(position) else 10) == min(found.text_ranks[text], 10)
+
+
+def test_best_lists_of_a_small_set_hold_everybody() -> None:
+    images, texts, owner = embeddings(3, 6, 4, 0)
+    found = ranks(images, texts, owner)
+    assert sorted(found.image_best[0].tolist()) == list(range(6))
+    assert found.text_best.shape == (6, 3)
+
+
+def test_a_second_branch_is_mixed_in() -> None:
+    images, texts, owner = embeddings(20, 50, 8, 1)
+    images2, texts2, _ = embeddings(20, 50, 6, 2)
+    joined = np.hstack([0.9 * images, 0.1 * images2]).astype(np.float64), np.hstack([texts, texts2])
+    mixed = ranks(images, texts, owner, second=(images2, texts2), weight=0.9)
+    _, _, text_above, _ = brute_ranks(joined[0], joined[1], owner)
+    assert mixed.text_ranks.tolist() == text_above
+
+
+def test_an_ensemble_is_the_rank_of_the_summed_scores() -> None:
+    images, texts, owner = embeddings(20, 50, 8, 1)
+    other_images, other_texts, _ = embeddings(20, 50, 12, 2)
+    found = ensemble_ranks([Source(images, texts, 0.5), Source(other_images, other_texts, 0.5)], owner)
+    summed = 0.5 * (images @ texts.T + other_images @ other_texts.T)
+    expected = [(np.delete(summed[:, j], owner[j]) > summed[owner[j], j]).sum() for j in range(50)]
+    assert found.text_ranks.tolist() == expected
+
+
+def test_torch_tensors_and_half_precision_are_accepted() -> None:
+    images, texts, owner = embeddings(20, 50, 8, 1)
+    halves = images.astype(np.float16), texts.astype(np.float16)
+    found = ranks(torch.from_numpy(halves[0]), torch.from_numpy(halves[1]), torch.from_numpy(owner))
+    assert found.text_ranks.tolist() == brute_ranks(*halves, owner)[2]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("side", [0, 1])
+def test_nan_and_infinity_are_never_ranked(value: float, side: int) -> None:
+    images, texts, owner = embeddings(20, 50, 8, 1)
+    (images, texts)[side][17, 3] = value
+    with pytest.raises(InputError, match=r"row.* 17 "):
+        ranks(images, texts, owner)
+
+
+@pytest.mark.parametrize(
+    ("owner", "message"),
+    [
+        ([0, 1, 2, 3], "row 3: says image 3"),
+        ([0, 1, -1, 0], "row 2: says image -1"),
+        ([0, 1], "shape"),
+        ([0.5] * 4, "float"),
+    ],
+)
+def test_owners_that_do_not_fit_are_refused(owner: list[int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ranks(np.eye(3), np.eye(4, 3), owner)
+
+
+def test_widths_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InputError, match="width"):
+        ranks(np.eye(3), np.ones((4, 2)), [0, 1, 2, 0])

@@ -1,0 +1,118 @@
+"""The metrics: the worked example, an independent implementation (torchmetrics), five folds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torchmetrics.retrieval import RetrievalHitRate, RetrievalMRR
+
+from coder_core.evaluation.ranking import ranks
+from coder_core.evaluation.recall import ensemble_metrics, five_fold, retrieval_metrics
+from coder_core.evaluation.sources import Source
+from coder_core.faults import InputError
+
+
+def correlated(n: int, m: int, seed: int, noise: float = 0.6) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    images = random.normal(size=(n, 32))
+    owner = np.sort(np.concatenate([np.arange(n), random.integers(0, n, m - n)]))
+    texts = images[owner] + noise * 3 * random.normal(size=(m, 32))
+    images /= np.linalg.norm(images, axis=1, keepdims=True)
+    texts /= np.linalg.norm(texts, axis=1, keepdims=True)
+    return images.astype(np.float32), texts.astype(np.float32), owner
+
+
+def test_worked_example() -> None:
+    """The matrix of the docstring: scores of three images (rows) and three captions."""
+    scores = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]], np.float32)
+    metrics = retrieval_metrics(scores, np.eye(3), np.arange(3))
+    assert metrics["i2t_r1"] == pytest.approx(200 / 3)
+    assert metrics["i2t_r5"] == 100
+    assert metrics["t2i_r1"] == pytest.approx(100 / 3)
+    assert metrics["t2i_medr"] == 2
+    assert metrics["t2i_meanr"] == pytest.approx(5 / 3)
+    assert metrics["rsum"] == pytest.approx(200 / 3 + 100 / 3 + 400)
+    assert metrics["i2t_ties"] == metrics["t2i_ties"] == 0
+
+
+def test_keys() -> None:
+    ways = [f"{way}_{key}" for way in ("i2t", "t2i") for key in ("r1", "r5", "r10", "medr", "meanr", "ties")]
+    assert set(retrieval_metrics(np.eye(4), np.eye(4), np.arange(4))) == {*ways, "rsum"}
+
+
+def test_median_rank_of_an_even_number_of_queries_is_rounded_down() -> None:
+    """Ranks 0 and 1: the median 0.5 counts as 0, so MedR is 1."""
+    scores = np.array([[0.9, 0.1], [0.8, 0.2]], np.float32)
+    metrics = retrieval_metrics(scores, np.eye(2), np.arange(2))
+    assert metrics["i2t_medr"] == 1
+    assert metrics["i2t_meanr"] == 1.5
+
+
+@pytest.mark.parametrize("k", [1, 5, 10])
+def test_recall_agrees_with_torchmetrics(k: int) -> None:
+    images, texts, owner = correlated(40, 130, seed=k)
+    scores = torch.from_numpy(images @ texts.T) + 2  # torchmetrics takes scores of 0 and less for "not retrieved"
+    relevant = torch.from_numpy(owner[None] == np.arange(40)[:, None])
+    metrics = retrieval_metrics(images, texts, owner)
+    hit = RetrievalHitRate(top_k=k)
+    image_query = torch.arange(40)[:, None].expand(40, 130)
+    assert metrics[f"i2t_r{k}"] == pytest.approx(100 * float(hit(scores, relevant, indexes=image_query)), abs=1e-4)
+    hit.reset()
+    text_query = torch.arange(130)[None].expand(40, 130)
+    assert metrics[f"t2i_r{k}"] == pytest.approx(100 * float(hit(scores, relevant, indexes=text_query)), abs=1e-4)
+
+
+def test_ranks_agree_with_torchmetrics() -> None:
+    images, texts, owner = correlated(40, 130, seed=0)
+    scores = torch.from_numpy(images @ texts.T) + 2  # torchmetrics takes scores of 0 and less for "not retrieved"
+    relevant = torch.from_numpy(owner[None] == np.arange(40)[:, None])
+    found = ranks(images, texts, owner)
+    reciprocal = RetrievalMRR()
+    image_query = torch.arange(40)[:, None].expand(40, 130)
+    assert np.mean(1 / (found.image_ranks + 1)) == pytest.approx(
+        float(reciprocal(scores, relevant, indexes=image_query))
+    )
+    reciprocal.reset()
+    text_query = torch.arange(130)[None].expand(40, 130)
+    assert np.mean(1 / (found.text_ranks + 1)) == pytest.approx(float(reciprocal(scores, relevant, indexes=text_query)))
+
+
+def test_the_same_caption_at_two_images_is_a_tie_and_counts_against() -> None:
+    images, texts = np.eye(2), np.array([[0.6, 0.6], [0.6, 0.6]])
+    metrics = retrieval_metrics(images, texts, np.arange(2))
+    assert metrics["i2t_r1"] == metrics["t2i_r1"] == 0
+    assert metrics["i2t_ties"] == metrics["t2i_ties"] == 100
+    assert retrieval_metrics(images, texts, np.arange(2), ties="optimistic")["i2t_r1"] == 100
+
+
+def test_images_without_captions_are_not_asked() -> None:
+    metrics = retrieval_metrics(np.eye(4), np.eye(4)[:2], np.arange(2))
+    assert metrics["i2t_r1"] == metrics["t2i_r1"] == 100
+    assert metrics["i2t_meanr"] == 1
+
+
+def test_five_folds_average_each_fold() -> None:
+    images, texts, owner = correlated(55, 180, seed=4)
+    folds = []
+    for fold in range(5):
+        inside = (owner >= 10 * fold) & (owner < 10 * (fold + 1))
+        part = images[10 * fold : 10 * (fold + 1)]
+        folds.append(retrieval_metrics(part, texts[inside], owner[inside] - 10 * fold))
+    found = five_fold([Source(images, texts)], owner, size=10)
+    for name in folds[0]:
+        assert found[name] == pytest.approx(np.mean([metrics[name] for metrics in folds]))
+    recalls = [found[f"{way}_r{k}"] for way in ("i2t", "t2i") for k in (1, 5, 10)]
+    assert found["rsum"] == pytest.approx(sum(recalls))
+
+
+def test_five_folds_need_enough_images() -> None:
+    images, texts, owner = correlated(40, 130, seed=4)
+    with pytest.raises(InputError, match="at least 5,000"):
+        five_fold([Source(images, texts)], owner)
+
+
+def test_an_ensemble_of_a_model_with_itself_changes_nothing() -> None:
+    images, texts, owner = correlated(40, 130, seed=4)
+    alone = retrieval_metrics(images, texts, owner)
+    assert ensemble_metrics([Source(images, texts, 0.5), Source(images, texts, 0.5)], owner) == alone

@@ -1,0 +1,52 @@
+"""A small run with every kind of file in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from coder_core.runs.analysis import write_analysis
+from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.history import HistoryWriter
+from coder_core.runs.run_files import create_run
+from coder_core.runs.status import write_status
+
+
+def fill_analysis(run: Path, value: float = 0.0) -> Path:
+    random = np.random.default_rng(0)
+    return write_analysis(
+        run,
+        "test",
+        image_embeddings=random.normal(size=(3, 4)) + value,
+        text_embeddings=random.normal(size=(5, 4)) + value,
+        image_of_text=np.array([0, 0, 1, 2, 2]),
+        captions=["a ring", "a red ring", "äöü\u2028x", "", "stars"],
+        image_names=["0.png", "1.png", "2.png"],
+        metrics={"rsum": np.float64(321.5)},
+        fingerprint="abc",
+        image_ranks=np.zeros(3, int),
+        text_ranks=np.zeros(5, int),
+        image_best=np.zeros((3, 5), int),
+        text_best=np.zeros((5, 3), int),
+    )
+
+
+def save_step(store: SaveStore, step: int) -> None:
+    store.write(str(step), {"model": {"weight": torch.full((4, 3), float(step))}}, {"progress": {"step": step}})
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = create_run(tmp_path / "run", {"config.toml": "seed = 3\n", "words.json": '["a", "ring"]'})
+    store = SaveStore(folder / "state", keep=2)
+    save_step(store, 10)
+    save_step(store, 20)
+    fill_analysis(folder)
+    with HistoryWriter(folder / "history.jsonl") as history:
+        for step in range(1, 5):
+            history.write("step", step=step, loss=1 / step)
+    write_status(folder, "finished", step=20)
+    return folder

@@ -1,0 +1,122 @@
+"""Saves: what is written is read back, old ones go, nothing half-written is ever seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from coder_core.faults import InputError
+from coder_core.runs import swap
+from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.run_files import create_run, read_run_file
+from tests.runs.conftest import save_step
+
+
+def test_tensors_and_documents_come_back(tmp_path: Path) -> None:
+    store = SaveStore(tmp_path / "state", keep=1)
+    shared = torch.arange(12.0).view(3, 4)
+    tensors = {
+        "model": {"a": shared, "b": shared, "column": shared[:, 1], "turned": shared.T},
+        "rest": {"bytes": torch.arange(5, dtype=torch.uint8), "scalar": torch.tensor(3), "empty": torch.empty(0, 2)},
+    }
+    store.write("7", tensors, {"text": {"caption": "äöü"}})
+    save = store.newest()
+    assert save is not None
+    for stem, content in tensors.items():
+        loaded = save.tensors(stem)
+        assert set(loaded) == set(content)
+        for key, tensor in content.items():
+            assert loaded[key].dtype == tensor.dtype
+            assert torch.equal(loaded[key], tensor)
+    assert save.document("text") == {"caption": "äöü"}
+    assert save.skipped == []
+
+
+def test_names_are_ordered_as_numbers_and_pruned(tmp_path: Path) -> None:
+    store = SaveStore(tmp_path / "state", keep=2)
+    for step in (9, 90, 100):
+        save_step(store, step)
+    assert store.names() == ["90", "100"]
+    assert store.open("90").document("progress") == {"step": 90}
+    with pytest.raises(InputError, match="holds no save '9'"):
+        store.open("9")
+
+
+def test_an_empty_store_has_no_newest(tmp_path: Path) -> None:
+    assert SaveStore(tmp_path / "state", keep=2).newest() is None
+
+
+def test_saves_of_steps_not_taken_go(tmp_path: Path) -> None:
+    """The save of step 30 was damaged, the run went on from 20: the next save is the newest."""
+    store = SaveStore(tmp_path / "state", keep=2)
+    for step in (20, 30):
+        save_step(store, step)
+    (tmp_path / "state/30/progress.json").write_text("{}")
+    newest = store.newest()
+    assert newest is not None
+    assert newest.name == "20"
+    assert "state/30/progress.json" in newest.skipped[0].place
+    save_step(store, 25)
+    assert store.names() == ["20", "25"]
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_save_of_the_same_name_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
+) -> None:
+    if not can_exchange:
+        monkeypatch.setattr(swap, "exchange", lambda one, other: False)
+    store = SaveStore(tmp_path / "state", keep=2)
+    save_step(store, 20)
+    first = store.open("20").fingerprint
+    store.write("20", {}, {"progress": {"step": "again"}})
+    again = store.open("20")
+    assert again.document("progress") == {"step": "again"}
+    assert again.fingerprint != first
+    assert [path.name for path in (tmp_path / "state").iterdir()] == ["20"]
+
+
+def test_the_fingerprint_depends_on_the_contents_alone(tmp_path: Path) -> None:
+    one, other = SaveStore(tmp_path / "one", keep=1), SaveStore(tmp_path / "other", keep=1)
+    save_step(one, 1)
+    save_step(other, 1)
+    assert one.open("1").fingerprint == other.open("1").fingerprint
+
+
+def test_missing_parts_are_named(tmp_path: Path) -> None:
+    store = SaveStore(tmp_path / "state", keep=1)
+    save_step(store, 1)
+    with pytest.raises(InputError, match=r"holds no optimizer\.safetensors"):
+        store.open("1").tensors("optimizer")
+    with pytest.raises(InputError, match=r"holds no words\.json"):
+        store.open("1").document("words")
+
+
+@pytest.mark.parametrize("name", ["../1", ".tmp-1", "", "a/b", "1\n"])
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="made of letters"):
+        SaveStore(tmp_path / "state", keep=1).write(name, {}, {})
+
+
+def test_a_document_json_cannot_hold_leaves_nothing_behind(tmp_path: Path) -> None:
+    store = SaveStore(tmp_path / "state", keep=1)
+    with pytest.raises(TypeError):
+        store.write("1", {}, {"bad": {1, 2}})
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+def test_a_run_is_created_once(tmp_path: Path) -> None:
+    run = create_run(tmp_path / "checkpoints" / "one", {"config.toml": "a = 1\n", "glove.bin": b"\x00\xff"})
+    assert read_run_file(run, "config.toml") == b"a = 1\n"
+    assert read_run_file(run, "glove.bin") == b"\x00\xff"
+    assert set(json.loads((run / "manifest.json").read_text())["files"]) == {"config.toml", "glove.bin"}
+    with pytest.raises(InputError, match="exists and is not empty"):
+        create_run(run, {"config.toml": "a = 2\n"})
+    assert read_run_file(run, "config.toml") == b"a = 1\n"
+    with pytest.raises(InputError, match=r"words.json: is not listed"):
+        read_run_file(run, "words.json")
+    with pytest.raises(InputError, match="not listed"):
+        read_run_file(run, "../../etc/passwd")

@@ -1,0 +1,121 @@
+"""Every file of a run, cut or with one bit flipped: refused or fallen back from, with the file named."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coder_core.faults import Fault, InputError
+from coder_core.runs.analysis_reader import open_analysis
+from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.history import history_faults, read_history
+from coder_core.runs.run_files import read_run_file
+from coder_core.runs.status import read_status
+
+
+def files_of(run: Path) -> list[Path]:
+    return sorted(path for path in run.rglob("*") if path.is_file())
+
+
+def read_everything(run: Path) -> list[Fault]:
+    """Read the run as training and the app would; the faults that were raised or reported."""
+    faults: list[Fault] = []
+
+    def attempt(read: Callable[[], object]) -> None:
+        try:
+            read()
+        except InputError as error:
+            faults.extend(error.faults)
+
+    attempt(lambda: read_run_file(run, "config.toml"))
+    attempt(lambda: read_run_file(run, "words.json"))
+    attempt(lambda: read_status(run))
+    attempt(lambda: open_analysis(run, "test", verify=True))
+    save = SaveStore(run / "state", keep=2).newest()
+    assert save is not None
+    assert (save.tensors("model")["weight"] == float(save.name)).all()
+    assert save.document("progress") == {"step": int(save.name)}
+    events = read_history(run / "history.jsonl")
+    assert [(event["step"], event["loss"]) for event in events] == [(e["step"], 1 / e["step"]) for e in events]
+    return faults + save.skipped + history_faults(run / "history.jsonl")
+
+
+def test_an_intact_run_has_no_faults(run: Path) -> None:
+    assert read_everything(run) == []
+    assert [event["step"] for event in read_history(run / "history.jsonl")] == [1, 2, 3, 4]
+
+
+def test_single_bit_flips_are_noticed_and_named(run: Path) -> None:
+    random.seed(0)
+    files = [path for path in files_of(run) if path.parent.name != "10"]
+    for flip in range(200):
+        path = files[flip % len(files)]
+        content = path.read_bytes()
+        position, bit = random.randrange(len(content)), random.randrange(8)
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << bit
+        path.write_bytes(bytes(damaged))
+        if path.name not in ("history.jsonl", "status.json"):
+            assert any(str(path) in fault.place for fault in read_everything(run)), (path, position, bit)
+        else:
+            read_or_named(run, path)
+        path.write_bytes(content)
+
+
+def test_cut_files_are_noticed_and_named(run: Path) -> None:
+    random.seed(1)
+    files = [path for path in files_of(run) if path.parent.name != "10"]
+    for cut in range(100):
+        path = files[cut % len(files)]
+        content = path.read_bytes()
+        path.write_bytes(content[: random.randrange(len(content))])
+        if path.name != "history.jsonl":
+            assert any(str(path) in fault.place for fault in read_everything(run)), path
+        else:
+            read_everything(run)  # a shorter history is what a kill leaves: the rest reads as it was
+        path.write_bytes(content)
+
+
+def read_or_named(run: Path, path: Path) -> None:
+    """A flip inside the word "crc" or the last newline leaves the data whole; anything else is named."""
+    if any(str(path) in fault.place for fault in read_everything(run)):
+        return
+    if path.name == "status.json":
+        found = read_status(run)
+        assert found is not None
+        assert (found["state"], found["step"]) == ("finished", 20)
+
+
+def test_when_every_save_is_damaged_all_are_named(run: Path) -> None:
+    for step in (10, 20):
+        path = run / "state" / str(step) / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError) as caught:
+        SaveStore(run / "state", keep=2).newest()
+    assert "state/20/model.safetensors" in str(caught.value)
+    assert "state/10/model.safetensors" in str(caught.value)
+
+
+def test_a_file_replaced_by_a_link_is_refused(run: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    for name in ("state/20/model.safetensors", "analysis/test/captions.json", "config.toml"):
+        path = run / name
+        outside.write_bytes(path.read_bytes())
+        path.unlink()
+        path.symlink_to(outside)
+    named = [fault.place for fault in read_everything(run)]
+    assert len(named) == 3
+
+
+def test_a_newer_format_says_so(run: Path) -> None:
+    from coder_core.runs.sealed import render_manifest
+
+    path = run / "state" / "20" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_bytes(render_manifest({**manifest, "format": 2}))
+    with pytest.raises(InputError, match="has format 2; expected format 1"):
+        SaveStore(run / "state", keep=2).newest()

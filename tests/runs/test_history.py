@@ -1,0 +1,94 @@
+"""The history survives kills: torn lines vanish, repeated steps appear once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coder_core.runs.history import HistoryWriter, history_faults, read_frame, read_history
+
+
+def steps(path: Path) -> list[tuple[int, float]]:
+    return [(event["step"], event["loss"]) for event in read_history(path) if event["event"] == "step"]
+
+
+def test_events_come_back_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    assert read_history(path) == []
+    with HistoryWriter(path) as history:
+        history.write("start", command=["train", "demo"])
+        history.write("step", step=1, loss=0.5, terms={"dcl": 0.25})
+        assert [event["event"] for event in read_history(path)] == ["start", "step"]  # read while it is written
+        history.write("epoch", step=1, rsum=float("nan"))
+    start, step, epoch = read_history(path)
+    assert start["command"] == ["train", "demo"]
+    assert step["terms"] == {"dcl": 0.25}
+    assert epoch["rsum"] is None
+    assert read_history(path, after=2) == [epoch]
+
+
+def test_a_torn_last_line_is_not_read_and_is_cut_by_the_next_writer(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    with HistoryWriter(path) as history:
+        history.write("step", step=1, loss=1.0)
+    whole = path.read_bytes()
+    for cut in range(1, len(whole)):
+        path.write_bytes(whole + whole[:cut])
+        assert steps(path) == [(1, 1.0)]
+        assert history_faults(path) == []
+    with HistoryWriter(path) as history:
+        history.write("step", step=2, loss=2.0)
+    assert steps(path) == [(1, 1.0), (2, 2.0)]
+
+
+def test_steps_repeated_after_a_kill_appear_once(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    with HistoryWriter(path) as history:
+        for step in range(1, 8):
+            history.write("step", step=step, loss=float(step))
+    with HistoryWriter(path, resume_step=5) as history:
+        history.write("step", step=6, loss=60.0)
+    assert steps(path) == [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0), (5, 5.0), (6, 60.0)]
+    with HistoryWriter(path, resume_step=2) as history:
+        history.write("step", step=3, loss=30.0)
+    assert steps(path) == [(1, 1.0), (2, 2.0), (3, 30.0)]
+
+
+def test_an_epoch_written_again_at_the_same_step_replaces_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    with HistoryWriter(path) as history:
+        history.write("epoch", step=5, rsum=1.0)
+    with HistoryWriter(path, resume_step=5) as history:
+        history.write("epoch", step=5, rsum=1.5)
+    assert [event["rsum"] for event in read_history(path) if event["event"] == "epoch"] == [1.5]
+
+
+def test_a_damaged_line_is_left_out_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    with HistoryWriter(path) as history:
+        for step in (1, 2, 3):
+            history.write("step", step=step, loss=0.125)
+    path.write_text(path.read_text().replace('"step":2', '"step":6'))
+    assert steps(path) == [(1, 0.125), (3, 0.125)]
+    (fault,) = history_faults(path)
+    assert fault.place == f"{path} line 2"
+
+
+def test_a_frame_has_one_row_an_event(tmp_path: Path) -> None:
+    with HistoryWriter(tmp_path / "history.jsonl") as history:
+        history.write("step", step=1, loss={"dcl": 0.5})
+        history.write("epoch", step=1, rsum=200.0)
+        history.write("step", step=2, loss={"dcl": 0.25})
+    frame = read_frame(tmp_path)
+    assert frame["loss.dcl"].tolist() == [0.5, 0.25]
+    assert read_frame(tmp_path, "epoch")["rsum"].tolist() == [200.0]
+    assert len(read_frame(tmp_path, "stop")) == 0
+
+
+def test_a_closed_history_refuses_events(tmp_path: Path) -> None:
+    history = HistoryWriter(tmp_path / "history.jsonl")
+    history.close()
+    history.close()
+    with pytest.raises(ValueError, match="could not be written"):
+        history.write("step", step=1)

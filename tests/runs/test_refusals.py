@@ -1,0 +1,144 @@
+"""Disk full, read-only folder, second writer: one plain sentence, and what was there stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coder_core.faults import InputError
+from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.lock import RunLock
+from coder_core.runs.sealed import WriteError, write_sealed
+from coder_core.runs.status import read_status, write_status
+from tests.runs.conftest import save_step
+
+ROOT = Path(__file__).resolve().parents[2]
+SAVE_A_MEGABYTE = """
+import sys, torch
+from pathlib import Path
+from coder_core.faults import InputError
+from coder_core.runs.checkpoint import SaveStore
+{before}
+try:
+    SaveStore(Path(sys.argv[1]), keep=2).write("30", {{"model": {{"weight": torch.ones(250_000)}}}}, {{}})
+except InputError as error:
+    print(error)
+"""
+
+
+def save_a_megabyte(folder: Path, before: str) -> str:
+    command = [sys.executable, "-c", SAVE_A_MEGABYTE.format(before=before), str(folder)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def assert_untouched(store: SaveStore) -> None:
+    newest = store.newest()
+    assert newest is not None
+    assert newest.name == "20"
+    assert newest.skipped == []
+    assert sorted(path.name for path in store.folder.iterdir()) == ["20"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SaveStore:
+    store = SaveStore(tmp_path / "state", keep=2)
+    save_step(store, 20)
+    return store
+
+
+def test_a_full_disk_says_what_is_needed(store: SaveStore) -> None:
+    """A file-size limit stops the write half-way, as a full disk does."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))"
+    message = save_a_megabyte(store.folder, limit)
+    assert message.count("\n") == 1
+    assert "could not be written" in message
+    assert "1,065,536 bytes are needed and" in message
+    assert "earlier saves are intact" in message.lower()
+    assert_untouched(store)
+
+
+def test_too_little_room_is_noticed_before_writing(store: SaveStore) -> None:
+    with pytest.raises(WriteError, match=r"1,000,000,000,000,000,000 bytes are needed and [\d,]+ are free"):
+        write_sealed(store.folder / "30", lambda folder: None, needed=10**18)
+    assert_untouched(store)
+
+
+def test_a_read_only_folder_is_refused(store: SaveStore, tmp_path: Path) -> None:
+    """As root, who may write everywhere, the save is tried by a user who may not."""
+    for folder in (store.folder, *tmp_path.parents[:3], tmp_path):
+        if folder.owner() == Path.home().owner() and os.access(folder, os.W_OK) and folder != Path("/tmp"):
+            folder.chmod(0o755)
+    store.folder.chmod(0o555)
+    message = save_a_megabyte(store.folder, "import os; os.geteuid() == 0 and os.seteuid(65534)")
+    store.folder.chmod(0o755)
+    assert "could not be written (Permission denied)" in message
+    assert_untouched(store)
+
+
+def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path) -> None:
+    program = (
+        "import sys, time; from pathlib import Path; from coder_core.runs.lock import RunLock\n"
+        "with RunLock(Path(sys.argv[1])): print('locked', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with (
+            pytest.raises(InputError, match=rf"is being written by process {holder.pid} on .* since 2\d\d\d-"),
+            RunLock(tmp_path),
+        ):
+            pass
+        holder.kill()
+        holder.wait()
+    with RunLock(tmp_path):  # the kernel dropped the dead process's lock
+        assert json.loads((tmp_path / ".lock.json").read_text())["pid"] == os.getpid()
+        with pytest.raises(InputError, match=f"process {os.getpid()}"), RunLock(tmp_path):
+            pass
+    with RunLock(tmp_path):
+        pass
+
+
+def test_a_run_that_is_not_there_cannot_be_locked(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a run folder"), RunLock(tmp_path / "nowhere"):
+        pass
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_running_of_a_dead_process_reads_as_interrupted(tmp_path: Path) -> None:
+    assert read_status(tmp_path) is None
+    write_status(tmp_path, "running", step=3, steps=10)
+    status = read_status(tmp_path)
+    assert status is not None
+    assert (status["state"], status["step"], status["pid"]) == ("running", 3, os.getpid())
+    program = (
+        "import sys; from pathlib import Path; from coder_core.runs.status import write_status
+"
+        "write_status(Path(sys.argv[1]), 'running', step=4)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=True)
+    status = read_status(tmp_path)
+    assert status is not None
+    assert (status["state"], status["step"]) == ("interrupted", 4)
+
+
+def test_a_pid_used_again_is_not_taken_for_the_run(tmp_path: Path) -> None:
+    """Same number, another process: it started at another time."""
+    started = psutil.Process().create_time() - 1000
+    record = {
+        "state": "running",
+        "pid": os.getpid(),
+        "started": started,
+        "host": os.uname().nodename,
+        "time": time.time(),
+    }
+    (tmp_path / "status.json").write_text(json.dumps(record))
+    status = read_status(tmp_path)
+    assert status is not None
+    assert status["state"] == "interrupted"
