@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import TypeVar
 
 import numpy as np
 
 from coder_core.data.demo import wording
-from coder_core.data.demo.scenes import Scene, Thing, place, relations
+from coder_core.data.demo.scenes import Scene, Thing, pick, place, relations
 
 # How vague a caption is: 0 names two things in full and how they stand, 1 fits every picture.
 EXACT, PRECISE, LOOSE, VAGUE, EMPTY = 0.0, 0.25, 0.5, 0.75, 1.0
@@ -24,8 +23,6 @@ RECIPES = (
     (EXACT, EXACT, PRECISE, LOOSE, VAGUE),
 )
 TRIES = 20  # draws before a caption may repeat within a picture
-
-Option = TypeVar("Option")
 
 
 @dataclass(frozen=True)
@@ -50,14 +47,10 @@ def write_captions(scene: Scene) -> list[Caption]:
     return [captions[i] for i in generator.permutation(len(captions))]
 
 
-def _pick(generator: np.random.Generator, options: Sequence[Option]) -> Option:
-    return options[int(generator.integers(len(options)))]
-
-
 def _word(generator: np.random.Generator, table: Mapping[str, Sequence[str]], key: str) -> str:
     """The first word of an entry half the time, a synonym otherwise."""
     options = table[key]
-    return options[0] if len(options) == 1 or generator.random() < 0.5 else _pick(generator, options[1:])
+    return options[0] if len(options) == 1 or generator.random() < 0.5 else pick(generator, options[1:])
 
 
 def _describe(thing: Thing, generator: np.random.Generator, *, size: bool = True, texture: bool = True) -> str:
@@ -83,7 +76,7 @@ def _related(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str, 
     found = [(a, name, b) for a, b in permutations(scene.things, 2) for name in relations(a, b)]
     if not found:
         return None
-    one, name, other = _pick(generator, found)
+    one, name, other = pick(generator, found)
     return one, _word(generator, wording.RELATIONS, name), other
 
 
@@ -92,7 +85,7 @@ def _placed(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str] |
     found = [(thing, where) for thing in scene.things if (where := place(thing))]
     if not found:
         return None
-    thing, where = _pick(generator, found)
+    thing, where = pick(generator, found)
     return thing, _word(generator, wording.PLACES, where)
 
 
@@ -117,7 +110,7 @@ def _exact(scene: Scene, generator: np.random.Generator) -> str:
     if form == 1:
         return f"{one} {relation} {other} {ground}"
     if form == 2 and rest:
-        third = _describe(_pick(generator, rest), generator, size=False)
+        third = _describe(pick(generator, rest), generator, size=False)
         return f"{one} {relation} {other}, and {third} {ground}"
     if form == 3:
         return f"there is {one} {relation} {other}"
@@ -148,14 +141,14 @@ def _loose(scene: Scene, generator: np.random.Generator) -> str:
     colour = _word(generator, wording.COLOURS, one.colour)
     shape = _word(generator, wording.SHAPES, one.shape)
     forms: list[Callable[[], str]] = [
-        lambda: f"{wording.with_article(colour)} {_pick(generator, wording.ANY_ONE)} {ground}",
+        lambda: f"{wording.with_article(colour)} {pick(generator, wording.ANY_ONE)} {ground}",
         lambda: f"{wording.with_article(shape)} {ground}",
-        lambda: f"{wording.NUMBERS[len(scene.things)]} {_pick(generator, wording.ANY_MANY)} {ground}",
+        lambda: f"{wording.NUMBERS[len(scene.things)]} {pick(generator, wording.ANY_MANY)} {ground}",
         lambda: _count_shapes(scene, generator),
         lambda: f"{wording.with_article(colour)} {shape}",
         lambda: f"{wording.with_article(shape)} and {_describe(other, generator, size=False, texture=False)}",
     ]
-    return _pick(generator, forms)()
+    return pick(generator, forms)()
 
 
 def _count_shapes(scene: Scene, generator: np.random.Generator) -> str:
@@ -170,11 +163,11 @@ def _count_shapes(scene: Scene, generator: np.random.Generator) -> str:
 
 
 def _vague(scene: Scene, generator: np.random.Generator) -> str:
-    return _pick(generator, wording.VAGUE)
+    return pick(generator, wording.VAGUE)
 
 
 def _empty(scene: Scene, generator: np.random.Generator) -> str:
-    return _pick(generator, wording.EMPTY)
+    return pick(generator, wording.EMPTY)
 
 
 _WRITERS: dict[float, Callable[[Scene, np.random.Generator], str]] = {

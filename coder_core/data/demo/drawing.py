@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from coder_core.data.demo.grounds import Picture, draw_ground
 from coder_core.data.demo.scenes import SIDE, Scene, Thing
-from coder_core.data.demo.shapes import signed_distance
+from coder_core.data.demo.shapes import length, signed_distance
 
 Field = NDArray[np.float32]
 
@@ -24,6 +24,7 @@ PAINT: dict[str, tuple[tuple[int, int, int], tuple[int, int, int]]] = {
 }
 LIGHT = (-0.6, -0.8)  # where the light comes from: (x, y), up and a little from the left
 RIM = 5.0  # pixels of bevelled edge
+SEAM = 1.6  # pixels round the edge that the texture leaves free
 SHADOW_SHIFT = (3, 5)  # pixels right, down
 SHADOW_SOFTNESS = 5.0  # pixels
 SHADOW_DEPTH = 0.34
@@ -35,7 +36,8 @@ def draw(scene: Scene) -> NDArray[np.uint8]:
     picture = draw_ground(scene.ground, generator)
     for thing in scene.things:
         _draw_thing(picture, thing, float(generator.uniform(0, np.pi)))
-    return np.clip(picture + 0.5, 0, 255).astype(np.uint8)
+    pixels = np.clip(picture + 0.5, 0, 255).astype(np.uint8)
+    return np.ascontiguousarray(pixels.transpose(1, 2, 0))
 
 
 def _draw_thing(picture: Picture, thing: Thing, direction: float) -> None:
@@ -48,9 +50,9 @@ def _draw_thing(picture: Picture, thing: Thing, direction: float) -> None:
     cos, sin = np.float32(np.cos(thing.tilt)), np.float32(np.sin(thing.tilt))
     u, v = cos * x + sin * y, cos * y - sin * x
     distance = signed_distance(thing.shape, u, v, thing.radius)
-    window = picture[top:bottom, left:right]
+    window = picture[:, top:bottom, left:right]
     _cast_shadow(window, distance)
-    cover = np.clip(0.5 - distance, 0, 1)[..., None]
+    cover = np.clip(0.5 - distance, 0, 1)
     window += cover * (_paint(thing, u, v, distance, direction) - window)
 
 
@@ -58,19 +60,20 @@ def _cast_shadow(window: Picture, distance: Field) -> None:
     right, down = SHADOW_SHIFT
     strength = np.clip(0.5 - distance / (2 * SHADOW_SOFTNESS), 0, 1)
     strength *= strength * (3 - 2 * strength) * SHADOW_DEPTH
-    window[down:, right:] *= 1 - strength[:-down, :-right, None]
+    window[:, down:, right:] *= 1 - strength[:-down, :-right]
 
 
 def _paint(thing: Thing, u: Field, v: Field, distance: Field, direction: float) -> Picture:
-    """(h, w, 3): the texture, lit from above, with a bright and a dark side of the rim."""
-    own, second = (np.array(colour, np.float32) for colour in PAINT[thing.colour])
-    share = _texture(thing, u, v, direction)[..., None]
+    """(3, h, w): the texture, lit from above, with a bright and a dark side of the rim."""
+    own, second = (np.array(colour, np.float32)[:, None, None] for colour in PAINT[thing.colour])
+    inside = np.clip(-distance / SEAM - 0.5, 0, 1)
+    share = _texture(thing, u, v, direction) * inside  # a seam of its own colour: pale dots don't melt into snow
     colour = own + share * (second - own)
     down, across = np.gradient(distance)
     facing = across * np.float32(LIGHT[0]) + down * np.float32(LIGHT[1])
     rim = np.clip(1 + distance / RIM, 0, 1)
     glow = 16 * (-v / thing.radius) + 34 * facing * rim
-    return np.clip(colour + glow[..., None], 0, 255)
+    return np.clip(colour + glow, 0, 255)
 
 
 def _texture(thing: Thing, u: Field, v: Field, direction: float) -> Field:
@@ -86,7 +89,7 @@ def _texture(thing: Thing, u: Field, v: Field, direction: float) -> Field:
         return one + other - 2 * one * other
     a, b = cos * u + sin * v, cos * v - sin * u
     to_centre = [np.abs((w / period) % 1 - np.float32(0.5)) * period for w in (a, b)]
-    return np.clip(0.5 + period * 0.29 - np.hypot(*to_centre), 0, 1)
+    return np.clip(0.5 + period * 0.29 - length(*to_centre), 0, 1)
 
 
 def _bands(along: Field, period: np.float32) -> Field:

@@ -34,8 +34,8 @@ def cell_features(picture: NDArray[np.uint8]) -> Array:
     small = _halve(picture)
     things = _things(small)
     bins = _colour_bins(small)
-    light = small.mean(-1)
-    maps = [_cell_means(small[..., band]) for band in range(3)]
+    light = small.mean(0)
+    maps = [_cell_means(small[band]) for band in range(3)]
     histograms = [
         _cell_histogram(bins, np.ones_like(light), BINS),
         _cell_histogram(bins, things, BINS),
@@ -69,30 +69,31 @@ def standardise(features: Array, mean: Array, deviation: Array) -> Array:
 
 
 def _halve(picture: NDArray[np.uint8]) -> Array:
-    """(side, side, 3) → (side / 2, side / 2, 3) in 0 … 1, by means of 2 × 2 pixels."""
-    sums = picture[::2].astype(np.uint16) + picture[1::2]
-    return (sums[:, ::2] + sums[:, 1::2]).astype(np.float32) / np.float32(4 * 255)
+    """(side, side, 3) → (3, side / 2, side / 2) in 0 … 1: means of 2 × 2 pixels, colours first."""
+    planes = np.ascontiguousarray(picture.transpose(2, 0, 1)).astype(np.uint16)
+    rows = planes[:, ::2] + planes[:, 1::2]
+    return (rows[..., ::2] + rows[..., 1::2]).astype(np.float32) / np.float32(4 * 255)
 
 
 def _things(picture: Array) -> Array:
     """(h, w) in 0 … 1: how far a pixel's colour is from its row's median; the grounds change downwards only."""
-    ground = np.median(picture, axis=1, keepdims=True)
-    distance = np.abs(picture - ground).max(-1)
+    ground = np.partition(picture, picture.shape[-1] // 2, axis=-1)[..., picture.shape[-1] // 2, None]
+    distance = np.abs(picture - ground).max(0)
     return np.clip((distance - 0.12) / 0.12, 0, 1)
 
 
 def _colour_bins(picture: Array) -> NDArray[np.int64]:
     """(h, w): the bin of each pixel: its hue when it has one, its lightness otherwise."""
-    highest, lowest = picture.max(-1), picture.min(-1)
+    highest, lowest = picture.max(0), picture.min(0)
     chroma = highest - lowest
-    red, green, blue = picture[..., 0], picture[..., 1], picture[..., 2]
+    red, green, blue = picture
     safe = np.maximum(chroma, 1e-6)
     turn = np.where(
         highest == red,
-        (green - blue) / safe % 6,
+        (green - blue) / safe + np.where(green < blue, np.float32(6), np.float32(0)),
         np.where(highest == green, (blue - red) / safe + 2, (red - green) / safe + 4),
     )
-    hue = ((turn / 6 * HUES + 0.5) % HUES).astype(np.int64)  # a bin's middle, not its edge, is pure red
+    hue = (turn * (HUES / 6) + 0.5).astype(np.int64) % HUES  # a bin's middle, not its edge, is pure red
     grey = HUES + np.minimum(highest * GREYS, GREYS - 1).astype(np.int64)
     return np.where(chroma > 0.3 * highest, hue, grey)
 
@@ -100,7 +101,8 @@ def _colour_bins(picture: Array) -> NDArray[np.int64]:
 def _cell_means(field: Array) -> Array:
     """(h, w) → (CELLS, CELLS)."""
     height, width = field.shape[0] // CELLS, field.shape[1] // CELLS
-    return field.reshape(CELLS, height, CELLS, width).mean((1, 3))
+    rows = field.reshape(CELLS, height, -1).sum(1)
+    return rows.reshape(CELLS, CELLS, width).sum(-1) / np.float32(height * width)
 
 
 def _cell_histogram(bins: NDArray[np.int64], weights: Array, count: int) -> Array:
@@ -117,8 +119,8 @@ def _cell_edges(field: Array) -> Array:
     down, across = np.zeros_like(field), np.zeros_like(field)
     down[1:-1] = field[2:] - field[:-2]
     across[:, 1:-1] = field[:, 2:] - field[:, :-2]
-    turn = (np.arctan2(down, across) / np.pi * TURNS + 0.5).astype(np.float32) % TURNS
-    return _cell_histogram(turn.astype(np.int64) % TURNS, np.hypot(down, across), TURNS)
+    turn = np.arctan2(down, across) * np.float32(TURNS / np.pi) + np.float32(TURNS + 0.5)
+    return _cell_histogram(turn.astype(np.int64) % TURNS, np.sqrt(down * down + across * across), TURNS)
 
 
 def _describe(window: Array, box: tuple[int, int, int, int]) -> Array:

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coder_core.data.demo.scenes import SIDE
 
-Picture = NDArray[np.float32]  # (SIDE, SIDE, 3) or a part of it, 0 … 255
+Picture = NDArray[np.float32]  # (3, SIDE, SIDE) or a part of it, 0 … 255; colours first, four times faster
 Field = NDArray[np.float32]  # (SIDE, SIDE)
 
-TILE = 2 * SIDE  # noise repeats after this many pixels; a picture is a window of it
+TILE = 3 * SIDE // 2  # noise repeats after this many pixels; a picture is a window of it
 DOWN = np.linspace(0, 1, SIDE, dtype=np.float32)[:, None]
 ACROSS = DOWN.T
 
 
 def draw_ground(ground: str, generator: np.random.Generator) -> Picture:
-    """(SIDE, SIDE, 3) float32 in 0 … 255, with a slightly different light every time."""
+    """(3, SIDE, SIDE) float32 in 0 … 255, with a slightly different light every time."""
     picture = _PAINTERS[ground](generator)
     light = 1 + generator.uniform(-0.04, 0.04) + generator.uniform(-0.05, 0.05) * (ACROSS - 0.5)
-    return picture * light[..., None].astype(np.float32)
+    return picture * light.astype(np.float32)
 
 
-@lru_cache(maxsize=8)
+@cache  # 17 tiles, 10 MB
 def _noise_tile(power: float, stretch: float) -> Field:
     """(TILE, TILE) noise with a 1/f^power spectrum, stretched sideways; mean 0, deviation 1, seamless."""
     down = np.fft.fftfreq(TILE)[:, None] * TILE
@@ -53,20 +53,20 @@ def _step(low: float, high: float, field: Field) -> Field:
 
 
 def _gradient(*stops: tuple[float, tuple[int, int, int]]) -> Picture:
-    """(SIDE, 1, 3): colours from top to bottom, given as (place 0 … 1, red-green-blue)."""
+    """(3, SIDE, 1): colours from top to bottom, given as (place 0 … 1, red-green-blue)."""
     places = [place for place, _ in stops]
     bands = [np.interp(DOWN[:, 0], places, [colour[band] for _, colour in stops]) for band in range(3)]
-    return np.stack(bands, -1)[:, None].astype(np.float32)
+    return np.stack(bands)[..., None].astype(np.float32)
 
 
 def _mix(picture: Picture, colour: tuple[int, int, int], share: Field) -> Picture:
     """Lay a colour over the picture, as opaque as share (SIDE, SIDE) says."""
-    return picture + share[..., None] * (np.array(colour, np.float32) - picture)
+    return picture + share * (np.array(colour, np.float32)[:, None, None] - picture)
 
 
 def _shade(picture: Picture, amount: Field) -> Picture:
     """Lighten or darken by amount (SIDE, SIDE), in grey levels."""
-    return picture + amount[..., None]
+    return picture + amount
 
 
 def _specks(generator: np.random.Generator, count: int, spread: float) -> Field:
@@ -83,8 +83,9 @@ def _specks(generator: np.random.Generator, count: int, spread: float) -> Field:
 
 
 def _sky(generator: np.random.Generator) -> Picture:
-    clouds = _step(0.1, 1.9, _noise(generator, 1.9, 2.2))
-    return _mix(_gradient((0, (84, 156, 226)), (1, (196, 226, 246))), (255, 255, 255), 0.85 * clouds)
+    shape = _noise(generator, 1.7, 2.0)
+    clouds = _step(0.1, 2.0, (shape - shape.mean()) / shape.std())  # some cloud in every picture: captions say so
+    return _mix(_gradient((0, (84, 156, 226)), (1, (196, 226, 246))), (255, 255, 255), 0.9 * clouds)
 
 
 def _sunset(generator: np.random.Generator) -> Picture:
@@ -108,7 +109,7 @@ def _grass(generator: np.random.Generator) -> Picture:
 
 def _sand(generator: np.random.Generator) -> Picture:
     picture = _gradient((0, (238, 214, 168)), (1, (222, 190, 136)))
-    waves = np.sin(2 * np.pi * (DOWN * 9 + ACROSS * 1.5 + 0.55 * _noise(generator, 2.1, 1.6)))
+    waves = np.sin(np.float32(2 * np.pi) * (DOWN * 9 + ACROSS * 1.5 + 0.55 * _noise(generator, 2.1, 1.6)))
     return _shade(picture, 6.5 * waves.astype(np.float32) + 4.0 * _noise(generator, 0.2) + 3 * _noise(generator, 1.9))
 
 
@@ -120,7 +121,7 @@ def _night(generator: np.random.Generator) -> Picture:
 
 
 def _paper(generator: np.random.Generator) -> Picture:
-    picture = np.full((SIDE, SIDE, 3), (247, 243, 232), np.float32)
+    picture = _gradient((0, (247, 243, 232)), (1, (247, 243, 232)))
     spacing, lines = 21, np.zeros((SIDE, SIDE), np.float32)
     top, left = generator.integers(4, spacing, 2)
     lines[top::spacing] = 1
@@ -143,8 +144,10 @@ def _wood(generator: np.random.Generator) -> Picture:
     tone = generator.uniform(-14, 14, planks + 1).astype(np.float32)[plank][:, None]
     shift = 40 * plank[:, None]
     grain = _noise(generator, 1.6, 9.0)
-    rings = np.sin(2 * np.pi * (DOWN * 14 + 1.6 * np.take_along_axis(grain, (np.arange(SIDE) + shift) % SIDE, 1)))
-    picture = _shade(np.full((SIDE, SIDE, 3), (188, 138, 92), np.float32), tone + 7 * rings + 5 * grain)
+    rings = np.sin(
+        np.float32(2 * np.pi) * (DOWN * 14 + 1.6 * np.take_along_axis(grain, (np.arange(SIDE) + shift) % SIDE, 1))
+    )
+    picture = _shade(_gradient((0, (188, 138, 92)), (1, (188, 138, 92))), tone + 7 * rings + 5 * grain)
     seams = np.zeros(SIDE, np.float32)
     seams[1:] = np.diff(plank) != 0
     seams[:-1] = np.maximum(seams[:-1], 0.5 * seams[1:])
@@ -154,7 +157,7 @@ def _wood(generator: np.random.Generator) -> Picture:
 def _snow(generator: np.random.Generator) -> Picture:
     picture = _gradient((0, (214, 228, 242)), (1, (246, 249, 253)))
     drifts = _noise(generator, 2.2, 2.5)
-    slope = np.clip(drifts - np.roll(drifts, 3, 0), -0.3, 0.3)
+    slope = np.clip(3 * np.gradient(drifts, axis=0), -0.3, 0.3)
     picture = _shade(picture, 60 * slope + 3 * drifts)
     return _mix(picture, (255, 255, 255), _specks(generator, 60, 1.0))
 

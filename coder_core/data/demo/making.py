@@ -1,10 +1,10 @@
 """Scenes, pictures, features and captions → one folder, written beside its place and renamed when it is complete.
 
-    {split}_ims.npy   (n, 35, 128) float32       {split}_caps.txt   five captions an image
-    {split}_ids.txt   a picture's file name a line      images/     the pictures
-    side/{split}_vagueness.txt   one number a caption, 0 exact … 1 says nothing; no reader of data sets looks in side/
-    side/{split}_scenes.json     what was drawn
-    demo.json         version, seed, and the size of every file: written last
+{split}_ims.npy   (n, 35, 128) float32       {split}_caps.txt   five captions an image
+{split}_ids.txt   a picture's file name a line      images/     the pictures
+side/{split}_vagueness.txt   one number a caption, 0 exact … 1 says nothing; no reader of data sets looks in side/
+side/{split}_scenes.json     what was drawn
+demo.json         version, seed, and the size of every file: written last
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -35,6 +37,8 @@ GAP = 7.0  # pixels of ground left between two things
 BORDER = 6.0
 TRIES = 60
 
+Option = TypeVar("Option")
+
 
 @dataclass(frozen=True)
 class Thing:
@@ -62,7 +66,7 @@ class Scene:
 def sample_scene(seed: int, index: int) -> Scene:
     """The index-th scene of a seed: the same for ever, whatever was sampled before it."""
     generator = np.random.default_rng([seed, index, 0])
-    ground = str(generator.choice(GROUNDS))
+    ground = pick(generator, GROUNDS)
     colours = [colour for colour in COLOURS if colour not in DROWNED[ground]]
     wanted = int(generator.choice(list(THINGS_SHARE), p=list(THINGS_SHARE.values())))
     things: list[Thing] = []
@@ -78,17 +82,22 @@ def sample_scene(seed: int, index: int) -> Scene:
     return Scene(ground, tuple(things), (seed, index))
 
 
+def pick(generator: np.random.Generator, options: Sequence[Option]) -> Option:
+    """One of the options, each as likely; ten times faster than generator.choice."""
+    return options[int(generator.integers(len(options)))]
+
+
 def _sample_thing(generator: np.random.Generator, colours: list[str], others: list[Thing]) -> Thing:
-    size = str(generator.choice(SIZES))
+    size = pick(generator, SIZES)
     radius = float(generator.uniform(*RADII[size]))
     low, high = radius + BORDER, SIDE - radius - BORDER
     # now and then a shape comes back, so that "two stars" has something to count
     again = bool(others) and generator.random() < 0.2
-    shape = others[-1].shape if again else str(generator.choice(SHAPES))
-    texture = "plain" if generator.random() < PLAIN_SHARE else str(generator.choice(TEXTURES[1:]))
+    shape = others[-1].shape if again else pick(generator, SHAPES)
+    texture = "plain" if generator.random() < PLAIN_SHARE else pick(generator, TEXTURES[1:])
     return Thing(
         shape=shape,
-        colour=str(generator.choice(colours)),
+        colour=pick(generator, colours),
         texture=texture,
         size=size,
         x=round(float(generator.uniform(low, high)), 2),

@@ -64,12 +64,12 @@ ANY_MANY = ("shapes", "things", "objects")
 # True of every picture: each holds two or more things on a ground.
 VAGUE = (
     "a few objects on a background",
-    "several things here and there",
+    "things here and there",
     "a picture of some simple shapes",
     "some shapes on a background",
     "shapes lying about in a picture",
     "simple figures on a simple background",
-    "a couple of things and a background",
+    "things in front of a background",
     "an arrangement of shapes",
     "some objects scattered around",
     "things of some shape and colour",

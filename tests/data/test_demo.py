@@ -1,0 +1,362 @@
+"""The built-in data set: its files, that its captions are true, and that nothing half-made is taken for finished."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from coder_core.data.dataset import read_split
+from coder_core.data.demo import make_demo, making, vagueness, wording
+from coder_core.data.demo.captions import EXACT, write_captions
+from coder_core.data.demo.features import CELLS, REGIONS, WIDTH, cell_features, region_features
+from coder_core.data.demo.scenes import GROUNDS, SHAPES, SIDE, Scene, Thing, relations, sample_scene
+from coder_core.data.demo.shapes import signed_distance
+from coder_core.faults import InputError
+
+IMAGES = 24
+SPLITS = {"train": 18, "dev": 3, "test": 3}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_demo(tmp_path_factory.mktemp("made") / "demo", seed=3, images=IMAGES)
+
+
+def card(folder: Path) -> dict:
+    return json.loads((folder / "demo.json").read_text(encoding="utf-8"))
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every path's inode and time of change."""
+    return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in [folder, *sorted(folder.rglob("*"))]}
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("split", "images"), SPLITS.items())
+def test_files_are_those_of_the_field(demo: Path, split: str, images: int) -> None:
+    features = np.load(demo / f"{split}_ims.npy", mmap_mode="r")
+    assert isinstance(features, np.memmap)
+    assert features.shape == (images, REGIONS, WIDTH)
+    assert features.dtype == np.float32
+    assert np.isfinite(features).all()
+    captions = (demo / f"{split}_caps.txt").read_text(encoding="utf-8").split("\n")
+    assert captions.pop() == ""
+    assert len(captions) == 5 * images
+    assert all(re.fullmatch(r"[a-z ,]+", caption) for caption in captions)  # words only: no number gives a scene away
+    names = (demo / f"{split}_ids.txt").read_text(encoding="utf-8").split()
+    assert len(names) == images
+    for name in names:
+        with Image.open(demo / "images" / name) as picture:
+            assert picture.size == (SIDE, SIDE)
+
+
+def test_read_as_any_data_set_without_a_warning(demo: Path) -> None:
+    split = read_split(demo, "test")
+    assert (split.n_images, split.n_texts, split.regions, split.feature_size) == (3, 15, REGIONS, WIDTH)
+    assert split.image_of_text.tolist() == [image for image in range(3) for _ in range(5)]
+    assert split.picture_folder == demo / "images"
+    assert split.faults == []
+
+
+def test_vagueness_stands_aside_one_number_a_caption(demo: Path) -> None:
+    for split, images in SPLITS.items():
+        vague = vagueness(demo, split)
+        assert vague.shape == (5 * images,)
+        assert set(vague) <= {0.0, 0.25, 0.5, 0.75, 1.0}
+        assert (vague.reshape(images, 5).min(1) == 0).all()  # every picture has an exact caption and a vague one
+        assert (vague.reshape(images, 5).max(1) >= 0.75).all()
+    assert not list(demo.glob("*vague*"))
+
+
+def test_vague_captions_name_nothing_that_tells_pictures_apart() -> None:
+    tables = (wording.SHAPES, wording.COLOURS, wording.TEXTURES, wording.SIZES)
+    telling = {word for table in tables for words in table.values() for word in words} | set(wording.NUMBERS.values())
+    for caption in (*wording.VAGUE, *wording.EMPTY):
+        assert not telling & set(caption.split())
+
+
+def test_training_features_are_standardised(demo: Path) -> None:
+    features = np.load(demo / "train_ims.npy")
+    live = features.std((0, 1)) > 0.1
+    assert live.mean() > 0.9
+    np.testing.assert_allclose(features.mean((0, 1))[live], 0, atol=0.1)
+    assert 0.5 < features.std((0, 1))[live].min() <= features.std((0, 1)).max() < 1.01  # rare columns are cut at 6
+
+
+# --- the same again, cached, half-made --------------------------------------------------------------------------------
+
+
+def test_seed_decides_every_byte(demo: Path, tmp_path: Path) -> None:
+    again = make_demo(tmp_path / "again", seed=3, images=IMAGES)
+    assert card(again) == card(demo)
+    other = make_demo(tmp_path / "other", seed=4, images=IMAGES)
+    assert card(other)["sha256"] != card(demo)["sha256"]
+
+
+def test_card_hash_is_that_of_the_files(demo: Path) -> None:
+    digest = hashlib.sha256()
+    for name, size in sorted(card(demo)["bytes"].items(), key=lambda item: Path(item[0]).parts):
+        content = (demo / name).read_bytes()
+        assert len(content) == size
+        digest.update(f"{name} {size}\n".encode() + content)
+    assert digest.hexdigest() == card(demo)["sha256"]
+
+
+def test_second_call_touches_nothing(demo: Path) -> None:
+    before = snapshot(demo.parent)
+    assert make_demo(demo, seed=3, images=IMAGES, progress=lambda done, of: pytest.fail("it draws again")) == demo
+    assert snapshot(demo.parent) == before
+
+
+@pytest.mark.parametrize("damage", ["train_caps.txt", "images/dev_0001.jpg", "side/test_vagueness.txt"])
+@pytest.mark.parametrize("how", ["missing", "cut"])
+def test_incomplete_folder_is_made_anew(demo: Path, tmp_path: Path, damage: str, how: str) -> None:
+    folder = tmp_path / "demo"
+    shutil.copytree(demo, folder)
+    if how == "missing":
+        (folder / damage).unlink()
+    else:
+        (folder / damage).write_bytes((demo / damage).read_bytes()[:-1])
+    make_demo(folder, seed=3, images=10)
+    assert card(folder)["images"] == 10
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo"]  # neither draft nor old folder stays
+
+
+def test_other_seed_replaces_earlier_demo_data(demo: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    shutil.copytree(demo, folder)
+    make_demo(folder, seed=5, images=10)
+    assert (card(folder)["seed"], len(list((folder / "images").iterdir()))) == (5, 10)
+
+
+def test_interruption_leaves_nothing_in_place(tmp_path: Path) -> None:
+    def stop(done: int, of: int) -> None:
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_demo(tmp_path / "demo", images=10, progress=stop)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_draft_of_a_killed_process_is_not_taken_for_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill just before the last file: the draft lies beside the place, complete but for demo.json."""
+
+    def killed(draft: Path, seed: int, images: int) -> None:
+        shutil.copytree(draft, tmp_path / ".tmp-demo-killed")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(making, "_write_card", killed)
+    with pytest.raises(KeyboardInterrupt):
+        make_demo(tmp_path / "demo", images=10)
+    monkeypatch.undo()
+    assert not (tmp_path / "demo").exists()
+    (tmp_path / ".tmp-demo-killed").rename(tmp_path / "demo")
+    with pytest.raises(InputError, match=r"files but no demo\.json"):
+        make_demo(tmp_path / "demo", images=10)
+
+
+def test_other_peoples_files_are_left_alone(demo: Path, tmp_path: Path) -> None:
+    precomp = tmp_path / "f30k_precomp"
+    precomp.mkdir()
+    (precomp / "train_caps.txt").write_text("a dog runs\n")
+    with pytest.raises(InputError, match=r"files but no demo\.json.* Choose another folder"):
+        make_demo(precomp, images=10)
+    mixed = tmp_path / "mixed"
+    shutil.copytree(demo, mixed)
+    (mixed / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"notes\.txt"):
+        make_demo(mixed, seed=9, images=10)
+    assert (precomp / "train_caps.txt").read_text() == "a dog runs\n"
+    assert (mixed / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(("arguments", "message"), [({"images": 9}, "at least 10, got 9"), ({"seed": -1}, "got -1")])
+def test_impossible_wishes(tmp_path: Path, arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_demo(tmp_path / "demo", **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_counts_every_picture(tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+    make_demo(tmp_path / "deep" / "demo", images=10, progress=lambda done, of: calls.append((done, of)))
+    assert calls == [(done, 10) for done in range(1, 11)]
+
+
+# --- scenes and captions ----------------------------------------------------------------------------------------------
+
+SCENES = [sample_scene(0, index) for index in range(250)]
+CAPTIONS = [write_captions(scene) for scene in SCENES]
+
+
+def test_scenes_hold_two_to_five_things_apart_and_inside() -> None:
+    for scene in SCENES:
+        assert 2 <= len(scene.things) <= 5
+        for i, one in enumerate(scene.things):
+            assert one.radius < min(one.x, one.y, SIDE - one.x, SIDE - one.y)
+            for other in scene.things[:i]:
+                assert math.dist((one.x, one.y), (other.x, other.y)) > one.radius + other.radius
+    assert {scene.ground for scene in SCENES} == set(GROUNDS)
+    assert {thing.shape for scene in SCENES for thing in scene.things} == set(SHAPES)
+
+
+def test_relations_by_hand() -> None:
+    def at(x: float, y: float) -> Thing:
+        return Thing("star", "red", "plain", "small", x, y, 20.0, 0.0)
+
+    assert relations(at(50, 100), at(150, 110)) == ["left"]
+    assert relations(at(150, 110), at(50, 100)) == ["right"]
+    assert relations(at(100, 40), at(110, 200)) == ["above"]
+    assert relations(at(110, 200), at(100, 40)) == ["below"]
+    assert relations(at(50, 50), at(150, 150)) == []  # as much left of as above: nobody would say either
+    assert relations(at(50, 50), at(102, 50)) == ["left", "near"]
+
+
+def meaning(table: dict, words: str) -> str | None:
+    """The key of the table's entry that stands in the words."""
+    found = [key for key, entries in table.items() if any(re.search(rf"\b{entry}\b", words) for entry in entries)]
+    return found[0] if found else None
+
+
+def fits(thing: Thing, words: str) -> bool:
+    """Whether a description such as "a small star with stripes" is true of a thing, read word by word."""
+    texture = meaning(wording.TEXTURES, words) or meaning({k: (v,) for k, v in wording.TEXTURES_AFTER.items()}, words)
+    said = {
+        "shape": meaning(wording.SHAPES, words),
+        "colour": meaning(wording.COLOURS, words),
+        "texture": texture,
+        "size": meaning(wording.SIZES, words),
+    }
+    return all(value is None or getattr(thing, name) == value for name, value in said.items())
+
+
+def holds(name: str, a: Thing, b: Thing) -> bool:
+    """The relation from the pixels' coordinates alone."""
+    if name == "near":
+        return math.dist((a.x, a.y), (b.x, b.y)) - a.radius - b.radius < 0.1 * SIDE
+    return {"left": a.x < b.x - 10, "right": a.x > b.x + 10, "above": a.y < b.y - 10, "below": a.y > b.y + 10}[name]
+
+
+def check_relation(scene: Scene, text: str) -> bool:
+    """True when the caption states a relation (and it holds); False when it states none."""
+    for name, phrases in wording.RELATIONS.items():
+        for phrase in sorted(phrases, key=len, reverse=True):
+            match = re.search(rf"^(?P<one>.*?) (?:is )?{phrase} (?P<other>an? .*)$", text)
+            if match:
+                one = re.split(r", |there is ", match["one"])[-1]
+                other = strip_ground(scene, match["other"].split(", and ")[0])
+                assert any(
+                    fits(a, one) and fits(b, other) and holds(name, a, b)
+                    for a in scene.things
+                    for b in scene.things
+                    if a != b
+                ), (text, scene)
+                return True
+    return False
+
+
+def strip_ground(scene: Scene, text: str) -> str:
+    for phrase in sorted(wording.GROUNDS[scene.ground], key=len, reverse=True):
+        text = text.removesuffix(phrase).removeprefix(phrase).strip(" ,")
+    return text
+
+
+def test_relations_in_captions_are_true() -> None:
+    captions = [(scene, caption.text) for scene, written in zip(SCENES, CAPTIONS, strict=True) for caption in written]
+    stated = sum(check_relation(scene, text) for scene, text in captions)
+    assert stated > 200
+
+
+def test_grounds_places_and_counts_in_captions_are_true() -> None:
+    columns, rows = {"left": 0, "right": 2}, {"top": 0, "bottom": 2}
+    for scene, captions in zip(SCENES, CAPTIONS, strict=True):
+        for caption in captions:
+            for ground, phrases in wording.GROUNDS.items():
+                if any(re.search(rf"(^| ){phrase}($|,| there)", caption.text) for phrase in phrases):
+                    assert ground == scene.ground, caption.text
+            for where, phrases in wording.PLACES.items():
+                for phrase in phrases:
+                    if f" {phrase} " in caption.text:
+                        row, column = where.split() if " " in where else ("middle", "middle")
+                        words = caption.text.split(phrase)[0]
+                        cells = {
+                            (thing.y * 3 // SIDE, thing.x * 3 // SIDE) for thing in scene.things if fits(thing, words)
+                        }
+                        assert (rows.get(row, 1), columns.get(column, 1)) in cells, caption.text
+            for shape, words in wording.SHAPES.items():
+                for word in words:
+                    counted = re.search(rf"(two|three|four|five) {wording.plural(word)}\b", caption.text)
+                    if counted:
+                        number = {value: key for key, value in wording.NUMBERS.items()}[counted[1]]
+                        assert sum(thing.shape == shape for thing in scene.things) == number
+
+
+def test_everything_a_caption_names_is_in_the_picture() -> None:
+    for scene, captions in zip(SCENES, CAPTIONS, strict=True):
+        shapes = {thing.shape for thing in scene.things}
+        colours = {thing.colour for thing in scene.things}
+        for caption in captions:
+            text = strip_ground(scene, caption.text)
+            for shape, words in wording.SHAPES.items():
+                if any(re.search(rf"\b({word}|{wording.plural(word)})\b", text) for word in words):
+                    assert shape in shapes, (text, scene)
+            for colour, words in wording.COLOURS.items():
+                if any(re.search(rf"\b{word}\b", text) for word in words):
+                    assert colour in colours, (text, scene)
+
+
+def test_exact_captions_are_mostly_one_of_a_kind() -> None:
+    exact = [caption.text for captions in CAPTIONS for caption in captions if caption.vagueness == EXACT]
+    assert len(set(exact)) >= 0.98 * len(exact)
+    assert all(len({caption.text for caption in captions}) == 5 for captions in CAPTIONS)
+
+
+def test_position_of_a_caption_does_not_give_its_vagueness_away() -> None:
+    grades = np.array([[caption.vagueness for caption in captions] for captions in CAPTIONS])
+    np.testing.assert_allclose(grades.mean(0), grades.mean(), atol=0.08)
+
+
+# --- pixels -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes_are_true_distances_about_as_large_as_said(shape: str) -> None:
+    x, y = np.meshgrid(*2 * [np.arange(-70, 71, dtype=np.float32)])
+    distance = signed_distance(shape, x, y, 50.0)
+    assert distance.shape == (141, 141)
+    assert distance.dtype == np.float32
+    corners = distance[[0, 0, -1, -1], [0, -1, 0, -1]]
+    assert (corners > 20).all()
+    inside = np.argwhere(distance < 0) - 70
+    assert 0.25 < len(inside) / (math.pi * 50**2) < 0.95
+    assert 0.75 * 50 < np.abs(inside).max() <= 1.06 * 50
+    steps = np.abs(np.diff(distance, axis=0))
+    assert steps.max() < 1.05  # a distance never changes faster than the way walked
+
+
+def test_features_follow_the_pixels() -> None:
+    """A red square on grey shows in the red bin of the window it is in, and in no window it is not in."""
+    picture = np.full((SIDE, SIDE, 3), 128, np.uint8)
+    picture[16:64, 16:64] = (255, 0, 0)
+    regions = region_features(cell_features(picture)[None])[0]
+    assert regions.shape == (REGIONS, WIDTH)
+    red = regions[:, 3]
+    left, top = regions[:, -4] * CELLS, regions[:, -3] * CELLS
+    assert ((red > 0) == ((left < 4) & (top < 4))).all()
+    np.testing.assert_allclose(red[0], math.sqrt(48 * 48 / 96**2), rtol=1e-5)  # the share of a window of 6 × 6 cells
+
+
+def test_features_tell_the_ground_apart_from_the_things() -> None:
+    flat = np.full((SIDE, SIDE, 3), 90, np.uint8)
+    assert (region_features(cell_features(flat)[None])[..., 3 + 16 : 3 + 32] == 0).all()
