@@ -7,6 +7,7 @@ row and the way out. The exit status is 1 when training or evaluation would refu
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coder_core.data.dataset import Split, fingerprint
+from coder_core.data.demo import DEMO_FOLDER, make_demo
 from coder_core.data.survey import Survey, survey
 from coder_core.data.words import Tokens
 from coder_core.faults import Fault
@@ -35,7 +37,7 @@ class Arguments:
 
     PATH is a folder with {split}_ims.npy, {split}_caps.txt and perhaps {split}_ids.txt (f30k_precomp, coco_precomp); or
     its parent (f30k with f30k/precomp in it); or a folder with Karpathy's dataset_*.json and the features beside it, or
-    that file itself. docs/data.md describes the formats.
+    that file itself; or "demo", the built-in data. docs/data.md describes the formats.
     """
 
     path: tyro.conf.Positional[Path]
@@ -60,8 +62,9 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.word_threshold < 1 or chosen.batch_size < 1:
         print("--word-threshold and --batch-size must be at least 1", file=sys.stderr)
         return 2
+    built_in = str(chosen.path) == "demo" and not chosen.path.exists()
     found = survey(
-        chosen.path,
+        make_demo(Path(os.environ.get("CODER_DEMO", DEMO_FOLDER))) if built_in else chosen.path,
         pictures=chosen.pictures,
         word_vectors=chosen.word_vectors,
         word_threshold=chosen.word_threshold,

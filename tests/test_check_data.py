@@ -10,6 +10,7 @@ import pytest
 
 from coder_core.check_data import main
 from coder_core.data.dataset import read_split
+from coder_core.data.demo import make_demo
 from tests.data.precomp_folders import features, real_flickr8k, refusal, write_split
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -142,6 +143,21 @@ def test_the_command_as_a_user_starts_it(data):
     bad = subprocess.run([*command, str(data)], capture_output=True, text=True, env=environment, cwd="/", check=False)
     assert bad.returncode == 1
     assert "train_ims.npy: the file is missing" in bad.stdout
+
+
+def test_the_built_in_data_has_no_fault(tmp_path, capsys):
+    status, out = run(capsys, make_demo(tmp_path / "made", images=60))
+    assert status == 0
+    assert "found" in out
+    assert "0 errors, 0 warnings" in out
+
+
+@pytest.mark.slow
+def test_demo_names_the_built_in_data(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CODER_DEMO", str(tmp_path / "demo"))
+    status, out = run(capsys, "demo")
+    assert status == 0
+    assert "0 errors, 0 warnings" in out
 
 
 def test_real_flickr8k_is_fit_for_training(capsys):
