@@ -23,7 +23,7 @@ from coder_core.data.dataset import Split, fingerprint
 from coder_core.data.demo import DEMO_FOLDER, make_demo
 from coder_core.data.survey import Survey, survey
 from coder_core.data.words import Tokens
-from coder_core.faults import Fault
+from coder_core.faults import Fault, InputError
 
 NARROWEST = 110
 COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}
@@ -62,14 +62,10 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.word_threshold < 1 or chosen.batch_size < 1:
         print("--word-threshold and --batch-size must be at least 1", file=sys.stderr)
         return 2
-    built_in = str(chosen.path) == "demo" and not chosen.path.exists()
-    found = survey(
-        make_demo(Path(os.environ.get("CODER_DEMO", DEMO_FOLDER))) if built_in else chosen.path,
-        pictures=chosen.pictures,
-        word_vectors=chosen.word_vectors,
-        word_threshold=chosen.word_threshold,
-        check_values=chosen.values,
-    )
+    try:
+        found = _survey(chosen)
+    except InputError as error:  # only from making the built-in data; a survey collects its faults
+        found = Survey(faults=list(error.faults))
     if chosen.json:
         print(json.dumps(as_document(found, chosen.batch_size), ensure_ascii=True, indent=2))
     else:
@@ -77,6 +73,20 @@ def main(arguments: list[str] | None = None) -> int:
         console.width = max(console.width, NARROWEST)
         print_report(console, found, chosen.batch_size)
     return 0 if found.usable else 1
+
+
+def _survey(chosen: Arguments) -> Survey:
+    """Read what was named; "demo" is the built-in data, made when it is not there yet."""
+    path = chosen.path
+    if str(path) == "demo" and not path.exists():
+        path = make_demo(Path(os.environ.get("CODER_DEMO", DEMO_FOLDER)))
+    return survey(
+        path,
+        pictures=chosen.pictures,
+        word_vectors=chosen.word_vectors,
+        word_threshold=chosen.word_threshold,
+        check_values=chosen.values,
+    )
 
 
 def as_document(found: Survey, batch_size: int) -> dict[str, Any]:
