@@ -118,8 +118,7 @@ def test_running_of_a_dead_process_reads_as_interrupted(tmp_path: Path) -> None:
     assert status is not None
     assert (status["state"], status["step"], status["pid"]) == ("running", 3, os.getpid())
     program = (
-        "import sys; from pathlib import Path; from coder_core.runs.status import write_status
-"
+        "import sys; from pathlib import Path; from coder_core.runs.status import write_status;"
         "write_status(Path(sys.argv[1]), 'running', step=4)"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=True)
