@@ -10,17 +10,19 @@ from pathlib import Path
 import torch
 
 from coder_core.config import Config
+from coder_core.data.agreement import compare_splits
 from coder_core.data.batches import TrainingBatches
 from coder_core.data.dataset import Split, available_splits, fingerprint, read_split
 from coder_core.data.demo import DEMO_FOLDER, make_demo
 from coder_core.data.words import Tokens, Vocabulary
-from coder_core.faults import Fault, InputError
+from coder_core.faults import Fault, InputError, stop_on_errors
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
 from coder_core.model.reader import CaptionReader, make_reader, starting_vectors
 from coder_core.training import parallel
 
 DEMO = "demo"
+CARD = "demo.json"  # stands in a folder of finished demo data
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,17 @@ class Prepared:
 
 
 def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
-    """The folder of a data set; "demo" is made on first use."""
+    """The folder of a data set; "demo" is made on first use, in .cache/demo or where $CODER_DEMO says."""
     if not name:
         raise InputError(
             Fault("--data", "is empty", "a folder, or demo", "name the folder of {split}_ims.npy and {split}_caps.txt")
         )
     if name != DEMO:
         return Path(name)
-    folder = Path(os.environ.get("CODER_DEMO", DEMO_FOLDER))
+    given = os.environ.get("CODER_DEMO")
+    folder = Path(given or DEMO_FOLDER)
+    if given and (folder / CARD).is_file():
+        return folder  # made beforehand, perhaps of another size
     if parallel.rank() == 0:
         make_demo(folder, progress=progress)
     parallel.wait()
@@ -84,9 +89,8 @@ def prepare(
     names = available_splits(folder)
     dev = read_split(folder, "dev", pictures=pictures) if {"dev", "val"} & set(names) else None
     faults = [*train.faults, *(dev.faults if dev else [])]
-    if dev is not None and dev.feature_size != train.feature_size:
-        found, expected = f"have {dev.feature_size} numbers a region", f"{train.feature_size}, as train has"
-        raise InputError(Fault("dev features", found, expected, "make both with the same network"))
+    if dev is not None:
+        faults += stop_on_errors(compare_splits([train, dev]))
     if dev is None:
         text = f"has no dev split (only {', '.join(names)})"
         faults.append(Fault(str(folder), text, fix="the last step is kept as the best", severity="warning"))
