@@ -97,12 +97,17 @@ def four_products(step: Step) -> None:
 def fused_losses(step: Step) -> Tensor:
     images, texts = step.anchors
     in_batch = images @ texts.mT
+    own = fused.same_image_pairs(step.image_ids, step.image_ids)
+    own_slots = fused.same_image_pairs(step.image_ids, step.slot_ids)
     total = torch.zeros(())
     directions = zip(step.anchors, reversed(step.keys), reversed(step.banks), (in_batch, in_batch.mT), strict=True)
     for anchors, partners, bank, scores in directions:
+        partner_scores = (anchors * partners).sum(1)
         terms = fused.dcl_terms(
-            fused.batch_candidates(scores, step.image_ids, step.image_ids),
-            fused.bank_candidates(anchors @ bank.mT, (anchors * partners).sum(1), step.image_ids, step.slot_ids),
+            fused.batch_candidates(scores, step.image_ids, step.image_ids, same_image=own),
+            fused.bank_candidates(
+                anchors @ bank.mT, partner_scores, step.image_ids, step.slot_ids, same_image=own_slots
+            ),
         )
         assert terms.bank is not None
         total = total + terms.batch.mean() + terms.bank.mean()

@@ -59,7 +59,13 @@ class DclTerms(NamedTuple):
 
 
 def batch_candidates(
-    scores: Tensor, query_ids: Tensor, candidate_ids: Tensor, *, keep_same_image: bool = False, positive_offset: int = 0
+    scores: Tensor,
+    query_ids: Tensor,
+    candidate_ids: Tensor,
+    *,
+    keep_same_image: bool = False,
+    positive_offset: int = 0,
+    same_image: Pairs | None = None,
 ) -> Candidates:
     """The whole batch as candidates; the positive of row i is column i + positive_offset.
 
@@ -69,8 +75,9 @@ def batch_candidates(
         candidate_ids: (C,) image ids of the candidates.
         keep_same_image: see `pairs.same_image_negatives`.
         positive_offset: where this process's samples begin among the candidates.
+        same_image: `same_image_pairs` of these ids, when the other direction has already found them.
     """
-    same_image = same_image_pairs(query_ids, candidate_ids)
+    same_image = same_image or same_image_pairs(query_ids, candidate_ids)
     rows = torch.arange(len(query_ids), device=scores.device)
     positives = Pairs(rows, rows + positive_offset)
     return Candidates(
@@ -79,7 +86,13 @@ def batch_candidates(
 
 
 def bank_candidates(
-    scores: Tensor, positive_scores: Tensor, query_ids: Tensor, slot_ids: Tensor, *, keep_same_image: bool = False
+    scores: Tensor,
+    positive_scores: Tensor,
+    query_ids: Tensor,
+    slot_ids: Tensor,
+    *,
+    keep_same_image: bool = False,
+    same_image: Pairs | None = None,
 ) -> Candidates:
     """The slots of the other modality's bank as candidates.
 
@@ -90,8 +103,9 @@ def bank_candidates(
         query_ids: (Q,) image ids of the anchors.
         slot_ids: (C,) image id of every slot; below zero is empty.
         keep_same_image: the literal reading: every filled slot is a negative.
+        same_image: `same_image_pairs` of these ids, when the other direction has already found them.
     """
-    same_image = same_image_pairs(query_ids, slot_ids)
+    same_image = same_image or same_image_pairs(query_ids, slot_ids)
     outside_sum = empty_pairs(len(query_ids), slot_ids) if keep_same_image else same_image
     return Candidates(scores, positive_scores, outside_sum, same_image)
 

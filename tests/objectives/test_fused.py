@@ -115,6 +115,21 @@ def test_pairs_are_the_complement_of_the_mask(seed: int) -> None:
             assert torch.equal(mask, same_image_negatives(problem.ids, ids))
 
 
+def test_pairs_found_by_one_direction_serve_the_other() -> None:
+    problem = random_problem(4)
+    batch, bank = candidates(problem)
+    shared = (
+        fused.batch_candidates(problem.scores, problem.ids, problem.ids, same_image=batch.outside_sum),
+        fused.bank_candidates(
+            problem.bank_scores, problem.bank_positives, problem.ids, problem.slot_ids, same_image=bank.outside_sum
+        ),
+    )
+    for own, given_pairs in zip((batch, bank), shared, strict=True):
+        assert given_pairs.outside_sum is own.outside_sum
+        assert given_pairs.outside_statistics is own.outside_statistics
+    assert torch.equal(fused.dcl_terms(*shared).batch, fused.dcl_terms(batch, bank).batch)
+
+
 def test_the_own_image_never_enters_the_statistics_even_when_the_loss_keeps_it() -> None:
     """Moving a same-image score moves the literal loss, not the diversity."""
     problem = random_problem(0)
