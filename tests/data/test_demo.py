@@ -1,4 +1,4 @@
-"""The built-in data set: its files, that its captions are true, and that nothing half-made is taken for finished."""
+"""The built-in data set: its files, its features, and that nothing half-made is taken for finished."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from PIL import Image
 
 from coder_core.data.dataset import read_split
 from coder_core.data.demo import make_demo, making, vagueness, wording
-from coder_core.data.demo.captions import EXACT, write_captions
 from coder_core.data.demo.features import CELLS, REGIONS, WIDTH, cell_features, region_features
-from coder_core.data.demo.scenes import GROUNDS, SHAPES, SIDE, Scene, Thing, relations, sample_scene
+from coder_core.data.demo.scenes import SHAPES, SIDE
 from coder_core.data.demo.shapes import signed_distance
 from coder_core.faults import InputError
 
@@ -192,139 +191,6 @@ def test_progress_counts_every_picture(tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
     make_demo(tmp_path / "deep" / "demo", images=10, progress=lambda done, of: calls.append((done, of)))
     assert calls == [(done, 10) for done in range(1, 11)]
-
-
-# --- scenes and captions ----------------------------------------------------------------------------------------------
-
-SCENES = [sample_scene(0, index) for index in range(250)]
-CAPTIONS = [write_captions(scene) for scene in SCENES]
-
-
-def test_scenes_hold_two_to_five_things_apart_and_inside() -> None:
-    for scene in SCENES:
-        assert 2 <= len(scene.things) <= 5
-        for i, one in enumerate(scene.things):
-            assert one.radius < min(one.x, one.y, SIDE - one.x, SIDE - one.y)
-            for other in scene.things[:i]:
-                assert math.dist((one.x, one.y), (other.x, other.y)) > one.radius + other.radius
-    assert {scene.ground for scene in SCENES} == set(GROUNDS)
-    assert {thing.shape for scene in SCENES for thing in scene.things} == set(SHAPES)
-
-
-def test_relations_by_hand() -> None:
-    def at(x: float, y: float) -> Thing:
-        return Thing("star", "red", "plain", "small", x, y, 20.0, 0.0)
-
-    assert relations(at(50, 100), at(150, 110)) == ["left"]
-    assert relations(at(150, 110), at(50, 100)) == ["right"]
-    assert relations(at(100, 40), at(110, 200)) == ["above"]
-    assert relations(at(110, 200), at(100, 40)) == ["below"]
-    assert relations(at(50, 50), at(150, 150)) == []  # as much left of as above: nobody would say either
-    assert relations(at(50, 50), at(102, 50)) == ["left", "near"]
-
-
-def meaning(table: dict, words: str) -> str | None:
-    """The key of the table's entry that stands in the words."""
-    found = [key for key, entries in table.items() if any(re.search(rf"\b{entry}\b", words) for entry in entries)]
-    return found[0] if found else None
-
-
-def fits(thing: Thing, words: str) -> bool:
-    """Whether a description such as "a small star with stripes" is true of a thing, read word by word."""
-    texture = meaning(wording.TEXTURES, words) or meaning({k: (v,) for k, v in wording.TEXTURES_AFTER.items()}, words)
-    said = {
-        "shape": meaning(wording.SHAPES, words),
-        "colour": meaning(wording.COLOURS, words),
-        "texture": texture,
-        "size": meaning(wording.SIZES, words),
-    }
-    return all(value is None or getattr(thing, name) == value for name, value in said.items())
-
-
-def holds(name: str, a: Thing, b: Thing) -> bool:
-    """The relation from the pixels' coordinates alone."""
-    if name == "near":
-        return math.dist((a.x, a.y), (b.x, b.y)) - a.radius - b.radius < 0.1 * SIDE
-    return {"left": a.x < b.x - 10, "right": a.x > b.x + 10, "above": a.y < b.y - 10, "below": a.y > b.y + 10}[name]
-
-
-def check_relation(scene: Scene, text: str) -> bool:
-    """True when the caption states a relation (and it holds); False when it states none."""
-    for name, phrases in wording.RELATIONS.items():
-        for phrase in sorted(phrases, key=len, reverse=True):
-            match = re.search(rf"^(?P<one>.*?) (?:is )?{phrase} (?P<other>an? .*)$", text)
-            if match:
-                one = re.split(r", |there is ", match["one"])[-1]
-                other = strip_ground(scene, match["other"].split(", and ")[0])
-                assert any(
-                    fits(a, one) and fits(b, other) and holds(name, a, b)
-                    for a in scene.things
-                    for b in scene.things
-                    if a != b
-                ), (text, scene)
-                return True
-    return False
-
-
-def strip_ground(scene: Scene, text: str) -> str:
-    for phrase in sorted(wording.GROUNDS[scene.ground], key=len, reverse=True):
-        text = text.removesuffix(phrase).removeprefix(phrase).strip(" ,")
-    return text
-
-
-def test_relations_in_captions_are_true() -> None:
-    captions = [(scene, caption.text) for scene, written in zip(SCENES, CAPTIONS, strict=True) for caption in written]
-    stated = sum(check_relation(scene, text) for scene, text in captions)
-    assert stated > 200
-
-
-def test_grounds_places_and_counts_in_captions_are_true() -> None:
-    columns, rows = {"left": 0, "right": 2}, {"top": 0, "bottom": 2}
-    for scene, captions in zip(SCENES, CAPTIONS, strict=True):
-        for caption in captions:
-            for ground, phrases in wording.GROUNDS.items():
-                if any(re.search(rf"(^| ){phrase}($|,| there)", caption.text) for phrase in phrases):
-                    assert ground == scene.ground, caption.text
-            for where, phrases in wording.PLACES.items():
-                for phrase in phrases:
-                    if f" {phrase} " in caption.text:
-                        row, column = where.split() if " " in where else ("middle", "middle")
-                        words = caption.text.split(phrase)[0]
-                        cells = {
-                            (thing.y * 3 // SIDE, thing.x * 3 // SIDE) for thing in scene.things if fits(thing, words)
-                        }
-                        assert (rows.get(row, 1), columns.get(column, 1)) in cells, caption.text
-            for shape, words in wording.SHAPES.items():
-                for word in words:
-                    counted = re.search(rf"(two|three|four|five) {wording.plural(word)}\b", caption.text)
-                    if counted:
-                        number = {value: key for key, value in wording.NUMBERS.items()}[counted[1]]
-                        assert sum(thing.shape == shape for thing in scene.things) == number
-
-
-def test_everything_a_caption_names_is_in_the_picture() -> None:
-    for scene, captions in zip(SCENES, CAPTIONS, strict=True):
-        shapes = {thing.shape for thing in scene.things}
-        colours = {thing.colour for thing in scene.things}
-        for caption in captions:
-            text = strip_ground(scene, caption.text)
-            for shape, words in wording.SHAPES.items():
-                if any(re.search(rf"\b({word}|{wording.plural(word)})\b", text) for word in words):
-                    assert shape in shapes, (text, scene)
-            for colour, words in wording.COLOURS.items():
-                if any(re.search(rf"\b{word}\b", text) for word in words):
-                    assert colour in colours, (text, scene)
-
-
-def test_exact_captions_are_mostly_one_of_a_kind() -> None:
-    exact = [caption.text for captions in CAPTIONS for caption in captions if caption.vagueness == EXACT]
-    assert len(set(exact)) >= 0.98 * len(exact)
-    assert all(len({caption.text for caption in captions}) == 5 for captions in CAPTIONS)
-
-
-def test_position_of_a_caption_does_not_give_its_vagueness_away() -> None:
-    grades = np.array([[caption.vagueness for caption in captions] for captions in CAPTIONS])
-    np.testing.assert_allclose(grades.mean(0), grades.mean(), atol=0.08)
 
 
 # --- pixels -----------------------------------------------------------------------------------------------------------
