@@ -11,7 +11,7 @@ import streamlit as st
 
 from app import cards
 from app.selection import neighbour, selected_id
-from app.state import bound, put
+from app.state import bound, bound_number, put
 
 ROW_HEIGHT = 68  # above four lines' worth a table wraps its text, below it cuts
 
@@ -24,7 +24,7 @@ def step_through(label: str, key: str, order: Sequence[int] | np.ndarray, count:
     if int(st.session_state.get(key) or 0) >= count:  # a smaller split was chosen since
         put(key, min(first, count - 1))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        number = st.number_input(label, 0, count - 1, first, 1, **bound(key), help=help_text, width=190)
+        number = st.number_input(label, 0, count - 1, first, 1, **bound_number(key), help=help_text, width=190)
 
         def move(step: int) -> None:
             put(key, neighbour(order, int(number or 0), step))

@@ -6,6 +6,7 @@ Every control of a page is a widget bound to a query parameter of the same name,
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import streamlit as st
 from app.backend import RunSummary
 
 NO_RUN = "—"
+NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,12})?")
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,11 @@ class Choice:
 def bound(key: str) -> dict[str, Any]:
     """Widget arguments that put its value into the URL under `key`."""
     return {"key": key, "bind": "query-params"}
+
+
+def bound_number(key: str) -> dict[str, Any]:
+    """`bound` for a number, unless the URL holds something that is none: Streamlit 1.67 fails on an infinite one."""
+    return bound(key) if NUMBER.fullmatch(st.query_params.get(key, "0")) else {"key": key}
 
 
 def put(key: str, value: Any) -> None:

@@ -13,7 +13,7 @@ from app.anchor_view import open_anchor
 from app.controls import choose_one, picking_table, picture_urls, step_through
 from app.glossary import tip
 from app.selection import found_by_tenth, lowest, matching
-from app.state import Choice, bound, theme
+from app.state import Choice, bound, bound_number, theme
 
 ROWS_SHOWN = 50
 FOUND_AT = 10
@@ -29,9 +29,11 @@ def settings(epsilon: float) -> dict[str, Any]:
         candidates = choose_one("Candidates", {"split": "Whole split", "batch": "A batch"}, "over", tip("candidates"))
         drawn = {}
         if candidates == "batch":
-            drawn["batch_size"] = int(st.number_input("Batch size", 2, 8192, 128, **bound("batch"), width=130))
-            drawn["seed"] = int(st.number_input("Seed", 0, 9999, 0, **bound("seed"), width=110))
-        used = float(st.slider("ε", 0.01, 1.0, epsilon, 0.01, **bound("epsilon"), help=tip("epsilon"), width=170))
+            drawn["batch_size"] = int(st.number_input("Batch size", 2, 8192, 128, **bound_number("batch"), width=130))
+            drawn["seed"] = int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"), width=110))
+        used = float(
+            st.slider("ε", 0.01, 1.0, epsilon, 0.01, **bound_number("epsilon"), help=tip("epsilon"), width=170)
+        )
     return {"modality": modality, "function": function, "candidates": candidates, "epsilon": used, **drawn}
 
 

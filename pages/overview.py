@@ -25,7 +25,9 @@ def run_table(split: str) -> pd.DataFrame:
         scores = {label: metrics.get(key) for key, label in COLUMNS.items()}
         what = {"run": run.name, "loss": about["loss"], "data": about["data"]}
         rows.append(
-            what | scores | {"epochs": about["epochs"], "seed": about["seed"], "state": run.state, "started": date}
+            what
+            | scores
+            | {"epochs": about["epochs"], "seed": about["seed"], "state": run.state, "date": about["created"]}
         )
     return pd.DataFrame(rows)
 

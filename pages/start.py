@@ -56,5 +56,5 @@ else:
         cards.faults(damaged)
     st.html(
         '<p class="cl-how cl-small">Your own data: <code>python -m coder_core.check_data PATH</code>, then '
-        "<code>python -m coder_core.train --data.data PATH --name NAME</code>; the run appears here.</p>"
+        "<code>python -m coder_core.train --data PATH --name NAME</code>; the run appears here.</p>"
     )

@@ -1,0 +1,57 @@
+"""Selections, filters and orders as functions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from app import selection
+
+
+def test_rows_become_ids() -> None:
+    assert selection.selected_id({"selection": {"rows": [1]}}, [40, 7]) == 7
+    assert selection.selected_id({"selection": {"rows": []}}, [40, 7]) is None
+    assert selection.selected_id({"selection": {"rows": [2]}}, [40, 7]) is None
+    assert selection.selected_id(None, [40, 7]) is None
+
+
+def test_points_give_their_customdata_once_each() -> None:
+    points = [{"customdata": [3], "point_index": 0}, {"customdata": 3}, {"customdata": [1, "x"]}, {"point_index": 9}]
+    assert selection.selected_points({"selection": {"points": points}}) == [3, 1]
+    assert selection.selected_points({}) == []
+
+
+@pytest.mark.parametrize(("current", "step", "expected"), [(5, 1, 9), (5, -1, 5), (9, 1, 2), (2, 1, 2), (77, 1, 5)])
+def test_neighbours_stay_inside(current: int, step: int, expected: int) -> None:
+    assert selection.neighbour([5, 9, 2], current, step) == expected
+
+
+def test_lowest_is_stable() -> None:
+    frame = pd.DataFrame({"id": [0, 1, 2, 3], "v": [2.0, 1.0, 1.0, 3.0]})
+    assert selection.lowest(frame, "v", 3)["id"].tolist() == [1, 2, 0]
+
+
+def test_outcomes_are_counted_and_filtered_by_change() -> None:
+    changes = pd.DataFrame({"query": [0, 1, 2], "outcome": ["fixed", "broken", "fixed"], "change": [1, -9, 5]})
+    assert selection.outcome_counts(changes, ("fixed", "both right")) == {"fixed": 2, "both right": 0}
+    assert selection.by_outcome(changes, "fixed")["query"].tolist() == [2, 0]
+    assert selection.by_outcome(changes, None)["query"].tolist() == [1, 2, 0]
+
+
+def test_tenths_by_hand() -> None:
+    """Twenty anchors, the two lowest are missed."""
+    spread = np.arange(20.0)[::-1]
+    ranks = np.where(spread < 2, 50, 0)
+    found = selection.found_by_tenth(spread, ranks, 10)
+    assert found["tenth"].tolist() == list(range(1, 11))
+    assert found["found"].tolist() == [0.0] + [100.0] * 9
+    assert found["anchors"].tolist() == [2] * 10
+    assert selection.found_by_tenth(np.zeros(0), np.zeros(0), 10).empty
+
+
+def test_words_match_in_any_order_and_case() -> None:
+    captions = ["A red ring", "a ring, and a RED star", "blue"]
+    assert selection.matching(captions, "ring red").tolist() == [0, 1]
+    assert selection.matching(captions, "  ").tolist() == [0, 1, 2]
+    assert selection.matching(captions, "zebra").tolist() == []
