@@ -6,6 +6,8 @@ error. `problems` lists impossible values before anything is written.
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -15,6 +17,7 @@ Loss = Literal["btr-sum", "btr-hardest", "infonce", "dcl-i", "dcl"]
 Diversity = Literal["std", "entropy"]
 Pooling = Literal["gpo", "mean", "max"]
 LARGEST_SEED = 2**31
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
@@ -218,6 +221,17 @@ def _outside(place: str, value: float, fits: bool, expected: str, fix: str = "")
     return [] if fits else [Fault(f"--{place}", f"is {value:g}", expected, fix)]
 
 
+def _not_finite(config: Config) -> list[Fault]:
+    """Inf, where it means nothing (NaN lies outside every range). A clip norm and a save interval may be infinite."""
+    return [
+        Fault(f"--{key.replace('_', '-')}", f"is {value}", "a finite number")
+        for table in to_document(config).values()
+        if isinstance(table, dict)
+        for key, value in table.items()
+        if isinstance(value, float) and math.isinf(value) and key not in ("clip_norm", "save_every")
+    ]
+
+
 def problems(config: Config) -> list[Fault]:
     """Impossible values (errors) and doubtful ones (warnings), each naming its flag."""
     o, m, t, d, b = config.objective, config.model, config.training, config.data, config.memory
@@ -235,11 +249,16 @@ def problems(config: Config) -> list[Fault]:
     ]:  # fmt: skip
         found += _outside(place, value, value >= 0, "0 or more")
     for place, value in [
-        ("dimension", m.dimension), ("word-size", m.word_size), ("text-layers", m.text_layers), ("epochs", t.epochs),
+        ("word-size", m.word_size), ("text-layers", m.text_layers), ("epochs", t.epochs),
         ("word-threshold", d.word_threshold), ("evaluate-every", t.evaluate_every),
     ]:  # fmt: skip
         found += _outside(place, value, value >= 1, "1 or more")
+    found += _not_finite(config)
+    if config.name and not RUN_NAME.fullmatch(config.name):
+        expected = "letters, digits, '.', '_' and '-', a letter or digit first"
+        found.append(Fault("--name", f"is {config.name!r}", expected, "it becomes the name of a folder"))
     found += _outside("momentum", b.momentum, 0 <= b.momentum <= 1, "a value from 0 to 1")
+    found += _outside("dimension", m.dimension, m.dimension >= 2, "2 or more")
     found += _outside("decay-at", t.decay_at, 0 < t.decay_at <= 1, "a share above 0 and at most 1")
     found += _outside("drop-regions", d.drop_regions, 0 <= d.drop_regions <= 0.5, "a share from 0 to 0.5")
     for place, value in [

@@ -60,7 +60,7 @@ def _parse(arguments: Sequence[str], default: Config, root: Path) -> _Arguments:
 def _train_pair(root: Path, console: Console) -> None:
     for name in DEMO_PAIR:
         folder = root / name
-        if not folder.exists():
+        if not folder.exists() or not any(folder.iterdir()):
             start_run(replace(PRESETS[name].config, name=name), root, console)
             continue
         status = read_status(folder) or {}
@@ -72,6 +72,8 @@ def _train_pair(root: Path, console: Console) -> None:
 
 def _dispatch(arguments: list[str], console: Console) -> None:
     root = ROOT
+    if len(arguments) == 1 and arguments[0].startswith("--root="):
+        arguments = ["--root", arguments[0].removeprefix("--root=")]
     if arguments[:1] == ["--root"] and len(arguments) == 2:
         root, arguments = Path(arguments[1]), []
     if not arguments:
@@ -95,7 +97,11 @@ def _dispatch(arguments: list[str], console: Console) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Returns 0, 1 for an input that cannot be used, 3 when a signal stopped a saved run."""
+    """Run the command.
+
+    Returns:
+        0, 1 for an input that cannot be used, 3 when a signal stopped a saved run, 130 for Ctrl-C outside of one.
+    """
     console = Console(stderr=False)
     try:
         _dispatch(list(sys.argv[1:] if arguments is None else arguments), console)
@@ -106,6 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StoppedError as stopped:
         console.print(str(stopped), markup=False, highlight=False)
         return 3
+    except KeyboardInterrupt:
+        console.print("interrupted before or after training; nothing is lost", markup=False, highlight=False)
+        return 130
     finally:
         parallel.finish()
     return 0

@@ -22,11 +22,12 @@ def check_folder(folder: Path) -> None:
     config_file = folder / "config.json"
     if not config_file.is_file():
         raise InputError(Fault(str(config_file), "is missing", "a BERT model folder", "save one with save_pretrained"))
-    settings = json.loads(config_file.read_text(encoding="utf-8"))
-    if "auto_map" in settings:
-        raise InputError(
-            Fault(f"{config_file} key auto_map", "names code to run", "no auto_map", "use a plain BERT folder")
-        )
+    settings = _read_settings(config_file)
+    for file in (config_file, folder / "tokenizer_config.json"):
+        if file.is_file() and "auto_map" in _read_settings(file):
+            raise InputError(
+                Fault(f"{file} key auto_map", "names code to run", "no auto_map", "use a plain BERT folder")
+            )
     if settings.get("model_type") != "bert":
         raise InputError(Fault(f"{config_file} key model_type", f"is {settings.get('model_type')!r}", "'bert'"))
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):
@@ -40,19 +41,38 @@ def check_folder(folder: Path) -> None:
         )
 
 
+def _read_settings(file: Path) -> dict[str, Any]:
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(Fault(str(file), f"cannot be read as JSON: {error}", "a file of save_pretrained")) from None
+    if not isinstance(settings, dict):
+        raise InputError(Fault(str(file), "holds no JSON object", "a file of save_pretrained"))
+    return settings
+
+
 def load_tokenizer(name: str) -> Any:
-    """The tokenizer of a BERT by name or folder, its vocabulary checked against the model's configuration."""
+    """The tokenizer of a BERT by name or folder, its vocabulary checked against the model's configuration.
+
+    It cuts captions at the model's number of positions.
+
+    Raises:
+        InputError: it cannot be loaded, is no BERT, or knows more words than the model.
+    """
     from transformers import AutoConfig, AutoTokenizer
 
     if Path(name).is_dir():
         check_folder(Path(name))
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-        size = AutoConfig.from_pretrained(name, trust_remote_code=False).vocab_size
-    except OSError as error:
+        settings = AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError) as error:
         raise InputError(
             Fault("--bert", f"{name!r} could not be loaded", "a model name that can be downloaded, or a folder")
         ) from error
+    if settings.model_type != "bert":
+        raise InputError(Fault(f"--bert {name}", f"is of type {settings.model_type!r}", "'bert'"))
+    size = settings.vocab_size
     if len(tokenizer) > size:
         raise InputError(
             Fault(
@@ -62,6 +82,7 @@ def load_tokenizer(name: str) -> Any:
                 "take tokenizer and model from the same place",
             )
         )
+    tokenizer.model_max_length = min(tokenizer.model_max_length, settings.max_position_embeddings)
     return tokenizer
 
 
@@ -92,7 +113,7 @@ class BertWords(nn.Module):
         if frozen:
             self.bert.requires_grad_(False)
         if checkpointing:
-            self.bert.gradient_checkpointing_enable()
+            self.bert.activation_checkpointing_enable()
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         """(B, T) int64 ids, (B,) lengths -> (B, T, D)."""

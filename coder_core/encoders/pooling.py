@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from coder_core.ops import full_precision
+
 BELOW_EVERYTHING = -1e4  # fills padded positions, so that they come last in a descending sort; their weight is zero
 
 
@@ -75,7 +77,7 @@ class GeneralisedPooling(nn.Module):
         )
         hidden, _ = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=longest)
         both = (hidden[..., : self.code_size] + hidden[..., self.code_size :]) / 2
-        scores = self.score(both).squeeze(-1).float()
+        scores = full_precision(self.score(both).squeeze(-1))
         beyond = torch.arange(longest, device=lengths.device) >= distinct.unsqueeze(1)
         scores = scores.masked_fill(beyond, BELOW_EVERYTHING)
         return torch.softmax(scores / self.temperature, dim=-1).masked_fill(beyond, 0.0)[which]

@@ -13,7 +13,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 def slow_twin(module: Module) -> Module:
     """A copy that takes no gradients. It stays in training mode, so that its batch statistics are the batch's own."""
-    return copy.deepcopy(module).requires_grad_(False)
+    return copy.deepcopy(module).requires_grad_(False).train()
 
 
 @torch.no_grad()

@@ -15,7 +15,6 @@ from coder_core.data.words import Tokens, Vocabulary
 from coder_core.encoders.bert import load_tokenizer
 from coder_core.faults import Fault
 
-MOST_PIECES = 512  # BERT's positions
 RANDOM_STREAM = 3  # of the numbers that fill the vectors of words a GloVe file does not have
 
 
@@ -66,8 +65,8 @@ class PieceReader:
         return len(self.tokenizer)
 
     def encode(self, captions: Sequence[str]) -> Tokens:
-        """All captions, flat; pieces after the 512th are cut."""
-        found = self.tokenizer(list(captions), truncation=True, max_length=MOST_PIECES)["input_ids"]
+        """All captions, flat; pieces beyond BERT's positions (512) are cut, [SEP] stays."""
+        found = self.tokenizer(list(captions), truncation=True)["input_ids"]
         offsets = np.zeros(len(found) + 1, dtype=np.int64)
         np.cumsum([len(pieces) for pieces in found], out=offsets[1:])
         return Tokens(np.fromiter((piece for pieces in found for piece in pieces), np.int32, offsets[-1]), offsets)

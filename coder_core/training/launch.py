@@ -24,6 +24,7 @@ from coder_core.runs.run_files import create_run
 from coder_core.training import parallel
 from coder_core.training.display import making_demo, metrics_table, print_faults
 from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.stopping import StopRequest, StopRequestedError
 from coder_core.training.trainer import Trainer
 
 MAY_CHANGE = {
@@ -41,7 +42,10 @@ def choose_device(name: str) -> torch.device:
     local = parallel.local_rank()
     if name == "auto":
         return torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
-    device = torch.device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(Fault("--device", f"is {name!r}", "auto, cpu, cuda or cuda:1 …")) from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(Fault("--device", f"is {name}, but PyTorch sees no GPU", "auto or cpu"))
     return torch.device("cuda", local) if device.type == "cuda" and device.index is None else device
@@ -161,7 +165,11 @@ def _train(
         outcome = trainer.run()
         if outcome == "stopped":
             raise StoppedError(folder, timedelta(seconds=round(trainer.position.seconds)), trainer.position.step)
-        _evaluate(folder, prepared, console)
+        try:
+            _evaluate(folder, prepared, console)
+        except StopRequestedError:
+            done = timedelta(seconds=round(trainer.position.seconds))
+            raise StoppedError(folder, done, trainer.position.step) from None
     return folder
 
 
@@ -169,7 +177,13 @@ def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
     """The best model on dev, into analysis/dev."""
     if prepared.dev is None:
         return
-    metrics, _ = evaluate_split(folder, load_model(folder), prepared.dev, "dev")
+    with StopRequest() as stop:
+
+        def watch(done: int, total: int) -> None:
+            if stop.signal:
+                raise StopRequestedError
+
+        metrics, _ = evaluate_split(folder, load_model(folder), prepared.dev, "dev", progress=watch)
     console.print(metrics_table({folder.name: metrics}, f"dev, best epoch · {folder}"))
 
 

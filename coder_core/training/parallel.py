@@ -84,6 +84,15 @@ def mean(values: Tensor) -> Tensor:
     return values
 
 
+def from_first(value: float, device: torch.device) -> float:
+    """The first process's value, on every process."""
+    if world_size() == 1:
+        return value
+    shared = torch.tensor(value, dtype=torch.float64, device=device)
+    dist.broadcast(shared, src=0)
+    return float(shared)
+
+
 def agree(flag: bool, device: torch.device) -> bool:
     """True on every process as soon as it is true on one."""
     if world_size() == 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from types import FrameType, TracebackType
 
 import torch
@@ -19,6 +20,10 @@ SAMPLES_NAMED = 5
 
 class NotFiniteError(InputError):
     """NaN or Inf turned up; nothing was saved since."""
+
+
+class StopRequestedError(Exception):
+    """A signal came during an evaluation."""
 
 
 class StopRequest:
@@ -91,13 +96,40 @@ def check_gradients(model: nn.Module, norm: Tensor, batch: Batch, step: int) -> 
     if bool(torch.isfinite(norm)):
         return
     bad = [name for name, p in model.named_parameters() if p.grad is not None and not bool(p.grad.isfinite().all())]
-    first, last = int(batch.text_ids[0]), int(batch.text_ids[-1])
+    named = ", ".join(map(str, batch.text_ids[:SAMPLES_NAMED].tolist()))
     raise NotFiniteError(
         Fault(
             f"step {step}",
             f"the gradient of {', '.join(bad[:SAMPLES_NAMED]) or 'the loss'} is not finite "
-            f"(captions {first} … {last}, {len(batch.text_ids)} of them)",
+            f"(captions {named} … of a batch of {len(batch.text_ids)})",
             "finite gradients",
             "lower --learning-rate or raise --temperature; nothing was saved since",
         )
     )
+
+
+def check_state(tensors: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
+    """Keep NaN and Inf out of a save: a step may end with parameters that only the next one's loss would show.
+
+    Args:
+        tensors: file stem -> named tensors, about to be saved.
+        step: steps done.
+
+    Raises:
+        NotFiniteError: names the tensors.
+    """
+    bad = [
+        f"{stem} {name}"
+        for stem, named in tensors.items()
+        for name, tensor in named.items()
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all())
+    ]
+    if bad:
+        raise NotFiniteError(
+            Fault(
+                f"step {step}",
+                f"{', '.join(bad[:SAMPLES_NAMED])} would be saved with values that are not finite",
+                "finite weights, moments and keys",
+                "lower --learning-rate; nothing was saved since",
+            )
+        )

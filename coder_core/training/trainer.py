@@ -24,14 +24,16 @@ from coder_core.training.optim import learning_rate, make_optimizer, set_rate
 from coder_core.training.prepare import Prepared
 from coder_core.training.state import Circumstances, Position, capture, changed_circumstances, restore, seed_step
 from coder_core.training.step import Losses, compute_losses, make_memory
-from coder_core.training.stopping import StopRequest, check_gradients, check_losses
+from coder_core.training.stopping import (
+    StopRequest,
+    StopRequestedError,
+    check_gradients,
+    check_losses,
+    check_state,
+)
 
 STATES_KEPT = 2
 STEPS_BETWEEN_LINES = 10  # of history.jsonl
-
-
-class StopRequestedError(Exception):
-    """A signal came during an evaluation."""
 
 
 class Trainer:
@@ -107,8 +109,10 @@ class Trainer:
     def _open_history(self, started_at: int) -> HistoryWriter | None:
         if not self.first:
             return None
-        history = HistoryWriter(self.folder / HISTORY, resume_step=started_at if started_at else None)
-        if started_at == 0:
+        path = self.folder / HISTORY
+        begun = path.exists()  # perhaps killed before its first save: what it wrote after step 0 no longer counts
+        history = HistoryWriter(path, resume_step=started_at if begun else None)
+        if not begun:
             history.write("start", step=0, steps=self.steps, per_epoch=self.per_epoch)
         self._status("running")
         return history
@@ -144,8 +148,9 @@ class Trainer:
         check_losses(losses, batch, step)
         self.optimizer.zero_grad(set_to_none=True)
         losses.total.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), training.clip_norm)
-        check_gradients(self.model, norm, batch, step)
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        check_gradients(self.model, norm, batch, step)  # before clipping, which would spread one NaN to all
+        torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), training.clip_norm, norm)
         self.optimizer.step()
         if self.memory is not None:
             self.memory.remember()
@@ -182,7 +187,8 @@ class Trainer:
         epoch, position = self.position.step // self.per_epoch, self.position
         due = epoch % self.config.training.evaluate_every == 0 or position.step >= self.steps
         metrics = self._evaluate(stop) if due else None
-        score = metrics["rsum"] if metrics is not None else None
+        # The first process decides, so that all agree on patience whatever their last bits.
+        score = parallel.from_first(metrics["rsum"], self.device) if metrics is not None else None
         is_best = due and (score is None or position.best is None or score > position.best)
         if is_best:
             position.best, position.best_step, position.without_gain = score, position.step, 0
@@ -193,9 +199,10 @@ class Trainer:
         if is_best and self.first:
             about = {"step": position.step, "epoch": epoch, "metrics": metrics}
             self.best.write(str(position.step), {"model": self.model.state_dict()}, {"metrics": about})
-        self._save()
         fields: dict[str, Any] = {"metrics": metrics} if metrics is not None else {}
+        # Before the save: a kill between the two repeats the line, which then counts once.
         self._note(history, "epoch", epoch=epoch, loss=loss, seconds=round(position.seconds, 2), best=is_best, **fields)
+        self._save()
         self.display.epoch(epoch, metrics, position.seconds, loss, bool(is_best))
         parallel.wait()
 
@@ -219,6 +226,7 @@ class Trainer:
     def _save(self) -> None:
         if self.first:
             tensors, documents = capture(self.model, self.optimizer, self.memory, self.position, self.around)
+            check_state(tensors, self.position.step)
             self.states.write(str(self.position.step), tensors, documents)
         self._saved_at = time.monotonic()
 

@@ -1,0 +1,108 @@
+"""The packed BiGRU equals nn.GRU on packed sequences, values and gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from coder_core.encoders.gru import bidirectional, pack
+from coder_core.encoders.recurrent import RecurrentWords
+
+LENGTHS = torch.tensor([4, 1, 6, 2, 6])
+
+
+def words_of(lengths: Tensor, vocabulary: int = 9) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    words = torch.randint(2, vocabulary, (len(lengths), int(lengths.max())), generator=generator)
+    return words.masked_fill(torch.arange(words.shape[1]) >= lengths[:, None], 0)
+
+
+def encoder(layers: int = 1, dtype: torch.dtype = torch.float64, dimension: int = 5) -> RecurrentWords:
+    torch.manual_seed(0)
+    return RecurrentWords(9, 4, dimension, layers=layers).to(dtype)
+
+
+def with_torch(encoder: RecurrentWords, words: Tensor, lengths: Tensor) -> Tensor:
+    """The plain definition: pack, nn.GRU, pad, average the directions."""
+    packed = nn.utils.rnn.pack_padded_sequence(encoder.vectors(words), lengths, batch_first=True, enforce_sorted=False)
+    hidden, _ = nn.utils.rnn.pad_packed_sequence(encoder.gru(packed)[0], batch_first=True, total_length=words.shape[1])
+    return (hidden[..., : encoder.dimension] + hidden[..., encoder.dimension :]) / 2
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("lengths", [LENGTHS, torch.ones(3, dtype=torch.long), torch.tensor([1]), torch.full((4,), 3)])
+def test_equals_nn_gru_in_values_and_gradients(layers: int, lengths: Tensor) -> None:
+    words, ours = words_of(lengths), encoder(layers)
+    weight = torch.randn(len(lengths), words.shape[1], 5, generator=torch.Generator().manual_seed(2)).double()
+    found = ours(words, lengths)
+    torch.testing.assert_close(found, with_torch(ours, words, lengths))
+    (found * weight).sum().backward()
+    gradients = {name: p.grad.clone() for name, p in ours.named_parameters() if p.grad is not None}
+    ours.zero_grad()
+    (with_torch(ours, words, lengths) * weight).sum().backward()
+    assert gradients.keys() == {name for name, _ in ours.named_parameters()}
+    for name, parameter in ours.named_parameters():
+        torch.testing.assert_close(gradients[name], parameter.grad, msg=name)
+
+
+def test_equals_nn_gru_in_float32_at_a_real_size() -> None:
+    torch.manual_seed(0)
+    ours = RecurrentWords(200, 300, 64)
+    lengths = torch.randint(1, 30, (32,), generator=torch.Generator().manual_seed(3))
+    words = words_of(lengths, 200)
+    torch.testing.assert_close(ours(words, lengths), with_torch(ours, words, lengths), atol=1e-5, rtol=1e-5)
+
+
+def test_padded_positions_are_zero_and_padding_is_never_read() -> None:
+    words, ours = words_of(LENGTHS), encoder()
+    beyond = torch.arange(6) >= LENGTHS[:, None]
+    found = ours(words, LENGTHS)
+    assert not found[beyond].any()
+    assert torch.equal(ours(words.masked_fill(beyond, 7), LENGTHS), found)
+    ours(words.masked_fill(beyond, 8), LENGTHS).sum().backward()
+    real = set(words[~beyond].tolist())
+    assert ours.vectors.weight.grad is not None
+    assert {int(row) for row in ours.vectors.weight.grad.any(1).nonzero()} == real
+
+
+def test_a_caption_does_not_depend_on_its_batch() -> None:
+    words, ours = words_of(LENGTHS), encoder()
+    together = ours(words, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone = ours(words[row : row + 1, :length], LENGTHS[row : row + 1])
+        torch.testing.assert_close(together[row : row + 1, :length], alone)
+
+
+def test_gradcheck_of_the_custom_function() -> None:
+    lengths = torch.tensor([2, 3, 1])
+    gru = nn.GRU(2, 3, batch_first=True, bidirectional=True).double()
+    packing = pack(lengths, 3)
+    features = torch.randn(3, 3, 2, generator=torch.Generator().manual_seed(5), dtype=torch.float64, requires_grad=True)
+    names = [name for name, _ in gru.named_parameters()]
+
+    def run(rows: Tensor, *weights: Tensor) -> Tensor:
+        trial = nn.GRU(2, 3, batch_first=True, bidirectional=True).double()
+        for name, weight in zip(names, weights, strict=True):
+            delattr(trial, name)
+            setattr(trial, name, weight)
+        return bidirectional(trial, 0, rows, packing)
+
+    weights = [parameter.detach().clone().requires_grad_() for parameter in gru.parameters()]
+    assert torch.autograd.gradcheck(run, (features, *weights))
+
+
+def test_starting_vectors_are_taken_over_and_trained() -> None:
+    vectors = torch.arange(36.0).view(9, 4)
+    ours = RecurrentWords(9, 4, 5, vectors=vectors)
+    assert torch.equal(ours.vectors.weight, vectors)
+    assert ours.vectors.weight.requires_grad
+
+
+def test_word_dropout_works_on_training_only() -> None:
+    torch.manual_seed(0)
+    ours = RecurrentWords(9, 4, 5, dropout=0.5)
+    words = words_of(LENGTHS)
+    assert not torch.equal(ours(words, LENGTHS), ours(words, LENGTHS))
+    ours.eval()
+    assert torch.equal(ours(words, LENGTHS), ours(words, LENGTHS))

@@ -1,0 +1,55 @@
+"""Region features -> D features: the form of vse_infty, any depth, one vector an image."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from coder_core.encoders.regions import RegionBatchNorm, RegionEncoder
+
+
+def test_two_layers_are_linear_plus_mlp() -> None:
+    """W x + b + W2 relu(bn(W1 x + b1)) + b2, batch statistics over all regions of the batch."""
+    torch.manual_seed(0)
+    encoder = RegionEncoder(6, 8).double()
+    regions = torch.randn(3, 4, 6, dtype=torch.float64)
+    rows = regions.reshape(12, 6)
+    first, norm, _, second = encoder.mlp
+    hidden = first(rows)
+    hidden = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + norm.eps).sqrt()
+    expected = encoder.linear(rows) + second(hidden.clamp_min(0))
+    torch.testing.assert_close(encoder(regions), expected.view(3, 4, 8))
+
+
+@pytest.mark.parametrize(("layers", "hidden"), [(0, 0), (1, 1), (2, 2), (3, 3)])
+def test_depth(layers: int, hidden: int) -> None:
+    encoder = RegionEncoder(6, 8, layers=layers)
+    assert sum(isinstance(module, nn.Linear) for module in encoder.mlp) == hidden
+    assert encoder(torch.randn(2, 3, 6)).shape == (2, 3, 8)
+
+
+def test_in_one_process_the_batch_norm_is_pytorchs() -> None:
+    ours, theirs = RegionBatchNorm(5), nn.BatchNorm1d(5)
+    for _ in range(3):
+        rows = torch.randn(7, 5)
+        assert torch.equal(ours(rows), theirs(rows))
+    for name, value in theirs.state_dict().items():
+        assert torch.equal(ours.state_dict()[name], value)
+    ours.eval()
+    theirs.eval()
+    assert torch.equal(ours(rows), theirs(rows))
+
+
+def test_one_vector_per_image() -> None:
+    encoder = RegionEncoder(6, 8)
+    assert encoder(torch.randn(5, 1, 6)).shape == (5, 1, 8)
+
+
+def test_dropout_works_on_training_only() -> None:
+    torch.manual_seed(0)
+    encoder = RegionEncoder(6, 8, dropout=0.5)
+    regions = torch.randn(2, 3, 6)
+    assert not torch.equal(encoder(regions), encoder(regions))
+    encoder.eval()
+    assert torch.equal(encoder(regions), encoder(regions))

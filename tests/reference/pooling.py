@@ -1,0 +1,44 @@
+"""GPO of one sample, channel by channel: sort, weigh by rank, sum. CODER supplement eq. 9 to 11."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+
+def position_code(position: int, size: int) -> list[float]:
+    """sin(p·w_i) at 2i and cos(p·w_i) at 2i + 1, w_i = 10000^(−2i / size)."""
+    code = []
+    for pair in range(size // 2):
+        angle = position * 10000.0 ** (-2 * pair / size)
+        code += [math.sin(angle), math.cos(angle)]
+    return code
+
+
+def rank_weights(
+    length: int, size: int, temperature: float, recurrent: Callable[[list[list[float]]], list[list[float]]],
+    score: Sequence[float],
+) -> list[float]:  # fmt: skip
+    """θ of a sample of this length.
+
+    Args:
+        length: of the sample.
+        size: of the position codes.
+        temperature: of the softmax.
+        recurrent: `length` codes -> `length` states of the bidirectional GRU, both directions side by side.
+        score: weights of the linear layer.
+    """
+    states = recurrent([position_code(position, size) for position in range(length)])
+    averaged = [[(state[i] + state[size + i]) / 2 for i in range(size)] for state in states]
+    values = [math.fsum(a * b for a, b in zip(score, state, strict=True)) / temperature for state in averaged]
+    top = max(values)
+    powers = [math.exp(value - top) for value in values]
+    return [power / math.fsum(powers) for power in powers]
+
+
+def pooled(features: Sequence[Sequence[float]], weights: Sequence[float]) -> list[float]:
+    """Σ_k θ_k · (k-th largest value of the channel), for every channel of (L, D) features."""
+    channels = zip(*features, strict=True)
+    return [
+        math.fsum(w * v for w, v in zip(weights, sorted(channel, reverse=True), strict=True)) for channel in channels
+    ]

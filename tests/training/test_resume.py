@@ -1,0 +1,278 @@
+"""Stopped anywhere and continued equals never stopped, bit for bit; what may not change is refused."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from coder_core.config import Config, MemoryConfig
+from coder_core.data.words import Tokens
+from coder_core.faults import InputError
+from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.history import HISTORY, read_history
+from coder_core.runs.lock import RunLock
+from coder_core.runs.restore import read_config, read_vocabulary
+from coder_core.runs.run_files import create_run, read_run_file
+from coder_core.runs.status import read_status
+from coder_core.training.launch import continue_run, start_run
+from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.trainer import Trainer
+from tests.training.tiny_runs import (
+    StoppingBatches,
+    assert_same_run,
+    newest_state,
+    position,
+    printed,
+    quiet,
+    tiny_config,
+    told,
+    with_data,
+    write_tiny_data,
+)
+
+PER_EPOCH, STEPS = 5, 15
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never stopped."""
+    return start_run(tiny_config(data), tmp_path_factory.mktemp("whole"), quiet())
+
+
+def begin(like: Path, folder: Path) -> tuple[Path, Config, Prepared]:
+    """A run folder as `start_run` makes it, before the first step, and what the trainer needs."""
+    create_run(folder, {name: read_run_file(like, name) for name in ("config.toml", "words.json")})
+    config, _ = read_config(folder)
+    return folder, config, prepare(config, read_vocabulary(folder, config))
+
+
+def train(folder: Path, config: Config, prepared: Prepared) -> str:
+    trainer = Trainer(config, folder, prepared, torch.device("cpu"), quiet())
+    with RunLock(folder):
+        trainer.resume()
+        return trainer.run()
+
+
+def stop_during(like: Path, folder: Path, step: int, number: int = signal.SIGTERM) -> Path:
+    folder, config, prepared = begin(like, folder)
+    batches = StoppingBatches.of(prepared.batches, step, number)
+    assert train(folder, config, replace(prepared, batches=batches)) == "stopped"
+    return folder
+
+
+def test_the_whole_run_took_every_step_and_kept_the_best(whole: Path) -> None:
+    assert position(whole)["step"] == STEPS
+    assert position(whole)["evaluated"] == 3
+    assert newest_state(whole).document("position")["loss_sum"] == 0.0
+    assert [event["epoch"] for event in told(whole) if event["event"] == "epoch"] == [1, 2, 3]
+    status = read_status(whole)
+    assert status is not None
+    assert status["state"] == "finished"
+
+
+@pytest.mark.parametrize("step", [0, 2, PER_EPOCH - 1, PER_EPOCH, 7, STEPS - 1])
+def test_stopped_during_any_step_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, step: int) -> None:
+    """4, 9 and 14 are an epoch's last step: the signal comes before the evaluation."""
+    stopped = stop_during(whole, tmp_path / "tiny", step)
+    assert position(stopped)["step"] == step + 1
+    assert position(stopped)["evaluated"] == step // PER_EPOCH
+    status = read_status(stopped)
+    assert status is not None
+    assert status["state"] == "stopped"
+    continue_run(stopped, None, quiet())
+    assert_same_run(stopped, whole)
+
+
+def test_stopped_twice_by_either_signal(whole: Path, tmp_path: Path) -> None:
+    stopped = stop_during(whole, tmp_path / "tiny", 1, signal.SIGINT)
+    config, _ = read_config(stopped)
+    prepared = prepare(config, read_vocabulary(stopped, config))
+    batches = StoppingBatches.of(prepared.batches, 11)
+    assert train(stopped, config, replace(prepared, batches=batches)) == "stopped"
+    continue_run(stopped, None, quiet())
+    assert_same_run(stopped, whole)
+
+
+class SignallingTokens(Tokens):
+    """Captions that send a signal when the given evaluation reads them."""
+
+    evaluations: int
+    signal_in: int
+
+    @property
+    def lengths(self) -> np.ndarray:
+        object.__setattr__(self, "evaluations", self.evaluations + 1)
+        if self.evaluations == self.signal_in:
+            signal.raise_signal(signal.SIGTERM)
+        return np.diff(self.offsets)
+
+
+@pytest.mark.parametrize("evaluation", [1, 3])
+def test_a_signal_during_an_evaluation_leaves_it_to_the_next_start(
+    whole: Path, tmp_path: Path, evaluation: int
+) -> None:
+    folder, config, prepared = begin(whole, tmp_path / "tiny")
+    assert prepared.dev_tokens is not None
+    tokens = SignallingTokens(prepared.dev_tokens.ids, prepared.dev_tokens.offsets)
+    object.__setattr__(tokens, "evaluations", 0)
+    object.__setattr__(tokens, "signal_in", evaluation)
+    assert train(folder, config, replace(prepared, dev_tokens=tokens)) == "stopped"
+    assert position(folder)["step"] == evaluation * PER_EPOCH
+    assert position(folder)["evaluated"] == evaluation - 1
+    continue_run(folder, None, quiet())
+    assert_same_run(folder, whole)
+
+
+def test_steps_of_a_run_killed_before_its_first_save_count_once(whole: Path, tmp_path: Path) -> None:
+    """Its history has lines and its state has none: the second start begins anew."""
+    folder = stop_during(whole, tmp_path / "tiny", 12)
+    shutil.rmtree(folder / "state")
+    config, _ = read_config(folder)
+    prepared = prepare(config, read_vocabulary(folder, config))
+    assert train(folder, config, replace(prepared, batches=StoppingBatches.of(prepared.batches, 1))) == "stopped"
+    assert told(folder) == []
+    continue_run(folder, None, quiet())
+    assert_same_run(folder, whole)
+
+
+def test_a_finished_run_ends_at_once(whole: Path, tmp_path: Path) -> None:
+    again = tmp_path / "tiny"
+    shutil.copytree(whole, again)
+    started = time.monotonic()
+    continue_run(again, None, quiet())
+    assert time.monotonic() - started < 10
+    assert_same_run(again, whole)
+
+
+def test_a_run_that_lost_its_patience_does_not_go_on(data: Path, tmp_path: Path) -> None:
+    """With a vanishing learning rate no evaluation after the first is better."""
+    config = tiny_config(data, epochs=9, patience=2, learning_rate=1e-12)
+    folder = start_run(config, tmp_path, quiet())
+    assert position(folder)["step"] == 3 * PER_EPOCH
+    assert position(folder)["without_gain"] == 2
+    before = newest_state(folder).fingerprint
+    continue_run(folder, None, quiet())
+    assert newest_state(folder).fingerprint == before
+    assert read_history(folder / HISTORY)[-1]["state"] == "finished"
+
+
+def test_a_second_writer_is_refused(whole: Path, tmp_path: Path) -> None:
+    stopped = stop_during(whole, tmp_path / "tiny", 3)
+    before = newest_state(stopped).fingerprint
+    with RunLock(stopped), pytest.raises(InputError, match="is being written by process"):
+        continue_run(stopped, None, quiet())
+    assert newest_state(stopped).fingerprint == before
+    continue_run(stopped, None, quiet())
+    assert_same_run(stopped, whole)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda c: replace(c, model=replace(c.model, dimension=16)),
+            "--dimension: is 16; expected 8, as the run began",
+        ),
+        (lambda c: replace(c, memory=MemoryConfig(bank_size=99)), "--bank-size: is 99; expected 13, as the run began"),
+        (lambda c: replace(c, training=replace(c.training, seed=6)), "--seed: is 6; expected 5, as the run began"),
+    ],
+)
+def test_changed_values_are_refused_with_the_difference(whole: Path, tmp_path: Path, change: Any, said: str) -> None:
+    again = tmp_path / "tiny"
+    shutil.copytree(whole, again)
+    config, _ = read_config(again)
+    with pytest.raises(InputError) as refused:
+        continue_run(again, change(config), quiet())
+    assert said in str(refused.value)
+
+
+def test_all_changed_values_are_named_together(whole: Path) -> None:
+    config, _ = read_config(whole)
+    other = replace(config, model=replace(config.model, dimension=4, word_size=3))
+    with pytest.raises(InputError) as refused:
+        continue_run(whole, other, quiet())
+    assert {fault.place for fault in refused.value.faults} == {"--dimension", "--word-size"}
+
+
+def test_a_state_of_other_dimensions_is_refused_by_name_and_shape(whole: Path, data: Path, tmp_path: Path) -> None:
+    """As after copying a state folder from one run to another."""
+    config = tiny_config(data)
+    wider = replace(config, model=replace(config.model, dimension=12), memory=MemoryConfig(bank_size=40))
+    other = start_run(replace(wider, training=replace(wider.training, epochs=1)), tmp_path, quiet())
+    shutil.rmtree(other / "state")
+    shutil.copytree(whole / "state", other / "state")
+    with pytest.raises(InputError) as refused:
+        continue_run(other, None, quiet())
+    text = str(refused.value)
+    assert "words.gru.weight_hh_l0 has shape (24, 8); expected (36, 12)" in text
+
+
+def test_a_bank_of_another_size_is_refused_by_name_and_shape(whole: Path, data: Path, tmp_path: Path) -> None:
+    config = replace(tiny_config(data, epochs=1), memory=MemoryConfig(bank_size=40))
+    other = start_run(config, tmp_path, quiet())
+    shutil.rmtree(other / "state")
+    shutil.copytree(whole / "state", other / "state")
+    with pytest.raises(InputError, match=r"bank\.images has shape \(13, 8\); expected \(40, 8\)"):
+        continue_run(other, None, quiet())
+
+
+def test_another_thread_count_warns_with_both_values(whole: Path, tmp_path: Path) -> None:
+    stopped = stop_during(whole, tmp_path / "tiny", 12)
+    config, _ = read_config(stopped)
+    console = quiet()
+    continue_run(stopped, replace(config, training=replace(config.training, threads=2)), console)
+    assert "resume, CPU threads: is 2, was 1" in printed(console)
+
+
+def test_other_data_is_refused(whole: Path, tmp_path: Path) -> None:
+    other = write_tiny_data(tmp_path / "other", images=25)
+    config, _ = read_config(whole)
+    with pytest.raises(InputError, match="holds other training data than the run began with"):
+        continue_run(whole, with_data(config, data=str(other)), quiet())
+
+
+def test_the_data_may_have_moved(whole: Path, data: Path, tmp_path: Path) -> None:
+    stopped = stop_during(whole, tmp_path / "tiny", 6)
+    config, _ = read_config(stopped)
+    moved = shutil.copytree(data, tmp_path / "moved")
+    continue_run(stopped, with_data(config, data=str(moved)), quiet())
+    assert_same_run(stopped, whole)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "memory.safetensors", "position.json"])
+def test_a_damaged_newest_state_is_named_and_the_one_before_is_continued(
+    whole: Path, tmp_path: Path, file: str
+) -> None:
+    again = tmp_path / "tiny"
+    shutil.copytree(whole, again)
+    store = SaveStore(again / "state", keep=2)
+    older, newer = store.names()
+    content = bytearray((again / "state" / newer / file).read_bytes())
+    content[len(content) // 2] ^= 4
+    (again / "state" / newer / file).write_bytes(bytes(content))
+    console = quiet()
+    continue_run(again, None, console)
+    assert f"passed over a damaged save: {again / 'state' / newer / file}" in printed(console)
+    assert int(older) < STEPS
+    assert_same_run(again, whole)
