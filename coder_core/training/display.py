@@ -29,7 +29,7 @@ STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 def print_faults(console: Console, faults: list[Fault]) -> None:
     """Warnings and notes, one a line; nothing of them is read as markup."""
     for fault in faults:
-        console.print(f"{fault.severity}: {fault}", style=STYLES[fault.severity], markup=False, highlight=False)
+        console.print(f"{fault.severity}: {fault}", style=STYLES[fault.severity], markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -123,12 +123,12 @@ class Display:
             t2i = " / ".join(f"{metrics[f't2i_r{k}']:.1f}" for k in (1, 5, 10))
             line += f", dev R@1/5/10 image→text {i2t}, text→image {t2i}, R@sum {metrics['rsum']:.1f}"
             line += " (best)" if best else ""
-        self.console.print(line, markup=False, highlight=False)
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def say(self, text: str) -> None:
         """A plain line."""
         if not self.quiet:
-            self.console.print(text, markup=False, highlight=False)
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def metrics_table(rows: dict[str, dict[str, float]], title: str) -> Table:

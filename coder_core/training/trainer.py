@@ -156,7 +156,7 @@ class Trainer:
             self.memory.remember()
         self.position.step += 1
         self.position.seconds += time.monotonic() - started
-        self.position.loss_sum += float(losses.total.detach())
+        self.position.loss_sum += float(parallel.mean(losses.total))
         if self.position.step % STEPS_BETWEEN_LINES == 0 or self.position.step % self.per_epoch == 0:
             self._report(losses, norm, time.monotonic() - started, history)
         if self.first and time.monotonic() - self._saved_at > training.save_every:

@@ -1,0 +1,223 @@
+"""Training batches: reproducible from seed and step, sliced among processes, thinned but never empty."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coder_core.data.batches import Batch, RegionRows, TrainingBatches, image_chunks, pad_words, text_chunks
+from coder_core.data.dataset import Split, read_split
+from coder_core.data.words import Tokens, Vocabulary
+from coder_core.faults import InputError
+from tests.data.precomp_folders import features, write_split
+
+CAPTIONS = ["a dog", "a red dog runs far", "a cat", "dog", "the old cat sits near a box", "a b c", "a b c d", "e f"]
+
+
+def split_of(folder: Path, array: np.ndarray | None = None, captions: list[str] | None = None) -> Split:
+    return read_split(write_split(folder, array=array, captions=captions or CAPTIONS), "train")
+
+
+def tokens_of(split: Split) -> Tokens:
+    return Vocabulary.build(split.captions, threshold=1).encode(split.captions)
+
+
+def batches_of(split: Split, **values: Any) -> TrainingBatches:
+    return TrainingBatches(split, tokens_of(split), **{"batch_size": 4, "seed": 3} | values)
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Split:
+    return split_of(tmp_path)
+
+
+def assert_same(first: Batch, second: Batch) -> None:
+    for name, value in vars(first).items():
+        assert torch.equal(value, getattr(second, name)), name
+
+
+def test_a_batch_without_dropping_is_what_the_files_hold(split: Split) -> None:
+    batch = batches_of(split)(0)
+    tokens = tokens_of(split)
+    assert batch.regions.dtype == torch.float32
+    for row, (image, text) in enumerate(zip(batch.image_ids.tolist(), batch.text_ids.tolist(), strict=True)):
+        assert image == text // 2
+        assert np.array_equal(batch.regions[row].numpy(), split.features[image])
+        length = int(batch.word_lengths[row])
+        words = tokens.ids[tokens.offsets[text] : tokens.offsets[text + 1]]
+        assert batch.words[row, :length].tolist() == words.tolist()
+        assert not batch.words[row, length:].any()
+    assert batch.region_lengths.tolist() == [3] * 4
+    assert batch.words.shape[1] == batch.word_lengths.max()
+
+
+def test_an_epoch_meets_every_caption_once_and_leaves_out_an_incomplete_batch(split: Split) -> None:
+    batches = batches_of(split, batch_size=3)
+    assert batches.per_epoch == 2
+    orders = []
+    for epoch in range(3):
+        met = torch.cat([batches(2 * epoch + k).text_ids for k in range(2)]).tolist()
+        assert len(set(met)) == 6
+        orders.append(met)
+    assert orders[0] != orders[1] != orders[2]
+    assert {caption for order in orders for caption in order} == set(range(8))
+
+
+def test_every_step_can_be_had_again_from_a_fresh_object(split: Split) -> None:
+    thinned = {"drop_regions": 0.3, "drop_words": 0.4}
+    first, again = batches_of(split, **thinned), batches_of(split, **thinned)
+    for step in (5, 0, 3, 2):
+        assert_same(first(step), again(step))
+    other = batches_of(split, seed=4, **thinned)
+    assert not torch.equal(first(0).text_ids, other(0).text_ids)
+
+
+def test_the_stream_is_the_same_batches_in_order(split: Split) -> None:
+    batches = batches_of(split, drop_words=0.3)
+    found = list(batches.stream(1, 6))
+    assert len(found) == 5
+    for step, batch in enumerate(found, 1):
+        assert_same(batch, batches(step))
+    assert list(batches.stream(2, 2)) == []
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_the_slices_of_all_processes_are_the_whole_batch(split: Split, parts: int) -> None:
+    thinned = {"drop_regions": 0.3, "drop_words": 0.4}
+    whole = batches_of(split, **thinned)
+    slices = [batches_of(split, part=part, parts=parts, **thinned) for part in range(parts)]
+    for step in range(4):
+        expected, found = whole(step), [one(step) for one in slices]
+        for name in ("regions", "region_lengths", "word_lengths", "image_ids", "text_ids"):
+            assert torch.equal(torch.cat([getattr(part, name) for part in found]), getattr(expected, name)), name
+        rows = [words for part in found for words in part.words.tolist()]
+        for row, length, words in zip(rows, expected.word_lengths.tolist(), expected.words.tolist(), strict=True):
+            assert row[:length] == words[:length]
+
+
+def test_regions_left_out_follow_the_mean_and_stay_in_order(tmp_path: Path) -> None:
+    """The share is drawn from 0 to 2 · 0.2 for every batch; the rest keeps the file's order."""
+    array = np.arange(1, 4 * 20 + 1, dtype=np.float32).reshape(4, 20, 1)
+    batches = batches_of(split_of(tmp_path, array), drop_regions=0.2, batch_size=2)
+    kept = []
+    for step in range(400):
+        batch = batches(step)
+        kept.append(batch.regions.shape[1])
+        assert (batch.regions[..., 0].diff(dim=1) > 0).all()
+        for image, regions in zip(batch.image_ids.tolist(), batch.regions[..., 0].tolist(), strict=True):
+            assert set(regions) <= set(array[image, :, 0].tolist())
+    assert 1 - np.mean(kept) / 20 == pytest.approx(0.2, abs=0.015)
+    assert (min(kept), max(kept)) == (12, 20)
+
+
+def test_different_images_lose_different_regions(tmp_path: Path) -> None:
+    array = np.tile(np.arange(1, 21, dtype=np.float32)[None, :, None], (4, 1, 1))
+    batches = batches_of(split_of(tmp_path, array), drop_regions=0.5)
+    batch = next(batches(step) for step in range(20) if batches(step).regions.shape[1] in range(5, 15))
+    assert len({tuple(row) for row in batch.regions[..., 0].tolist()}) > 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(drop=st.floats(0.0, 0.99), seed=st.integers(0, 2**31 - 1), step=st.integers(0, 50), ends=st.booleans())
+def test_words_left_out_keep_order_and_at_least_one(
+    split_once: Split, drop: float, seed: int, step: int, ends: bool
+) -> None:
+    tokens = tokens_of(split_once)
+    batches = TrainingBatches(split_once, tokens, batch_size=4, seed=seed, drop_words=drop, fixed_ends=ends)
+    batch = batches(step)
+    assert (batch.word_lengths >= 1).all()
+    for row, text in enumerate(batch.text_ids.tolist()):
+        whole = tokens.ids[tokens.offsets[text] : tokens.offsets[text + 1]].tolist()
+        kept = batch.words[row, : batch.word_lengths[row]].tolist()
+        remaining = iter(whole)
+        assert all(word in remaining for word in kept)  # a subsequence
+        if ends:
+            assert (kept[0], kept[-1]) == (whole[0], whole[-1])
+
+
+@pytest.fixture(scope="module")
+def split_once(tmp_path_factory: pytest.TempPathFactory) -> Split:
+    return split_of(tmp_path_factory.mktemp("data"))
+
+
+def test_the_share_of_words_left_out(tmp_path: Path) -> None:
+    captions = [" ".join("abcdefghijklmnopqrstuvwxyz")] * 8
+    batches = batches_of(split_of(tmp_path, captions=captions), drop_words=0.2)
+    kept = np.mean([batches(step).word_lengths.float().mean().item() for step in range(200)])
+    assert 1 - kept / 26 == pytest.approx(0.2, abs=0.02)
+
+
+@pytest.mark.parametrize("dtype", ["<f2", "<f8", ">f4", ">f2", ">f8"])
+def test_other_float_types_give_the_same_batches(tmp_path: Path, dtype: str) -> None:
+    array = features().astype("<f2")  # values every type holds exactly
+    plain = batches_of(split_of(tmp_path / "f4", array.astype("<f4")), drop_regions=0.3)
+    other = batches_of(split_of(tmp_path / "other", array.astype(dtype)), drop_regions=0.3)
+    for step in range(3):
+        assert_same(other(step), plain(step))
+        assert other(step).regions.dtype == torch.float32
+
+
+@pytest.mark.parametrize("ndim", [2, 3])
+def test_fortran_order_gives_the_same_batches(tmp_path: Path, ndim: int) -> None:
+    array = features() if ndim == 3 else features()[:, 0]
+    plain = batches_of(split_of(tmp_path / "c", array))
+    turned = batches_of(split_of(tmp_path / "f", np.asfortranarray(array)))
+    assert_same(turned(1), plain(1))
+
+
+def test_one_vector_per_image_is_one_region_and_never_left_out(tmp_path: Path) -> None:
+    batches = batches_of(split_of(tmp_path, features()[:, 0]), drop_regions=0.5)
+    for step in range(10):
+        batch = batches(step)
+        assert batch.regions.shape == (4, 1, 5)
+        assert batch.region_lengths.tolist() == [1] * 4
+
+
+def test_zero_regions_are_masked_wherever_they_stand(tmp_path: Path) -> None:
+    array = features()
+    array[1, 0] = 0.0
+    array[2, 1:] = 0.0
+    array[0, :, 0] = 0.0  # a zero that is no zero region
+    batches = batches_of(split_of(tmp_path, array))
+    for step in range(2):
+        batch = batches(step)
+        for row, image in enumerate(batch.image_ids.tolist()):
+            real = array[image][array[image].any(-1)]
+            length = int(batch.region_lengths[row])
+            assert np.array_equal(batch.regions[row, :length].numpy(), real)
+            assert not batch.regions[row, length:].any()
+
+
+def test_chunks_hold_every_image_and_caption_once(split: Split) -> None:
+    images = list(image_chunks(split, 3))
+    assert [len(ids) for ids, _, _ in images] == [3, 1]
+    assert np.array_equal(torch.cat([regions for _, regions, _ in images]).numpy(), split.features)
+    tokens = tokens_of(split)
+    met: list[int] = []
+    for ids, words, lengths in text_chunks(tokens, 3):
+        met += ids.tolist()
+        expected, expected_lengths = pad_words(tokens, ids)
+        assert torch.equal(words, expected)
+        assert torch.equal(lengths, expected_lengths)
+    assert sorted(met) == list(range(8))
+    assert tokens.lengths[met].tolist() == sorted(tokens.lengths.tolist())
+
+
+def test_gathering_does_not_touch_the_file(split: Split) -> None:
+    rows = RegionRows(split)
+    found, _ = rows.gather(np.array([0, 1]), np.array([[0, 1], [1, 2]]))
+    found.zero_()
+    assert split.features[:2].all()
+
+
+def test_a_batch_larger_than_the_data_is_refused(split: Split) -> None:
+    with pytest.raises(InputError, match="--batch-size: is 9; expected at most the 8 captions of train"):
+        batches_of(split, batch_size=9)
+    with pytest.raises(InputError, match="--batch-size: is 4; expected a multiple of the 3 processes"):
+        batches_of(split, parts=3)

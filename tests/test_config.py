@@ -1,0 +1,212 @@
+"""Configuration: to plain tables and back, unknown keys named, impossible values refused, presets valid."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import tomllib
+from dataclasses import asdict, fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+import tomli_w
+
+from coder_core import config as config_module
+from coder_core.config import Config, from_document, problems, to_document
+from coder_core.faults import Fault, InputError
+from coder_core.presets import DEMO_PAIR, PRESETS
+
+SECTIONS = [f.name for f in fields(Config) if f.name != "name"]
+
+
+def changed(config: Config, **values: Any) -> Config:
+    """Change values wherever they stand."""
+    for key, value in values.items():
+        (section,) = [name for name in SECTIONS if key in asdict(getattr(config, name))]
+        config = replace(config, **{section: replace(getattr(config, section), **{key: value})})
+    return config
+
+
+def errors(config: Config) -> list[Fault]:
+    return [fault for fault in problems(config) if fault.severity == "error"]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_valid_and_survives_toml(name: str) -> None:
+    config = PRESETS[name].config
+    assert errors(config) == []
+    assert config.data.data
+    assert PRESETS[name].about
+    assert from_document(tomllib.loads(tomli_w.dumps(to_document(config)))) == config
+
+
+def test_the_presets_that_were_promised() -> None:
+    promised = {
+        "demo-baseline", "demo", "flickr8k-baseline", "flickr8k", "f30k-bigru", "f30k-bert", "coco-bigru", "coco-bert"
+    }  # fmt: skip
+    assert promised <= set(PRESETS)
+    assert DEMO_PAIR == ("demo-baseline", "demo")
+    for name in ("demo-baseline", "flickr8k-baseline"):
+        assert PRESETS[name].config.objective.loss == "btr-hardest"
+        assert PRESETS[name].config.memory.bank_size == 0
+
+
+@pytest.mark.parametrize("name", ["f30k-bigru", "f30k-bert", "coco-bigru", "coco-bert"])
+def test_the_papers_values(name: str) -> None:
+    """CODER sections 4.1 and 4.2: μ 0.1, γ 0.3, ε 0.1, bank 4096, momentum 0.995, 2e-4 over 30 epochs, batch 128."""
+    config = PRESETS[name].config
+    assert (config.objective.temperature, config.objective.gamma, config.objective.epsilon) == (0.1, 0.3, 0.1)
+    assert (config.memory.bank_size, config.memory.momentum) == (4096, 0.995)
+    assert (config.training.learning_rate, config.training.epochs, config.training.batch_size) == (2e-4, 30, 128)
+    assert (config.training.schedule, config.training.decay_at) == ("step", 0.5)
+    assert (config.objective.weight_instance, config.objective.weight_memory) == (3.0, 1.0)
+    assert config.model.dimension == 1024
+    assert config.model.text_encoder == name.rpartition("-")[2]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("temperature", 0.0, "--temperature: is 0; expected a value above 0"),
+        ("temperature", -0.1, "--temperature: is -0.1"),
+        ("temperature", float("nan"), "--temperature: is nan"),
+        ("temperature", float("inf"), "--temperature: is inf; expected a finite number"),
+        ("epsilon", 0.0, "--epsilon"),
+        ("entropy_temperature", 0.0, "--entropy-temperature"),
+        ("learning_rate", 0.0, "--learning-rate"),
+        ("learning_rate", float("inf"), "--learning-rate"),
+        ("clip_norm", 0.0, "--clip-norm"),
+        ("margin", -0.1, "--margin"),
+        ("margin", float("nan"), "--margin"),
+        ("gamma", 1.5, "--gamma: is 1.5; expected a cosine, from -1 to 1"),
+        ("warmup_epochs", -1.0, "--warmup-epochs"),
+        ("weight_instance", -1.0, "--weight-instance"),
+        ("weight_memory", float("inf"), "--weight-memory"),
+        ("weight_decay", -1e-4, "--weight-decay"),
+        ("bank_start_epoch", -1.0, "--bank-start-epoch"),
+        ("warmup_steps", -1, "--warmup-steps"),
+        ("patience", -1, "--patience"),
+        ("bank_size", -1, "--bank-size"),
+        ("bank_size", 100, "--bank-size: is 100, smaller than the batch of 128"),
+        ("image_layers", -1, "--image-layers"),
+        ("text_layers", 0, "--text-layers"),
+        ("dimension", 1, "--dimension: is 1; expected 2 or more"),
+        ("word_size", 0, "--word-size"),
+        ("epochs", 0, "--epochs"),
+        ("word_threshold", 0, "--word-threshold"),
+        ("evaluate_every", 0, "--evaluate-every"),
+        ("momentum", 1.01, "--momentum: is 1.01; expected a value from 0 to 1"),
+        ("momentum", -0.01, "--momentum"),
+        ("decay_at", 0.0, "--decay-at"),
+        ("decay_at", 1.1, "--decay-at"),
+        ("drop_regions", 0.6, "--drop-regions"),
+        ("drop_words", 1.0, "--drop-words"),
+        ("image_dropout", 1.0, "--image-dropout"),
+        ("word_dropout", -0.1, "--word-dropout"),
+        ("embedding_dropout", float("nan"), "--embedding-dropout"),
+        ("save_every", 0.0, "--save-every"),
+        ("seed", -1, "--seed"),
+        ("seed", 2**31, "--seed"),
+        ("batch_size", 1, "--batch-size: is 1; expected 2 or more"),
+        ("threads", -1, "--threads"),
+        ("bert_rate", -0.1, "--bert-rate"),
+    ],
+)
+def test_an_impossible_value_names_its_flag(key: str, value: Any, said: str) -> None:
+    found = errors(changed(Config(), **{key: value}))
+    assert len(found) == 1
+    assert str(found[0]).startswith(said)
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "a/b", "/tmp/x", "-x", ".hidden", "a b", "a\n"])
+def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
+    assert [fault.place for fault in errors(replace(Config(), name=name))] == ["--name"]
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ({"bank_size": 512, "loss": "infonce"}, "--bank-size"),
+        ({"bank_size": 512, "loss": "btr-hardest"}, "--bank-size"),
+        ({"weight_instance": 0.0, "loss": "dcl"}, "--weight-instance"),
+        ({"weight_instance": 0.0, "weight_memory": 0.0, "bank_size": 512}, "--weight-instance"),
+    ],
+)
+def test_values_that_do_not_go_together(values: dict[str, Any], place: str) -> None:
+    assert [fault.place for fault in errors(changed(Config(), **values))] == [place]
+
+
+def test_all_impossible_values_are_told_together() -> None:
+    config = changed(Config(), temperature=0.0, batch_size=1, momentum=2.0)
+    assert {fault.place for fault in errors(config)} == {"--temperature", "--batch-size", "--momentum"}
+
+
+def test_a_key_encoder_that_never_moves_is_a_warning() -> None:
+    (fault,) = problems(changed(Config(), bank_size=4096, momentum=1.0))
+    assert (fault.place, fault.severity) == ("--momentum", "warning")
+
+
+def test_never_saving_between_epochs_and_never_clipping_are_possible() -> None:
+    assert problems(changed(Config(), save_every=float("inf"), clip_norm=float("inf"))) == []
+
+
+def test_unknown_keys_are_named_with_the_known_ones() -> None:
+    document = to_document(Config())
+    document["training"] |= {"epoch": 3, "lr": 0.1}
+    with pytest.raises(InputError) as refused:
+        from_document(document, "runs/a/config.toml")
+    places = [fault.place for fault in refused.value.faults]
+    assert places == ["runs/a/config.toml [training] key epoch", "runs/a/config.toml [training] key lr"]
+    assert "is not known; expected one of batch_size, bert_rate, clip_norm, " in str(refused.value)
+
+
+def test_an_unknown_table_is_named() -> None:
+    with pytest.raises(InputError, match="key optimiser: is not known; expected one of name, data, model"):
+        from_document({"optimiser": {}})
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "said"),
+    [
+        ("training", "epochs", "30", "is '30'; expected a value of type int"),
+        ("training", "epochs", 3.5, "expected a value of type int"),
+        ("training", "epochs", True, "expected a value of type int"),
+        ("training", "compile", 1, "expected a value of type bool"),
+        (
+            "objective",
+            "loss",
+            "dcl_i",
+            "is 'dcl_i'; expected one of 'btr-sum', 'btr-hardest', 'infonce', 'dcl-i', 'dcl'",
+        ),
+        ("objective", "margin", "a", "expected a value of type float"),
+        ("data", "data", 3, "expected a value of type str"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named(section: str, key: str, value: Any, said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        from_document({section: {key: value}})
+    assert f"[{section}] key {key}" in str(refused.value)
+    assert said in str(refused.value)
+
+
+def test_a_whole_number_serves_as_a_float_and_missing_keys_are_defaults() -> None:
+    found = from_document({"objective": {"margin": 1}})
+    assert found == replace(Config(), objective=replace(Config().objective, margin=1.0))
+    assert isinstance(found.objective.margin, float)
+    with pytest.raises(InputError, match=r"\[data\]: is 3; expected a value of type dict"):
+        from_document({"data": 3})
+
+
+def test_every_value_is_explained() -> None:
+    """A string stands under every field: it is its help text."""
+    tree = ast.parse(inspect.getsource(config_module))
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef) or node.name == "Config":
+            continue
+        assert is_dataclass(getattr(config_module, node.name))
+        for place, statement in enumerate(node.body):
+            if isinstance(statement, ast.AnnAssign):
+                after = node.body[place + 1]
+                assert isinstance(after, ast.Expr), (node.name, ast.unparse(statement))
+                assert isinstance(after.value, ast.Constant)
+                assert len(str(after.value.value)) > 15

@@ -1,0 +1,122 @@
+"""One of several processes: a few training steps of several objectives, everything they came to in one file.
+
+python -m tests.training.ddp_worker DATA OUT.safetensors
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from coder_core.config import Config, MemoryConfig
+from coder_core.encoders.regions import RegionBatchNorm
+from coder_core.training import parallel
+from coder_core.training.prepare import prepare
+from coder_core.training.step import compute_losses, make_memory
+from tests.training.tiny_runs import tiny_config
+
+STEPS = 4
+RATE = 0.05
+CASES: dict[str, tuple[dict[str, object], int]] = {
+    "btr-hardest": ({"loss": "btr-hardest", "warmup_epochs": 0.4, "weight_instance": 1.0}, 0),
+    "infonce": ({"loss": "infonce"}, 0),
+    "dcl": ({"loss": "dcl"}, 13),
+    "dcl-gradient": ({"loss": "dcl", "diversity_gradient": True, "diversity_from_bank": False}, 13),
+    "dcl-without-bank": ({"loss": "dcl", "same_image_negatives": True}, 0),
+}
+
+
+def case_config(data: Path, name: str) -> Config:
+    """No dropout: it draws other numbers in every process."""
+    config = tiny_config(data, epochs=2)
+    objective, bank = CASES[name]
+    return replace(
+        config,
+        model=replace(config.model, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0),
+        objective=replace(config.objective, **objective),
+        memory=MemoryConfig(bank_size=bank),
+    )
+
+
+def trained(config: Config) -> dict[str, Tensor]:
+    """Losses, gradients, diversity, twin and banks of every step, under plain gradient descent."""
+    prepared = prepare(config)
+    model = prepared.model.train()
+    memory = make_memory(model, config)
+    embed: nn.Module = model
+    if parallel.world_size() > 1:
+        embed = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
+    found: dict[str, Tensor] = {}
+    for step in range(STEPS):
+        losses = compute_losses(
+            embed, model, memory, prepared.batches(step), config,
+            epoch=step / prepared.batches.per_epoch, autocast=nullcontext(),
+        )  # fmt: skip
+        model.zero_grad()
+        losses.total.backward()
+        found[f"{step} loss"] = parallel.mean(losses.total)
+        for name, value in losses.parts.items():
+            found[f"{step} part {name}"] = parallel.mean(value)
+        if losses.diversity is not None:
+            both = losses.diversity.view(2, -1).T.contiguous()
+            found[f"{step} diversity"] = parallel.gather_rows(both)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                assert parameter.grad is not None, name
+                found[f"{step} gradient {name}"] = parameter.grad.clone()
+                parameter.sub_(RATE * parameter.grad)
+        if memory is not None:
+            memory.remember()
+            found |= {f"{step} memory {name}": value.clone() for name, value in memory.state_dict().items()}
+    found |= {f"buffer {name}": value.clone() for name, value in model.named_buffers()}
+    return found
+
+
+def norm_gradients() -> dict[str, Tensor]:
+    """The batch norm of unequal shares: 3 rows in the first process, 5 in the second, all 8 in one process."""
+    generator = torch.Generator().manual_seed(9)
+    rows, weight = torch.randn(2, 8, 4, generator=generator) * 3 + 1
+    share = slice(0, 8) if parallel.world_size() == 1 else (slice(0, 3), slice(3, 8))[parallel.rank()]
+    norm = RegionBatchNorm(4)
+    nn.init.uniform_(norm.weight, 0.5, 2.0, generator=generator)
+    mine = rows[share].clone().requires_grad_()
+    out = norm(mine)
+    (out * weight[share]).square().sum().backward()
+    whole = torch.zeros(3, 8, 4)
+    assert mine.grad is not None
+    whole[0, share], whole[1, share] = out.detach(), mine.grad
+    assert norm.weight.grad is not None
+    whole[2, 0] = norm.weight.grad
+    found = {"norm rows": parallel.mean(whole) * parallel.world_size()}
+    return found | {f"norm {name}": value.clone() for name, value in norm.named_buffers()}
+
+
+def everything(data: Path) -> dict[str, Tensor]:
+    """All cases and the batch norm."""
+    found = norm_gradients()
+    for case in CASES:
+        found |= {f"{case} {name}": value for name, value in trained(case_config(data, case)).items()}
+    return found
+
+
+def main() -> None:
+    """Run as one process of several."""
+    torch.set_num_threads(1)
+    parallel.start(torch.device("cpu"))
+    found = everything(Path(sys.argv[1]))
+    for name, value in found.items():  # every process must hold the same
+        same = parallel.gather_rows(value.reshape(1, -1))
+        assert torch.equal(same[0], same[-1]), name
+    if parallel.rank() == 0:
+        save_file({name: value.contiguous() for name, value in found.items()}, sys.argv[2])
+    parallel.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""Kills and signals a tiny run many times, each time in a forked child, and tells what came of it as JSON.
+
+    python -m tests.training.fork_driver {kills|signals} DATA ROOT
+
+A child costs a fork instead of a new interpreter that imports PyTorch; this process never trains, so that its forks
+are clean.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.status import read_status
+from coder_core.train import main as train
+
+RANDOM_KILLS, SAVE_KILLS = 30, 20
+LONGEST_WAIT = 0.25  # from a start to a random kill, as a share of an undisturbed run's time
+STEPS_OF_A_SAVE = 30  # the places of a save, and of the pruning after it, where a child kills itself
+EPOCHS = 30
+
+FLAGS = [
+    "--word-threshold=1", "--dimension=8", "--word-size=6", "--bank-size=13", f"--epochs={EPOCHS}", "--batch-size=8",
+    "--learning-rate=3e-3", "--threads=1", "--device=cpu", "--seed=5", "--embedding-dropout=0.1",
+    "--evaluate-every=10", "--patience=0",
+]  # fmt: skip
+
+
+class OnSave:
+    """Calls `act` at the nth file operation of this process on an unfinished save."""
+
+    def __init__(self, state: Path, nth: int, act: Callable[[], None]) -> None:
+        self.mark, self.left, self.act = str(state / ".tmp-"), nth, act
+        sys.addaudithook(self)
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Python's audit hook: every open, mkdir, rename and remove comes by before it happens."""
+        if self.left > 0 and event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"):
+            self.left -= any(str(argument).startswith(self.mark) for argument in arguments)
+            if self.left == 0:
+                self.act()
+
+
+def child(task: Callable[[], int]) -> int:
+    """Fork; the child runs the task and leaves with its result."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        code = task()
+    finally:
+        os._exit(code)
+
+
+def wait(pid: int) -> int:
+    """The child's exit code; minus the signal that ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def command(data: str, root: Path, name: str, *more: str) -> list[str]:
+    """Start the run, or continue the one that is there."""
+    if (root / name / "config.toml").exists():
+        return ["--resume", str(root / name)]
+    return [f"--data={data}", f"--root={root}", f"--name={name}", *FLAGS, *more]
+
+
+def newest_step(folder: Path) -> tuple[int, int]:
+    """Step of the newest save that verifies, 0 without any, and how many were damaged."""
+    save = SaveStore(folder / "state", keep=2).newest()
+    return (int(save.name), len(save.skipped)) if save else (0, 0)
+
+
+def kills(data: str, root: Path) -> dict[str, Any]:
+    """One run after the other is killed again and again; each is then let go to its end."""
+    random.seed(0)
+    plan = ["random"] * RANDOM_KILLS + ["save"] * SAVE_KILLS
+    random.shuffle(plan)
+    told, number = [], 0
+    started = time.monotonic()
+    whole = wait(child(lambda: train(command(data, root, "whole", "--save-every=1000"))))
+    longest = LONGEST_WAIT * (time.monotonic() - started)
+    while plan:
+        folder = root / f"run-{number}"
+        before = newest_step(folder)[0]
+        kind = plan.pop()
+
+        def task(kind: str = kind, folder: Path = folder) -> int:
+            if kind == "save":
+                die = lambda: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
+                OnSave(folder / "state", random.randrange(1, STEPS_OF_A_SAVE), die)
+            return train(command(data, root, folder.name, "--save-every=0.03"))
+
+        pid = child(task)
+        random.random()  # the child drew its own copy of the next number
+        if kind == "random":
+            time.sleep(random.uniform(0, longest))
+            os.kill(pid, signal.SIGKILL)
+        code = wait(pid)
+        if code == 0:  # it finished before it was killed: this kill is tried again on another run
+            plan.insert(0, kind)
+            number += 1
+            continue
+        after, damaged = newest_step(folder)
+        unfinished = len(list((folder / "state").glob(".tmp-*"))) if (folder / "state").is_dir() else 0
+        told.append(
+            {"kind": kind, "run": number, "code": code, "before": before, "after": after, "damaged": damaged,
+             "unfinished": unfinished}
+        )  # fmt: skip
+    last = wait(child(lambda: train(command(data, root, f"run-{number}", "--save-every=0.03"))))
+    return {"kills": told, "runs": number + 1, "last": last, "whole": whole}
+
+
+def until_step(folder: Path, step: int) -> None:
+    """Wait until the run says that it has taken this many steps."""
+    for _ in range(6000):
+        status = read_status(folder) if (folder / "status.json").exists() else None
+        if status is not None and status.get("step", 0) >= step:
+            return
+        time.sleep(0.01)
+
+
+def signals(data: str, root: Path) -> dict[str, Any]:
+    """A signal at rest, in a save, twice; each run is then continued to its end."""
+    told = []
+
+    def tell(name: str, code: int, seconds: float = 0.0) -> None:
+        folder = root / name
+        status = read_status(folder) or {}
+        facts = {
+            "name": name,
+            "code": code,
+            "seconds": seconds,
+            "state": status.get("state"),
+            "step": status.get("step"),
+        }
+        facts["saved"], facts["damaged"] = newest_step(folder)
+        facts["continued"] = wait(child(lambda: train(command(data, root, name))))
+        told.append(facts)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        name = number.name
+        pid = child(lambda name=name: train(command(data, root, name, "--save-every=1000")))
+        until_step(root / name, 20)
+        started = time.monotonic()
+        os.kill(pid, number)
+        tell(name, wait(pid), time.monotonic() - started)
+
+    def in_a_save(name: str, nth: int, times: int) -> int:
+        def act() -> None:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGTERM)
+
+        OnSave(root / name / "state", nth, act)
+        return train(command(data, root, name, "--save-every=0.05"))
+
+    for nth in (1, 7, 14):
+        name = f"save-{nth}"
+        tell(name, wait(child(lambda name=name, nth=nth: in_a_save(name, nth, 1))))
+        name = f"twice-{nth}"
+        tell(name, wait(child(lambda name=name, nth=nth: in_a_save(name, nth, 2))))
+    whole = wait(child(lambda: train(command(data, root, "whole", "--save-every=1000"))))
+    return {"signals": told, "whole": whole}
+
+
+def main() -> None:
+    """Drive one of the two and print what came of it."""
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    what, data, root = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    print(json.dumps(kills(data, root) if what == "kills" else signals(data, root)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""kill -9 at 50 moments, 20 of them inside a save; SIGTERM and Ctrl-C: nothing is lost, and going on is exact."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coder_core.runs.history import HISTORY
+from coder_core.runs.lines import open_line
+from tests.training.fork_driver import EPOCHS, RANDOM_KILLS, SAVE_KILLS
+from tests.training.tiny_runs import assert_same_run, position, write_tiny_data
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = 5 * EPOCHS
+
+
+def drive(what: str, folder: Path) -> dict[str, Any]:
+    data = write_tiny_data(folder / "data")
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.training.fork_driver", what, str(data), str(folder / "runs")],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_no_kill_loses_a_run(tmp_path: Path) -> None:
+    """Each of them goes on from its newest save, and ends as a run that was never stopped."""
+    found = drive("kills", tmp_path)
+    told = found["kills"]
+    assert (found["last"], found["whole"]) == (0, 0)
+    assert len(told) == RANDOM_KILLS + SAVE_KILLS
+    assert {entry["code"] for entry in told} == {-9}
+    in_save = [entry for entry in told if entry["kind"] == "save"]
+    assert len(in_save) == SAVE_KILLS
+    assert sum(entry["unfinished"] > 0 for entry in in_save) >= SAVE_KILLS // 2  # a half-written folder was left
+    for entry in told:
+        assert entry["damaged"] == 0
+        assert entry["after"] >= entry["before"]  # what was saved stays saved
+    assert sum(entry["after"] > entry["before"] for entry in told) >= 5
+    for number in range(found["runs"]):
+        run = tmp_path / "runs" / f"run-{number}"
+        assert_same_run(run, tmp_path / "runs" / "whole")
+        assert position(run)["step"] == STEPS
+        assert list((run / "state").glob(".tmp-*")) == []
+        saved = {entry["after"] for entry in told if entry["run"] == number}
+        lines = [open_line(line) for line in (run / HISTORY).read_text().splitlines()]
+        resumed = [line["step"] for line in lines if line["event"] == "resume"]
+        assert resumed == sorted(resumed)
+        assert set(resumed) <= saved | {0}  # it went on exactly where the newest save stood
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_signals_save_and_leave(tmp_path: Path) -> None:
+    found = drive("signals", tmp_path)
+    assert found["whole"] == 0
+    told = {entry["name"]: entry for entry in found["signals"]}
+    for name in ("SIGTERM", "SIGINT"):
+        assert told[name]["code"] == 3
+        assert told[name]["seconds"] < 10
+        assert told[name]["state"] == "stopped"
+        assert told[name]["saved"] == told[name]["step"] >= 20
+    for nth in (1, 7, 14):
+        once, twice = told[f"save-{nth}"], told[f"twice-{nth}"]
+        assert (once["code"], once["state"]) == (3, "stopped")
+        assert once["saved"] == once["step"]
+        assert twice["code"] == 128 + 15  # the second one leaves at once
+    for name, entry in told.items():
+        assert entry["damaged"] == 0
+        assert entry["continued"] == 0
+        assert_same_run(tmp_path / "runs" / name, tmp_path / "runs" / "whole")

@@ -1,0 +1,146 @@
+"""NaN and Inf in features, parameters, losses and gradients stop the run by name and never reach a save."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from coder_core.config import Config
+from coder_core.data.batches import TrainingBatches
+from coder_core.faults import InputError
+from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.history import HISTORY, read_history
+from coder_core.runs.lock import RunLock
+from coder_core.runs.restore import read_config, read_vocabulary
+from coder_core.runs.status import read_status
+from coder_core.training.launch import start_run
+from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.stopping import NotFiniteError, check_gradients
+from coder_core.training.trainer import Trainer
+from tests.training.tiny_runs import newest_state, quiet, state_tensors, tiny_config, write_tiny_data
+
+PER_EPOCH = 5
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def begun(data: Path, tmp_path: Path) -> tuple[Path, Config, Prepared]:
+    """One epoch was trained, evaluated and saved; another is to come."""
+    folder = start_run(tiny_config(data, epochs=1, schedule="constant"), tmp_path, quiet())
+    config, _ = read_config(folder)
+    longer = replace(config, training=replace(config.training, epochs=2, save_every=1e-6))
+    return folder, longer, prepare(longer, read_vocabulary(folder, longer))
+
+
+def fail(folder: Path, config: Config, prepared: Prepared, *, spoil: str | None = None, value: float = 0.0) -> str:
+    """Continue, expect the stop, and see that everything saved is as it was. Returns the message."""
+    names = SaveStore(folder / "state", keep=2).names()
+    trainer = Trainer(config, folder, prepared, torch.device("cpu"), quiet())
+    with RunLock(folder):
+        trainer.resume()
+        if spoil:
+            with torch.no_grad():
+                trainer.model.get_parameter(spoil).view(-1)[0] = value
+        with pytest.raises(NotFiniteError) as stopped:
+            trainer.run()
+    kept = SaveStore(folder / "state", keep=2)
+    assert set(names) & set(kept.names())
+    assert newest_state(folder).skipped == []
+    assert all(tensor.isfinite().all() for tensor in state_tensors(folder).values())
+    best = SaveStore(folder / "best", keep=1).newest()
+    assert best is not None
+    assert best.name == str(PER_EPOCH)
+    status = read_status(folder)
+    assert status is not None
+    assert status["state"] == "failed"
+    assert read_history(folder / HISTORY)[-1]["message"] == str(stopped.value)
+    return str(stopped.value)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_features_name_step_samples_and_image(begun: tuple[Path, Config, Prepared], value: float) -> None:
+    """The scan of the files is bypassed: as if a disk went bad while training."""
+    folder, config, prepared = begun
+    step, image = 6, int(prepared.batches(6).image_ids[3])
+    features = np.array(prepared.train.features)
+    features[image] = value
+    split = replace(prepared.train, features=features)
+    batches = TrainingBatches(split, prepared.batches.tokens, batch_size=8, seed=5, drop_regions=0.2, drop_words=0.2)
+    first_met = next(s for s in range(PER_EPOCH, 10) if image in batches(s).image_ids)
+    assert first_met <= step
+    message = fail(folder, config, replace(prepared, train=split, batches=batches))
+    assert message.startswith(f"step {first_met}: ")
+    assert "the loss term dcl, m-dcl is not finite" in message
+    assert f"the features of image {image} are not finite" in message
+    assert f"of image {int(batches(first_met).image_ids[0])}" in message
+    assert newest_state(folder).name == str(first_met)
+
+
+def test_a_parameter_that_is_nan(begun: tuple[Path, Config, Prepared]) -> None:
+    message = fail(*begun, spoil="regions.linear.weight", value=float("nan"))
+    assert message.startswith("step 5: the loss term dcl, m-dcl is not finite (caption ")
+    assert newest_state(begun[0]).name == "5"
+
+
+def test_a_learning_rate_that_blows_up_never_saves_what_it_made(data: Path, tmp_path: Path) -> None:
+    """After the first step the weights are near the largest float32; the next step's loss or the save notices."""
+    config = tiny_config(data, learning_rate=1e38, warmup_steps=0, schedule="constant", save_every=1e-6)
+    with pytest.raises(InputError) as stopped:
+        start_run(config, tmp_path, quiet())
+    assert isinstance(stopped.value, NotFiniteError)
+    assert "step" in stopped.value.faults[0].place
+    store = SaveStore(tmp_path / "tiny" / "state", keep=2)
+    if store.names():
+        assert all(tensor.isfinite().all() for tensor in state_tensors(tmp_path / "tiny").values())
+    assert SaveStore(tmp_path / "tiny" / "best", keep=1).names() == []
+
+
+def test_an_infinite_parameter_is_not_saved_at_a_stop(begun: tuple[Path, Config, Prepared]) -> None:
+    """A word no caption holds: no loss and no gradient shows it, but a save would carry it on."""
+    folder, config, prepared = begun
+    message = fail(folder, config, prepared, spoil="words.vectors.weight", value=float("inf"))
+    assert "model words.vectors.weight" in message
+    assert "would be saved with values that are not finite" in message
+    assert newest_state(folder).name == "5"
+
+
+def test_a_gradient_names_its_parameter_alone(data: Path) -> None:
+    """The loss is finite, one gradient is not: the message names that parameter, not those clipping would spread to."""
+    prepared = prepare(tiny_config(data))
+    model, batch = prepared.model, prepared.batches(0)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    bad = model.get_parameter("words.gru.weight_hh_l1")
+    assert bad.grad is not None
+    bad.grad[0, 0] = float("nan")
+    norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    with pytest.raises(NotFiniteError) as stopped:
+        check_gradients(model, norm, batch, 12)
+    ids = ", ".join(str(int(i)) for i in batch.text_ids[:5])
+    expected = f"step 12: the gradient of words.gru.weight_hh_l1 is not finite (captions {ids} … of a batch of 8)"
+    assert str(stopped.value).startswith(expected)
+
+
+def test_a_gradient_that_is_not_finite_stops_before_the_optimizer(begun: tuple[Path, Config, Prepared]) -> None:
+    """A hook spoils one gradient on its way back; the weights of the trainer stay what they were."""
+    folder, config, prepared = begun
+    trainer = Trainer(config, folder, prepared, torch.device("cpu"), quiet())
+    with RunLock(folder):
+        trainer.resume()
+        weights = {name: value.clone() for name, value in trainer.model.named_parameters()}
+        assert trainer.memory is not None
+        bank = trainer.memory.bank.images.clone()
+        trainer.model.regions.linear.weight.register_hook(lambda gradient: gradient * float("inf"))
+        with pytest.raises(NotFiniteError, match=r"step 5: the gradient of regions\.linear\.weight is not finite"):
+            trainer.run()
+        assert all(torch.equal(weights[name], value) for name, value in trainer.model.named_parameters())
+        assert torch.equal(trainer.memory.bank.images, bank)
+    assert newest_state(folder).name == "5"

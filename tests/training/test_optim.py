@@ -1,0 +1,80 @@
+"""The learning rate as a function of the step; parameter groups."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from coder_core.config import ModelConfig, TrainingConfig
+from coder_core.model.build import build_model
+from coder_core.training.optim import learning_rate, make_optimizer, set_rate
+from tests.encoders.tiny_bert import write_tiny_bert
+
+
+def rates(steps: int, **values: Any) -> list[float]:
+    config = TrainingConfig(learning_rate=1.0, **values)
+    return [learning_rate(step, steps, config) for step in range(steps)]
+
+
+def test_step_schedule_divides_by_ten_after_half() -> None:
+    """CODER: 2e-4 for 15 epochs, 2e-5 for 15 more."""
+    assert rates(30, schedule="step") == pytest.approx([1.0] * 15 + [0.1] * 15)
+    assert rates(10, schedule="step", decay_at=0.8) == pytest.approx([1.0] * 8 + [0.1] * 2)
+
+
+def test_cosine_falls_from_one_towards_zero() -> None:
+    found = rates(100, schedule="cosine")
+    assert found == pytest.approx([0.5 * (1 + math.cos(math.pi * step / 100)) for step in range(100)])
+    assert found[0] == 1.0
+    assert found[50] == pytest.approx(0.5)
+    assert found == sorted(found, reverse=True)
+
+
+def test_constant_with_a_linear_rise() -> None:
+    assert rates(6, schedule="constant", warmup_steps=4) == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 1.0])
+
+
+def test_cosine_begins_after_the_rise() -> None:
+    found = rates(12, schedule="cosine", warmup_steps=4)
+    assert found[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert found[4] == pytest.approx(1.0)
+    assert found[8] == pytest.approx(0.5)
+
+
+def test_a_rise_longer_than_the_run_is_a_rise() -> None:
+    assert rates(3, schedule="cosine", warmup_steps=10) == pytest.approx([0.1, 0.2, 0.3])
+
+
+def test_bert_gets_a_share_of_the_rate(tmp_path: Path) -> None:
+    bert = write_tiny_bert(tmp_path / "bert", ["a", "star"])
+    config = ModelConfig(text_encoder="bert", bert=str(bert), dimension=8)
+    model = build_model(config, feature_size=6, words=7)
+    optimizer = make_optimizer(model, TrainingConfig(bert_rate=0.1, weight_decay=0.03), torch.device("cpu"))
+    set_rate(optimizer, 0.5)
+    rate_of = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    named = dict(model.named_parameters())
+    assert rate_of.keys() == {id(p) for p in named.values()}
+    for name, parameter in named.items():
+        assert rate_of[id(parameter)] == pytest.approx(0.05 if name.startswith("words.bert.") else 0.5), name
+    assert rate_of[id(named["words.linear.weight"])] == 0.5
+    assert {group["weight_decay"] for group in optimizer.param_groups} == {0.03}
+
+
+def test_a_frozen_bert_is_left_out(tmp_path: Path) -> None:
+    bert = write_tiny_bert(tmp_path / "bert", ["a", "star"])
+    config = ModelConfig(text_encoder="bert", bert=str(bert), dimension=8, freeze_bert=True)
+    model = build_model(config, feature_size=6, words=7)
+    optimizer = make_optimizer(model, TrainingConfig(), torch.device("cpu"))
+    assert len(optimizer.param_groups) == 1
+    trained = {id(p) for p in optimizer.param_groups[0]["params"]}
+    assert trained == {id(p) for name, p in model.named_parameters() if not name.startswith("words.bert.")}
+
+
+def test_a_bigru_has_one_group_with_everything() -> None:
+    model = build_model(ModelConfig(dimension=8, word_size=4), feature_size=6, words=7)
+    optimizer = make_optimizer(model, TrainingConfig(), torch.device("cpu"))
+    assert [len(group["params"]) for group in optimizer.param_groups] == [len(list(model.parameters()))]

@@ -1,0 +1,157 @@
+"""Two processes come to what one process comes to with the same global batch."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from coder_core.config import MemoryConfig
+from coder_core.data.batches import TrainingBatches
+from coder_core.faults import InputError
+from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.history import HISTORY, read_history
+from coder_core.runs.restore import load_model
+from coder_core.training import parallel
+from coder_core.training.launch import start_run
+from coder_core.training.prepare import prepare
+from tests.training.ddp_worker import CASES, STEPS, everything
+from tests.training.tiny_runs import position, quiet, tiny_config, write_tiny_data
+
+ROOT = Path(__file__).resolve().parents[2]
+TOLERANCE = 1e-5
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def run_two(*arguments: str, timeout: float = 200) -> list[tuple[int, str]]:
+    """The same command twice, as torchrun starts it: exit codes and outputs."""
+    port = str(free_port())
+    processes = []
+    for rank in range(2):
+        environment = os.environ | {
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port, "OMP_NUM_THREADS": "1",
+        }  # fmt: skip
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=ROOT,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+    try:
+        return [(process.wait(timeout), process.communicate()[0]) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def one(data: Path) -> dict[str, Tensor]:
+    return everything(data)
+
+
+@pytest.fixture(scope="module")
+def two(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
+    out = tmp_path_factory.mktemp("two") / "found.safetensors"
+    ended = run_two("-m", "tests.training.ddp_worker", str(data), str(out))
+    assert [code for code, _ in ended] == [0, 0], ended
+    return load_file(out)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_losses_gradients_twin_and_banks_equal_one_process(
+    case: str, one: dict[str, Tensor], two: dict[str, Tensor]
+) -> None:
+    names = [name for name in one if name.startswith(f"{case} ")]
+    assert names == [name for name in one if name.startswith(f"{case} ") and name in two]
+    assert sum("gradient" in name for name in names) >= 20 * STEPS
+    for name in names:
+        torch.testing.assert_close(two[name], one[name], atol=TOLERANCE, rtol=TOLERANCE, msg=lambda m, n=name: n + m)
+        if "gradient regions.linear.weight" in name:
+            assert one[name].abs().max() > 1e-3  # something was compared
+
+
+def test_the_bank_holds_the_keys_of_both_processes_in_the_order_of_the_batch(
+    one: dict[str, Tensor], two: dict[str, Tensor]
+) -> None:
+    for step in range(STEPS):
+        for part in ("bank.image_ids", "bank.position", "bank.filled"):
+            assert torch.equal(two[f"dcl {step} memory {part}"], one[f"dcl {step} memory {part}"])
+    assert int(one["dcl 0 memory bank.filled"]) == 8
+    assert int(one["dcl 1 memory bank.filled"]) == 13
+
+
+def test_the_largest_diversity_is_exactly_one_over_both_processes(two: dict[str, Tensor]) -> None:
+    """One anchor of each modality in all of the batch, not one in each process."""
+    for step in range(STEPS):
+        assert (two[f"dcl {step} diversity"] == 1).sum(0).tolist() == [1, 1]
+
+
+def test_batch_norm_counts_rows_not_processes(one: dict[str, Tensor], two: dict[str, Tensor]) -> None:
+    for name in one:
+        if name.startswith("norm "):
+            torch.testing.assert_close(two[name], one[name], atol=TOLERANCE, rtol=TOLERANCE)
+
+
+def test_the_command_in_two_processes_trains_saves_and_continues(data: Path, tmp_path: Path) -> None:
+    """Its losses are those of one process; a run may go on with another number of processes, with a warning."""
+    plain = replace(tiny_config(data, epochs=2), memory=MemoryConfig(bank_size=16))
+    plain = replace(plain, model=replace(plain.model, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0))
+    alone = start_run(plain, tmp_path / "alone", quiet())
+    flags = [
+        f"--data={data}", "--word-threshold=1", "--dimension=8", "--word-size=6", "--text-layers=2", "--bank-size=16",
+        "--epochs=2", "--batch-size=8", "--learning-rate=3e-3", "--schedule=cosine", "--warmup-steps=2", "--threads=1",
+        "--device=cpu", "--save-every=1000", "--seed=5", f"--root={tmp_path}", "--name=pair",
+    ]  # fmt: skip
+    ended = run_two("-m", "coder_core.train", *flags)
+    assert [code for code, _ in ended] == [0, 0], ended
+    run = tmp_path / "pair"
+    assert position(run)["step"] == 10
+    ours, theirs = (
+        {event["epoch"]: event["loss"] for event in read_history(folder / HISTORY) if event["event"] == "epoch"}
+        for folder in (run, alone)
+    )
+    assert ours == pytest.approx(theirs, rel=1e-3)
+    assert len(SaveStore(run / "best", keep=1).names()) == 1
+    assert (run / "analysis" / "dev" / "manifest.json").is_file()
+    assert load_model(run).encode_text(["a red star"]).shape == (1, 8)
+    assert "epoch 2" in ended[0][1]
+    assert "epoch 2" not in ended[1][1]  # one process speaks
+
+
+def test_without_torchrun_everything_is_handed_back() -> None:
+    rows = torch.randn(3, 2, requires_grad=True)
+    assert parallel.gather_with_gradient(rows) is rows
+    assert parallel.gather_rows(rows) is rows
+    assert float(parallel.largest(torch.tensor([0.2, 0.9, 0.1]))) == pytest.approx(0.9)
+    assert parallel.agree(True, torch.device("cpu"))
+    assert parallel.from_first(1.5, torch.device("cpu")) == 1.5
+    assert (parallel.rank(), parallel.world_size()) == (0, 1)
+
+
+def test_a_batch_that_does_not_divide_is_refused(data: Path) -> None:
+    prepared = prepare(tiny_config(data))
+    with pytest.raises(InputError, match="a multiple of the 3 processes"):
+        TrainingBatches(prepared.train, prepared.batches.tokens, batch_size=8, seed=0, part=1, parts=3)

@@ -1,0 +1,185 @@
+"""One step: the order of twin, keys, loss and bank; the losses against the plain functions; the warm-up epoch."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from coder_core.config import Config, MemoryConfig
+from coder_core.data.batches import Batch
+from coder_core.objectives.contrastive import info_nce
+from coder_core.objectives.pairs import both_directions
+from coder_core.objectives.triplet import triplet_hardest, triplet_sum
+from coder_core.ops import normalise
+from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.step import Losses, Memory, compute_losses, make_memory
+from tests.reference import step as reference
+from tests.training.tiny_runs import tiny_config, write_tiny_data
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_data(tmp_path_factory.mktemp("data"))
+
+
+def plain_config(data: Path, *, bank: int = 0, **objective: Any) -> Config:
+    """Without dropout, so that the same batch gives the same embeddings twice."""
+    config = tiny_config(data)
+    return replace(
+        config,
+        model=replace(config.model, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0),
+        objective=replace(config.objective, **objective),
+        memory=MemoryConfig(bank_size=bank),
+    )
+
+
+def take(prepared: Prepared, memory: Memory | None, config: Config, batch: Batch, epoch: float = 5.0) -> Losses:
+    return compute_losses(prepared.model, prepared.model, memory, batch, config, epoch=epoch, autocast=nullcontext())
+
+
+def embed(model: torch.nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():
+        found = model(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
+    return found[0].double(), found[1].double()
+
+
+def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(data: Path) -> None:
+    config = plain_config(data, bank=16)
+    prepared = prepare(config)
+    memory = make_memory(prepared.model, config)
+    assert memory is not None
+    with torch.no_grad():
+        for parameter in prepared.model.parameters():
+            parameter.add_(0.1)
+    before = copy.deepcopy(memory.twin)
+    batch = prepared.batches(0)
+    take(prepared, memory, config, batch)
+    for slow, old, fast in zip(memory.twin.parameters(), before.parameters(), prepared.model.parameters(), strict=True):
+        torch.testing.assert_close(slow, 0.995 * old + 0.005 * fast)
+    assert memory.bank.count == 0
+    memory.remember()
+    images, texts = embed(memory.twin, batch)  # the followed twin's keys, of the current step
+    torch.testing.assert_close(memory.bank.images[:8].double(), images)
+    torch.testing.assert_close(memory.bank.texts[:8].double(), texts)
+    assert torch.equal(memory.bank.image_ids[:8], batch.image_ids)
+    memory.remember()
+    assert memory.bank.count == 8  # remembering twice adds nothing
+
+
+@pytest.mark.parametrize("diversity", ["std", "entropy"])
+def test_three_steps_equal_the_loop_over_anchors(data: Path, diversity: str) -> None:
+    """Candidates are the queue before this step's keys; the positive is the partner's key of this step."""
+    config = plain_config(data, bank=13, diversity=diversity, temperature=0.2)
+    prepared = prepare(config)
+    memory = make_memory(prepared.model, config)
+    assert memory is not None
+    for step in range(3):
+        batch = prepared.batches(step)
+        slots, ids = memory.bank.count, batch.image_ids.tolist()
+        ring = [(memory.bank.images[:slots].clone().double(), memory.bank.texts[:slots].clone().double())]
+        ring_ids = memory.bank.image_ids[:slots].tolist()
+        losses = take(prepared, memory, config, batch)
+        queries, keys = embed(prepared.model, batch), embed(memory.twin, batch)
+        expected, in_banks = 0.0, 0.0
+        for way in (0, 1):
+            scores = queries[way] @ queries[1 - way].T
+            side = reference.Side(scores.tolist(), scores.diagonal().tolist(), ids, 0)
+            bank = None
+            if slots:
+                positives = (queries[way] * keys[1 - way]).sum(1).tolist()
+                bank = reference.Side((queries[way] @ ring[0][1 - way].T).tolist(), positives, ring_ids)
+            weights = reference.anchor_diversity(side, bank, ids, kind=diversity)
+            switches = {"temperature": 0.2, "margin": 0.3, "keep_same_image": False}
+            expected += 3.0 * sum(reference.losses(side, ids, weights, **switches)) / 8
+            if bank is not None:
+                in_banks += sum(reference.losses(bank, ids, weights, **switches)) / 8
+        assert float(losses.total) == pytest.approx(expected + in_banks, rel=1e-4)
+        assert ("m-dcl" in losses.parts) == (slots > 0)
+        if slots:
+            assert float(losses.parts["m-dcl"]) == pytest.approx(in_banks, rel=1e-4)
+        memory.remember()
+    assert memory.bank.count == 13
+
+
+def test_gradients_reach_every_weight_of_the_model_and_none_of_the_twin(data: Path) -> None:
+    config = plain_config(data, bank=16)
+    prepared = prepare(config)
+    memory = make_memory(prepared.model, config)
+    assert memory is not None
+    for step in range(2):
+        take(prepared, memory, config, prepared.batches(step)).total.backward()
+        memory.remember()
+    assert all(parameter.grad is not None for parameter in prepared.model.parameters())
+    assert all(parameter.grad is None for parameter in memory.parameters())
+
+
+def test_the_bank_loss_may_start_late_and_its_diversity_counts_before(data: Path) -> None:
+    config = plain_config(data, bank=16)
+    late = replace(config, memory=replace(config.memory, bank_start_epoch=2.0))
+    none = plain_config(data, bank=16, diversity_from_bank=False)
+    prepared = prepare(config)
+    memory = make_memory(prepared.model, config)
+    assert memory is not None
+    take(prepared, memory, config, prepared.batches(0))
+    memory.remember()
+    batch = prepared.batches(1)
+    early = take(prepared, memory, late, batch, epoch=1.9)
+    assert "m-dcl" not in early.parts
+    assert "m-dcl" in take(prepared, memory, late, batch, epoch=2.0).parts
+    without = take(prepared, memory, replace(none, memory=late.memory), batch, epoch=1.9)
+    assert early.diversity is not None
+    assert without.diversity is not None
+    assert not torch.equal(early.diversity, without.diversity)
+
+
+def test_hardest_negatives_wait_one_epoch(data: Path) -> None:
+    config = plain_config(data, loss="btr-hardest", margin=0.2, weight_instance=1.0)
+    prepared = prepare(config)
+    batch = prepared.batches(0)
+    images, texts = embed(prepared.model, batch)
+    directions = both_directions(images @ texts.T, batch.image_ids)
+    summed = sum(float(triplet_sum(*way, margin=0.2).sum()) for way in directions)
+    hardest = sum(float(triplet_hardest(*way, margin=0.2).sum()) for way in directions)
+    assert summed > hardest
+    assert float(take(prepared, None, config, batch, epoch=0.99).total) == pytest.approx(summed, rel=1e-4)
+    assert float(take(prepared, None, config, batch, epoch=1.0).total) == pytest.approx(hardest, rel=1e-4)
+    always = plain_config(data, loss="btr-sum", margin=0.2, weight_instance=1.0)
+    assert float(take(prepared, None, always, batch, epoch=9.0).total) == pytest.approx(summed, rel=1e-4)
+
+
+def test_infonce_both_ways(data: Path) -> None:
+    config = plain_config(data, loss="infonce", temperature=0.3, weight_instance=2.0)
+    prepared = prepare(config)
+    batch = prepared.batches(0)
+    images, texts = embed(prepared.model, batch)
+    ways = both_directions(images @ texts.T, batch.image_ids)
+    expected = 2 * sum(float(info_nce(*way, temperature=0.3).mean()) for way in ways)
+    losses = take(prepared, None, config, batch)
+    assert float(losses.total) == pytest.approx(expected, rel=1e-4)
+    assert losses.per_pair is not None
+    assert losses.per_pair.shape == (8,)
+
+
+def test_dcl_i_ignores_diversity(data: Path) -> None:
+    losses = take(prepared := prepare(plain_config(data)), None, plain_config(data, loss="dcl-i"), prepared.batches(0))
+    assert losses.diversity is None
+    assert list(losses.parts) == ["dcl-i"]
+
+
+def test_embeddings_are_unit_rows_and_padding_does_not_reach_them(data: Path) -> None:
+    prepared = prepare(plain_config(data))
+    batch, model = prepared.batches(0), prepared.model.eval()
+    images, texts = embed(model, batch)
+    for rows in (images, texts):
+        torch.testing.assert_close(rows, normalise(rows))
+    words = torch.cat([batch.words, torch.full((8, 2), 3)], dim=1)
+    torch.testing.assert_close(embed(model, replace(batch, words=words))[1], texts, atol=1e-6, rtol=1e-5)
+    regions = torch.cat([batch.regions, torch.zeros(8, 2, 6)], dim=1)
+    torch.testing.assert_close(embed(model, replace(batch, regions=regions))[0], images, atol=1e-6, rtol=1e-5)
