@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         table = evaluate(parsed, console)
     except InputError as error:
         for fault in error.faults:
-            Console(stderr=True).print(f"error: {fault}", style="bold red", markup=False, highlight=False)
+            Console(stderr=True).print(f"error: {fault}", style="bold red", markup=False, highlight=False, soft_wrap=True)
         return 1
     write_tables(table, parsed)
     console.print(metrics_table(table, f"{parsed.split} · {parsed.ties} ties"))

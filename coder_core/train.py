@@ -39,7 +39,7 @@ class _Arguments:
 
 
 def _say_presets(console: Console) -> None:
-    console.print(USAGE, markup=False, highlight=False)
+    console.print(USAGE, markup=False, highlight=False, soft_wrap=True)
     table = Table("preset", "what it is", title="Presets; every value of one can be changed", title_justify="left")
     for name, preset in PRESETS.items():
         table.add_row(name, preset.about)
@@ -65,7 +65,7 @@ def _train_pair(root: Path, console: Console) -> None:
             continue
         status = read_status(folder) or {}
         if status.get("state") == "finished":
-            console.print(f"{folder} is there and finished; it is left alone.", markup=False, highlight=False)
+            console.print(f"{folder} is there and finished; it is left alone.", markup=False, highlight=False, soft_wrap=True)
         else:
             continue_run(folder, None, console)
 
@@ -107,13 +107,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _dispatch(list(sys.argv[1:] if arguments is None else arguments), console)
     except InputError as error:
         for fault in error.faults:
-            Console(stderr=True).print(f"error: {fault}", style="bold red", markup=False, highlight=False)
+            Console(stderr=True).print(f"error: {fault}", style="bold red", markup=False, highlight=False, soft_wrap=True)
         return 1
     except StoppedError as stopped:
-        console.print(str(stopped), markup=False, highlight=False)
+        console.print(str(stopped), markup=False, highlight=False, soft_wrap=True)
         return 3
     except KeyboardInterrupt:
-        console.print("interrupted before or after training; nothing is lost", markup=False, highlight=False)
+        console.print("interrupted before or after training; nothing is lost", markup=False, highlight=False, soft_wrap=True)
         return 130
     finally:
         parallel.finish()

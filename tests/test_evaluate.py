@@ -1,0 +1,108 @@
+"""python -m coder_core.evaluate: the table, the files, the analysis folder, the ensemble, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from coder_core.config import Config
+from coder_core.data.dataset import read_split
+from coder_core.evaluate import main
+from coder_core.evaluation.recall import retrieval_metrics
+from coder_core.runs.analysis_reader import open_analysis
+from coder_core.runs.restore import load_model
+from coder_core.training.launch import start_run
+from tests.training.tiny_runs import tiny_config, write_tiny_data
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two finished runs with different seeds on the same small data, which also has a test split."""
+    root = tmp_path_factory.mktemp("evaluate")
+    data = write_tiny_data(root / "data")
+    for part in ("ims.npy", "caps.txt"):
+        (data / f"test_{part}").write_bytes((data / f"dev_{part}").read_bytes())
+    config: Config = tiny_config(data)
+    return [
+        start_run(
+            replace(config, name=name, training=replace(config.training, seed=seed)), root / "runs", Console(quiet=True)
+        )
+        for name, seed in (("one", 1), ("two", 2))
+    ]
+
+
+def test_it_prints_a_table_and_writes_csv_json_and_the_analysis(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sheet, document = tmp_path / "out.csv", tmp_path / "out.json"
+    assert main([str(runs[0]), "--split", "test", "--csv", str(sheet), "--json", str(document)]) == 0
+    printed = capsys.readouterr().out
+    assert "R@sum" in printed
+    assert "pessimistic ties" in printed
+    analysis = open_analysis(runs[0], "test", verify=True)
+    rows = list(csv.DictReader(sheet.open()))
+    assert [row["run"] for row in rows] == [str(runs[0])]
+    assert float(rows[0]["rsum"]) == analysis.metrics["rsum"]
+    assert json.loads(document.read_text())["runs"][str(runs[0])] == analysis.metrics
+
+
+def test_the_analysis_holds_what_the_model_says_now(runs: list[Path]) -> None:
+    main([str(runs[0]), "--split", "test"])
+    analysis, loaded = open_analysis(runs[0], "test"), load_model(runs[0])
+    assert analysis.fingerprint == loaded.fingerprint
+    np.testing.assert_allclose(loaded.encode_text(analysis.captions), analysis.text_embeddings, atol=1e-6)
+    again = retrieval_metrics(analysis.image_embeddings, analysis.text_embeddings, analysis.image_of_text)
+    assert again == analysis.metrics
+
+
+def test_several_runs_get_an_ensemble_row_of_their_averaged_scores(runs: list[Path], tmp_path: Path) -> None:
+    document = tmp_path / "out.json"
+    assert main([*map(str, runs), "--json", str(document)]) == 0
+    found = json.loads(document.read_text())["runs"]["ensemble"]
+    one, two = (open_analysis(run, "dev") for run in runs)
+    images = np.concatenate([one.image_embeddings, two.image_embeddings], axis=1)
+    texts = np.concatenate([one.text_embeddings, two.text_embeddings], axis=1)
+    expected = retrieval_metrics(images, texts, one.image_of_text)  # the sum of the scores ranks like their mean
+    assert found["rsum"] == pytest.approx(expected["rsum"])
+
+
+def test_a_file_that_exists_is_replaced_only_when_asked(runs: list[Path], tmp_path: Path) -> None:
+    kept = tmp_path / "kept.csv"
+    kept.write_text("mine")
+    assert main([str(runs[0]), "--csv", str(kept)]) == 1
+    assert kept.read_text() == "mine"
+    assert main([str(runs[0]), "--csv", str(kept), "--overwrite"]) == 0
+    assert kept.read_text().startswith("run,split")
+
+
+def test_it_refuses_missing_runs_splits_and_other_features(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path / "nothing")]) == 1
+    assert "nothing" in capsys.readouterr().err
+    assert main([str(runs[0]), "--split", "nosplit"]) == 1
+    assert 'there is no split "nosplit"' in capsys.readouterr().err
+    other = write_tiny_data(tmp_path / "wide")
+    wide = read_split(other, "dev").features
+    np.save(other / "dev_ims.npy", np.concatenate([wide, wide], axis=-1))
+    assert main([str(runs[0]), "--data", str(other)]) == 1
+    assert "numbers a region" in capsys.readouterr().err
+
+
+def test_a_broken_split_is_refused_in_the_words_of_check_data(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = write_tiny_data(tmp_path / "broken")
+    features = np.array(read_split(broken, "dev").features)
+    features[3, 1, 0] = np.nan
+    np.save(broken / "dev_ims.npy", features)
+    assert main([str(runs[0]), "--data", str(broken)]) == 1
+    message = capsys.readouterr().err
+    assert "dev_ims.npy" in message
+    assert "NaN" in message or "finite" in message
