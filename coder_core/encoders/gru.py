@@ -1,8 +1,12 @@
 """A bidirectional GRU over packed sequences, exact and close to the speed of its matrix products on a CPU.
 
-PyTorch's own CPU kernel projects and steps one direction after the other; this one makes one product per direction
-for all words, one small batched product per time step for both directions, and collects the recurrent weight's
-gradient in a single product at the end. The parameters are those of an ordinary `nn.GRU`.
+PyTorch's own CPU kernel projects and steps one direction after the other, and autograd repeats every small operation
+of every step. This one projects every distinct word once for both directions, lets each step's product add straight
+into the gates, steps both directions together, and collects each weight's gradient in a single product at the end.
+The parameters are those of an ordinary `nn.GRU`.
+
+The gates of a word stand in one row in the order c, r, z, n (c is the recurrent share of the candidate n, before r
+scales it): c, r, z are what the recurrent weight adds to, r, z, n what the input weight adds to, each one block.
 """
 
 from __future__ import annotations
@@ -12,6 +16,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+PADDING = 16  # floats after each row of a weight: rows a power of two apart fall into the same cache lines
 
 
 @dataclass(frozen=True)
@@ -22,12 +29,14 @@ class Packing:
         forward_words: (N,) flat indices b·T + t into the padded batch, step by step.
         backward_words: (N,) the same with every sequence read from its end.
         place: (2, B·T) for each direction the packed row of a padded position; N (a zero row) where padded.
+        earlier: (N − B,) for every packed row after the first step, the row of the same sequence one step before.
         steps: how many sequences are still running at each step.
     """
 
     forward_words: Tensor
     backward_words: Tensor
     place: Tensor
+    earlier: Tensor
     steps: list[int]
 
 
@@ -35,8 +44,7 @@ def pack(lengths: Tensor, longest: int) -> Packing:
     """Order the words of sequences with these lengths, all at least 1."""
     device, lengths = lengths.device, lengths.cpu()
     order = torch.argsort(lengths, descending=True, stable=True)
-    ranked = lengths[order]
-    running = torch.arange(longest).unsqueeze(1) < ranked.unsqueeze(0)  # (T, B)
+    running = torch.arange(longest).unsqueeze(1) < lengths[order].unsqueeze(0)  # (T, B)
     step, row = running.nonzero(as_tuple=True)
     sequence = order[row]
     forward_words = sequence * longest + step
@@ -45,95 +53,174 @@ def pack(lengths: Tensor, longest: int) -> Packing:
     place = torch.full((2, len(lengths) * longest), count)
     place[0, forward_words] = torch.arange(count)
     place[1, backward_words] = torch.arange(count)
-    return Packing(forward_words.to(device), backward_words.to(device), place.to(device), running.sum(1).tolist())
+    steps = running.sum(1)
+    steps = steps[steps > 0]
+    earlier = torch.arange(len(lengths), count) - steps[:-1].repeat_interleave(steps[1:])
+    tensors = (value.to(device) for value in (forward_words, backward_words, place, earlier))
+    return Packing(*tensors, steps.tolist())
+
+
+def _padded_copy(matrix: Tensor) -> Tensor:
+    rows, columns = matrix.shape
+    return matrix.new_empty(rows, columns + PADDING)[:, :columns].copy_(matrix)
+
+
+def _candidate_first(weight: Tensor, size: int) -> Tensor:
+    """Rows r, z, n -> n, r, z: the recurrent weight in the order of the gates c, r, z."""
+    return torch.cat([weight[2 * size :], weight[: 2 * size]])
+
+
+def _project(table: Tensor, w_in: Tensor, b_in: Tensor, b_hidden: Tensor) -> Tensor:
+    """(U, I) -> (U, 4H): all biases, and the input's share of r, z, n."""
+    size = w_in.shape[0] // 3
+    projected = table.new_empty(table.shape[0], 4 * size)
+    projected[:, :size] = b_hidden[2 * size :]
+    bias = torch.cat([b_in[: 2 * size] + b_hidden[: 2 * size], b_in[2 * size :]])
+    torch.addmm(bias, table, w_in.T, out=projected[:, size:])
+    return projected
 
 
 class _PackedGRU(torch.autograd.Function):
-    """(2, N, I) inputs in packed order -> (2, N, H) hidden states. Gate order r, z, n as in nn.GRU."""
+    """Table (U, I), rows (2, N) of it in packed order -> states (2, B·T, H), or their mean (B·T, H); 0 where padded."""
 
     @staticmethod
     def forward(
-        ctx: Any, words: Tensor, w_in: Tensor, w_hidden: Tensor, b_in: Tensor, b_hidden: Tensor, steps: list[int]
+        ctx: Any, table: Tensor, rows: Tensor, packing: Packing, average: bool, *parameters: Tensor
     ) -> Tensor:
-        size = w_hidden.shape[2]
-        gates = torch.baddbmm(b_in.unsqueeze(1), words, w_in.transpose(1, 2))  # (2, N, 3H)
-        candidates = words.new_empty(2, words.shape[1], size)  # the recurrent share of n, before r scales it
-        hidden = words.new_empty(2, words.shape[1], size)
-        before = words.new_zeros(2, words.shape[1], size)
-        recurrent, bias = w_hidden.transpose(1, 2), b_hidden.unsqueeze(1)
-        start, previous = 0, words.new_zeros(2, steps[0], size)
-        for running in steps:
-            here = slice(start, start + running)
-            previous = previous[:, :running]
-            before[:, here] = previous
-            from_hidden = torch.baddbmm(bias, previous, recurrent)
-            gate = gates[:, here]
-            both = gate[..., : 2 * size].add_(from_hidden[..., : 2 * size]).sigmoid_()
-            candidate = from_hidden[..., 2 * size :]
-            candidates[:, here] = candidate
-            new = gate[..., 2 * size :].addcmul_(both[..., :size], candidate).tanh_()
-            previous = torch.lerp(new, previous, both[..., size:])
-            hidden[:, here] = previous
-            start += running
-        ctx.save_for_backward(words, w_in, w_hidden, gates, candidates, before)
-        ctx.steps = steps
-        return hidden
+        size, steps, count = parameters[1].shape[1], packing.steps, rows.shape[1]
+        gates = table.new_empty(2, count, 4 * size)
+        hidden = table.new_empty(2, count + 1, size)
+        hidden[:, count] = 0  # what padded positions read
+        recurrent = []
+        for k in (0, 1):
+            w_in, w_hidden, b_in, b_hidden = parameters[4 * k : 4 * k + 4]
+            torch.index_select(_project(table, w_in, b_in, b_hidden), 0, rows[k], out=gates[k])
+            recurrent.append(_padded_copy(_candidate_first(w_hidden, size).T))
+        crz = [gates[k, :, : 3 * size].split(steps) for k in (0, 1)]
+        c, rz, n = (part.split(steps, dim=1) for part in gates.split([size, 2 * size, size], dim=-1))
+        states = hidden[:, :count].split(steps, dim=1)
+        before = table.new_zeros(2, steps[0], size)
+        for t, running in enumerate(steps):
+            if t > 0:
+                before = states[t - 1][:, :running]
+                for k in (0, 1):
+                    crz[k][t].addmm_(before[k], recurrent[k])
+            r, z = rz[t].sigmoid_().split(size, dim=-1)
+            n[t].addcmul_(r, c[t]).tanh_()
+            torch.lerp(n[t], before, z, out=states[t])
+        ctx.save_for_backward(table, rows, gates, hidden, *parameters)
+        ctx.packing, ctx.average = packing, average
+        spread = [hidden[k].index_select(0, packing.place[k]) for k in (0, 1)]
+        return spread[0].lerp_(spread[1], 0.5) if average else torch.stack(spread)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,) = gradients
-        words, w_in, w_hidden, gates, candidates, before = ctx.saved_tensors
-        size, steps = w_hidden.shape[2], ctx.steps
-        for_gates = torch.empty_like(gates)
-        for_recurrent = torch.empty_like(gates)
-        carry: Tensor | None = None
-        start = words.shape[1]
-        for running in reversed(steps):
-            start -= running
-            here = slice(start, start + running)
-            down = gradient[:, here].clone()
-            if carry is not None:
-                down[:, : carry.shape[1]] += carry
-            r, z, new = gates[:, here].split(size, dim=-1)
-            d_r, d_z, d_new = for_gates[:, here].split(size, dim=-1)
-            torch.mul(down, 1 - z, out=d_new).mul_(1 - new.square())
-            torch.mul(down, before[:, here] - new, out=d_z).mul_(z).mul_(1 - z)
-            torch.mul(d_new, candidates[:, here], out=d_r).mul_(r).mul_(1 - r)
-            through = for_recurrent[:, here]
-            through[..., : 2 * size] = for_gates[:, here, : 2 * size]
-            torch.mul(d_new, r, out=through[..., 2 * size :])
-            carry = torch.baddbmm(down * z, through, w_hidden)
-        return (
-            torch.bmm(for_gates, w_in) if ctx.needs_input_grad[0] else None,
-            torch.bmm(for_gates.transpose(1, 2), words),
-            torch.bmm(for_recurrent.transpose(1, 2), before),
-            for_gates.sum(1),
-            for_recurrent.sum(1),
-            None,
-        )
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        table, rows, gates, hidden, *parameters = ctx.saved_tensors
+        packing: Packing = ctx.packing
+        size, steps, count = parameters[1].shape[1], packing.steps, rows.shape[1]
+        down = gradient.new_empty(2, count, size)  # the gradient of every state
+        for k, words in enumerate((packing.forward_words, packing.backward_words)):
+            torch.index_select(gradient if ctx.average else gradient[k], 0, words, out=down[k])
+        if ctx.average:
+            down *= 0.5
+        recurrent = [_padded_copy(_candidate_first(parameters[4 * k + 1], size)) for k in (0, 1)]
+        through = _through_time(gates, hidden, down, recurrent, steps)
+        return _gradients(ctx.needs_input_grad[0], table, rows, packing, through, hidden, parameters)
 
 
-def bidirectional(gru: nn.GRU, layer: int, words: Tensor, packing: Packing) -> Tensor:
-    """One layer of a bidirectional GRU on the CPU.
+def _through_time(
+    gates: Tensor, hidden: Tensor, down: Tensor, recurrent: list[Tensor], steps: list[int]
+) -> Tensor:
+    """Gradients of the gates before their sigmoid and tanh, (2, N, 4H); `down` gains what later steps send back."""
+    count, size = down.shape[1:]
+    through = torch.empty_like(gates)
+    widths = [size, size, size, size]
+    c, r, z, n = (part.split(steps, dim=1) for part in gates.split(widths, dim=-1))
+    d_c, d_r, d_z, d_n = (part.split(steps, dim=1) for part in through.split(widths, dim=-1))
+    rz, d_rz = (whole[..., size : 3 * size].split(steps, dim=1) for whole in (gates, through))
+    d_crz = [through[k, :, : 3 * size].split(steps) for k in (0, 1)]
+    states, downs = hidden[:, :count].split(steps, dim=1), down.split(steps, dim=1)
+    for t in reversed(range(len(steps))):
+        here = downs[t]
+        torch.addcmul(here, here, z[t], value=-1, out=d_n[t])
+        torch.ops.aten.tanh_backward.grad_input(d_n[t], n[t], grad_input=d_n[t])
+        torch.mul(d_n[t], r[t], out=d_c[t])
+        torch.mul(d_n[t], c[t], out=d_r[t])
+        if t > 0:
+            torch.sub(states[t - 1][:, : steps[t]], n[t], out=d_z[t])
+        else:
+            torch.neg(n[t], out=d_z[t])
+        d_z[t].mul_(here)
+        torch.ops.aten.sigmoid_backward.grad_input(d_rz[t], rz[t], grad_input=d_rz[t])
+        if t > 0:
+            earlier = downs[t - 1][:, : steps[t]]
+            earlier.addcmul_(here, z[t])
+            for k in (0, 1):
+                earlier[k].addmm_(d_crz[k][t], recurrent[k])
+    return through
+
+
+def _gradients(
+    for_table: bool, table: Tensor, rows: Tensor, packing: Packing, through: Tensor, hidden: Tensor,
+    parameters: list[Tensor],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """What `_PackedGRU.backward` returns: for the table, three constants, and the eight parameters."""
+    size, first = hidden.shape[-1], packing.steps[0]
+    to_table = torch.zeros_like(table) if for_table else None
+    found: list[Tensor] = []
+    for k in (0, 1):
+        w_in, w_hidden = parameters[4 * k], parameters[4 * k + 1]
+        to_inputs = torch.ops.aten.embedding_dense_backward(through[k, :, size:], rows[k], len(table), -1, False)
+        if to_table is not None:
+            to_table.addmm_(to_inputs, w_in)
+        before = hidden[k].index_select(0, packing.earlier)
+        later = through[k, first:]
+        to_hidden = torch.empty_like(w_hidden)
+        torch.mm(later[:, size : 3 * size].T, before, out=to_hidden[: 2 * size])
+        torch.mm(later[:, :size].T, before, out=to_hidden[2 * size :])
+        sums = through[k].sum(0)
+        to_biases = sums[size:], torch.cat([sums[size : 3 * size], sums[:size]])
+        found += [to_inputs.T @ table, to_hidden, *to_biases]
+    return to_table, None, None, None, *found
+
+
+def bidirectional_over(
+    gru: nn.GRU, layer: int, table: Tensor, rows: Tensor, packing: Packing, *, average: bool = False
+) -> Tensor:
+    """One layer of a bidirectional GRU over words that are rows of a table.
+
+    Args:
+        gru: holds the parameters.
+        layer: which of its layers.
+        table: (U, I) distinct inputs.
+        rows: (2, N) for each direction the row of the table that every packed word has.
+        packing: of the batch's lengths.
+        average: return the mean of the two directions.
+
+    Returns:
+        (2, B·T, H) forward and backward states, or (B·T, H) their mean; zero at padded positions.
+    """
+    names = [f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+    parameters = [getattr(gru, name + suffix) for suffix in ("", "_reverse") for name in names]
+    return _PackedGRU.apply(table, rows, packing, average, *parameters)
+
+
+def bidirectional(gru: nn.GRU, layer: int, words: Tensor, packing: Packing, *, average: bool = False) -> Tensor:
+    """One layer of a bidirectional GRU over padded input.
 
     Args:
         gru: holds the parameters.
         layer: which of its layers.
         words: (B, T, I) padded input.
         packing: of the batch's lengths.
+        average: return the mean of the two directions.
 
     Returns:
-        (2, B, T, H) forward and backward states, zero at padded positions.
+        (2, B, T, H) forward and backward states, or (B, T, H) their mean; zero at padded positions.
     """
     batch, longest, width = words.shape
-    flat = words.reshape(-1, width)
-    both = torch.stack([flat[packing.forward_words], flat[packing.backward_words]])
-
-    def pair(name: str) -> Tensor:
-        return torch.stack([getattr(gru, f"{name}_l{layer}"), getattr(gru, f"{name}_l{layer}_reverse")])
-
-    states = _PackedGRU.apply(
-        both, pair("weight_ih"), pair("weight_hh"), pair("bias_ih"), pair("bias_hh"), packing.steps
-    )
-    padded = torch.cat([states, states.new_zeros(2, 1, states.shape[-1])], dim=1)
-    return torch.stack([padded[k].index_select(0, packing.place[k]) for k in (0, 1)]).view(2, batch, longest, -1)
+    table = words.reshape(-1, width).index_select(0, packing.forward_words)
+    rows = torch.stack([torch.arange(len(table)), packing.place[0][packing.backward_words]])
+    states = bidirectional_over(gru, layer, table, rows, packing, average=average)
+    return states.view(*states.shape[:-2], batch, longest, -1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from coder_core.encoders.gru import bidirectional, pack
+from coder_core.encoders.gru import bidirectional, bidirectional_over, pack
 
 
 class RecurrentWords(nn.Module):
@@ -37,14 +37,21 @@ class RecurrentWords(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         """(B, T) int64 ids, (B,) lengths -> (B, T, D), zero at padded positions."""
-        features = self.dropout(self.vectors(words))
         if words.device.type == "cpu":
-            packing = pack(lengths, words.shape[1])
-            for layer in range(self.gru.num_layers):
-                states = bidirectional(self.gru, layer, features, packing)
-                if layer + 1 < self.gru.num_layers:
-                    features = torch.cat([states[0], states[1]], dim=-1)
-            return (states[0] + states[1]) / 2
+            return self._on_cpu(words, lengths)
+        features = self.dropout(self.vectors(words))
         packed = nn.utils.rnn.pack_padded_sequence(features, lengths.cpu(), batch_first=True, enforce_sorted=False)
         hidden, _ = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=words.shape[1])
         return (hidden[..., : self.dimension] + hidden[..., self.dimension :]) / 2
+
+    def _on_cpu(self, words: Tensor, lengths: Tensor) -> Tensor:
+        packing, last = pack(lengths, words.shape[1]), self.gru.num_layers - 1
+        if last == 0 and not (self.training and self.dropout.p > 0):  # equal words have equal vectors: project them once
+            distinct, which = torch.unique(words, return_inverse=True)
+            rows = which.flatten()[torch.stack([packing.forward_words, packing.backward_words])]
+            states = bidirectional_over(self.gru, 0, self.vectors(distinct), rows, packing, average=True)
+            return states.view(*words.shape, -1)
+        features = self.dropout(self.vectors(words))
+        for layer in range(last):
+            features = torch.cat([*bidirectional(self.gru, layer, features, packing)], dim=-1)
+        return bidirectional(self.gru, last, features, packing, average=True)
