@@ -137,8 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         table = evaluate(parsed, console)
     except InputError as error:
-        for fault in error.faults:
-            Console(stderr=True).print(f"error: {fault}", style="bold red", markup=False, highlight=False, soft_wrap=True)
+        print_faults(Console(stderr=True), error.faults)
         return 1
     write_tables(table, parsed)
     console.print(metrics_table(table, f"{parsed.split} · {parsed.ties} ties"))

@@ -22,6 +22,7 @@ from coder_core.presets import DEMO_PAIR, PRESETS
 from coder_core.runs.restore import read_config
 from coder_core.runs.status import read_status
 from coder_core.training import parallel
+from coder_core.training.display import print_faults, say
 from coder_core.training.launch import StoppedError, continue_run, start_run
 
 ROOT = Path("checkpoints")
@@ -39,7 +40,7 @@ class _Arguments:
 
 
 def _say_presets(console: Console) -> None:
-    console.print(USAGE, markup=False, highlight=False, soft_wrap=True)
+    say(console, USAGE)
     table = Table("preset", "what it is", title="Presets; every value of one can be changed", title_justify="left")
     for name, preset in PRESETS.items():
         table.add_row(name, preset.about)
@@ -65,7 +66,7 @@ def _train_pair(root: Path, console: Console) -> None:
             continue
         status = read_status(folder) or {}
         if status.get("state") == "finished":
-            console.print(f"{folder} is there and finished; it is left alone.", markup=False, highlight=False, soft_wrap=True)
+            say(console, f"{folder} is there and finished; it is left alone.")
         else:
             continue_run(folder, None, console)
 
@@ -106,14 +107,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _dispatch(list(sys.argv[1:] if arguments is None else arguments), console)
     except InputError as error:
-        for fault in error.faults:
-            Console(stderr=True).print(f"error: {fault}", style="bold red", markup=False, highlight=False, soft_wrap=True)
+        print_faults(Console(stderr=True), error.faults)
         return 1
     except StoppedError as stopped:
-        console.print(str(stopped), markup=False, highlight=False, soft_wrap=True)
+        say(console, str(stopped))
         return 3
     except KeyboardInterrupt:
-        console.print("interrupted before or after training; nothing is lost", markup=False, highlight=False, soft_wrap=True)
+        say(console, "interrupted before or after training; nothing is lost")
         return 130
     finally:
         parallel.finish()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -26,10 +26,15 @@ SECONDS_BETWEEN_LINES = 10.0  # where there is no terminal for a live bar
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
-def print_faults(console: Console, faults: list[Fault]) -> None:
-    """Warnings and notes, one a line; nothing of them is read as markup."""
+def say(console: Console, text: str, style: str = "") -> None:
+    """One line of plain text: nothing in it is read as markup, and it is not broken."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_faults(console: Console, faults: Iterable[Fault]) -> None:
+    """Errors, warnings and notes, one a line."""
     for fault in faults:
-        console.print(f"{fault.severity}: {fault}", style=STYLES[fault.severity], markup=False, highlight=False, soft_wrap=True)
+        say(console, f"{fault.severity}: {fault}", STYLES[fault.severity])
 
 
 @contextmanager
@@ -123,12 +128,12 @@ class Display:
             t2i = " / ".join(f"{metrics[f't2i_r{k}']:.1f}" for k in (1, 5, 10))
             line += f", dev R@1/5/10 image→text {i2t}, text→image {t2i}, R@sum {metrics['rsum']:.1f}"
             line += " (best)" if best else ""
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(self.console, line)
 
     def say(self, text: str) -> None:
         """A plain line."""
         if not self.quiet:
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            say(self.console, text)
 
 
 def metrics_table(rows: dict[str, dict[str, float]], title: str) -> Table:
