@@ -10,28 +10,33 @@ a quarter of δ, otherwise everything is counted again with a wider δ.
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from coder_core.evaluation.exact import pair_scores, rough_pair_scores
+from coder_core.evaluation.exact import pair_scores, rough_own_scores
+from coder_core.evaluation.reaching import Reaching
 from coder_core.evaluation.sources import Scored
-from coder_core.evaluation.unclear import Counts, Unclear
+from coder_core.evaluation.unclear import Asking, Counts, Unclear
 
-_ROWS, _COLUMNS = 256, 1024  # a tile and its comparison stay in cache: 2 · 1 MiB
+_ROWS, _COLUMNS = 256, 8192  # 8 MiB a tile: it stays in the shared cache
 _UNIT = 2.0**-24  # rounding error of one float32 operation
 _GUARD = 4  # least δ over the largest rounding error of a right answer
 _CROWDED = 64  # one pair in so many unclear: the whole tile is scored exactly
-_BLOCKS, _BLOCK = 16, 16  # the sample: 16 products of 16 · 16 pairs
+_BLOCKS, _BLOCK = 4, 16  # the sample: 4 products of 16 · 16 pairs
 
 
 def count_above(scored: Scored) -> tuple[Counts, Counts]:
     """Count both directions: images asking for captions, captions asking for images."""
     delta = _first_delta(scored)
-    own = rough_pair_scores(scored, scored.image_of_text, torch.arange(scored.m))
+    own = rough_own_scores(scored)
     while True:
-        counter = _Counter(scored, own, delta)
-        counter.run()
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            counter = _Counter(scored, own, delta, pool)
+            counter.run()
         if _GUARD * counter.worst <= delta:
             return counter.unclear.settle(counter.images, counter.texts, own)
         delta = 2 * _GUARD * counter.worst
@@ -58,6 +63,7 @@ class _Counter:
         scored: what is ranked.
         own: (m,) the score of every caption with its own image, within rounding error.
         delta: how far from a right answer's score a candidate's score is clear.
+        pool: threads that share the counting of a tile.
 
     Attributes:
         images: (n,) int64, the captions clearly above.
@@ -66,18 +72,19 @@ class _Counter:
         worst: the largest rounding error seen on a right answer.
     """
 
-    def __init__(self, scored: Scored, own: Tensor, delta: float) -> None:
+    def __init__(self, scored: Scored, own: Tensor, delta: float, pool: ThreadPoolExecutor) -> None:
         self.scored = scored
         self.own = own
-        self.best_own = scored.best_by_image(own)
-        self.delta = delta
         self.images = torch.zeros(scored.n, dtype=torch.int64)
         self.texts = torch.zeros(scored.m, dtype=torch.int64)
         self.unclear = Unclear(scored)
         self.worst = 0.0
-        self._tile = torch.empty(_ROWS * _COLUMNS)
-        self._flags = torch.empty(_ROWS * _COLUMNS)
-        self._ones = torch.ones(max(_ROWS, _COLUMNS))
+        shifts = torch.tensor([[delta], [-delta]])
+        self._ask_images = (scored.best_by_image(own) + shifts).numpy()  # (2, n): clearly above, not clearly below
+        self._ask_texts = (own + shifts).numpy()  # (2, m)
+        self._pool = pool
+        self._reaching = [Reaching(min(_COLUMNS, scored.m)) for _ in range(torch.get_num_threads())]
+        self._tile = torch.empty(min(_ROWS, scored.n) * min(_COLUMNS, scored.m))
 
     def run(self) -> None:
         """Count every tile."""
@@ -89,7 +96,7 @@ class _Counter:
             rows = slice(top, min(top + _ROWS, n))
             owned = order[starts[rows.start] : starts[rows.stop]].sort().values
             bounds = torch.searchsorted(owned, torch.tensor([*lefts, m])).tolist()
-            for left, first, last in zip(lefts, bounds, bounds[1:], strict=False):
+            for left, (first, last) in zip(lefts, pairwise(bounds), strict=True):
                 self._count_tile(rows, slice(left, min(left + _COLUMNS, m)), owned[first:last])
 
     def _count_tile(self, rows: slice, columns: slice, owned: Tensor) -> None:
@@ -98,23 +105,20 @@ class _Counter:
             at = (self.scored.image_of_text[owned] - rows.start, owned - columns.start)
             self.worst = max(self.worst, float((tile[at] - self.own[owned]).abs().max()))
             tile[at] = -torch.inf
-        ask_images, ask_texts = self.best_own[rows, None], self.own[None, columns]
-        images_high, images_low = self._reaching(tile, ask_images, by_row=True)
-        texts_high, texts_low = self._reaching(tile, ask_texts, by_row=False)
-        unclear = int((images_low - images_high).sum()), int((texts_low - texts_high).sum())
-        if max(unclear) * _CROWDED > tile.numel():
+        scores, ask_images, ask_texts = tile.numpy(), self._ask_images[:, rows], self._ask_texts[:, columns]
+        by_image, by_text = self._count(scores, ask_images, ask_texts)
+        unclear = max(int((found[1] - found[0]).sum()) for found in (by_image, by_text))
+        if unclear * _CROWDED > tile.numel():
             self.unclear.add_tile(rows, columns, owned)
             return
-        self.images[rows] += images_high.long()
-        self.texts[columns] += texts_high.long()
-        if unclear[0]:
-            some = (images_low != images_high).nonzero()[:, 0]
-            found = self._near(tile[some], ask_images[some]).nonzero()
-            self.unclear.add_pairs(some[found[:, 0]] + rows.start, found[:, 1] + columns.start, "images")
-        if unclear[1]:
-            some = (texts_low != texts_high).nonzero()[:, 0]
-            found = self._near(tile[:, some], ask_texts[:, some]).nonzero()
-            self.unclear.add_pairs(found[:, 0] + rows.start, some[found[:, 1]] + columns.start, "texts")
+        self.images[rows] += torch.from_numpy(by_image[0])
+        self.texts[columns] += torch.from_numpy(by_text[0])
+        some = np.flatnonzero(by_image[0] != by_image[1])
+        near = _between(scores[some], ask_images[:, some, None])
+        self._note(some[near[0]] + rows.start, near[1] + columns.start, "images")
+        some = np.flatnonzero(by_text[0] != by_text[1])
+        near = _between(scores[:, some], ask_texts[:, None, some])
+        self._note(near[0] + rows.start, some[near[1]] + columns.start, "texts")
 
     def _product(self, rows: slice, columns: slice) -> Tensor:
         height, width = rows.stop - rows.start, columns.stop - columns.start
@@ -124,16 +128,20 @@ class _Counter:
             torch.addmm(tile, image[rows], text[columns].T, beta=min(k, 1), alpha=weight, out=tile)
         return tile
 
-    def _reaching(self, tile: Tensor, threshold: Tensor, *, by_row: bool) -> tuple[Tensor, Tensor]:
-        """Per query: how many candidates reach threshold + δ, and how many threshold − δ."""
-        flags = self._flags[: tile.numel()].view(tile.shape)
-        queries = flags if by_row else flags.T
-        ones = self._ones[: queries.shape[1]]
-        torch.ge(tile, threshold + self.delta, out=flags)
-        high = torch.mv(queries, ones)
-        torch.ge(tile, threshold - self.delta, out=flags)
-        return high, torch.mv(queries, ones)
+    def _count(self, tile: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Share the rows of a tile among the threads."""
+        bounds = np.linspace(0, len(tile), len(self._reaching) + 1).astype(int)
+        parts = [slice(first, last) for first, last in pairwise(bounds)]
+        counted = self._pool.map(
+            lambda reaching, part: reaching.count(tile[part], rows[:, part], columns), self._reaching, parts
+        )
+        by_row, by_column = zip(*counted, strict=True)
+        return np.concatenate(by_row, 1), sum(by_column)
 
-    def _near(self, scores: Tensor, threshold: Tensor) -> Tensor:
-        """Neither clearly above nor clearly below: the same comparisons as in `_reaching`."""
-        return (scores >= threshold - self.delta) & ~(scores >= threshold + self.delta)
+    def _note(self, images: np.ndarray, texts: np.ndarray, asking: Asking) -> None:
+        self.unclear.add_pairs(torch.from_numpy(images), torch.from_numpy(texts), asking)
+
+
+def _between(scores: np.ndarray, ask: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Where neither clearly above nor clearly below: the same comparisons as in `Reaching`."""
+    return np.nonzero((scores >= ask[1]) & ~(scores >= ask[0]))

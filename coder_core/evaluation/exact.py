@@ -17,12 +17,26 @@ _PAIRS = 32  # pairs at a time: two float64 blocks of 32 · D stay in cache
 
 def pair_scores(scored: Scored, images: Tensor, texts: Tensor) -> Tensor:
     """(P,) float32 scores of P pairs given by image and caption index."""
-    return torch.from_numpy(_pair_scores(scored, images.numpy(), texts.numpy(), np.float64))
+    scores = np.empty(len(images), np.float32)
+    for start in range(0, len(images), _PAIRS):
+        part = slice(start, start + _PAIRS)
+        total = np.zeros(len(scores[part]))
+        for image, text, weight in zip(scored.images, scored.texts, scored.weights, strict=True):
+            left, right = image[images[part]].double().numpy(), text[texts[part]].double().numpy()
+            total += weight * np.vecdot(left, right)
+        scores[part] = total
+    return torch.from_numpy(scores)
 
 
-def rough_pair_scores(scored: Scored, images: Tensor, texts: Tensor) -> Tensor:
-    """The same in float32 throughout: quicker, with the rounding error of any float32 product."""
-    return torch.from_numpy(_pair_scores(scored, images.numpy(), texts.numpy(), np.float32))
+def rough_own_scores(scored: Scored) -> Tensor:
+    """(m,) the score of every caption with its own image in float32: quick, with the rounding of any such product."""
+    owners, own = scored.image_of_text.numpy(), np.zeros(scored.m, np.float32)
+    for image, text, weight in zip(scored.images, scored.texts, scored.weights, strict=True):
+        images, texts = image.numpy(), text.numpy()
+        for start in range(0, scored.m, _PAIRS):
+            part = slice(start, start + _PAIRS)
+            own[part] += np.float32(weight) * np.vecdot(images[owners[part]], texts[part])
+    return torch.from_numpy(own)
 
 
 def tile_scores(scored: Scored, rows: slice, columns: slice) -> Tensor:
@@ -31,19 +45,3 @@ def tile_scores(scored: Scored, rows: slice, columns: slice) -> Tensor:
     for image, text, weight in zip(scored.images, scored.texts, scored.weights, strict=True):
         total.addmm_(image[rows].double(), text[columns].double().T, alpha=weight)
     return total.float()
-
-
-def _pair_scores(scored: Scored, images: np.ndarray, texts: np.ndarray, kind: type[np.floating]) -> np.ndarray:
-    scores = np.empty(len(images), np.float32)
-    sources = [
-        (image.numpy(), text.numpy(), kind(weight))
-        for image, text, weight in zip(scored.images, scored.texts, scored.weights, strict=True)
-    ]
-    for start in range(0, len(images), _PAIRS):
-        part = slice(start, start + _PAIRS)
-        total = np.zeros(len(scores[part]), kind)
-        for image, text, weight in sources:
-            left, right = image[images[part]].astype(kind, copy=False), text[texts[part]].astype(kind, copy=False)
-            total += weight * np.vecdot(left, right)
-        scores[part] = total
-    return scores

@@ -24,6 +24,7 @@ def dying(kind: str, folder: Path, argument: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [30, 20])
 def test_a_crash_before_any_line_of_a_save_loses_nothing(tmp_path: Path, step: int) -> None:
     """Step 30 is a new save, step 20 replaces one."""
