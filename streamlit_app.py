@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import backend, charts
+from app import backend, charts, state
 
 APP = Path(__file__).parent / "app"
 
@@ -28,4 +28,5 @@ pages = [
     st.Page("pages/diversity.py", title="Diversity", icon=":material/blur_on:"),
     st.Page("pages/retrieval.py", title="Retrieval", icon=":material/image_search:"),
 ]  # fmt: skip
+state.framed()
 st.navigation(pages).run()

@@ -7,7 +7,7 @@ import streamlit as st
 from app import backend
 from app.backend import RunSummary
 from app.glossary import tip
-from app.state import NO_RUN, Choice, bound
+from app.state import NO_RUN, Choice, bound, need_frame
 
 
 def default_pair(names: list[str]) -> tuple[str, str]:
@@ -26,6 +26,7 @@ def shared_splits(runs: list[RunSummary]) -> list[str]:
 
 def choose() -> Choice | None:
     """Draw the pickers; None when there is no run that can be looked at."""
+    need_frame()
     usable = {run.name: run for run in backend.runs() if run.usable}
     if not usable:
         return None
