@@ -14,7 +14,7 @@ def test_normalise_by_hand() -> None:
     torch.testing.assert_close(ops.normalise(torch.tensor([[3.0, 4.0]])), torch.tensor([[0.6, 0.8]]))
 
 
-@pytest.mark.parametrize("length", [0.0, 1e-30])
+@pytest.mark.parametrize("length", [0.0, 1e-30, 1e-10])
 def test_a_row_without_direction_stays_zero_and_has_no_gradient(length: float) -> None:
     rows = torch.tensor([[length, 0.0], [3.0, 4.0]], requires_grad=True)
     unit = ops.normalise(rows)
