@@ -56,8 +56,9 @@ def pack(lengths: Tensor, longest: int) -> Packing:
     steps = running.sum(1)
     steps = steps[steps > 0]
     earlier = torch.arange(len(lengths), count) - steps[:-1].repeat_interleave(steps[1:])
-    tensors = (value.to(device) for value in (forward_words, backward_words, place, earlier))
-    return Packing(*tensors, steps.tolist())
+    return Packing(
+        forward_words.to(device), backward_words.to(device), place.to(device), earlier.to(device), steps.tolist()
+    )
 
 
 def _padded_copy(matrix: Tensor) -> Tensor:
@@ -84,9 +85,7 @@ class _PackedGRU(torch.autograd.Function):
     """Table (U, I), rows (2, N) of it in packed order -> states (2, B·T, H), or their mean (B·T, H); 0 where padded."""
 
     @staticmethod
-    def forward(
-        ctx: Any, table: Tensor, rows: Tensor, packing: Packing, average: bool, *parameters: Tensor
-    ) -> Tensor:
+    def forward(ctx: Any, table: Tensor, rows: Tensor, packing: Packing, average: bool, *parameters: Tensor) -> Tensor:
         size, steps, count = parameters[1].shape[1], packing.steps, rows.shape[1]
         gates = table.new_empty(2, count, 4 * size)
         hidden = table.new_empty(2, count + 1, size)
@@ -129,9 +128,7 @@ class _PackedGRU(torch.autograd.Function):
         return _gradients(ctx.needs_input_grad[0], table, rows, packing, through, hidden, parameters)
 
 
-def _through_time(
-    gates: Tensor, hidden: Tensor, down: Tensor, recurrent: list[Tensor], steps: list[int]
-) -> Tensor:
+def _through_time(gates: Tensor, hidden: Tensor, down: Tensor, recurrent: list[Tensor], steps: list[int]) -> Tensor:
     """Gradients of the gates before their sigmoid and tanh, (2, N, 4H); `down` gains what later steps send back."""
     count, size = down.shape[1:]
     through = torch.empty_like(gates)

@@ -46,7 +46,7 @@ class RecurrentWords(nn.Module):
 
     def _on_cpu(self, words: Tensor, lengths: Tensor) -> Tensor:
         packing, last = pack(lengths, words.shape[1]), self.gru.num_layers - 1
-        if last == 0 and not (self.training and self.dropout.p > 0):  # equal words have equal vectors: project them once
+        if last == 0 and not (self.training and self.dropout.p > 0):  # equal words have equal vectors: projected once
             distinct, which = torch.unique(words, return_inverse=True)
             rows = which.flatten()[torch.stack([packing.forward_words, packing.backward_words])]
             states = bidirectional_over(self.gru, 0, self.vectors(distinct), rows, packing, average=True)
