@@ -20,20 +20,18 @@ from typing import Any
 
 import torch
 
+from coder_core.config import Config
 from coder_core.runs.checkpoint import SaveStore
 from coder_core.runs.status import read_status
-from coder_core.train import main as train
+from coder_core.train import main as command
+from coder_core.training.launch import StoppedError, start_run
+from tests.training.tiny_runs import quiet, tiny_config
 
 RANDOM_KILLS, SAVE_KILLS = 30, 20
 LONGEST_WAIT = 0.25  # from a start to a random kill, as a share of an undisturbed run's time
 STEPS_OF_A_SAVE = 30  # the places of a save, and of the pruning after it, where a child kills itself
-EPOCHS = 30
-
-FLAGS = [
-    "--word-threshold=1", "--dimension=8", "--word-size=6", "--bank-size=13", f"--epochs={EPOCHS}", "--batch-size=8",
-    "--learning-rate=3e-3", "--threads=1", "--device=cpu", "--seed=5", "--embedding-dropout=0.1",
-    "--evaluate-every=10", "--patience=0",
-]  # fmt: skip
+EPOCHS = 16
+SIGNALLED_PLACES = (2, 10)  # of a save, where a signal comes
 
 
 class OnSave:
@@ -72,11 +70,16 @@ def wait(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def command(data: str, root: Path, name: str, *more: str) -> list[str]:
-    """Start the run, or continue the one that is there."""
+def train(data: str, root: Path, name: str, save_every: float = 1000.0) -> int:
+    """Start the run, or continue the one that is there. Returns the exit code of the command."""
     if (root / name / "config.toml").exists():
-        return ["--resume", str(root / name)]
-    return [f"--data={data}", f"--root={root}", f"--name={name}", *FLAGS, *more]
+        return command(["--resume", str(root / name)])
+    config: Config = tiny_config(Path(data), name, epochs=EPOCHS, evaluate_every=8, save_every=save_every)
+    try:
+        start_run(config, root, quiet())
+    except StoppedError:
+        return 3
+    return 0
 
 
 def newest_step(folder: Path) -> tuple[int, int]:
@@ -92,7 +95,7 @@ def kills(data: str, root: Path) -> dict[str, Any]:
     random.shuffle(plan)
     told, number = [], 0
     started = time.monotonic()
-    whole = wait(child(lambda: train(command(data, root, "whole", "--save-every=1000"))))
+    whole = wait(child(lambda: train(data, root, "whole")))
     longest = LONGEST_WAIT * (time.monotonic() - started)
     while plan:
         folder = root / f"run-{number}"
@@ -103,7 +106,7 @@ def kills(data: str, root: Path) -> dict[str, Any]:
             if kind == "save":
                 die = lambda: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
                 OnSave(folder / "state", random.randrange(1, STEPS_OF_A_SAVE), die)
-            return train(command(data, root, folder.name, "--save-every=0.03"))
+            return train(data, root, folder.name, 0.03)
 
         pid = child(task)
         random.random()  # the child drew its own copy of the next number
@@ -121,7 +124,7 @@ def kills(data: str, root: Path) -> dict[str, Any]:
             {"kind": kind, "run": number, "code": code, "before": before, "after": after, "damaged": damaged,
              "unfinished": unfinished}
         )  # fmt: skip
-    last = wait(child(lambda: train(command(data, root, f"run-{number}", "--save-every=0.03"))))
+    last = wait(child(lambda: train(data, root, f"run-{number}", 0.03)))
     return {"kills": told, "runs": number + 1, "last": last, "whole": whole}
 
 
@@ -149,12 +152,12 @@ def signals(data: str, root: Path) -> dict[str, Any]:
             "step": status.get("step"),
         }
         facts["saved"], facts["damaged"] = newest_step(folder)
-        facts["continued"] = wait(child(lambda: train(command(data, root, name))))
+        facts["continued"] = wait(child(lambda: train(data, root, name)))
         told.append(facts)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         name = number.name
-        pid = child(lambda name=name: train(command(data, root, name, "--save-every=1000")))
+        pid = child(lambda name=name: train(data, root, name))
         until_step(root / name, 20)
         started = time.monotonic()
         os.kill(pid, number)
@@ -166,14 +169,14 @@ def signals(data: str, root: Path) -> dict[str, Any]:
                 signal.raise_signal(signal.SIGTERM)
 
         OnSave(root / name / "state", nth, act)
-        return train(command(data, root, name, "--save-every=0.05"))
+        return train(data, root, name, 0.05)
 
-    for nth in (1, 7, 14):
+    for nth in SIGNALLED_PLACES:
         name = f"save-{nth}"
         tell(name, wait(child(lambda name=name, nth=nth: in_a_save(name, nth, 1))))
         name = f"twice-{nth}"
         tell(name, wait(child(lambda name=name, nth=nth: in_a_save(name, nth, 2))))
-    whole = wait(child(lambda: train(command(data, root, "whole", "--save-every=1000"))))
+    whole = wait(child(lambda: train(data, root, "whole")))
     return {"signals": told, "whole": whole}
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from coder_core.runs.history import HISTORY
 from coder_core.runs.lines import open_line
-from tests.training.fork_driver import EPOCHS, RANDOM_KILLS, SAVE_KILLS
+from tests.training.fork_driver import EPOCHS, RANDOM_KILLS, SAVE_KILLS, SIGNALLED_PLACES
 from tests.training.tiny_runs import assert_same_run, position, write_tiny_data
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ def drive(what: str, folder: Path) -> dict[str, Any]:
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,
     )
     assert ended.returncode == 0, ended.stderr
     found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
@@ -36,7 +36,7 @@ def drive(what: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(620)
 def test_no_kill_loses_a_run(tmp_path: Path) -> None:
     """Each of them goes on from its newest save, and ends as a run that was never stopped."""
     found = drive("kills", tmp_path)
@@ -64,7 +64,7 @@ def test_no_kill_loses_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(620)
 def test_signals_save_and_leave(tmp_path: Path) -> None:
     found = drive("signals", tmp_path)
     assert found["whole"] == 0
@@ -74,7 +74,7 @@ def test_signals_save_and_leave(tmp_path: Path) -> None:
         assert told[name]["seconds"] < 10
         assert told[name]["state"] == "stopped"
         assert told[name]["saved"] == told[name]["step"] >= 20
-    for nth in (1, 7, 14):
+    for nth in SIGNALLED_PLACES:
         once, twice = told[f"save-{nth}"], told[f"twice-{nth}"]
         assert (once["code"], once["state"]) == (3, "stopped")
         assert once["saved"] == once["step"]

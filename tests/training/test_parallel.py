@@ -36,7 +36,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def run_two(*arguments: str, timeout: float = 200) -> list[tuple[int, str]]:
+def run_two(*arguments: str, timeout: float = 500) -> list[tuple[int, str]]:
     """The same command twice, as torchrun starts it: exit codes and outputs."""
     port = str(free_port())
     processes = []
@@ -56,7 +56,8 @@ def run_two(*arguments: str, timeout: float = 200) -> list[tuple[int, str]]:
             )
         )
     try:
-        return [(process.wait(timeout), process.communicate()[0]) for process in processes]
+        said = [process.communicate(timeout=timeout)[0] for process in processes]
+        return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
     finally:
         for process in processes:
             process.kill()

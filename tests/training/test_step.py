@@ -100,10 +100,10 @@ def test_three_steps_equal_the_loop_over_anchors(data: Path, diversity: str) -> 
             expected += 3.0 * sum(reference.losses(side, ids, weights, **switches)) / 8
             if bank is not None:
                 in_banks += sum(reference.losses(bank, ids, weights, **switches)) / 8
-        assert float(losses.total) == pytest.approx(expected + in_banks, rel=1e-4)
+        assert losses.total.item() == pytest.approx(expected + in_banks, rel=1e-4)
         assert ("m-dcl" in losses.parts) == (slots > 0)
         if slots:
-            assert float(losses.parts["m-dcl"]) == pytest.approx(in_banks, rel=1e-4)
+            assert losses.parts["m-dcl"].item() == pytest.approx(in_banks, rel=1e-4)
         memory.remember()
     assert memory.bank.count == 13
 
@@ -148,10 +148,10 @@ def test_hardest_negatives_wait_one_epoch(data: Path) -> None:
     summed = sum(float(triplet_sum(*way, margin=0.2).sum()) for way in directions)
     hardest = sum(float(triplet_hardest(*way, margin=0.2).sum()) for way in directions)
     assert summed > hardest
-    assert float(take(prepared, None, config, batch, epoch=0.99).total) == pytest.approx(summed, rel=1e-4)
-    assert float(take(prepared, None, config, batch, epoch=1.0).total) == pytest.approx(hardest, rel=1e-4)
+    assert take(prepared, None, config, batch, epoch=0.99).total.item() == pytest.approx(summed, rel=1e-4)
+    assert take(prepared, None, config, batch, epoch=1.0).total.item() == pytest.approx(hardest, rel=1e-4)
     always = plain_config(data, loss="btr-sum", margin=0.2, weight_instance=1.0)
-    assert float(take(prepared, None, always, batch, epoch=9.0).total) == pytest.approx(summed, rel=1e-4)
+    assert take(prepared, None, always, batch, epoch=9.0).total.item() == pytest.approx(summed, rel=1e-4)
 
 
 def test_infonce_both_ways(data: Path) -> None:
@@ -162,7 +162,7 @@ def test_infonce_both_ways(data: Path) -> None:
     ways = both_directions(images @ texts.T, batch.image_ids)
     expected = 2 * sum(float(info_nce(*way, temperature=0.3).mean()) for way in ways)
     losses = take(prepared, None, config, batch)
-    assert float(losses.total) == pytest.approx(expected, rel=1e-4)
+    assert losses.total.item() == pytest.approx(expected, rel=1e-4)
     assert losses.per_pair is not None
     assert losses.per_pair.shape == (8,)
 

@@ -1,0 +1,69 @@
+"""Names become the modules they name; what a configuration asks for is in the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from coder_core.config import ModelConfig
+from coder_core.encoders.bert import BertWords
+from coder_core.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling
+from coder_core.encoders.recurrent import RecurrentWords
+from coder_core.model.build import build_model
+from tests.encoders.tiny_bert import write_tiny_bert
+
+
+def test_the_papers_model() -> None:
+    """Supplement A.1: 2048 → 1024 for regions, 300-d words through a BiGRU, GPO of 32 on both sides."""
+    model = build_model(ModelConfig(), feature_size=2048, words=50)
+    assert model.regions.linear.weight.shape == (1024, 2048)
+    assert isinstance(model.words, RecurrentWords)
+    assert model.words.vectors.weight.shape == (50, 300)
+    assert model.words.gru.hidden_size == 1024
+    assert model.words.gru.bidirectional
+    for pooling in (model.image_pooling, model.text_pooling):
+        assert isinstance(pooling, GeneralisedPooling)
+        assert (pooling.code_size, pooling.temperature) == (32, 0.1)
+    assert model.image_pooling is not model.text_pooling
+
+
+@pytest.mark.parametrize(("name", "kind"), [("gpo", GeneralisedPooling), ("mean", MeanPooling), ("max", MaxPooling)])
+def test_poolings_by_name(name: str, kind: type) -> None:
+    model = build_model(ModelConfig(dimension=8, image_pooling=name, text_pooling="max"), feature_size=4, words=5)  # type: ignore[arg-type]
+    assert isinstance(model.image_pooling, kind)
+    assert isinstance(model.text_pooling, MaxPooling)
+
+
+def test_sizes_depths_and_dropouts() -> None:
+    config = ModelConfig(
+        dimension=8, word_size=3, image_layers=3, text_layers=2, image_dropout=0.1, word_dropout=0.2,
+        embedding_dropout=0.3,
+    )  # fmt: skip
+    vectors = torch.rand(5, 3)
+    model = build_model(config, feature_size=4, words=5, vectors=vectors)
+    assert (model.regions.dropout.p, model.words.dropout.p, model.dropout.p) == (0.1, 0.2, 0.3)
+    assert model.words.gru.num_layers == 2
+    assert torch.equal(model.words.vectors.weight, vectors)
+    images, texts = model(torch.rand(6, 2, 4), torch.full((6,), 2), torch.ones(6, 3).long(), torch.full((6,), 3))
+    assert images.shape == texts.shape == (6, 8)
+    torch.testing.assert_close(images.norm(dim=1), torch.ones(6))
+
+
+def test_bert_by_folder(tmp_path: Path) -> None:
+    folder = write_tiny_bert(tmp_path / "bert", ["a", "star"])
+    model = build_model(ModelConfig(text_encoder="bert", bert=str(folder), dimension=8), feature_size=4, words=7)
+    assert isinstance(model.words, BertWords)
+    assert model.words.linear.weight.shape == (8, 16)
+    assert model.encode_texts(torch.tensor([[2, 5, 3]]), torch.tensor([3])).shape == (1, 8)
+
+
+def test_an_image_of_zeros_has_a_finite_gradient() -> None:
+    model = build_model(ModelConfig(dimension=8, image_layers=0), feature_size=4, words=5)
+    torch.nn.init.zeros_(model.regions.linear.bias)
+    found = model.encode_images(torch.zeros(2, 3, 4), torch.tensor([3, 3]))
+    assert not found.any()
+    found.sum().backward()
+    assert model.regions.linear.weight.grad is not None
+    assert model.regions.linear.weight.grad.isfinite().all()

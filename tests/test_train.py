@@ -1,0 +1,203 @@
+"""The command: presets, values from the command line, what is refused before anything is written, the demo pair."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+
+from coder_core.config import Config
+from coder_core.data.demo import make_demo
+from coder_core.presets import DEMO_PAIR, PRESETS
+from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.history import HISTORY, read_history
+from coder_core.runs.restore import load_model, read_config
+from coder_core.runs.status import read_status
+from coder_core.train import main
+from tests.training.tiny_runs import newest_state, position, write_tiny_data
+
+ROOT = Path(__file__).resolve().parents[1]
+SMALL = [
+    "--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=1", "--batch-size=8", "--threads=1",
+    "--device=cpu",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> object:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_data(tmp_path_factory.mktemp("data"))
+
+
+def plain(text: str) -> str:
+    """Without frames and line breaks."""
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+
+
+def test_help_lists_every_preset_and_every_value_with_its_text(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    said = plain(capsys.readouterr().out)
+    assert "usage: python -m coder_core.train [PRESET] [--key value …]" in said
+    assert "--resume" in said
+    for name in PRESETS:
+        assert name in said
+    for section in ("data", "model", "objective", "memory", "training"):
+        for field in fields(getattr(Config(), section)):
+            assert f"--{field.name.replace('_', '-')}" in said, field.name
+    for text in ("CODER section 4.1: 1024", "γ of eq. 4", "MoCo", "vse_infty: 0.2", "torch.compile"):
+        assert text in said, text
+
+
+def test_a_preset_with_values_of_ones_own(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["demo", *SMALL, f"--data={data}", "--bank-size=16", "--gamma", "0.25", f"--root={tmp_path}"]
+    assert main(arguments) == 0
+    config, about = read_config(tmp_path / "demo")
+    assert config.name == "demo"
+    assert (config.memory.bank_size, config.objective.gamma, config.model.dimension) == (16, 0.25, 8)
+    assert config.objective.temperature == PRESETS["demo"].config.objective.temperature
+    assert about["torch"] == torch.__version__
+    assert about["threads"] == 1
+    assert (about["train_images"], about["train_captions"], about["feature_size"]) == (20, 40, 6)
+    assert re.fullmatch("[0-9a-f]{64}", about["data_fingerprint"])
+    said = capsys.readouterr().out
+    assert "demo epoch 1: loss" in said
+    assert "R@sum" in said
+    status = read_status(tmp_path / "demo")
+    assert status is not None
+    assert (status["state"], status["step"], status["steps"]) == ("finished", 5, 5)
+    assert {path.name for path in (tmp_path / "demo").iterdir() if not path.name.startswith(".")} == {
+        "config.toml", "words.json", "manifest.json", "history.jsonl", "status.json", "best", "state", "analysis"
+    }  # fmt: skip
+    first = read_history(tmp_path / "demo" / HISTORY)[0]
+    assert (first["event"], first["steps"], first["per_epoch"]) == ("start", 5, 5)
+    loaded = load_model(tmp_path / "demo")
+    assert loaded.encode_text(["a red star", "zebra"]).shape == (2, 8)
+
+    # the same name again is refused, resuming a finished run ends at once
+    assert main(arguments) == 1
+    assert "already holds a run" in plain(capsys.readouterr().err)
+    before = newest_state(tmp_path / "demo").fingerprint
+    assert main(["--resume", str(tmp_path / "demo"), "--threads=1", "--save-every=7"]) == 0
+    assert newest_state(tmp_path / "demo").fingerprint == before
+    assert main(["--resume", str(tmp_path / "demo"), "--dimension=16"]) == 1
+    assert "--dimension: is 16; expected 8, as the run began" in plain(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--temperature=0"], "--temperature: is 0; expected a value above 0"),
+        (["--batch-size=1"], "--batch-size: is 1; expected 2 or more"),
+        (["--bank-size=4"], "smaller than the batch of 8"),
+        (["--momentum=1.5", "--margin=-1"], "--momentum: is 1.5"),
+        (["--name=../up"], "--name: is '../up'"),
+        (["--batch-size=50"], "at most the 40 captions of train"),
+        (["--data=/nowhere/at/all"], "there is no such folder"),
+        (["--data="], "--data: is empty"),
+        (["--device=toaster"], "--device: is 'toaster'"),
+        (["--word-threshold=100"], "no word stands 100 times"),
+        (["--word-vectors=/nowhere/glove.txt"], "glove.txt"),
+    ],
+)
+def test_what_cannot_work_fails_before_anything_is_written(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    root = tmp_path / "runs"
+    assert main([*SMALL, f"--data={data}", f"--root={root}", *arguments]) == 1
+    assert said in plain(capsys.readouterr().err)
+    assert not root.exists()
+
+
+def test_a_gpu_that_is_not_there_is_refused(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    assert main([*SMALL, f"--data={data}", f"--root={tmp_path / 'runs'}", "--device=cuda"]) == 1
+    assert "PyTorch sees no GPU" in plain(capsys.readouterr().err)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_unknown_presets_and_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="there is no preset 'flickr9k'; there are demo-baseline, demo, "):
+        main(["flickr9k"])
+    with pytest.raises(SystemExit) as left:
+        main(["demo", "--learning-rat=3"])
+    assert left.value.code == 2
+    assert "learning-rate" in plain(capsys.readouterr().err)
+    with pytest.raises(SystemExit, match="--resume needs the folder of a run"):
+        main(["--resume"])
+
+
+def test_resuming_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--resume", str(tmp_path / "none")]) == 1
+    assert str(tmp_path / "none") in plain(capsys.readouterr().err).replace(" ", "")
+
+
+@pytest.mark.parametrize("damage", ["bit", "cut"])
+def test_a_damaged_config_is_named(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str) -> None:
+    assert main([*SMALL, f"--data={data}", f"--root={tmp_path}"]) == 0
+    place = tmp_path / "run" / "config.toml"
+    content = bytearray(place.read_bytes())
+    content[40] ^= 1
+    place.write_bytes(bytes(content) if damage == "bit" else bytes(content[:-5]))
+    assert main(["--resume", str(tmp_path / "run")]) == 1
+    assert str(place) in capsys.readouterr().err.replace("\n", "")
+
+
+def test_without_dev_the_last_step_is_the_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write_tiny_data(tmp_path / "data")
+    for file in data.glob("dev_*"):
+        file.unlink()
+    assert main([*SMALL, f"--data={data}", f"--root={tmp_path / 'runs'}", "--epochs=2"]) == 0
+    assert "has no dev split" in plain(capsys.readouterr().out)
+    assert SaveStore(tmp_path / "runs/run/best", keep=1).names() == ["10"]
+    assert not (tmp_path / "runs/run/analysis").exists()
+
+
+def test_every_pooling_and_depth_trains(data: Path, tmp_path: Path) -> None:
+    for pooling, layers in (("mean", 0), ("max", 3)):
+        flags = [
+            f"--image-pooling={pooling}", f"--text-pooling={pooling}", f"--image-layers={layers}", f"--name={pooling}"
+        ]  # fmt: skip
+        assert main([*SMALL, f"--data={data}", f"--root={tmp_path}", *flags]) == 0
+        assert position(tmp_path / pooling)["step"] == 5
+
+
+@pytest.mark.slow
+def test_no_argument_trains_the_demo_pair_then_leaves_it_alone(tmp_path: Path) -> None:
+    """In a process of its own, since the pair takes all threads; on 60 pictures instead of a thousand."""
+    demo = make_demo(tmp_path / "demo", images=60)
+    environment = os.environ | {"CODER_DEMO": str(demo), "OMP_NUM_THREADS": "1"}
+    root = tmp_path / "runs"
+
+    def command() -> str:
+        arguments = [sys.executable, "-m", "coder_core.train", "--root", str(root)]
+        ended = subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
+        assert ended.returncode == 0, ended.stderr
+        return plain(ended.stdout)
+
+    said = command()
+    for name in DEMO_PAIR:
+        status = read_status(root / name)
+        assert status is not None
+        assert status["state"] == "finished"
+        assert read_config(root / name)[0].data.data == "demo"
+        assert (root / name / "analysis" / "dev" / "manifest.json").is_file()
+        assert f"{name} epoch {PRESETS[name].config.training.epochs}: loss" in said
+    saves = [newest_state(root / name).fingerprint for name in DEMO_PAIR]
+    again = command()
+    assert again.count("is there and finished; it is left alone.") == 2
+    assert [newest_state(root / name).fingerprint for name in DEMO_PAIR] == saves
