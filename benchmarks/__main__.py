@@ -1,0 +1,100 @@
+"""Every speed bar in one table: `python -m benchmarks [--threads N] [--rounds N] [--only NAME …]`.
+
+Each line is a quotient of two programs measured in turn in this run, so it means the same on a slow or busy machine.
+A bar that is not reached is printed as it is.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import evaluation, loading, objectives, pooling, training
+from benchmarks.flickr_sized import write_folder
+from benchmarks.timing import Line, Seconds, at_most
+
+EVALUATION_BAR, MEMORY_BAR = 1.2, 64.0
+NAMES = ("evaluation", "objectives", "training", "loading", "pooling")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to measure.
+
+    Args:
+        threads: of torch; 0 leaves its own choice.
+        rounds: measurements of a slow program; quick ones get more.
+        only: some of evaluation, objectives, training, loading, pooling.
+    """
+
+    threads: int = 0
+    rounds: int = 8
+    only: tuple[str, ...] = NAMES
+
+
+def evaluation_lines(rounds: int) -> list[Line]:
+    """Counting ranks ÷ its one product, and the memory it takes."""
+    found = []
+    for images, texts in evaluation.SIZES:
+        row = evaluation.measure(images, texts, max(3, rounds // 2))
+        reached = row.cpu <= EVALUATION_BAR and row.mebibytes <= MEMORY_BAR
+        name = f"ranks both ways, {images:,} × {texts:,} ÷ their product"
+        note = f"{row.mebibytes:.0f} MiB above the embeddings (bar {MEMORY_BAR:g})"
+        found.append(Line(name, f"≤ {EVALUATION_BAR:g}", row.cpu, row.wall, None, reached, note))
+    return found
+
+
+def objective_lines(rounds: int) -> list[Line]:
+    """DCL with two banks ÷ its four products."""
+    step = objectives.make_step(objectives.Arguments())
+    programs = {"products": objectives.four_products, "losses": objectives.train(objectives.fused_losses)}
+    taken = {
+        name: [Seconds(*seconds) for seconds in own]
+        for name, own in objectives.measure(programs, step, 4 * rounds).items()
+    }
+    return [at_most("DCL + two bank losses ÷ four products", objectives.LIMIT, taken["losses"], taken["products"])]
+
+
+def show(lines: list[Line], console: Console) -> None:
+    """Print the table."""
+    title = f"Speed, {torch.get_num_threads()} threads, float32, torch {torch.__version__}: medians of rounds in turn"
+    table = Table("what", "bar", "CPU", "wall", "CPU ms", "reached", "", title=title)
+    for line in lines:
+        numbers = ["–" if value is None else f"{value:.2f}" for value in (line.processor, line.wall)]
+        spent = "–" if line.milliseconds is None else f"{line.milliseconds:.1f}"
+        reached = "" if line.reached is None else ("yes" if line.reached else "NO")
+        table.add_row(line.name, line.bar, *numbers, spent, reached, line.note)
+    console.print(table)
+
+
+def main(arguments: Arguments) -> None:
+    """Measure and print."""
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    console, lines, rounds = Console(), list[Line](), arguments.rounds
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        parts: dict[str, Callable[[], list[Line]]] = {
+            "evaluation": lambda: evaluation_lines(rounds),
+            "objectives": lambda: objective_lines(rounds),
+            "training": lambda: training.lines(folder, rounds),
+            "loading": lambda: loading.lines(folder, 4 * rounds),
+            "pooling": lambda: pooling.lines(2 * rounds),
+        }
+        if {"training", "loading"} & set(arguments.only):
+            write_folder(folder)
+        for part in arguments.only:
+            with console.status(f"measuring {part}"):
+                lines += parts[part]()
+    show(lines, console)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Arguments))

@@ -1,0 +1,76 @@
+"""Programs measured in turn, round by round, so that a busy machine slows all of them alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Seconds(NamedTuple):
+    """What one call took: of all processors together, and on the clock."""
+
+    processor: float
+    wall: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table: a quotient of two medians' worth of work and the bar it is held against.
+
+    Args:
+        name: what was measured.
+        bar: what it should reach, as a person reads it; empty where there is none.
+        processor, wall: the quotient in processor and in wall time; None where the line is no quotient.
+        milliseconds: processor time of the work itself.
+        reached: whether the processor quotient keeps the bar; None without a bar.
+        note: another figure.
+    """
+
+    name: str
+    bar: str
+    processor: float | None
+    wall: float | None
+    milliseconds: float | None
+    reached: bool | None
+    note: str = ""
+
+
+def clock(work: Callable[[], object]) -> Seconds:
+    """Time one call."""
+    wall, processor = time.perf_counter(), time.process_time()
+    work()
+    return Seconds(time.process_time() - processor, time.perf_counter() - wall)
+
+
+def in_turn(programs: Mapping[str, Callable[[int], object]], rounds: int, warm_up: int = 2) -> dict[str, list[Seconds]]:
+    """Call every program once a round with the round's number; the first rounds warm up and are thrown away."""
+    taken: dict[str, list[Seconds]] = {name: [] for name in programs}
+    for turn in range(warm_up + rounds):
+        for name, program in programs.items():
+            seconds = clock(lambda program=program, turn=turn: program(turn))  # type: ignore[misc]
+            if turn >= warm_up:
+                taken[name].append(seconds)
+    return taken
+
+
+def quotient(above: list[Seconds], below: list[Seconds]) -> Seconds:
+    """Medians over the rounds of above ÷ below."""
+    pairs = list(zip(above, below, strict=True))
+    return Seconds(
+        statistics.median(a.processor / b.processor for a, b in pairs),
+        statistics.median(a.wall / b.wall for a, b in pairs),
+    )
+
+
+def milliseconds(taken: list[Seconds]) -> float:
+    """Median processor time."""
+    return 1e3 * statistics.median(seconds.processor for seconds in taken)
+
+
+def at_most(name: str, bar: float, above: list[Seconds], below: list[Seconds], note: str = "") -> Line:
+    """A line whose quotient should not exceed its bar."""
+    found = quotient(above, below)
+    return Line(name, f"≤ {bar:g}", *found, milliseconds(above), found.processor <= bar, note)
