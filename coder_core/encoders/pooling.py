@@ -123,7 +123,8 @@ class GeneralisedPooling(nn.Module):
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
         """(B, L, D), (B,) -> (B, D)."""
         weights = self.weights(lengths, features.shape[1]).to(features.dtype)
-        return _RankWeightedSum.apply(features, lengths, weights.flip(1))
+        with torch.autocast(features.device.type, enabled=False):  # the backward pass expects one type throughout
+            return _RankWeightedSum.apply(features, lengths, weights.flip(1))
 
 
 def _fill_beyond(turned: Tensor, lengths: Tensor, fill: float) -> None:
