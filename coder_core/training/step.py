@@ -15,7 +15,7 @@ from coder_core.memory.bank import CoupledBank
 from coder_core.memory.momentum import follow, slow_twin
 from coder_core.model.coder import Coder
 from coder_core.objectives.contrastive import info_nce
-from coder_core.objectives.fused import DclTerms, bank_candidates, batch_candidates, dcl_terms
+from coder_core.objectives.fused import DclTerms, bank_candidates, batch_candidates, dcl_terms, same_image_pairs
 from coder_core.objectives.pairs import Direction, in_batch_direction
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.training import parallel
@@ -119,6 +119,14 @@ def compute_losses(
     return _plain(anchors, config.objective, epoch)
 
 
+def batch_scores(anchors: Anchors) -> tuple[Tensor, Tensor]:
+    """(B, world · B) scores of this process's images to all texts, and of its texts to all images."""
+    forward = anchors.images @ anchors.all_texts.T
+    if parallel.world_size() == 1:
+        return forward, forward.T
+    return forward, anchors.texts @ anchors.all_images.T
+
+
 def _plain(anchors: Anchors, objective: ObjectiveConfig, epoch: float) -> Losses:
     def loss(direction: Direction) -> Tensor:
         if objective.loss == "infonce":
@@ -127,13 +135,20 @@ def _plain(anchors: Anchors, objective: ObjectiveConfig, epoch: float) -> Losses
             return triplet_sum(*direction, margin=objective.margin)
         return triplet_hardest(*direction, margin=objective.margin)
 
-    def direction(queries: Tensor, candidates: Tensor) -> Direction:
-        return in_batch_direction(
-            queries @ candidates.T, anchors.image_ids, anchors.all_image_ids,
-            keep_same_image=objective.same_image_negatives, positive_offset=anchors.offset,
-        )  # fmt: skip
-
-    per_pair = loss(direction(anchors.images, anchors.all_texts)) + loss(direction(anchors.texts, anchors.all_images))
+    per_pair = torch.stack(
+        [
+            loss(
+                in_batch_direction(
+                    scores,
+                    anchors.image_ids,
+                    anchors.all_image_ids,
+                    keep_same_image=objective.same_image_negatives,
+                    positive_offset=anchors.offset,
+                )
+            )
+            for scores in batch_scores(anchors)
+        ]
+    ).sum(0)
     # Triplet losses are summed over the batch (vsepp); with the clipped gradient this decides how they train.
     total = per_pair.mean() if objective.loss == "infonce" else per_pair.sum() * parallel.world_size()
     parts: dict[str, Tensor] = {objective.loss: per_pair.mean().detach()}
@@ -143,23 +158,26 @@ def _plain(anchors: Anchors, objective: ObjectiveConfig, epoch: float) -> Losses
 def _dcl(
     anchors: Anchors, memory: Memory | None, keys: tuple[Tensor, Tensor] | None, config: Config, epoch: float
 ) -> Losses:
-    """3·L_DCL^I + L_M_DCL^I (eq. 8), both directions."""
+    """3·L_DCL^I + L_M_DCL^I (eq. 8), both directions. What the two directions share is computed once."""
     objective = config.objective
     bank_loss = objective.weight_memory > 0 and epoch >= config.memory.bank_start_epoch
     bank = memory.bank if memory is not None and memory.bank.count > 0 else None
-    read_bank = bank is not None and (bank_loss or (objective.diversity_from_bank and objective.loss == "dcl"))
+    if not (bank_loss or (objective.diversity_from_bank and objective.loss == "dcl")):
+        bank = None
+    filled = bank.count if bank is not None else 0
+    batch_pairs = same_image_pairs(anchors.image_ids, anchors.all_image_ids)
+    bank_pairs = same_image_pairs(anchors.image_ids, bank.image_ids[:filled]) if bank is not None else None
 
-    def terms(queries: Tensor, candidates: Tensor, slots: Tensor | None, partner: Tensor | None) -> DclTerms:
+    def terms(scores: Tensor, queries: Tensor, slots: Tensor | None, partners: Tensor | None) -> DclTerms:
         in_batch = batch_candidates(
-            queries @ candidates.T, anchors.image_ids, anchors.all_image_ids,
-            keep_same_image=objective.same_image_negatives, positive_offset=anchors.offset,
+            scores, anchors.image_ids, anchors.all_image_ids, keep_same_image=objective.same_image_negatives,
+            positive_offset=anchors.offset, same_image=batch_pairs,
         )  # fmt: skip
         in_bank = None
-        if read_bank and bank is not None and slots is not None and partner is not None:
-            filled = bank.count
+        if bank is not None and slots is not None and partners is not None:
             in_bank = bank_candidates(
-                queries @ slots[:filled].T, (queries * partner).sum(1), anchors.image_ids, bank.image_ids[:filled],
-                keep_same_image=objective.same_image_negatives,
+                queries @ slots[:filled].T, (queries * partners).sum(1), anchors.image_ids, bank.image_ids[:filled],
+                keep_same_image=objective.same_image_negatives, same_image=bank_pairs,
             )  # fmt: skip
         return dcl_terms(
             in_batch, in_bank, diversity=objective.diversity if objective.loss == "dcl" else "none",
@@ -171,8 +189,9 @@ def _dcl(
         )  # fmt: skip
 
     image_keys, text_keys = keys if keys is not None else (None, None)
-    forward = terms(anchors.images, anchors.all_texts, bank.texts if bank is not None else None, text_keys)
-    back = terms(anchors.texts, anchors.all_images, bank.images if bank is not None else None, image_keys)
+    image_scores, text_scores = batch_scores(anchors)
+    forward = terms(image_scores, anchors.images, bank.texts if bank is not None else None, text_keys)
+    back = terms(text_scores, anchors.texts, bank.images if bank is not None else None, image_keys)
     in_batch = forward.batch + back.batch
     per_pair = objective.weight_instance * in_batch
     parts: dict[str, Tensor] = {objective.loss: in_batch.mean().detach()}
