@@ -37,7 +37,7 @@ _FLICKR8K = Config(
     data=DataConfig(data="f8k_precomp", word_vectors="learned"),
     model=ModelConfig(dimension=256, image_dropout=0.1, word_dropout=0.3, embedding_dropout=0.1),
     objective=ObjectiveConfig(loss="dcl", temperature=0.05, weight_memory=0.3),
-    memory=MemoryConfig(bank_size=1024, bank_start_epoch=1.0),
+    memory=MemoryConfig(bank_size=1024, momentum=0.97, bank_start_epoch=1.0),
     training=TrainingConfig(epochs=8, learning_rate=1e-3, schedule="cosine"),
 )
 _FLICKR8K_BASELINE = replace(
