@@ -1,0 +1,58 @@
+"""Does low diversity find the vague captions? AUC of −diversity against the demo's vagueness file, on its test split.
+
+    python -m benchmarks.vagueness [checkpoints/demo …]
+
+The vagueness of a caption is known from how it was written (`side/test_vagueness.txt`) and never seen in training. The
+bar is 0.95 for the CODER run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from sklearn.metrics import roc_auc_score
+
+from coder_core.api import open_run
+from coder_core.data.demo import vagueness
+from coder_core.evaluate import main as evaluate
+from coder_core.training.prepare import data_folder
+
+SPLIT = "test"
+VAGUE_FROM = 0.75  # the grades are 0, 0.25, 0.5, 0.75 and 1
+BAR = 0.95
+DEMO_RUNS = ("checkpoints/demo", "checkpoints/demo-baseline")
+
+
+def auc(folder: Path, function: str) -> float:
+    """Area under the ROC curve of −diversity of the test captions against "is vague"."""
+    run = open_run(folder)
+    table = run.diversity(SPLIT, modality="text", function="entropy" if function == "entropy" else "std")
+    return float(roc_auc_score(vagueness(data_folder("demo"), SPLIT) >= VAGUE_FROM, -table["diversity"]))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table. Returns 1 when a run is missing."""
+    folders = [Path(name) for name in (sys.argv[1:] if arguments is None else arguments) or DEMO_RUNS]
+    missing = [str(folder) for folder in folders if not (folder / "config.toml").is_file()]
+    if missing:
+        print(f"no run at {', '.join(missing)}; train the demo pair first: python -m coder_core.train")
+        return 1
+    if evaluate([*map(str, folders), "--split", SPLIT]):
+        return 1
+    table = Table("run", "AUC of −diversity (std)", "AUC of −diversity (entropy)", "bar")
+    for folder in folders:
+        table.add_row(str(folder), f"{auc(folder, 'std'):.4f}", f"{auc(folder, 'entropy'):.4f}", f"std ≥ {BAR}")
+    console = Console()
+    console.print(
+        f"Vague captions (grade ≥ {VAGUE_FROM}) among those of the demo's test split, found by low diversity:"
+    )
+    console.print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
