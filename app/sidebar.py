@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import backend
+from app import backend, frame
 from app.backend import RunSummary
 from app.glossary import tip
-from app.state import NO_RUN, Choice, bound, need_frame
+from app.state import NO_RUN, Choice, bound
 
 
 def default_pair(names: list[str]) -> tuple[str, str]:
@@ -26,7 +26,7 @@ def shared_splits(runs: list[RunSummary]) -> list[str]:
 
 def choose() -> Choice | None:
     """Draw the pickers; None when there is no run that can be looked at."""
-    need_frame()
+    frame.need()
     usable = {run.name: run for run in backend.runs() if run.usable}
     if not usable:
         return None

@@ -31,26 +31,6 @@ class Choice:
         return [self.first] if self.second is None else [self.first, self.second]
 
 
-def framed() -> None:
-    """Said by streamlit_app.py: the frame (style, navigation) is drawn."""
-    st.session_state["framed"] = True
-
-
-def need_frame() -> None:
-    """Run once more, through streamlit_app.py, if it has not been run.
-
-    When a link to a page is the first thing a fresh server is asked for, Streamlit 1.67 runs that file of pages/ alone;
-    from the next run on it goes through st.navigation.
-    """
-    if st.session_state.get("framed"):
-        return
-    if st.session_state.get("frame_awaited"):
-        st.error("Start the app with: streamlit run streamlit_app.py")
-        st.stop()
-    st.session_state["frame_awaited"] = True
-    st.rerun()
-
-
 def bound(key: str) -> dict[str, Any]:
     """Widget arguments that put its value into the URL under `key`."""
     return {"key": key, "bind": "query-params"}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import backend, cards
+from app import backend, cards, frame
 from app.progress import latest, steps_done
-from app.state import need_frame
 
-need_frame()
+frame.need()
 cards.question(
     "Nothing is trained yet. Shall we start with the demo?",
     "Two small models learn to match about a thousand drawn scenes with their captions: a baseline, and CODER, which "

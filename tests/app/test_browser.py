@@ -19,7 +19,7 @@ from tests.app.run_folders import write_run
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SHOTS = PROJECT / "artifacts" / "screenshots"
-PATIENCE = 90_000  # milliseconds; a busy machine draws slowly
+PATIENCE = 240_000  # milliseconds; a busy machine draws slowly
 SIZES = ((1280, 800), (1920, 1080))
 DRAWN = ".js-plotly-plot .plot-container"
 # Streamlit's own probes on a page's address, answered 404 and repeated at the root

@@ -1,0 +1,57 @@
+"""The pages there are, and the frame around them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from app import backend
+
+APP = Path(__file__).parent
+
+
+def page_list() -> list[st.Page]:
+    """Every page; the start page is in sight while there is no run, or while one is being trained."""
+    usable = any(run.usable for run in backend.runs())
+    job = backend.job()
+    training = job is not None and job.running
+    return [
+        st.Page(
+            "pages/start.py",
+            title="Demo training" if usable else "Start",
+            icon=":material/play_circle:",
+            default=not usable,
+            visibility="visible" if training or not usable else "hidden",
+        ),
+        st.Page("pages/overview.py", title="Overview", icon=":material/leaderboard:", default=usable),
+        st.Page("pages/diversity.py", title="Diversity", icon=":material/blur_on:"),
+        st.Page("pages/retrieval.py", title="Retrieval", icon=":material/image_search:"),
+    ]
+
+
+def configure() -> None:
+    """Title, icon and width. An icon of our own: a Material one as favicon would be fetched from the internet."""
+    st.set_page_config(page_title="CODER Lab", page_icon=APP / "icon.png", layout="wide")
+
+
+def drawn() -> None:
+    """Said by streamlit_app.py: style and navigation are there."""
+    st.session_state["framed"] = True
+
+
+def need() -> None:
+    """Run once more, through streamlit_app.py, if it has not been run.
+
+    When a link to a page is the first thing a fresh server is asked for, Streamlit 1.67 runs that file of pages/ alone.
+    Calling st.navigation tells it that the pages are ours, and the next run goes through streamlit_app.py.
+    """
+    if st.session_state.get("framed"):
+        return
+    if st.session_state.get("frame_awaited"):
+        st.error("Start the app with: streamlit run streamlit_app.py")
+        st.stop()
+    st.session_state["frame_awaited"] = True
+    configure()
+    st.navigation(page_list())
+    st.rerun()
