@@ -17,43 +17,46 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coder_core.evaluation.exact import pair_scores, rough_own_scores
+from coder_core.evaluation.exact import pair_scores
 from coder_core.evaluation.reaching import Reaching
 from coder_core.evaluation.sources import Scored
 from coder_core.evaluation.unclear import Asking, Counts, Unclear
 
-_ROWS, _COLUMNS = 256, 8192  # 8 MiB a tile: it stays in the shared cache
+_ROWS, _COLUMNS = 1024, 8192  # 32 MiB: tall and wide enough for the product to run at full speed
 _UNIT = 2.0**-24  # rounding error of one float32 operation
 _GUARD = 4  # least δ over the largest rounding error of a right answer
 _CROWDED = 64  # one pair in so many unclear: the whole tile is scored exactly
-_BLOCKS, _BLOCK = 4, 16  # the sample: 4 products of 16 · 16 pairs
+_SAMPLE = 32  # right answers whose rounding error is looked at beforehand
 
 
 def count_above(scored: Scored) -> tuple[Counts, Counts]:
     """Count both directions: images asking for captions, captions asking for images."""
     delta = _first_delta(scored)
-    own = rough_own_scores(scored)
     while True:
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            counter = _Counter(scored, own, delta, pool)
+            counter = _Counter(scored, delta, pool)
             counter.run()
         if _GUARD * counter.worst <= delta:
-            return counter.unclear.settle(counter.images, counter.texts, own)
+            return counter.unclear.settle(counter.images, counter.texts)
         delta = 2 * _GUARD * counter.worst
 
 
 def _first_delta(scored: Scored) -> float:
-    """Eight times the largest error of a sample, and at least half of √D · u · scale (Higham & Mary 2019)."""
-    width = sum(image.shape[1] for image in scored.images)
-    texts = torch.linspace(0, scored.m - 1, _BLOCKS * _BLOCK).long()
-    worst = 0.0
-    for part in texts.split(_BLOCK):
-        owners = scored.image_of_text[part]
-        product = torch.zeros(len(part), len(part))
-        for image, text, weight in zip(scored.images, scored.texts, scored.weights, strict=True):
-            product.addmm_(image[owners], text[part].T, alpha=weight)
-        worst = max(worst, float((product.diagonal() - pair_scores(scored, owners, part)).abs().max()))
-    return max(math.sqrt(width) * _UNIT * scored.scale / 2, 2 * _GUARD * worst)
+    """Eight times the largest rounding error of a sample.
+
+    Where the sample happens to round to nothing, at least half of √D · u · |image| · |text|, the error to be expected
+    (Higham & Mary 2019).
+    """
+    texts = torch.linspace(0, scored.m - 1, _SAMPLE).long()
+    owners = scored.image_of_text[texts]
+    product, expected = torch.zeros(_SAMPLE, _SAMPLE), 0.0
+    for image, text, weight in zip(scored.images, scored.texts, scored.weights, strict=True):
+        left, right = image[owners], text[texts]
+        product.addmm_(left, right.T, alpha=weight)
+        longest = float(left.norm(dim=1).max() * right.norm(dim=1).max())
+        expected += abs(weight) * longest * math.sqrt(image.shape[1]) * _UNIT
+    worst = float((product.diagonal() - pair_scores(scored, owners, texts)).abs().max())
+    return max(expected / 2, 2 * _GUARD * worst)
 
 
 class _Counter:
@@ -61,7 +64,6 @@ class _Counter:
 
     Args:
         scored: what is ranked.
-        own: (m,) the score of every caption with its own image, within rounding error.
         delta: how far from a right answer's score a candidate's score is clear.
         pool: threads that share the counting of a tile.
 
@@ -72,16 +74,17 @@ class _Counter:
         worst: the largest rounding error seen on a right answer.
     """
 
-    def __init__(self, scored: Scored, own: Tensor, delta: float, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, scored: Scored, delta: float, pool: ThreadPoolExecutor) -> None:
         self.scored = scored
-        self.own = own
         self.images = torch.zeros(scored.n, dtype=torch.int64)
         self.texts = torch.zeros(scored.m, dtype=torch.int64)
         self.unclear = Unclear(scored)
         self.worst = 0.0
         shifts = torch.tensor([[delta], [-delta]])
-        self._ask_images = (scored.best_by_image(own) + shifts).numpy()  # (2, n): clearly above, not clearly below
-        self._ask_texts = (own + shifts).numpy()  # (2, m)
+        self._ask_images = (
+            scored.best_by_image(scored.own) + shifts
+        ).numpy()  # (2, n): clearly above, not clearly below
+        self._ask_texts = (scored.own + shifts).numpy()  # (2, m)
         self._pool = pool
         self._reaching = [Reaching(min(_COLUMNS, scored.m)) for _ in range(torch.get_num_threads())]
         self._tile = torch.empty(min(_ROWS, scored.n) * min(_COLUMNS, scored.m))
@@ -103,13 +106,13 @@ class _Counter:
         tile = self._product(rows, columns)
         if len(owned):
             at = (self.scored.image_of_text[owned] - rows.start, owned - columns.start)
-            self.worst = max(self.worst, float((tile[at] - self.own[owned]).abs().max()))
+            self.worst = max(self.worst, float((tile[at] - self.scored.own[owned]).abs().max()))
             tile[at] = -torch.inf
         scores, ask_images, ask_texts = tile.numpy(), self._ask_images[:, rows], self._ask_texts[:, columns]
         by_image, by_text = self._count(scores, ask_images, ask_texts)
         unclear = max(int((found[1] - found[0]).sum()) for found in (by_image, by_text))
         if unclear * _CROWDED > tile.numel():
-            self.unclear.add_tile(rows, columns, owned)
+            self.unclear.add_tile(rows, columns)
             return
         self.images[rows] += torch.from_numpy(by_image[0])
         self.texts[columns] += torch.from_numpy(by_text[0])

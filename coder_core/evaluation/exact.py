@@ -28,17 +28,6 @@ def pair_scores(scored: Scored, images: Tensor, texts: Tensor) -> Tensor:
     return torch.from_numpy(scores)
 
 
-def rough_own_scores(scored: Scored) -> Tensor:
-    """(m,) the score of every caption with its own image in float32: quick, with the rounding of any such product."""
-    owners, own = scored.image_of_text.numpy(), np.zeros(scored.m, np.float32)
-    for image, text, weight in zip(scored.images, scored.texts, scored.weights, strict=True):
-        images, texts = image.numpy(), text.numpy()
-        for start in range(0, scored.m, _PAIRS):
-            part = slice(start, start + _PAIRS)
-            own[part] += np.float32(weight) * np.vecdot(images[owners[part]], texts[part])
-    return torch.from_numpy(own)
-
-
 def tile_scores(scored: Scored, rows: slice, columns: slice) -> Tensor:
     """(rows, columns) float32 scores of a block of images and a block of captions."""
     total = torch.zeros(rows.stop - rows.start, columns.stop - columns.start, dtype=torch.float64)

@@ -2,7 +2,7 @@
 
 Comparing floats into bytes moves a quarter of the memory that comparing into floats does, and eight bytes added as one
 64-bit word cannot overflow into each other while fewer than 256 are added. That makes the four countings of a tile
-(two directions, two thresholds) cost about a twentieth of the product that filled it.
+(two directions, two thresholds) cost less than a tenth of the product that filled it.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from coder_core.faults import Fault, InputError
 
+_PASS = 64  # captions at a time: their rows and their images' stay in cache
+
 
 @dataclass(frozen=True)
 class Source:
@@ -37,14 +39,14 @@ class Scored:
         texts: one (m, D_k) float32 tensor a source.
         weights: one number a source.
         image_of_text: (m,) int64.
-        scale: largest possible |score|: Σ |weight| · longest image row · longest text row.
+        own: (m,) score of every caption with its own image, a float32 product with its rounding.
     """
 
     images: list[Tensor]
     texts: list[Tensor]
     weights: list[float]
     image_of_text: Tensor
-    scale: float
+    own: Tensor
 
     @property
     def n(self) -> int:
@@ -86,14 +88,16 @@ def check_sources(sources: Sequence[Source], image_of_text: Any) -> Scored:
     weights = [float(source.weight) for source in sources]
     if not np.isfinite(weights).all():
         raise InputError(Fault("weights", f"are {weights}", "finite numbers"))
-    scale = 0.0
+    owner = _owners(image_of_text, len(images[0]), len(texts[0]))
+    own = torch.zeros(len(texts[0]))
     for k, (image, text, weight) in enumerate(zip(images, texts, weights, strict=True)):
-        scale += (
-            abs(weight)
-            * _longest(image, f"image embeddings of source {k}")
-            * _longest(text, f"text embeddings of source {k}")
-        )
-    return Scored(images, texts, weights, _owners(image_of_text, len(images[0]), len(texts[0])), scale)
+        _refuse_not_finite(image, f"image embeddings of source {k}")
+        scores = _own_scores(image, text, owner)
+        if not bool(torch.isfinite(scores).all()):  # a row that is not finite has no finite score: one pass tells
+            _refuse_not_finite(text, f"text embeddings of source {k}")
+            raise InputError(Fault(f"source {k}", "scores overflow float32", "unit rows"))
+        own += weight * scores
+    return Scored(images, texts, weights, owner, own)
 
 
 def _matrix(values: Any, name: str) -> Tensor:
@@ -104,15 +108,22 @@ def _matrix(values: Any, name: str) -> Tensor:
     return tensor.float().contiguous()
 
 
-def _longest(matrix: Tensor, name: str) -> float:
+def _own_scores(image: Tensor, text: Tensor, owner: Tensor) -> Tensor:
+    """(m,) every caption's score with its image."""
+    images, texts, owners = image.numpy(), text.numpy(), owner.numpy()
+    scores = np.empty(len(texts), np.float32)
+    for start in range(0, len(texts), _PASS):
+        part = slice(start, start + _PASS)
+        np.vecdot(images[owners[part]], texts[part], out=scores[part])
+    return torch.from_numpy(scores)
+
+
+def _refuse_not_finite(matrix: Tensor, name: str) -> None:
     norms = torch.linalg.vector_norm(matrix, dim=1)
-    if not bool(torch.isfinite(norms).all()):
-        rows = torch.nonzero(~torch.isfinite(norms))[:5, 0].tolist()
-        shown = ", ".join(map(str, rows))
-        raise InputError(
-            Fault(name, f"rows {shown} … hold NaN or infinite values", "finite numbers", "a NaN has no rank")
-        )
-    return float(norms.max())
+    bad = torch.nonzero(~torch.isfinite(norms))[:, 0].tolist()
+    if bad:
+        found = f"rows {', '.join(map(str, bad[:5]))} … hold NaN, infinite or overflowing values"
+        raise InputError(Fault(name, found, "finite numbers", "a NaN has no rank"))
 
 
 def _owners(image_of_text: Any, n: int, m: int) -> Tensor:

@@ -12,6 +12,7 @@ from coder_core.evaluation.exact import pair_scores, tile_scores
 from coder_core.evaluation.sources import Scored
 
 Asking = Literal["images", "texts"]
+_SIDE = 512  # a crowded tile is scored in float64 in squares of this side
 
 
 @dataclass
@@ -33,48 +34,46 @@ class Unclear:
     def __init__(self, scored: Scored) -> None:
         self._scored = scored
         self._pairs: dict[Asking, list[Tensor]] = {"images": [], "texts": []}
-        self._tiles: list[tuple[slice, slice, Tensor]] = []
+        self._tiles: list[tuple[slice, slice]] = []
 
     def add_pairs(self, images: Tensor, texts: Tensor, asking: Asking) -> None:
         """Candidates close to the right answer of the side that asks."""
         self._pairs[asking].append(torch.stack([images, texts]))
 
-    def add_tile(self, rows: slice, columns: slice, owned: Tensor) -> None:
-        """A tile full of close candidates, as a collapsed model has them.
+    def add_tile(self, rows: slice, columns: slice) -> None:
+        """A tile of images and captions full of close candidates, as a collapsed model has them."""
+        for top in range(rows.start, rows.stop, _SIDE):
+            for left in range(columns.start, columns.stop, _SIDE):
+                part = slice(top, min(top + _SIDE, rows.stop)), slice(left, min(left + _SIDE, columns.stop))
+                self._tiles.append(part)
 
-        Args:
-            rows: images.
-            columns: captions.
-            owned: the captions inside `columns` that belong to images inside `rows`.
-        """
-        self._tiles.append((rows, columns, owned))
-
-    def settle(self, images: Tensor, texts: Tensor, rough_own: Tensor) -> tuple[Counts, Counts]:
+    def settle(self, images: Tensor, texts: Tensor) -> tuple[Counts, Counts]:
         """Add the exact decisions to what was clear.
 
         Args:
             images: (n,) captions clearly above.
             texts: (m,) images clearly above.
-            rough_own: (m,) right answers' scores within rounding error.
         """
         pairs = {
             asking: torch.cat([torch.empty(2, 0, dtype=torch.int64), *found], 1)
             for asking, found in self._pairs.items()
         }
-        own = self._exact_own(rough_own, pairs["images"][0], pairs["texts"][1])
+        own = self._exact_own(pairs["images"][0], pairs["texts"][1])
         best_own = self._scored.best_by_image(own)
         by_image = Counts(images, torch.zeros_like(images))
         by_text = Counts(texts, torch.zeros_like(texts))
         self._decide_pairs(pairs["images"], pairs["images"][0], best_own, by_image)
         self._decide_pairs(pairs["texts"], pairs["texts"][1], own, by_text)
-        for rows, columns, owned in self._tiles:
+        for rows, columns in self._tiles:
             tile = tile_scores(self._scored, rows, columns)
-            tile[self._scored.image_of_text[owned] - rows.start, owned - columns.start] = -torch.inf
+            own_image = self._scored.image_of_text[columns] - rows.start
+            inside = ((own_image >= 0) & (own_image < len(tile))).nonzero()[:, 0]
+            tile[own_image[inside], inside] = -torch.inf
             _decide_tile(tile, best_own[rows, None], by_image, rows, axis=1)
             _decide_tile(tile, own[None, columns], by_text, columns, axis=0)
         return by_image, by_text
 
-    def _exact_own(self, own: Tensor, images: Tensor, texts: Tensor) -> Tensor:
+    def _exact_own(self, images: Tensor, texts: Tensor) -> Tensor:
         """The right answers' scores, exact where a decision needs them."""
         if self._tiles:
             wanted = torch.arange(self._scored.m)
@@ -84,7 +83,7 @@ class Unclear:
             needed = asked[self._scored.image_of_text]
             needed[texts] = True
             wanted = needed.nonzero()[:, 0]
-        exact = own.clone()
+        exact = self._scored.own.clone()
         exact[wanted] = pair_scores(self._scored, self._scored.image_of_text[wanted], wanted)
         return exact
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coder_core.evaluation import counting
+from coder_core.evaluation import counting, unclear
 from coder_core.evaluation.ranking import ensemble_ranks, ranks
 from coder_core.evaluation.sources import Source
 from coder_core.faults import InputError
@@ -66,6 +66,15 @@ def test_a_collapsed_model_never_looks_good() -> None:
     assert (found.image_ranks == 78).all()
     assert (found.text_ranks == 39).all()
     assert (ranks(images, texts, owner, ties="optimistic").text_ranks == 0).all()
+
+
+def test_a_nearly_collapsed_model_agrees_with_the_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores a few rounding errors apart: whole tiles are scored exactly, in squares smaller than a tile."""
+    monkeypatch.setattr(unclear, "_SIDE", 9)
+    random = np.random.default_rng(1)
+    images = unit(1 + 1e-6 * random.normal(size=(20, 40)))
+    texts = unit(1 + 1e-6 * random.normal(size=(50, 40)))
+    assert_agrees(images, texts, random.integers(0, 20, 50))
 
 
 def test_a_tie_across_tiles_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
