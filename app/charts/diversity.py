@@ -1,0 +1,100 @@
+"""Figures of the Diversity page: distributions, recall by diversity, one anchor opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from app.charts.figure import Tone, bars, figure, plain, run_colour, upright
+
+ANCHOR_HEIGHT = 280
+
+
+def histogram(values: Mapping[str, np.ndarray], label: str, unit: str, colours: Tone, bins: int = 50) -> go.Figure:
+    """Distributions of several runs over one set of bins, with their medians as dashed lines."""
+    everything = np.concatenate([np.asarray(v, dtype=float) for v in values.values()]) if values else np.zeros(0)
+    everything = everything[np.isfinite(everything)]
+    if not len(everything):
+        return figure(colours, [], label, f"{unit} in the bar")
+    low, high = float(everything.min()), float(everything.max())
+    edges = np.linspace(low, high if high > low else low + 1e-6, bins + 1)
+    traces, medians = [], []
+    for position, (name, numbers) in enumerate(values.items()):
+        colour = run_colour(position, len(values), colours)
+        traces.append(bars(edges, np.histogram(numbers, edges)[0], plain(name), colour, 0.62, f"{unit}"))
+        medians.append(upright(float(np.median(numbers)), colour, 2, "dash"))
+    return figure(
+        colours, traces, label, f"{unit} in the bar", barmode="overlay", bargap=0, shapes=medians
+    )  # fmt: skip
+
+
+def found_by_diversity(shares: Mapping[str, pd.DataFrame], at: int, colours: Tone) -> go.Figure:
+    """Share of anchors whose match is among the first `at`, by tenth of the diversity ranking (`tenth`, `found`)."""
+    traces = [
+        {
+            "type": "scatter",
+            "x": frame["tenth"].to_numpy(),
+            "y": frame["found"].to_numpy(),
+            "name": plain(name),
+            "mode": "lines+markers",
+            "line": {"color": run_colour(position, len(shares), colours), "width": 2.5},
+            "marker": {"size": 8},
+            "hovertemplate": "tenth %{x}: %{y:.1f} %<extra>" + plain(name) + "</extra>",
+        }
+        for position, (name, frame) in enumerate(shares.items())
+    ]
+    label = "tenths of the anchors, low → high diversity"
+    found = f"found among first {at}, %"
+    return figure(colours, traces, label, found, xaxis={"dtick": 1}, yaxis={"rangemode": "tozero"})
+
+
+def similarity_histogram(
+    similarities: np.ndarray, positives: np.ndarray, gamma: float, name: str, position: int, runs: int, colours: Tone
+) -> go.Figure:
+    """One anchor's similarities to all negatives, its own matches as diamonds above them, γ as a line."""
+    counts, edges = np.histogram(similarities, bins=40)
+    colour = run_colour(position, runs, colours)
+    matches = {
+        "type": "scatter",
+        "x": positives,
+        "y": np.full(len(positives), max(float(counts.max(initial=1)), 1.0) * 0.12),
+        "mode": "markers",
+        "name": "its own matches",
+        "marker": {
+            "symbol": "diamond", "size": 11, "color": colours.mark, "line": {"color": colours.paper, "width": 1}
+        },
+        "hovertemplate": "own match: %{x:.3f}<extra></extra>",
+    }  # fmt: skip
+    note = {
+        "x": gamma, "y": 1, "yref": "y domain", "text": f"γ = {gamma:g}", "showarrow": False, "xanchor": "left",
+        "font": {"color": colours.faint, "size": 12},
+    }  # fmt: skip
+    return figure(
+        colours, [bars(edges, counts, f"negatives · {plain(name)}", colour, 0.75, "negatives"), matches],
+        "similarity to the anchor", "negatives in the bar", height=ANCHOR_HEIGHT, bargap=0, annotations=[note],
+        shapes=[upright(gamma, colours.faint, 1.5, "dot")],
+    )  # fmt: skip
+
+
+def negative_weights(nearest: pd.DataFrame, colours: Tone) -> go.Figure:
+    """The nearest negatives' shares of the loss, without and with diversity."""
+    kinds = (("weight_plain", "without diversity", colours.faint), ("weight_diversity", "with diversity", colours.mark))
+    traces = [
+        {
+            "type": "bar",
+            "x": [str(place) for place in range(1, len(nearest) + 1)],
+            "y": 100 * nearest[column].to_numpy(),
+            "name": label,
+            "marker": {"color": colour, "cornerradius": 3},
+            "customdata": nearest["similarity"].to_numpy(),
+            "hovertemplate": "negative %{x}, similarity %{customdata:.3f}: %{y:.1f} %<extra>" + label + "</extra>",
+        }
+        for column, label, colour in kinds
+    ]
+    return figure(
+        colours, traces, "nearest negatives, most similar first", "share of the loss, %", height=ANCHOR_HEIGHT,
+        xaxis={"type": "category"}, bargroupgap=0.05,
+    )  # fmt: skip

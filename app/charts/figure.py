@@ -1,0 +1,102 @@
+"""What all figures share: colours, layout, and text that stays text.
+
+Colours are Okabe and Ito's, which colour-blind people can tell apart; the first run is vermilion, the second blue.
+Names that come from outside go through `plain`: Plotly reads a small HTML in every text.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+HEIGHT = 330
+
+
+@dataclass(frozen=True)
+class Tone:
+    """The colours of one theme."""
+
+    runs: tuple[str, ...]
+    ink: str
+    faint: str
+    grid: str
+    mark: str
+    ramp: tuple[str, str]
+    paper: str
+    good: str
+    bad: str
+
+
+LIGHT = Tone(
+    runs=("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#B58900", "#56B4E9"),
+    ink="#1B2733", faint="#6B7885", grid="#E3E9EF", mark="#009E73", ramp=("#F3F6F9", "#0072B2"), paper="#FFFFFF",
+    good="#00795A", bad="#B84A00",
+)  # fmt: skip
+DARK = Tone(
+    runs=("#F0914A", "#56B4E9", "#2FC79B", "#E3A3C6", "#F0E442", "#8AB8DA"),
+    ink="#E4EAF0", faint="#93A1AF", grid="#27323D", mark="#2FC79B", ramp=("#1A232D", "#56B4E9"), paper="#10161D",
+    good="#2FC79B", bad="#F0914A",
+)  # fmt: skip
+
+
+def tone(theme: str | None) -> Tone:
+    """The colours of "light" or "dark"; anything else is light."""
+    return DARK if theme == "dark" else LIGHT
+
+
+def plain(text: object) -> str:
+    """Text that Plotly shows as it is: no link, no markup, no template variable."""
+    return html.escape(str(text)).replace("%{", "%&#123;").replace("$", "&#36;")
+
+
+def run_colour(position: int, runs: int, colours: Tone) -> str:
+    """One run alone is blue; of two or more the first is vermilion."""
+    return colours.runs[1] if runs == 1 else colours.runs[position % len(colours.runs)]
+
+
+def figure(
+    colours: Tone, traces: Sequence[dict[str, Any]], x: str, y: str, *, height: int = HEIGHT,
+    xaxis: Mapping[str, Any] | None = None, yaxis: Mapping[str, Any] | None = None, **layout: Any,
+) -> go.Figure:  # fmt: skip
+    """Traces with the layout all figures share. Built in one step: Plotly's update_* methods take ten times as long."""
+    axis = {"gridcolor": colours.grid, "zeroline": False, "automargin": True, "tickfont": {"color": colours.faint}}
+    title = {"font": {"color": colours.faint}}
+    shared = {
+        "height": height,
+        "margin": {"l": 8, "r": 12, "t": 34, "b": 8},
+        "font": {"color": colours.ink, "size": 13},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "hoverlabel": {"align": "left", "font": {"size": 13}},
+        "bargap": 0.25,
+        "showlegend": True,
+        "xaxis": {**axis, "title": {"text": x, **title}, "showgrid": False, **(xaxis or {})},
+        "yaxis": {**axis, "title": {"text": y, **title}, **(yaxis or {})},
+    }
+    return go.Figure(data=list(traces), layout=shared | layout)
+
+
+def upright(x: float, colour: str, width: float, dash: str) -> dict[str, Any]:
+    """A line over the whole height at `x`."""
+    line = {"color": colour, "width": width, "dash": dash}
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "y domain", "line": line}
+
+
+def bars(edges: np.ndarray, counts: np.ndarray, name: str, colour: str, opacity: float, unit: str) -> dict[str, Any]:
+    """The bars of a histogram."""
+    return {
+        "type": "bar",
+        "x": (edges[:-1] + edges[1:]) / 2,
+        "y": counts,
+        "width": np.diff(edges),
+        "name": name,
+        "opacity": opacity,
+        "marker": {"color": colour, "line": {"width": 0}},
+        "hovertemplate": "%{x:.3f}: %{y} " + unit + "<extra>" + name + "</extra>",
+    }
