@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # the first optimizer would import it, two seconds in every child
 
 from coder_core.config import Config
 from coder_core.runs.checkpoint import SaveStore
@@ -74,7 +75,7 @@ def train(data: str, root: Path, name: str, save_every: float = 1000.0) -> int:
     """Start the run, or continue the one that is there. Returns the exit code of the command."""
     if (root / name / "config.toml").exists():
         return command(["--resume", str(root / name)])
-    config: Config = tiny_config(Path(data), name, epochs=EPOCHS, evaluate_every=8, save_every=save_every)
+    config: Config = tiny_config(Path(data), name, epochs=EPOCHS, evaluate_every=4, save_every=save_every)
     try:
         start_run(config, root, quiet())
     except StoppedError:
