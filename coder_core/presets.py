@@ -32,8 +32,8 @@ _DEMO = Config(
     memory=MemoryConfig(bank_size=512),
     training=_DEMO_TRAINING,
 )
-# Chosen on dev (docs/results.md tells what was tried). Learned word vectors help both losses; the dropout that helps DCL
-# makes the hardest-negative loss collapse, which takes a longer warm-up and dropout on the word vectors alone.
+# Chosen on dev (docs/results.md tells what was tried). Learned word vectors help both losses. The dropout that helps
+# DCL makes the hardest-negative loss collapse: it takes a longer warm-up, and dropout on the word vectors alone.
 _FLICKR8K = Config(
     data=DataConfig(data="f8k_precomp", word_vectors="learned"),
     model=ModelConfig(dimension=256, image_dropout=0.1, word_dropout=0.3, embedding_dropout=0.1),
