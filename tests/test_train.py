@@ -177,6 +177,7 @@ def test_every_pooling_and_depth_trains(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_no_argument_trains_the_demo_pair_then_leaves_it_alone(tmp_path: Path) -> None:
     """In a process of its own, since the pair takes all threads; on 60 pictures instead of a thousand."""
     demo = make_demo(tmp_path / "demo", images=60)
@@ -185,7 +186,7 @@ def test_no_argument_trains_the_demo_pair_then_leaves_it_alone(tmp_path: Path) -
 
     def command() -> str:
         arguments = [sys.executable, "-m", "coder_core.train", "--root", str(root)]
-        ended = subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
+        ended = subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
         assert ended.returncode == 0, ended.stderr
         return plain(ended.stdout)
 

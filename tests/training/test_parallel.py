@@ -116,6 +116,7 @@ def test_batch_norm_counts_rows_not_processes(one: dict[str, Tensor], two: dict[
             torch.testing.assert_close(two[name], one[name], atol=TOLERANCE, rtol=TOLERANCE)
 
 
+@pytest.mark.timeout(620)
 def test_the_command_in_two_processes_trains_saves_and_continues(data: Path, tmp_path: Path) -> None:
     """Its losses are those of one process; a run may go on with another number of processes, with a warning."""
     plain = replace(tiny_config(data, epochs=2), memory=MemoryConfig(bank_size=16))
