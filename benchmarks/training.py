@@ -3,8 +3,9 @@
 A step is forward, backward, clipping and fused AdamW on batches of the real loader. Its products are those the
 mathematics asks for, with the batch's own sizes, run back to back: the region layers, the GRU's input products for
 every word of both directions, its recurrent products step by step (not at the first, which starts from zero), the
-scores; forward, and backward to weights and inputs. The step itself projects equal words once, which the products
-here do not credit.
+scores; forward, and backward to weights and inputs. Two limits are shown: those products with ordinary weights, and
+the fewer and faster ones that the model makes itself (equal words projected once, rows of the recurrent weights spaced
+apart in memory), which leave nothing but its overhead above 1.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch import Tensor
 from benchmarks.timing import Line, at_most, in_turn, milliseconds, quotient
 from coder_core.config import Config
 from coder_core.data.batches import Batch
-from coder_core.encoders.gru import pack
+from coder_core.encoders.gru import PADDING, pack
 from coder_core.ops import normalise
 from coder_core.presets import PRESETS
 from coder_core.training.optim import make_optimizer
@@ -67,27 +68,32 @@ def layer(rows: int, inputs: int, outputs: int, *, to_inputs: bool = True) -> Pr
     return [*found, lambda: torch.mm(g, w, out=to_x)] if to_inputs else found
 
 
-def recurrence(steps: list[int], size: int) -> Products:
+def recurrence(steps: list[int], size: int, spacing: int = 0) -> Products:
     """One direction of a GRU: a product a step forward and back, one to the weight."""
-    w, states, gates = torch.randn(3 * size, size), torch.randn(sum(steps), size), torch.randn(sum(steps), 3 * size)
-    to_gates, to_states, to_w = torch.empty_like(gates), torch.empty_like(states), torch.empty_like(w)
+    w, w_turned = torch.randn(3 * size, size + spacing)[:, :size], torch.randn(3 * size, size).T
+    if spacing:
+        w_turned = torch.randn(size, 3 * size + spacing)[:, : 3 * size]
+    states, gates = torch.randn(sum(steps), size), torch.randn(sum(steps), 3 * size)
+    to_gates, to_states, to_w = torch.empty_like(gates), torch.empty_like(states), torch.empty(3 * size, size)
     found: Products = []
     for x, y in zip(states.split(steps), to_gates.split(steps), strict=True):
-        found.append(lambda x=x, y=y: torch.mm(x, w.T, out=y))  # type: ignore[misc]
+        found.append(lambda x=x, y=y: torch.mm(x, w_turned, out=y))  # type: ignore[misc]
     for g, x in zip(gates.split(steps), to_states.split(steps), strict=True):
         found.append(lambda g=g, x=x: torch.mm(g, w, out=x))  # type: ignore[misc]
     return [*found, lambda: torch.mm(gates.T, states, out=to_w)]
 
 
-def products(batch: Batch, config: Config) -> Products:
-    """Every matrix product of a step on this batch."""
+def products(batch: Batch, config: Config, *, lean: bool) -> Products:
+    """Every matrix product of a step on this batch; `lean` as the model makes them."""
     size, half = config.model.dimension, config.model.dimension // 2
     pairs, regions, features = batch.regions.shape
     rows, steps = pairs * regions, pack(batch.word_lengths, batch.words.shape[1]).steps
+    inputs = len(batch.words.unique()) if lean else sum(steps)
     found = layer(rows, features, size, to_inputs=False) + layer(rows, features, half, to_inputs=False)
     found += layer(rows, half, size)
     for _ in range(2):  # directions, of the GRU and of the loss
-        found += layer(sum(steps), config.model.word_size, 3 * size) + recurrence(steps[1:], size)
+        found += layer(inputs, config.model.word_size, 3 * size)
+        found += recurrence(steps[1:], size, PADDING if lean else 0)
         found += layer(pairs, size, pairs)
     return found
 
@@ -102,23 +108,30 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     def batch(turn: int) -> Batch:
         return batches[turn % len(batches)]
 
-    prepared_products: dict[int, Products] = {}
+    ready: dict[bool, Products] = {}
 
-    def ready(turn: int) -> None:
-        prepared_products.clear()
-        prepared_products[turn] = products(batch(turn), plain)
+    def make_ready(turn: int) -> None:
+        ready.update({lean: products(batch(turn), plain, lean=lean) for lean in (False, True)})
 
     programs: dict[str, Callable[[int], object]] = {
-        "ready": ready,
-        "products": lambda turn: [product() for product in prepared_products[turn]],
+        "ready": make_ready,
+        "products": lambda _: [product() for product in ready[False]],
         "step": lambda turn: step(batch(turn)),
+        "lean products": lambda _: [product() for product in ready[True]],
         "banks": lambda turn: step_with_banks(batch(turn)),
     }
     taken = in_turn(programs, rounds, warm_up)
     added = quotient(taken["banks"], taken["step"])
-    first = at_most(
-        f"training step, batch {plain.training.batch_size}, D = {plain.model.dimension} ÷ its products", BAR,
-        taken["step"], taken["products"], f"products {milliseconds(taken['products']):.0f} ms",
-    )  # fmt: skip
-    name = f"the step with twin and banks of {banks.memory.bank_size} ÷ without"
-    return [first, Line(name, "", *added, milliseconds(taken["banks"]), None)]
+    name = f"training step, batch {plain.training.batch_size}, D = {plain.model.dimension}"
+    notes = {kind: f"products {milliseconds(taken[kind]):.0f} ms" for kind in ("products", "lean products")}
+    return [
+        at_most(f"{name} ÷ its products", BAR, taken["step"], taken["products"], notes["products"]),
+        at_most(f"{name} ÷ the model's own", BAR, taken["step"], taken["lean products"], notes["lean products"]),
+        Line(
+            f"the step with {banks.memory.bank_size} bank slots ÷ without",
+            "",
+            *added,
+            milliseconds(taken["banks"]),
+            None,
+        ),
+    ]
