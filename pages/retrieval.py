@@ -22,7 +22,8 @@ DIRECTIONS = {"t2i": "Caption → images", "i2t": "Image → captions"}
 
 def show_results(run: RunSummary, split: str, query: str | int, modality: str) -> None:
     """One run's ten best candidates, true matches marked."""
-    cards.label(run.name)
+    standing = "" if isinstance(query, str) else f" · match at rank {_rank(run, split, query, modality)}"
+    cards.label(run.name + standing)
     try:
         found = backend.search(run, query, split, modality, RESULTS)
     except (backend.InputError, OSError, ImportError) as error:
@@ -39,6 +40,11 @@ def show_results(run: RunSummary, split: str, query: str | int, modality: str) -
         else:
             items.append(cards.Result(int(row["place"]), float(row["score"]), bool(row["match"]), captions[candidate]))
     cards.results(items)
+
+
+def _rank(run: RunSummary, split: str, query: int, modality: str) -> str:
+    rank = int(backend.open_summary(run).ranks(split)["t2i" if modality == "text" else "i2t"][query])
+    return "–" if rank < 0 else f"{rank + 1:,}"
 
 
 def side_by_side(choice: Choice, query: str | int, modality: str) -> None:

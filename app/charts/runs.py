@@ -11,6 +11,7 @@ from app.charts.figure import Tone, figure, plain, run_colour
 
 LINE_STYLES = ("solid", "dash", "dot", "dashdot")
 CURVE_HEIGHT = 250
+EPOCH_TICKS = 8
 
 
 def recall_bars(metrics: Mapping[str, Mapping[str, float]], colours: Tone) -> go.Figure:
@@ -42,11 +43,13 @@ def recall_bars(metrics: Mapping[str, Mapping[str, float]], colours: Tone) -> go
 
 def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str, colours: Tone) -> go.Figure:
     """One line a run over the epochs; `frames` hold the columns "epoch" and `column`."""
-    traces = []
+    traces: list[dict[str, Any]] = []
+    last = 1.0
     for position, (name, frame) in enumerate(frames.items()):
         if column not in frame or "epoch" not in frame:
             continue
         kept = frame[["epoch", column]].dropna()
+        last = max(last, float(kept["epoch"].max())) if len(kept) else last
         dash = LINE_STYLES[position // len(colours.runs) % len(LINE_STYLES)]
         traces.append(
             {
@@ -60,4 +63,5 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
                 "hovertemplate": "epoch %{x}: %{y:.4g}<extra>" + plain(name) + "</extra>",
             }
         )
-    return figure(colours, traces, "epoch", label, height=CURVE_HEIGHT, xaxis={"tickformat": "d", "nticks": 8})
+    dtick = max(1, round(last / EPOCH_TICKS))
+    return figure(colours, traces, "epoch", label, height=CURVE_HEIGHT, xaxis={"tick0": 0, "dtick": dtick})

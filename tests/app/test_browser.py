@@ -88,10 +88,10 @@ class Visit:
         for width, height in SIZES:
             self.page.set_viewport_size({"width": width, "height": height})
             self.settle()
-            self.page.screenshot(path=SHOTS / f"{name}-{width}.png")
+            self.page.screenshot(path=SHOTS / f"{name}-{width}.png", timeout=PATIENCE)
         self.page.set_viewport_size({"width": SIZES[0][0], "height": 3000})
         self.settle()
-        self.page.screenshot(path=SHOTS / f"{name}-whole.png")
+        self.page.screenshot(path=SHOTS / f"{name}-whole.png", timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
