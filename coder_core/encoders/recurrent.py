@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from coder_core.encoders.dropout import Dropout
 from coder_core.encoders.gru import bidirectional, bidirectional_over, pack
 
 
@@ -31,7 +32,7 @@ class RecurrentWords(nn.Module):
         else:
             with torch.no_grad():
                 self.vectors.weight.copy_(vectors)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.gru = nn.GRU(word_size, dimension, layers, batch_first=True, bidirectional=True)
         self.dimension = dimension
 

@@ -7,6 +7,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
+from coder_core.encoders.dropout import Dropout
+
 
 class RegionBatchNorm(nn.BatchNorm1d):
     """Batch normalisation of (N, H) rows whose statistics are those of all processes together.
@@ -51,7 +53,7 @@ class RegionEncoder(nn.Module):
         self.linear = nn.Linear(feature_size, dimension)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         steps: list[nn.Module] = []
         width = feature_size
         for _ in range(layers - 1):

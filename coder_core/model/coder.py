@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from coder_core.encoders.dropout import Dropout
 from coder_core.ops import normalise
 
 
@@ -28,7 +29,7 @@ class Coder(nn.Module):
         self.words = words
         self.image_pooling = image_pooling
         self.text_pooling = text_pooling
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def encode_images(self, regions: Tensor, lengths: Tensor) -> Tensor:
         """(B, R, F), (B,) -> (B, D) unit rows in float32."""

@@ -1,0 +1,35 @@
+"""Dropout that costs little on a CPU: sixteen random bits decide an element, four elements share one draw."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+LEVELS = 1 << 16  # of a random 16-bit integer
+FULL = (torch.float32, torch.float64)
+
+
+class Dropout(nn.Dropout):
+    """`nn.Dropout` with its own mask on the CPU, where PyTorch's takes three to five times as long; the same on a GPU.
+
+    Every element is dropped independently with a probability of p rounded to a multiple of 1/65536, and the others
+    are divided by exactly the probability with which they stay, so that the mean is the input. The mask follows from
+    PyTorch's random state alone: a seed is drawn from it for a stream that is the same in every NumPy version.
+    """
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(...) -> (...); the input itself in evaluation."""
+        if not self.training or not 0 < self.p < 1 or features.device.type != "cpu" or features.dtype not in FULL:
+            return super().forward(features)
+        return features * scaled_mask(features, self.p)
+
+
+def scaled_mask(like: Tensor, p: float) -> Tensor:
+    """Zero where an element is dropped, one over the probability of staying elsewhere; shape and type of `like`."""
+    staying = min(max(round((1 - p) * LEVELS), 1), LEVELS - 1)
+    seed = int(torch.randint(torch.iinfo(torch.int64).max, ()))
+    drawn = np.random.SFC64(seed).random_raw(-(-like.numel() // 4)).view(np.int16)
+    bits = torch.from_numpy(drawn)[: like.numel()].view(like.shape)  # each of -32768 … 32767 equally likely
+    mask = torch.empty(like.shape, dtype=like.dtype)
+    return torch.lt(bits, staying - LEVELS // 2, out=mask).mul_(LEVELS / staying)
