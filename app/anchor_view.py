@@ -76,7 +76,7 @@ def _nearest(run: RunSummary, split: str, anchor: Anchor) -> None:
         else:
             items.append(cards.Result(place, row["similarity"], False, captions[candidate], notes=(weights,)))
     if not anchor.loss.trained:
-        st.html('<p class="cl-how cl-small">Trained with another loss; μ, γ and ε are the paper’s.</p>')
+        st.html('<p class="cl-how cl-small">Not trained with CODER’s eq. 4; μ, γ and ε are the paper’s.</p>')
     st.html(
         '<p class="cl-how cl-small">Nearest negatives: place, similarity, share of the loss without → with '
         "diversity.</p>"

@@ -59,7 +59,9 @@ def draw_curves(choice: Choice) -> None:
     epochs, steps = ({run.name: read(run) for run in shown} for read in (backend.epochs, backend.steps))
     columns = curves(list(epochs.values())) + curves(list(steps.values()))
     if not columns:
-        cards.empty("No finished epoch to draw.", "Choose a run that has trained for at least one epoch.")
+        imported = bool(shown) and all(run.imported for run in shown)
+        fact = "Imported embeddings have no training curves." if imported else "No finished epoch to draw."
+        cards.empty(fact, "Choose a run that has trained for at least one epoch.")
         return
     column = controls.selectbox(
         "Value", columns, format_func=curve_label, label_visibility="collapsed", **bound("curve")
@@ -95,6 +97,11 @@ def draw_differences(choice: Choice) -> None:
     cards.heading("What differs between the two", "Only the values that are not the same; everything else is equal.")
     if choice.second is None:
         cards.empty("One run is chosen.", "Choose a second one in the sidebar to see what differs.")
+        return
+    imported = [run.name for run in choice.runs if run.imported]
+    if imported:
+        fact = f"{' and '.join(imported)}: imported embeddings, which have no configuration."
+        cards.empty(fact, "Choose two runs that were trained here to see what differs.")
         return
     table = backend.configuration_changes(choice.runs)
     table.index.name = "setting"

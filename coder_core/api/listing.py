@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from coder_core.api.anchors import Loss
 from coder_core.faults import Fault, InputError
+from coder_core.runs.analysis import DOCUMENT_IMPORTED, KIND_IMPORTED
 from coder_core.runs.run_files import read_run_file
-from coder_core.runs.sealed import read_manifest
+from coder_core.runs.sealed import read_checked, read_manifest
 from coder_core.runs.status import read_status
 
+IMPORTED = "imported"
 METRICS = (
     "i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum",
 )  # fmt: skip
@@ -25,13 +28,14 @@ class RunSummary:
 
     Args:
         name: the folder's name. path: the folder.
-        state: "running", "interrupted", "finished", "stopped", "failed", "unknown" or "damaged".
+        state: "running", "interrupted", "finished", "stopped", "failed", "imported", "unknown" or "damaged".
         fault: what is wrong with a damaged run; "" otherwise.
         config: the tables of config.toml; {} when unreadable.
         status: status.json; {} when there is none.
         splits: names of the analysed splits, dev first.
         metrics: split → retrieval metrics.
         stamp: changes whenever an analysis folder is written anew; a key for caches.
+        origin: of an imported run: created, files, images, captions, dimension, notes.
     """
 
     name: str
@@ -43,6 +47,12 @@ class RunSummary:
     splits: tuple[str, ...] = ()
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     stamp: str = ""
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def imported(self) -> bool:
+        """Another model's embeddings: there is no configuration, no history and no model."""
+        return self.state == IMPORTED
 
     @property
     def usable(self) -> bool:
@@ -67,9 +77,11 @@ def list_runs(root: str | Path) -> list[RunSummary]:
 def summarise(path: Path) -> RunSummary:
     """The summary of one run folder."""
     try:
-        config = read_config(path)
-        status = read_status(path) or {}
         manifests = {split: read_manifest(path / "analysis" / split) for split in _analysed(path)}
+        imported = _imported(path, manifests.values())
+        config = {} if imported else read_config(path)
+        status = {"state": IMPORTED} if imported else read_status(path) or {}
+        origin = _origin(path, manifests) if imported else {}
     except (InputError, OSError) as error:
         return RunSummary(path.name, path, "damaged", str(error) or type(error).__name__)
     splits = tuple(sorted(manifests, key=lambda name: (name != "dev", name)))
@@ -82,7 +94,23 @@ def summarise(path: Path) -> RunSummary:
         splits=splits,
         metrics={split: manifests[split].get("metrics", {}) for split in splits},
         stamp="|".join(f"{split}:{manifests[split].get('self', '')}" for split in splits),
+        origin=origin,
     )
+
+
+def _imported(path: Path, manifests: Iterable[Mapping[str, Any]]) -> bool:
+    """Nothing but analyses of another model's embeddings: no configuration belongs to them, so none is missing."""
+    kinds = {manifest.get("kind") for manifest in manifests}
+    return kinds == {KIND_IMPORTED} and not (path / "config.toml").exists()
+
+
+def _origin(path: Path, manifests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What an imported run was made of, verified."""
+    split, manifest = next(iter(manifests.items()))
+    if f"{DOCUMENT_IMPORTED}.json" not in manifest["files"]:
+        return {}
+    found = json.loads(read_checked(path / "analysis" / split, f"{DOCUMENT_IMPORTED}.json"))
+    return found if isinstance(found, dict) else {}
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -105,13 +133,14 @@ def _analysed(path: Path) -> list[str]:
 
 
 def loss_values(config: Mapping[str, Any]) -> Loss:
-    """μ, γ and ε a run was trained with; the paper's where it used another loss."""
+    """μ, γ, ε and the measure of diversity a run was trained with; the paper's where it used another loss."""
     objective = _table(config, "objective")
     if str(objective.get("loss", "")) not in ("dcl", "dcl-i"):
         return Loss()
     return Loss(
         float(objective.get("temperature", 0.1)), float(objective.get("gamma", 0.3)),
-        float(objective.get("epsilon", 0.1)), trained=True,
+        float(objective.get("epsilon", 0.1)), "entropy" if objective.get("diversity") == "entropy" else "std",
+        float(objective.get("entropy_temperature", 1.0)), trained=True,
     )  # fmt: skip
 
 
@@ -123,15 +152,16 @@ def _table(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def facts(run: RunSummary) -> dict[str, Any]:
     """What the run table says about a run besides its metrics: loss, data, seed, epochs, date, step."""
     training, data = _table(run.config, "training"), _table(run.config, "data")
-    source = str(data.get("data", ""))
+    source = str(_table(run.origin, "files").get("captions", "") if run.imported else data.get("data", ""))
+    made = run.origin if run.imported else _table(run.config, "about")
     return {
-        "loss": str(_table(run.config, "objective").get("loss", "")),
+        "loss": IMPORTED if run.imported else str(_table(run.config, "objective").get("loss", "")),
         "data": Path(source).name or source,
         "seed": training.get("seed"),
         "epochs": training.get("epochs"),
         "bank": _table(run.config, "memory").get("bank_size"),
-        "dimension": _table(run.config, "model").get("dimension"),
-        "created": str(_table(run.config, "about").get("created", ""))[:16],
+        "dimension": run.origin.get("dimension") if run.imported else _table(run.config, "model").get("dimension"),
+        "created": str(made.get("created", ""))[:16],
         "step": run.status.get("step"),
         "steps": run.status.get("steps"),
     }

@@ -221,6 +221,9 @@ class Run:
 
     @cached_property
     def _model(self) -> Any:
+        if self.summary.imported:
+            found = "holds imported embeddings and no model, so it cannot embed new words"
+            raise InputError(Fault(f"run {self.name}", found, fix="ask with a sample of the split instead"))
         from coder_core.runs.restore import load_model  # torch is needed from here on, and only here
 
         return load_model(self.path)

@@ -15,6 +15,8 @@ from coder_core.runs import sealed
 
 VERSION = 1
 ANALYSIS = "analysis"
+KIND_IMPORTED = "embeddings"  # another model's: no configuration, no history and no weights belong to them
+DOCUMENT_IMPORTED = "imported"  # what such an analysis was made of
 _SPLIT = re.compile(r"[a-z0-9_-]+")
 _PART = re.compile(r"[a-z0-9_]+")
 

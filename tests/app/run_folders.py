@@ -11,8 +11,10 @@ import tomli_w
 from PIL import Image, ImageDraw
 
 from coder_core.config import Config, DataConfig, ObjectiveConfig, TrainingConfig, to_document
+from coder_core.data.embeddings import read_embeddings
 from coder_core.runs.analysis import write_analysis
 from coder_core.runs.history import HistoryWriter
+from coder_core.runs.importing import import_run
 from coder_core.runs.run_files import create_run
 from coder_core.runs.status import write_status
 
@@ -101,6 +103,18 @@ def write_run(
         text_ranks=text_ranks, image_best=image_best, text_best=text_best, source="synthetic",
     )  # fmt: skip
     return folder
+
+
+def import_run_folder(root: Path, name: str, *, images: int = 40, noise: float = 1.5, seed: int = 0) -> Path:
+    """Another model's embeddings of the same samples as `write_run`, through `coder_core.embed import`."""
+    given = root.parent / f"{name}-embeddings"
+    given.mkdir(parents=True, exist_ok=True)
+    v, w, _ = synthetic(images, noise=noise, seed=seed)
+    np.save(given / "images.npy", v)
+    np.save(given / "texts.npy", w)
+    captions = given / "captions.txt"
+    captions.write_text("".join(f"scene {i}, told in way {k}\n" for i in range(images) for k in range(5)))
+    return import_run(read_embeddings(given / "images.npy", given / "texts.npy", captions), root, name, "dev")[0]
 
 
 def damage(run: Path) -> None:

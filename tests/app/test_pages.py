@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.app.run_folders import damage, write_run
+from tests.app.run_folders import damage, import_run_folder, write_run
 
 PAGES = ("overview", "diversity", "retrieval")
-ROOTS = ("none", "one", "two", "damaged", "no pictures")
+ROOTS = ("none", "one", "two", "damaged", "no pictures", "imported")
 PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -25,6 +25,8 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_run(made["damaged"], "demo", images=20)
     damage(write_run(made["damaged"], "torn", images=12))
     write_run(made["no pictures"], "demo", images=20, pictures=False)
+    write_run(made["imported"], "demo", images=20)
+    import_run_folder(made["imported"], "clip", images=20)
     return made
 
 
@@ -136,6 +138,19 @@ def test_a_free_text_says_when_the_run_has_no_model(roots: dict[str, Path], monk
     assert "Nothing asked yet." in texts(app)
     app.text_input(key="text").set_value("a red ring").run()
     assert "This run cannot answer a free text." in texts(app)
+    assert not app.exception
+
+
+def test_what_an_imported_run_lacks_is_said(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(roots["imported"], "overview", monkeypatch, run="clip", versus="demo")
+    assert "clip: imported embeddings, which have no configuration." in texts(app)
+    app.multiselect(key="curves").set_value(["clip"]).run()
+    assert "Imported embeddings have no training curves." in texts(app)
+    app = opened(roots["imported"], "diversity", monkeypatch, run="clip", versus="—")
+    assert "Not trained with CODER’s eq. 4" in texts(app)
+    app = opened(roots["imported"], "retrieval", monkeypatch, run="clip", versus="—", ask="Your own words")
+    app.text_input(key="text").set_value("a red ring").run()
+    assert "holds imported embeddings and no model" in texts(app)
     assert not app.exception
 
 

@@ -1,0 +1,186 @@
+"""Embeddings that another model made: two .npy files and their captions, checked, in float32, as unit rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from coder_core.data.features import FeatureFile, open_features
+from coder_core.data.lines import read_lines, shorten
+from coder_core.data.pictures import check_pictures
+from coder_core.data.precomp import pair
+from coder_core.data.reading import collect
+from coder_core.faults import Fault, InputError, stop_on_errors
+
+ROWS_NAMED = 10
+PIECE_BYTES = 64 * 2**20
+UNIT = 1e-6  # a row whose length is this close to 1 is left as it is
+COLLAPSED = 0.99  # mean cosine between two rows of one modality: nearly all of them point the same way
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Images and captions in one space.
+
+    Args:
+        images: (n, D) float32 unit rows.
+        texts: (m, D) float32 unit rows.
+        captions: m strings.
+        image_of_text: (m,) int64, the image of every caption.
+        image_names: n ids, or None.
+        picture_folder: where the ids are files, or None.
+        source: what was read from where.
+        faults: warnings and notes; every coercion is one of them.
+    """
+
+    images: np.ndarray
+    texts: np.ndarray
+    captions: list[str]
+    image_of_text: np.ndarray
+    image_names: list[str] | None = None
+    picture_folder: Path | None = None
+    source: dict[str, str] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+
+def read_embeddings(
+    images: str | Path,
+    texts: str | Path,
+    captions: str | Path,
+    *,
+    ids: str | Path | None = None,
+    pictures: str | Path | None = None,
+) -> Embeddings:
+    """Read and check the embeddings of a split, whatever model they come from.
+
+    Args:
+        images: .npy of (n, D) floats; a file with one row a caption, repeated, is understood.
+        texts: .npy of (m, D) floats, one row a caption.
+        captions: m lines.
+        ids: one id an image or one a caption, as in the precomp layout; names the pictures.
+        pictures: folder in which the ids are files.
+
+    Raises:
+        InputError: the files cannot be used together; up to 20 faults, each with its file, rows and the way out.
+    """
+    faults: list[Fault] = []
+    image_file = collect(lambda: _open(images, faults), faults)
+    text_file = collect(lambda: _open(texts, faults), faults)
+    lines = collect(lambda: _lines(captions, "caption", faults), faults)
+    names = collect(lambda: _lines(ids, "id", faults), faults) if ids is not None else None
+    if image_file is not None and text_file is not None:
+        faults += _width(image_file, text_file)
+    if text_file is not None and lines and len(lines) != text_file.shape[0]:
+        found = f"{text_file.shape[0]:,} rows for the {len(lines):,} captions of {captions}"
+        fix = "look for a missing or doubled line, or write the embeddings of these captions"
+        faults.append(Fault(str(texts), found, "one row a caption, in the same order", fix))
+    stop_on_errors(faults)
+    assert image_file is not None
+    assert text_file is not None
+    assert lines is not None
+    ids_file, captions_file = Path(ids) if ids is not None else Path(), Path(captions)
+    pairing = pair(image_file.map(), len(lines), names, Path(images), captions_file, ids_file, faults)
+    values = [
+        collect(lambda: _unit_rows(image_file, "images", pairing.stride, faults), faults),
+        collect(lambda: _unit_rows(text_file, "captions", 1, faults), faults),
+    ]
+    folder = Path(pictures) if pictures is not None else None
+    faults += _pictures(folder, pairing.names)
+    kept = stop_on_errors(faults)
+    v, w = (value for value in values if value is not None)
+    source = {"images": str(images), "texts": str(texts), "captions": str(captions)}
+    source |= {"ids": str(ids)} if ids is not None else {}
+    return Embeddings(
+        v, w, shorten(lines, str(captions), kept), pairing.image_of_text.astype(np.int64), pairing.names, folder,
+        source | {"captions belong to images": pairing.how}, kept,
+    )  # fmt: skip
+
+
+def _open(path: str | Path, faults: list[Fault]) -> FeatureFile:
+    """A matrix of floats; the header is compared with the size before anything is read."""
+    real = Path(path).resolve()  # a file named on the command line may be a link
+    file = open_features(real.parent, real, [])
+    if len(file.shape) != 2:
+        fix = "pool the regions or words first: an embedding is one row an image or caption"
+        raise InputError(Fault(str(path), f"shape {file.shape}", "(rows, width)", fix))
+    if file.dtype != np.float32:
+        order = "" if file.dtype.isnative else "big-endian "
+        text = f"{order}float{8 * file.dtype.itemsize}; converted to float32"
+        faults.append(Fault(str(path), text, severity="note"))
+    return file
+
+
+def _lines(path: str | Path, what: str, faults: list[Fault]) -> list[str]:
+    real = Path(path).resolve()
+    return read_lines(real.parent, real, what, faults)
+
+
+def _width(images: FeatureFile, texts: FeatureFile) -> list[Fault]:
+    if images.shape[1] == texts.shape[1]:
+        return []
+    found = f"{images.shape[1]:,} numbers an image, {texts.shape[1]:,} a caption"
+    fix = "use the projected embeddings of both encoders, the ones whose inner product is the score"
+    return [Fault(f"{images.path.name} and {texts.path.name}", found, "the same width in both", fix)]
+
+
+def _unit_rows(file: FeatureFile, what: str, stride: int, faults: list[Fault]) -> np.ndarray:
+    """Every stride-th row as float32 of length 1, read in pieces; what had to be done is noted.
+
+    Raises:
+        InputError: NaN, Inf, or rows that are zero and have no direction.
+    """
+    numbers = np.arange(0, file.shape[0], stride)
+    rows = np.empty((len(numbers), file.shape[1]), np.float32)
+    lengths = np.empty(len(numbers))
+    piece = max(1, PIECE_BYTES // (8 * file.shape[1]))
+    mapped = file.map()
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, len(numbers), piece):
+            part = slice(start, start + piece)
+            values = np.asarray(mapped[numbers[part]], np.float64)
+            lengths[part] = np.linalg.norm(values, axis=1)
+            away = np.abs(lengths[part] - 1.0) > UNIT
+            values[away] /= np.where(lengths[part] > 0, lengths[part], 1.0)[away, None]
+            rows[part] = values
+    bad = [(~np.isfinite(lengths), "hold NaN, Inf or numbers too large", "finite numbers")]
+    bad += [(lengths == 0, "are zero in every number and have no direction", "a vector of some length")]
+    wrong = []
+    for found, text, expected in bad:
+        if found.any():
+            first = ", ".join(map(str, numbers[found][:ROWS_NAMED].tolist()))
+            text = f"{int(found.sum()):,} rows {text}; the first, counted from 0: {first}"
+            wrong.append(Fault(str(file.path), text, expected, f"embed these {what} again"))
+    if wrong:
+        raise InputError(wrong)
+    if (np.abs(lengths - 1.0) > UNIT).any():
+        text = f"rows of length {lengths.min():.4g} to {lengths.max():.4g}, divided by it: scores are cosines"
+        faults.append(Fault(str(file.path), text, severity="note"))
+    faults += _collapsed(rows, file, what)
+    return rows
+
+
+def _collapsed(rows: np.ndarray, file: FeatureFile, what: str) -> list[Fault]:
+    """A warning when nearly all rows are the same. The mean cosine of two rows follows from the length of their sum."""
+    count = len(rows)
+    if count < 2:
+        return []
+    total = rows.sum(0, dtype=np.float64)
+    cosine = (float(total @ total) - count) / (count * (count - 1))
+    if cosine < COLLAPSED:
+        return []
+    found = f"collapsed: the mean cosine between two {what} is {cosine:.4f}, nearly all of them point the same way"
+    fix = "check which layer they come from; ranks among equal scores say little"
+    return [Fault(str(file.path), found, f"below {COLLAPSED}", fix, severity="warning")]
+
+
+def _pictures(folder: Path | None, names: list[str] | None) -> list[Fault]:
+    if folder is None:
+        return check_pictures(None, names, asked=False)
+    if not folder.is_dir():
+        return [Fault(f"--pictures {folder}", "there is no such folder", "the folder of the pictures", "check it")]
+    if names is None:
+        found = "no ids name the picture files, so none can be shown"
+        return [Fault(f"--pictures {folder}", found, "--ids with the file names", severity="warning")]
+    return check_pictures(folder, names, asked=True)
