@@ -76,3 +76,29 @@ def test_the_demo_command_never_sees_a_shell_or_the_working_folder(tmp_path: Pat
     program = "import sys, os; print('' in sys.path, os.getcwd() in sys.path, os.getcwd())"
     jobs.start(tmp_path, (sys.executable, "-P", "-c", program))
     assert until_over(tmp_path).output.split() == ["False", "True", str(jobs.PROJECT)]
+
+
+def test_two_names_are_two_jobs_and_one_name_is_one(tmp_path: Path) -> None:
+    training = jobs.start(tmp_path, WAIT)
+    layout = jobs.start(tmp_path, WAIT, "layout-0123")
+    try:
+        assert layout.pid not in (training.pid, None)
+        assert jobs.start(tmp_path, WAIT, "layout-0123").pid == layout.pid
+        jobs.forget(tmp_path, "layout-0123")  # it runs, so its files stay
+        assert (tmp_path / ".work" / "layout-0123" / "job.json").exists()
+    finally:
+        jobs.stop(tmp_path, "layout-0123")
+        jobs.stop(tmp_path)
+    assert until_over(tmp_path).pid == training.pid
+    end = time.monotonic() + 20
+    while (found := jobs.current(tmp_path, "layout-0123")) and found.running and time.monotonic() < end:
+        time.sleep(0.05)
+    jobs.forget(tmp_path, "layout-0123")
+    assert jobs.current(tmp_path, "layout-0123") is None
+    assert jobs.current(tmp_path) is not None
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "-rf", "A", "a\n"])
+def test_a_job_name_cannot_leave_its_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="a job is named"):
+        jobs.folder_of(tmp_path, name)
