@@ -1,0 +1,198 @@
+"""The prototypes of eq. 7: spherical k-means that goes on with every training step. CODER section 3.4.
+
+Units are image-caption pairs; a pair's vector is v^I + w^I, scaled to length one. The paper gives K, the vector and
+the word "on-line"; everything else here is a decision (docs/equations.md 1.6). K exceeds the batch, so the centroids
+persist from step to step and a prototype keeps its number: row k of the classifier belongs to prototype k.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from coder_core.ops import SHORTEST_VECTOR, lengths, normalise
+
+NO_LABEL = -1
+SHARE_RESEEDED = 8  # at most one in eight pairs of a batch becomes a new centroid in one step
+ROWS_AT_ONCE = 1024
+LAST_WORD = 1e-6  # members the old direction stands for at least: members that cancel out leave it as it was
+
+
+class Assignment(NamedTuple):
+    """Which prototype every pair of a batch belongs to."""
+
+    labels: Tensor
+    """(B,) int64."""
+    similarities: Tensor
+    """(B,) cosine to that centroid."""
+
+
+class Census(NamedTuple):
+    """How the prototypes are populated, by the newest label of every pair."""
+
+    used: int
+    """Prototypes with a member."""
+    dead: int
+    """Prototypes without any for a whole pass."""
+    largest: int
+    """Members of the most populous one."""
+    reseeded: int
+    """Dead prototypes given a new place so far."""
+
+
+def pair_vectors(images: Tensor, texts: Tensor) -> Tensor:
+    """v^I + w^I at length one, (B, D) unit rows; no gradient flows back."""
+    return normalise(images.detach() + texts.detach())
+
+
+class Prototypes(nn.Module):
+    """K centroids and everything known of their members. Buffers only, no parameters.
+
+    Seeded from the first pass: its last K pairs become the centroids. Every pass is a random order, so they are a
+    uniform sample, and their vectors are the freshest there are. From then on every batch is assigned to its nearest
+    centroids and moves them: a centroid is the direction of the running mean of its members, whose weights fade by a
+    factor e over one pass, because the embeddings move while they are trained.
+
+    A prototype is dead when no pair's newest label names it and none has for a whole pass. It takes the place of a
+    pair of the batch: the least typical one of the most populous prototype, then of the next.
+
+    Args:
+        count: K.
+        dimension: D.
+        pairs: image-caption pairs of the train split; their ids are 0 … pairs - 1.
+        pass_pairs: pairs that one pass sees (whole batches only).
+
+    Raises:
+        ValueError: K is below 2 or above `pass_pairs`.
+    """
+
+    centroids: Tensor
+    resultants: Tensor
+    weights: Tensor
+    idle: Tensor
+    members: Tensor
+    labels: Tensor
+    seen: Tensor
+    reseeded: Tensor
+
+    def __init__(self, count: int, dimension: int, pairs: int, pass_pairs: int) -> None:
+        super().__init__()
+        if not 2 <= count <= pass_pairs <= pairs:
+            raise ValueError(f"{count} prototypes need 2 ≤ K ≤ {pass_pairs} pairs a pass ≤ {pairs} pairs")
+        self.count, self.pass_pairs = count, pass_pairs
+        self.register_buffer("centroids", torch.zeros(count, dimension))
+        self.register_buffer("resultants", torch.zeros(count))  # length of the running mean, from 0 to 1
+        self.register_buffer("weights", torch.zeros(count))  # how many members the running mean stands for
+        self.register_buffer("idle", torch.zeros(count, dtype=torch.int64))  # pairs seen since the last member
+        self.register_buffer("members", torch.zeros(count, dtype=torch.int64))
+        self.register_buffer("labels", torch.full((pairs,), NO_LABEL, dtype=torch.int64))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("reseeded", torch.zeros((), dtype=torch.int64))
+
+    @property
+    def ready(self) -> bool:
+        """Whether the first pass is over and the centroids exist."""
+        return int(self.seen) >= self.pass_pairs
+
+    @torch.no_grad()
+    def assign(self, vectors: Tensor) -> Assignment:
+        """The nearest centroid of every row of (B, D) unit `vectors`."""
+        similarities, labels = (vectors @ self.centroids.T).max(dim=1)
+        return Assignment(labels, similarities)
+
+    @torch.no_grad()
+    def learn(self, vectors: Tensor, pair_ids: Tensor, assigned: Assignment | None = None) -> None:
+        """Take in one batch, the same on every process: seeds during the first pass, running means after it.
+
+        Args:
+            vectors: (B, D) unit rows of the pairs of all processes, in the order of the batch.
+            pair_ids: (B,) which pairs they are.
+            assigned: where they belong, as `assign` said before this step; asked for again when None.
+        """
+        if not self.ready:
+            self._seed(vectors)
+            return
+        assigned = self.assign(vectors) if assigned is None else assigned
+        before = self.labels[pair_ids]
+        self.members.index_add_(0, before.clamp_min(0), -(before != NO_LABEL).long())
+        self.members.index_add_(0, assigned.labels, torch.ones_like(assigned.labels))
+        self.labels[pair_ids] = assigned.labels
+        self.idle += len(vectors)
+        self.idle[assigned.labels] = 0
+        self._move(vectors, assigned.labels)
+        self._reseed(vectors, assigned)
+        self.seen += len(vectors)
+
+    @torch.no_grad()
+    def adopt(self, centroids: Tensor, vectors: Tensor) -> None:
+        """Take the place of another clustering of all pairs, found at once and already in the order of the old ids.
+
+        Args:
+            centroids: (K, D) unit rows.
+            vectors: (pairs, D) unit rows, every pair in the order of its id.
+        """
+        self.centroids.copy_(centroids)
+        self.labels.copy_(torch.cat([self.assign(part).labels for part in vectors.split(ROWS_AT_ONCE)]))
+        self.members.copy_(torch.bincount(self.labels, minlength=self.count))
+        sums = torch.zeros_like(self.centroids).index_add_(0, self.labels, vectors)
+        self.weights.copy_(self.members)
+        self.resultants.copy_(lengths(sums) / self.weights.clamp_min(1))
+        self.idle.zero_()
+
+    def census(self) -> Census:
+        """Used, dead and largest prototypes at this moment."""
+        used = int((self.members > 0).sum())
+        return Census(used, int(self._dead().sum()), int(self.members.max()), int(self.reseeded))
+
+    def _seed(self, vectors: Tensor) -> None:
+        slots = torch.arange(len(vectors), device=vectors.device) + (int(self.seen) - self.pass_pairs + self.count)
+        chosen = (slots >= 0) & (slots < self.count)
+        self.centroids[slots[chosen]] = vectors[chosen]
+        self.resultants[slots[chosen]] = 1.0
+        self.weights[slots[chosen]] = 1.0
+        self.seen += len(vectors)
+
+    def _move(self, vectors: Tensor, labels: Tensor) -> None:
+        touched, row = labels.unique(return_inverse=True)
+        self.weights *= max(0.0, 1.0 - len(vectors) / self.pass_pairs)
+        kept = self.weights[touched] * self.resultants[touched] + LAST_WORD
+        sums = _add_rows(self.centroids[touched].mul_(kept[:, None]), row, vectors)
+        weights = self.weights[touched].index_add_(0, row, torch.ones_like(row, dtype=self.weights.dtype))
+        length = torch.linalg.vector_norm(sums, dim=1)
+        self.centroids[touched] = sums.div_(length.clamp_min(SHORTEST_VECTOR)[:, None])
+        self.resultants[touched] = length / weights
+        self.weights[touched] = weights
+
+    def _dead(self) -> Tensor:
+        return (self.members == 0) & (self.idle >= self.pass_pairs)
+
+    def _reseed(self, vectors: Tensor, assigned: Assignment) -> None:
+        dead = self._dead().nonzero().flatten()
+        if len(dead) == 0:
+            return
+        crowd = self.members[assigned.labels]
+        order = torch.argsort(crowd.double() - assigned.similarities.double() / 4, descending=True, stable=True)
+        order = order[crowd[order] > 1]
+        groups, row = assigned.labels[order].unique(return_inverse=True)
+        place = torch.arange(len(order), device=order.device)
+        first = torch.full((len(groups),), len(order), device=order.device).scatter_reduce(0, row, place, "amin")
+        chosen = order[first.sort().values]
+        count = min(len(dead), len(chosen), max(1, len(vectors) // SHARE_RESEEDED))
+        dead, chosen = dead[:count], chosen[:count]
+        self.centroids[dead] = vectors[chosen]
+        self.resultants[dead] = 1.0
+        self.weights[dead] = 1.0
+        self.idle[dead] = 0
+        self.reseeded += count
+
+
+def _add_rows(sums: Tensor, row: Tensor, vectors: Tensor) -> Tensor:
+    """Add each of (B, D) `vectors` to row `row` of (U, D) `sums`, in the same order on every process."""
+    if sums.device.type == "cpu":
+        return sums.index_add_(0, row, vectors)
+    # On a GPU index_add has no fixed order, and the last bits would part the processes; a product has one.
+    belongs = torch.zeros(len(sums), len(vectors), device=sums.device, dtype=sums.dtype)
+    belongs[row, torch.arange(len(row), device=row.device)] = 1.0
+    return sums.addmm_(belongs, vectors)

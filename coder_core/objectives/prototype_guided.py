@@ -1,0 +1,38 @@
+"""Prototype-guided classification: which prototype does an image, or a caption, belong to? CODER eq. 7.
+
+    L_PGC = L_cls(softmax(P^C v^C), Z) + L_cls(softmax(P^C w^C), Z)
+
+L_cls is the cross-entropy; Z is the prototype of the PAIR, the same label for its image and its caption. P^C (K, F) is
+learned, one row a prototype, without a bias, and shared by the two modalities. It is dropped after training.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from coder_core.ops import full_precision
+
+
+def prototype_logits(vectors: Tensor, classifier: Tensor) -> Tensor:
+    """P^C v for every row: (B, F) vectors, (K, F) classifier -> (B, K)."""
+    return full_precision(vectors) @ full_precision(classifier).mT
+
+
+def prototype_guided(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy of one modality's logits with the pairs' prototypes. CODER eq. 7.
+
+    Args:
+        logits: (B, K) of `prototype_logits`.
+        labels: (B,) int64 prototype of every pair.
+
+    Returns:
+        (B,) losses; the two modalities' are added.
+
+    Raises:
+        ValueError: a label is not a row of the classifier.
+    """
+    count = logits.shape[1]
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < count:
+        raise ValueError(f"labels run from 0 to {count - 1}, got {int(labels.min())} … {int(labels.max())}")
+    return torch.nn.functional.cross_entropy(full_precision(logits), labels, reduction="none")

@@ -1,0 +1,103 @@
+"""On-line spherical k-means one pair at a time, and its classification loss, in Python floats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+Vector = Sequence[float]
+
+
+def dot(first: Vector, second: Vector) -> float:
+    """Σ a·b."""
+    return math.fsum(a * b for a, b in zip(first, second, strict=True))
+
+
+def unit(vector: Vector) -> list[float]:
+    """At length one."""
+    length = math.sqrt(dot(vector, vector))
+    return [value / length for value in vector]
+
+
+def pair_vector(image: Vector, text: Vector) -> list[float]:
+    """v + w at length one."""
+    return unit([a + b for a, b in zip(image, text, strict=True)])
+
+
+def cross_entropy(vector: Vector, classifier: Sequence[Vector], label: int) -> float:
+    """−log softmax(P v)[label]."""
+    logits = [dot(row, vector) for row in classifier]
+    top = max(logits)
+    return top + math.log(math.fsum(math.exp(value - top) for value in logits)) - logits[label]
+
+
+@dataclass
+class OnlineMeans:
+    """K running means, their weights and their members.
+
+    Args:
+        count: K.
+        pass_pairs: pairs in a pass.
+    """
+
+    count: int
+    pass_pairs: int
+    sums: list[list[float]] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    label_of: dict[int, int] = field(default_factory=dict)
+    idle: list[int] = field(default_factory=list)
+    seen: int = 0
+
+    def centroid(self, k: int) -> list[float]:
+        """Direction of a running sum."""
+        return unit(self.sums[k])
+
+    def nearest(self, vector: Vector) -> tuple[int, float]:
+        """The prototype with the largest cosine."""
+        cosines = [dot(self.centroid(k), vector) for k in range(self.count)]
+        best = max(range(self.count), key=cosines.__getitem__)
+        return best, cosines[best]
+
+    def members(self, k: int) -> int:
+        """Pairs whose newest label is k."""
+        return sum(1 for label in self.label_of.values() if label == k)
+
+    def learn(self, vectors: Sequence[Vector], ids: Sequence[int]) -> list[int] | None:
+        """One batch; its labels, or None while seeding."""
+        if self.seen < self.pass_pairs:
+            for number, vector in enumerate(vectors, self.seen):
+                if number >= self.pass_pairs - self.count:
+                    self.sums.append(list(vector))
+                    self.weights.append(1.0)
+                    self.idle.append(0)
+            self.seen += len(vectors)
+            return None
+        found = [self.nearest(vector) for vector in vectors]
+        fading = 1 - len(vectors) / self.pass_pairs
+        for k in range(self.count):
+            self.sums[k] = [fading * value for value in self.sums[k]]
+            self.weights[k] *= fading
+            self.idle[k] += len(vectors)
+        for vector, number, (label, _) in zip(vectors, ids, found, strict=True):
+            self.sums[label] = [a + b for a, b in zip(self.sums[label], vector, strict=True)]
+            self.weights[label] += 1
+            self.label_of[number] = label
+            self.idle[label] = 0
+        self._reseed(vectors, found)
+        self.seen += len(vectors)
+        return [label for label, _ in found]
+
+    def _reseed(self, vectors: Sequence[Vector], found: list[tuple[int, float]]) -> None:
+        dead = [k for k in range(self.count) if self.members(k) == 0 and self.idle[k] >= self.pass_pairs]
+        crowds = {label: self.members(label) for label, _ in found}
+        worst = {
+            label: min((i for i, (own, _) in enumerate(found) if own == label), key=lambda i: found[i][1])
+            for label, size in crowds.items()
+            if size > 1
+        }
+        order = sorted(worst, key=lambda label: (-crowds[label], found[worst[label]][1]))
+        for k, label in list(zip(dead, order, strict=False))[: max(1, len(vectors) // 8)]:
+            self.sums[k] = list(vectors[worst[label]])
+            self.weights[k] = 1.0
+            self.idle[k] = 0
