@@ -6,12 +6,19 @@ run.diversity("dev").sort_values("diversity").head()
 """
 
 from coder_core.api.anchors import Anchor, Loss
-from coder_core.api.comparison import OUTCOMES, config_differences
+from coder_core.api.comparison import OUTCOMES, config_differences, diversity_changes, rank_correlation
+from coder_core.api.hubs import Hubness, hubness, occurrences
 from coder_core.api.listing import METRICS, RunSummary, facts, list_runs
+from coder_core.api.looks import LookAlike
+from coder_core.api.margins import margins
+from coder_core.api.measuring import BANK_SIZE
+from coder_core.api.pictures import decode
 from coder_core.api.run import Run, compare, open_run
+from coder_core.api.sampling import Sample
 from coder_core.faults import InputError
 
 __all__ = [
-    "METRICS", "OUTCOMES", "Anchor", "InputError", "Loss", "Run", "RunSummary", "compare", "config_differences",
-    "facts", "list_runs", "open_run",
+    "BANK_SIZE", "METRICS", "OUTCOMES", "Anchor", "Hubness", "InputError", "LookAlike", "Loss", "Run", "RunSummary",
+    "Sample", "compare", "config_differences", "decode", "diversity_changes",
+    "facts", "hubness", "list_runs", "margins", "occurrences", "open_run", "rank_correlation",
 ]  # fmt: skip

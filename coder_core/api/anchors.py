@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from coder_core.api.diversity import Array, Modality
+from coder_core.api.diversity import Array, Measure, Modality
 
 
 @dataclass(frozen=True)
@@ -16,12 +16,15 @@ class Loss:
 
     Args:
         temperature: μ. gamma: γ. epsilon: ε.
+        function: the measure of diversity, "std" or "entropy". entropy_temperature: τ of the softmax inside entropy.
         trained: False when the run was trained with another loss, so that these are only the paper's values.
     """
 
     temperature: float = 0.1
     gamma: float = 0.3
     epsilon: float = 0.1
+    function: Measure = "std"
+    entropy_temperature: float = 1.0
     trained: bool = False
 
 

@@ -50,6 +50,44 @@ def rank_changes(ranks_a: Mapping[str, np.ndarray], ranks_b: Mapping[str, np.nda
     return pd.concat(parts, ignore_index=True)
 
 
+def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFrame:
+    """What happened to every anchor's diversity from one run to another.
+
+    Args:
+        table_a, table_b: from `Run.diversity`, of the same anchors.
+
+    Returns:
+        anchor, image, diversity_a, diversity_b, place_a, place_b (percent of the anchors that are more ambiguous),
+        change (of the place: below 0, the second run finds the anchor more ambiguous than the first did).
+
+    Raises:
+        InputError: the tables are of different anchors.
+    """
+    if not np.array_equal(table_a["anchor"].to_numpy(), table_b["anchor"].to_numpy()):
+        found = f"{len(table_a):,} anchors and {len(table_b):,} others"
+        raise InputError(Fault("two tables of diversity", found, "the same anchors in both"))
+    place_a, place_b = (100 * (t["diversity"].rank().to_numpy() - 1) / max(len(t) - 1, 1) for t in (table_a, table_b))
+    return pd.DataFrame(
+        {
+            "anchor": table_a["anchor"].to_numpy(),
+            "image": table_a["image"].to_numpy(),
+            "diversity_a": table_a["diversity"].to_numpy(),
+            "diversity_b": table_b["diversity"].to_numpy(),
+            "place_a": place_a,
+            "place_b": place_b,
+            "change": place_b - place_a,
+        }
+    )
+
+
+def rank_correlation(one: np.ndarray | pd.Series, other: np.ndarray | pd.Series) -> float:
+    """Spearman's ρ of two columns; pairs with a missing value are left out, NaN where one of them never varies."""
+    pairs = pd.DataFrame({"one": np.asarray(one), "other": np.asarray(other)}).dropna().rank()
+    if len(pairs) < 2 or pairs.nunique().min() < 2:
+        return float("nan")
+    return float(np.corrcoef(pairs["one"], pairs["other"])[0, 1])
+
+
 def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """{"objective": {"loss": "dcl"}} becomes {"objective.loss": "dcl"}."""
     flat: dict[str, Any] = {}

@@ -14,9 +14,10 @@ import numpy as np
 Array = np.ndarray
 Modality = Literal["image", "text"]
 Measure = Literal["std", "entropy"]
-Candidates = Literal["split", "batch"]
+Candidates = Literal["split", "batch", "bank"]
 
 TILE_ELEMENTS = 4_194_304  # 16 MiB of float32: the largest piece of a similarity matrix that is ever held
+ENTROPY_TILE = 524_288  # 2 MiB: entropy passes over a tile several times, so it should stay in the cache
 
 
 @dataclass(frozen=True)
@@ -56,15 +57,20 @@ def squash(spread: Array, epsilon: float) -> Array:
         return np.asarray(1.0 + np.exp(-epsilon / np.asarray(spread, dtype=np.float64)))
 
 
-def _own_moments(s: Sides, centre: Array) -> tuple[Array, Array, Array]:
-    """Count, sum and sum of squares of each anchor's similarity to its OWN candidates (centred on `centre`)."""
+def _own_pairs(s: Sides) -> tuple[Array, Array, Array]:
+    """Each anchor's number of OWN candidates (Q,), and all such pairs: anchors ascending (P,), candidates (P,)."""
     order = np.argsort(s.candidate_images, kind="stable")
     owners = s.candidate_images[order]
     first = np.searchsorted(owners, s.anchor_images, side="left")
     count = np.searchsorted(owners, s.anchor_images, side="right") - first
     anchor = np.repeat(np.arange(len(s.anchors)), count)
     step = np.arange(len(anchor)) - np.repeat(np.cumsum(count) - count, count)
-    candidate = order[np.repeat(first, count) + step]
+    return count, anchor, order[np.repeat(first, count) + step]
+
+
+def _own_moments(s: Sides, centre: Array) -> tuple[Array, Array, Array]:
+    """Count, sum and sum of squares of each anchor's similarity to its OWN candidates (centred on `centre`)."""
+    count, anchor, candidate = _own_pairs(s)
     value = np.empty(len(anchor))
     rows = max(1, TILE_ELEMENTS // s.anchors.shape[1])
     for start in range(0, len(anchor), rows):
@@ -102,7 +108,7 @@ def std_over_split(s: Sides) -> Array:
     return np.sqrt(np.maximum(variance, 0.0))
 
 
-def _masked_spread(scores: Array, negatives: Array, measure: Measure, temperature: float) -> Array:
+def masked_spread(scores: Array, negatives: Array, measure: Measure, temperature: float) -> Array:
     """Standard deviation or entropy of the scores (Q, C) where `negatives` (Q, C) is True; 0 without a negative."""
     count = np.maximum(negatives.sum(1), 1)
     if measure == "std":
@@ -119,16 +125,31 @@ def _masked_spread(scores: Array, negatives: Array, measure: Measure, temperatur
 
 
 def entropy_over_split(s: Sides, temperature: float) -> Array:
-    """Entropy in bits of softmax(S / τ) over all negatives, (Q,) float64; supplement eq. 16. One tile at a time."""
-    result = np.empty(len(s.anchors))
+    """Entropy in bits of softmax(S / τ) over all negatives, (Q,) float64; supplement eq. 16. One tile at a time.
+
+    Raises:
+        ValueError: temperature is not positive.
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be > 0, got {temperature}")
+    result = np.zeros(len(s.anchors))
     candidates = np.ascontiguousarray(s.candidates)
-    rows = max(1, TILE_ELEMENTS // max(len(candidates), 1))
+    _, own_anchor, own_candidate = _own_pairs(s)
+    rows = max(1, ENTROPY_TILE // max(len(candidates), 1))
     for start in range(0, len(s.anchors), rows):
-        part = slice(start, start + rows)
-        tile = np.ascontiguousarray(s.anchors[part]) @ candidates.T
-        negatives = s.anchor_images[part, None] != s.candidate_images[None, :]
-        result[part] = _masked_spread(tile, negatives, "entropy", temperature)
-    return result
+        tile = np.ascontiguousarray(s.anchors[start : start + rows]) @ candidates.T
+        first, last = np.searchsorted(own_anchor, (start, start + len(tile)))
+        own = own_anchor[first:last] - start, own_candidate[first:last]
+        tile[own] = -np.inf
+        largest = tile.max(1, initial=-np.inf, keepdims=True)
+        tile -= np.where(np.isfinite(largest), largest, 0.0)
+        tile /= temperature
+        weights = np.exp(tile)
+        tile[own] = 0.0  # 0 · ∞ is not 0
+        mass = np.maximum(weights.sum(1, dtype=np.float64), np.finfo(np.float64).tiny)
+        expected = np.einsum("qc,qc->q", weights, tile) / mass
+        result[start : start + len(tile)] = np.where(np.isfinite(largest[:, 0]), np.log(mass) - expected, 0.0)
+    return result / np.log(2.0)
 
 
 @dataclass(frozen=True)
@@ -174,6 +195,17 @@ def draw_batches(images: int, image_of_text: Array, modality: Modality, *, batch
     return Draw(pair_image, pair_text, batches, batch_of)
 
 
+def draw_bank(pairs: int, *, size: int, seed: int) -> Array:
+    """Rows of the captions whose pairs stand in a bank of `size` (or of all pairs), drawn without repetition.
+
+    Raises:
+        ValueError: the bank holds nothing.
+    """
+    if size < 1:
+        raise ValueError(f"a bank holds at least 1 pair, got {size}")
+    return np.sort(np.random.default_rng(seed).choice(pairs, min(size, pairs), replace=False))
+
+
 def spread_in_batches(
     images: Array, texts: Array, draw: Draw, modality: Modality, measure: Measure, *, temperature: float = 1.0
 ) -> Array:
@@ -188,7 +220,7 @@ def spread_in_batches(
         v, w = images[draw.pair_image[batch]], texts[draw.pair_text[batch]]
         scores = np.asarray(v @ w.T if modality == "image" else w @ v.T, dtype=np.float64)
         owners = draw.pair_image[batch]
-        found = _masked_spread(scores, owners[:, None] != owners[None, :], measure, temperature)
+        found = masked_spread(scores, owners[:, None] != owners[None, :], measure, temperature)
         own = draw.batch_of[batch] == number
         spread[batch[own]] = found[own]
     return spread

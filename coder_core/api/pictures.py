@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import io
 
-from coder_core.data.pictures import open_picture
-from coder_core.faults import InputError
+from PIL.Image import Image
+
+from coder_core.data.pictures import open_picture, read_picture
+from coder_core.faults import Fault, InputError
 
 QUALITY = 86
+MOST_BYTES = 10_000_000  # of a picture somebody hands over
+
+
+def decode(content: bytes, name: str, *, size: int | None = None) -> Image:
+    """A picture somebody hands over, upright, RGB.
+
+    Raises:
+        InputError: too large, or no JPEG, PNG or WEBP.
+    """
+    if len(content) > MOST_BYTES:
+        found = f"has {len(content):,} bytes"
+        raise InputError(Fault("the picture", found, f"at most {MOST_BYTES:,}", "make it smaller"))
+    return read_picture(content, name, size=size)
 
 
 def thumbnail(folder: str, name: str, size: int) -> bytes | None:
@@ -18,6 +33,11 @@ def thumbnail(folder: str, name: str, size: int) -> bytes | None:
         picture = open_picture(folder, name, size=size)
     except InputError:
         return None
+    return jpeg(picture)
+
+
+def jpeg(picture: Image) -> bytes:
+    """The picture as JPEG bytes."""
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=QUALITY)
     return buffer.getvalue()

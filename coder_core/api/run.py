@@ -9,13 +9,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from PIL.Image import Image
 
 from coder_core.api import diversity as maths
-from coder_core.api.anchors import Anchor, Loss, negative_weights
+from coder_core.api import measuring
+from coder_core.api.anchors import Anchor, Loss
 from coder_core.api.comparison import rank_changes
 from coder_core.api.diversity import Array, Candidates, Measure, Modality
 from coder_core.api.listing import RunSummary, loss_values, summarise
+from coder_core.api.looks import LOOKED_AT, LookAlike, Looks, read_looks
+from coder_core.api.measuring import BANK_SIZE, How
+from coder_core.api.opening import open_anchor
 from coder_core.api.pictures import thumbnail
+from coder_core.api.sampling import SCORES_AT_MOST, Part, Sample, draw_sample, part_of
+from coder_core.data.demo.encoding import features_of, makes_features
 from coder_core.faults import Fault, InputError
 from coder_core.runs.analysis_reader import Analysis, open_analysis
 from coder_core.runs.history import read_frame
@@ -37,6 +44,8 @@ class Run:
         self.splits = summary.splits
         self._analyses: dict[str, Analysis] = {}
         self._names: dict[str, list[str]] = {}
+        self._parts: dict[tuple[object, ...], Part] = {}
+        self._looks: dict[tuple[str, int], Looks] = {}
         self._spreads: dict[tuple[object, ...], Array] = {}
 
     @property
@@ -101,109 +110,109 @@ class Run:
         v, w = self.embeddings(split)
         return np.asarray(v[np.asarray(images)] @ w[np.asarray(texts)].T)
 
-    def spread(
-        self, split: str, *, modality: Modality = "text", function: Measure = "std",
-        candidates: Candidates = "split", batch_size: int = 128, seed: int = 0, temperature: float = 1.0,
-    ) -> Array:  # fmt: skip
-        """(Q,) standard deviation or entropy (bits) of every anchor's similarities to its negatives; kept."""
-        drawn = (batch_size, seed) if candidates == "batch" else ()
-        key = (split, modality, function, candidates, *drawn, temperature)
+    def sample(self, split: str, *, scores: int = SCORES_AT_MOST, seed: int = 0) -> Sample | None:
+        """A random part of a split too large to look at whole (images × captions > `scores`); None when it is not."""
+        images = len(self.analysis(split).image_embeddings)
+        return draw_sample(images, self.image_of_text(split), scores=scores, seed=seed)
+
+    def _part(self, split: str, sample: Sample | None) -> Part:
+        key = (split, sample.key if sample else None)
+        if key not in self._parts:
+            self._parts[key] = part_of(*self.embeddings(split), self.image_of_text(split), sample)
+        return self._parts[key]
+
+    def _spread(self, split: str, how: How, sample: Sample | None) -> Array:
+        key = (split, sample.key if sample else None, *how.key)
         if key not in self._spreads:
-            v, w = self.embeddings(split)
-            if candidates == "batch":
-                draw = self._draw(split, modality, batch_size, seed)
-                found = maths.spread_in_batches(v, w, draw, modality, function, temperature=temperature)
-            else:
-                s = maths.sides(v, w, self.image_of_text(split), modality)
-                found = maths.std_over_split(s) if function == "std" else maths.entropy_over_split(s, temperature)
-            self._spreads[key] = found
+            self._spreads[key] = measuring.spread(self._part(split, sample), how)
         return self._spreads[key]
 
-    def _draw(self, split: str, modality: Modality, batch_size: int, seed: int) -> maths.Draw:
-        count = len(self.analysis(split).image_embeddings)
-        return maths.draw_batches(count, self.image_of_text(split), modality, batch_size=batch_size, seed=seed)
+    def spread(
+        self, split: str, *, modality: Modality = "text", function: Measure = "std",
+        candidates: Candidates = "split", batch_size: int = 128, bank_size: int = BANK_SIZE, seed: int = 0,
+        temperature: float = 1.0, sample: Sample | None = None,
+    ) -> Array:  # fmt: skip
+        """(Q,) standard deviation or entropy (bits) of every anchor's similarities to its negatives; kept."""
+        return self._spread(
+            split, How(modality, function, candidates, batch_size, bank_size, seed, temperature), sample
+        )
 
     def diversity(
         self, split: str, *, modality: Modality = "text", function: Measure = "std", epsilon: float = 0.1,
-        candidates: Candidates = "split", batch_size: int = 128, seed: int = 0, temperature: float = 1.0,
+        candidates: Candidates = "split", batch_size: int = 128, bank_size: int = BANK_SIZE, seed: int = 0,
+        temperature: float = 1.0, sample: Sample | None = None,
     ) -> pd.DataFrame:  # fmt: skip
         """Diversity of every anchor. CODER eq. 3.
 
         Args:
             modality: of the anchors. function: "std" or "entropy".
-            candidates: negatives from the whole split, or from one random batch of `batch_size` pairs (`seed`).
+            candidates: negatives from the whole split, from one random "batch" of `batch_size` pairs, or from a random
+                "bank" of `bank_size` pairs (`seed`).
             temperature: of the softmax inside entropy.
+            sample: from `sample`: only its anchors, against its candidates.
 
         Returns:
-            One row an anchor: anchor, image, spread, raw, diversity, rank (of its best match, from 1;
-            NaN for an image without captions).
+            One row an anchor: anchor, image, spread, raw, diversity, rank (of its best match in the whole split, from
+            1; NaN for an image without captions).
         """
-        spread = self.spread(
-            split, modality=modality, function=function, candidates=candidates, batch_size=batch_size, seed=seed,
-            temperature=temperature,
-        )  # fmt: skip
+        how = How(modality, function, candidates, batch_size, bank_size, seed, temperature)
+        part = self._part(split, sample)
+        spread = self._spread(split, how, sample)
         raw = maths.squash(spread, epsilon)
-        batch_of = self._draw(split, modality, batch_size, seed).batch_of if candidates == "batch" else None
-        ranks = self.ranks(split)["i2t" if modality == "image" else "t2i"]
+        draw = measuring.draw_of(part, how)
+        rows = part.image_rows if modality == "image" else part.text_rows
+        ranks = self.ranks(split)["i2t" if modality == "image" else "t2i"][rows]
         return pd.DataFrame(
             {
-                "anchor": np.arange(len(spread)),
-                "image": np.arange(len(spread)) if modality == "image" else self.image_of_text(split),
+                "anchor": rows,
+                "image": rows if modality == "image" else part.image_rows[part.owner],
                 "spread": spread,
                 "raw": raw,
-                "diversity": maths.normalise(raw, batch_of),
+                "diversity": maths.normalise(raw, draw.batch_of if draw else None),
                 "rank": np.where(ranks < 0, np.nan, ranks + 1.0),
             }
         )
 
     def anchor(
         self, number: int, *, split: str, modality: Modality = "text", function: Measure = "std",
-        epsilon: float | None = None, candidates: Candidates = "split", batch_size: int = 128, seed: int = 0,
+        epsilon: float | None = None, candidates: Candidates = "split", batch_size: int = 128,
+        bank_size: int = BANK_SIZE, seed: int = 0, temperature: float = 1.0, loss: Loss | None = None,
+        sample: Sample | None = None,
     ) -> Anchor:  # fmt: skip
         """One anchor opened: its negatives, its diversity, and the weight of each negative with and without it.
+
+        Args:
+            epsilon: ε; that of `loss` for None. loss: μ, γ, ε to read it with; those of training for None.
+            The others as in `diversity`.
 
         Raises:
             InputError: there is no such anchor.
         """
-        v, w = self.embeddings(split)
-        s = maths.sides(v, w, self.image_of_text(split), modality)
+        s = maths.sides(*self.embeddings(split), self.image_of_text(split), modality)
         if not 0 <= number < len(s.anchors):
             raise InputError(Fault(f"{modality} {number}", "is not in the split", f"0 to {len(s.anchors) - 1}"))
-        rows = np.arange(len(s.candidates))
-        if candidates == "batch":
-            draw = self._draw(split, modality, batch_size, seed)
-            pairs = draw.batches[draw.batch_of[number]]
-            rows = (draw.pair_text if modality == "image" else draw.pair_image)[pairs]  # an image may stand there twice
-        own = s.candidate_images == s.anchor_images[number]
-        rows = rows[~own[rows]]
-        scores = np.asarray(s.candidates @ s.anchors[number])
-        loss = self.loss
-        table = self.diversity(
-            split, modality=modality, function=function, epsilon=loss.epsilon if epsilon is None else epsilon,
-            candidates=candidates, batch_size=batch_size, seed=seed,
-        )  # fmt: skip
-        row = table.iloc[number]
-        effective = loss.temperature * float(row["diversity"])
-        return Anchor(
-            modality=modality, number=number, candidates=rows, similarities=scores[rows], positives=scores[own],
-            positive_rows=np.flatnonzero(own), spread=float(row["spread"]), raw=float(row["raw"]),
-            diversity=float(row["diversity"]), temperature=effective,
-            plain=negative_weights(scores[rows], temperature=loss.temperature, gamma=loss.gamma),
-            scaled=negative_weights(scores[rows], temperature=effective, gamma=loss.gamma), loss=loss,
-        )  # fmt: skip
+        loss = loss or self.loss
+        epsilon = loss.epsilon if epsilon is None else epsilon
+        how = How(modality, function, candidates, batch_size, bank_size, seed, temperature)
+        return open_anchor(s, number, self._part(split, sample), how, self._spread(split, how, sample), loss, epsilon)
 
-    def search(self, query: str | int, *, split: str, modality: Modality = "text", top: int = 10) -> pd.DataFrame:
+    def search(
+        self, query: str | int | Array, *, split: str, modality: Modality = "text", top: int = 10
+    ) -> pd.DataFrame:
         """The best candidates of the other modality, best first.
 
         Args:
-            query: a free text (it searches images), or the number of a sample of `modality`.
+            query: a free text (it searches images), the number of a sample of `modality`, or an embedding (D,) of
+                `modality`, as `encode_text` and `encode_picture` give it.
 
         Returns:
-            place (from 1), candidate, score, match (False for a free text: nothing is known about it).
+            place (from 1), candidate, score, match (False for what is not of the split: nothing is known about it).
         """
         v, w = self.embeddings(split)
-        if isinstance(query, str):
-            scores, match = v @ self.encode_text([query])[0], np.zeros(len(v), dtype=bool)
+        if not isinstance(query, int):
+            embedding = self.encode_text([query])[0] if isinstance(query, str) else query
+            scores = (v if modality == "text" or isinstance(query, str) else w) @ embedding
+            match = np.zeros(len(scores), dtype=bool)
         else:
             s = maths.sides(v, w, self.image_of_text(split), modality)
             if not 0 <= query < len(s.anchors):
@@ -218,6 +227,29 @@ class Run:
     def encode_text(self, captions: list[str]) -> Array:
         """(k, D) float32 unit rows of free texts; loads the run's best checkpoint once."""
         return np.asarray(self._model.encode_text(captions), dtype=np.float32)
+
+    def reads_pictures(self, split: str) -> bool:
+        """Whether a new picture can be encoded: its features are made from pixels, as those of the demo data are."""
+        return not self.summary.imported and makes_features(self.analysis(split).picture_folder)
+
+    def encode_picture(self, picture: Image, *, split: str) -> Array:
+        """(D,) float32 unit row of a new picture.
+
+        Raises:
+            InputError: this run's features come from files; see `reads_pictures`.
+        """
+        regions = features_of(self.analysis(split).picture_folder, picture)
+        return np.asarray(self._model.encode_images(regions[None])[0], dtype=np.float32)
+
+    def look_alike(self, picture: Image, *, split: str, at_most: int = LOOKED_AT) -> LookAlike:
+        """The image of the split whose picture looks most like this one, among `at_most` drawn at random.
+
+        Raises:
+            InputError: none of the split's pictures can be read.
+        """
+        if (split, at_most) not in self._looks:
+            self._looks[split, at_most] = read_looks(self, split, at_most)
+        return self._looks[split, at_most].nearest(picture)
 
     @cached_property
     def _model(self) -> Any:

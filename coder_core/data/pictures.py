@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from coder_core.data.lines import shown
 from coder_core.faults import Fault, InputError
@@ -76,23 +77,37 @@ def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> I
     path = picture_path(Path(folder), name)
     if path is None:
         raise InputError(Fault(f"{folder}, {shown(name)}", "there is no such picture", "a JPEG, PNG or WEBP file"))
+    return _open(path, str(path), size)
+
+
+def read_picture(content: bytes, name: str, *, size: int | None = None) -> Image.Image:
+    """Decode a picture somebody hands over, as `open_picture` does; its name is only used to speak of it.
+
+    Raises:
+        InputError: not JPEG, PNG or WEBP, cut short, or over 50 megapixels.
+    """
+    return _open(io.BytesIO(content), shown(name), size)
+
+
+def _open(file: Path | io.BytesIO, place: str, size: int | None) -> Image.Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the cap below is stricter
-            with Image.open(path, formats=FORMATS) as picture:
-                return _decode(picture, path, size)
+            with Image.open(file, formats=FORMATS) as picture:
+                return _decode(picture, place, size)
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         if isinstance(error, InputError):
             raise
-        found = f"cannot be decoded: {str(error)[:200]}"
-        raise InputError(Fault(str(path), found, "a whole JPEG, PNG or WEBP file", "copy it again")) from None
+        reason = "the format is not one of these" if isinstance(error, UnidentifiedImageError) else str(error)[:200]
+        found = f"cannot be decoded: {reason}"
+        raise InputError(Fault(place, found, "a whole JPEG, PNG or WEBP file", "copy it again")) from None
 
 
-def _decode(picture: Image.Image, path: Path, size: int | None) -> Image.Image:
+def _decode(picture: Image.Image, place: str, size: int | None) -> Image.Image:
     width, height = picture.size
     if width * height > MOST_PIXELS:
         found = f"{width:,} × {height:,} pixels"
-        raise InputError(Fault(str(path), found, f"at most {MOST_PIXELS:,} pixels", "make it smaller"))
+        raise InputError(Fault(place, found, f"at most {MOST_PIXELS:,} pixels", "make it smaller"))
     if size is not None:
         picture.draft("RGB", (size, size))  # JPEG: decode at a reduced scale already
     picture.load()

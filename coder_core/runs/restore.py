@@ -59,6 +59,13 @@ class LoadedModel:
                 found[ids] = self.model.encode_texts(words.to(self.device), lengths.to(self.device)).cpu().numpy()
         return found
 
+    def encode_images(self, regions: np.ndarray) -> np.ndarray:
+        """(k, R, F) region features, all R present -> (k, D) float32 unit rows."""
+        lengths = torch.full((len(regions),), regions.shape[1])
+        with evaluating(self.model):
+            found = self.model.encode_images(torch.from_numpy(regions).to(self.device), lengths.to(self.device))
+        return np.asarray(found.float().cpu().numpy())
+
 
 def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
     """A run's configuration and its [about] table, verified against the run's manifest."""

@@ -4,6 +4,7 @@
 {split}_ids.txt   a picture's file name a line      images/     the pictures
 side/{split}_vagueness.txt   one number a caption, 0 exact … 1 says nothing; no reader of data sets looks in side/
 side/{split}_scenes.json     what was drawn
+side/standard.json   mean and deviation of every raw feature over train: how a new picture's features are made
 demo.json         version, seed, and the size of every file: written last
 """
 
@@ -30,9 +31,10 @@ from coder_core.data.demo.scenes import Scene, sample_scene
 from coder_core.faults import Fault, InputError
 
 DEMO_FOLDER = Path(".cache/demo")
-VERSION = 2  # raise it when the same seed gives other files
+VERSION = 3  # raise it when the same seed gives other files
 SHARES = {"dev": 0.12, "test": 0.12}  # the rest is train
 CARD = "demo.json"
+STANDARD = "side/standard.json"
 OURS = {CARD, "images", "side"} | {
     f"{split}_{part}" for split in ("train", "dev", "test") for part in ("ims.npy", "caps.txt", "ids.txt")
 }
@@ -121,6 +123,8 @@ def _write(draft: Path, seed: int, images: int, progress: Progress | None) -> No
         rows = slice(start, start + count)
         if split == "train":
             mean, deviation = features[rows].mean((0, 1)), features[rows].std((0, 1))
+            standard = {"mean": mean.tolist(), "deviation": deviation.tolist()}
+            (draft / STANDARD).write_text(json.dumps(standard), encoding="utf-8")
         np.save(draft / f"{split}_ims.npy", standardise(features[rows], mean, deviation))
         _write_split(draft, split, samples[rows])
         start += count

@@ -1,0 +1,59 @@
+"""Hubs: candidates that stand among the first results of far too many queries. Radovanović et al. 2010, section 2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from coder_core.api.run import Run
+
+Direction = Literal["i2t", "t2i"]
+
+
+@dataclass(frozen=True)
+class Hubness:
+    """How unevenly the first results are shared out.
+
+    Args:
+        k: results looked at for each query. mean: occurrences every candidate would have if all were alike.
+        skewness: third standardised moment of the occurrences; 0 is even, above 1 there are hubs.
+        never: share (%) of candidates that no query finds.
+    """
+
+    k: int
+    mean: float
+    skewness: float
+    never: float
+
+
+def occurrences(run: Run, split: str, direction: Direction, *, k: int = 10) -> pd.DataFrame:
+    """N_k of every candidate: among the first k results of how many queries it stands.
+
+    Args:
+        k: up to the ten results the analysis keeps of every query.
+
+    Returns:
+        One row a candidate: candidate, count, right (queries it belongs to), wrong.
+    """
+    analysis, owner = run.analysis(split), run.image_of_text(split)
+    best = np.asarray(analysis.text_best if direction == "t2i" else analysis.image_best)[:, :k]
+    candidates = len(analysis.image_embeddings) if direction == "t2i" else len(owner)
+    query = np.arange(len(best))[:, None]
+    match = best == owner[:, None] if direction == "t2i" else owner[best] == query
+    count = np.bincount(best.ravel(), minlength=candidates)
+    right = np.bincount(best[match], minlength=candidates)
+    return pd.DataFrame({"candidate": np.arange(candidates), "count": count, "right": right, "wrong": count - right})
+
+
+def hubness(counts: np.ndarray, k: int) -> Hubness:
+    """Skewness of the occurrences and the share nobody finds."""
+    counts = np.asarray(counts, dtype=np.float64)
+    if not len(counts):
+        return Hubness(k, 0.0, 0.0, 0.0)
+    deviation = counts - counts.mean()
+    spread = float(np.sqrt((deviation**2).mean()))
+    skewness = float((deviation**3).mean() / spread**3) if spread > 0 else 0.0
+    return Hubness(k, float(counts.mean()), skewness, 100.0 * float((counts == 0).mean()))

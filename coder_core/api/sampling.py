@@ -1,0 +1,73 @@
+"""A random part of a large split, so that a page opens without a matrix of all its similarities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+Array = np.ndarray
+
+SCORES_AT_MOST = 125_000_000  # 5,000 images × 25,000 captions: up to here a whole split is looked at, tile by tile
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some images of a split, drawn at random, with all their captions.
+
+    Args:
+        images: (k,) rows of the images, ascending. texts: (l,) rows of their captions, ascending.
+        of_images, of_texts: how many the split has. seed: of the draw.
+    """
+
+    images: Array
+    texts: Array
+    of_images: int
+    of_texts: int
+    seed: int
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """What tells this draw from another of the same split."""
+        return len(self.images), len(self.texts), self.seed
+
+
+@dataclass(frozen=True)
+class Part:
+    """The samples that are looked at: a whole split, or a sample of it.
+
+    Args:
+        images: (k, D) unit rows. texts: (l, D) unit rows.
+        image_rows: (k,) their rows in the split. text_rows: (l,) likewise.
+        owner: (l,) the position among `images` of each caption's image.
+    """
+
+    images: Array
+    texts: Array
+    image_rows: Array
+    text_rows: Array
+    owner: Array
+
+
+def draw_sample(images: int, image_of_text: Array, *, scores: int = SCORES_AT_MOST, seed: int = 0) -> Sample | None:
+    """As many images as keep images × captions within `scores`; None when the whole split does.
+
+    Args:
+        images: n. image_of_text: (m,). scores: the largest matrix of similarities that is looked at.
+    """
+    texts = len(image_of_text)
+    if images * texts <= scores:
+        return None
+    rng = np.random.default_rng(seed)
+    count = max(2, int((scores / texts * images) ** 0.5))  # k images have about k·m/n captions, and k·k·m/n = scores
+    chosen = np.zeros(images, dtype=bool)
+    chosen[rng.choice(images, min(count, images), replace=False)] = True
+    return Sample(np.flatnonzero(chosen), np.flatnonzero(chosen[image_of_text]), images, texts, seed)
+
+
+def part_of(images: Array, texts: Array, image_of_text: Array, sample: Sample | None) -> Part:
+    """The rows of a sample, copied out of the memory map; the whole split for None."""
+    if sample is None:
+        return Part(images, texts, np.arange(len(images)), np.arange(len(texts)), image_of_text)
+    owner = np.searchsorted(sample.images, image_of_text[sample.texts])
+    return Part(images[sample.images], texts[sample.texts], sample.images, sample.texts, owner)
