@@ -45,7 +45,7 @@ def test_a_renumbered_clustering_gets_its_numbers_back(exact: bool, monkeypatch:
 
 def test_numbers_stay_with_the_groups() -> None:
     """Ten planted groups, centroids a little off: the new ones are better and every pair keeps its number."""
-    vectors = planted(500, 10, 16, seed=7, spread=0.15).numpy()
+    vectors = planted(500, 10, 16, seed=7, spread=0.1).numpy()
     rough = vectors[:10] + 0.05 * np.random.default_rng(0).normal(size=(10, 16)).astype(np.float32)
     rough /= np.linalg.norm(rough, axis=1, keepdims=True)
     before = nearest(vectors, rough)
