@@ -66,6 +66,23 @@ class ModelConfig:
     """Dropout on regions and words just before they are pooled."""
     freeze_bert: bool = False
     """Leave BERT's own weights as they are and train what stands on them."""
+    concepts: int = 0
+    """g, concepts of the concept branch, objects 7 : properties 2 : motions 1 (CODER: 400); 0 has no such branch."""
+    concept_list: str = ""
+    """JSON file {"objects": […], "properties": […], "motions": […]} with the concepts; empty takes them from the train
+    captions."""
+    concept_tagger: Literal["textblob", "spacy", "nltk"] = "textblob"
+    """Tells nouns, adjectives and verbs in the captions. textblob works offline; the others when you installed them."""
+    gcn_layers: int = 1
+    """Graph convolutions over the concepts (CODER: 1, CVSE: 2)."""
+    concept_smoothing: float = 10.0
+    """λ of the concept attention; larger is sharper (CODER supplement eq. 14: 10)."""
+    concept_threshold: float = 0.3
+    """ε: concepts are connected from this co-occurrence on (CVSE: 0.3 after rescaling, a raw probability of 0.168)."""
+    concept_rescale: bool = True
+    """Rescale the co-occurrence probability to 5^(P - 0.02) - 5^(-0.02) before the threshold, as CVSE does."""
+    beta: float = 0.9
+    """Share of the instance branch in a score; the rest is the concept branch's (CODER section 4.1: 0.9)."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +119,8 @@ class ObjectiveConfig:
     """Weight of the in-batch loss (λ of eq. 8: 3). Triplet losses are summed over the batch, the others averaged."""
     weight_memory: float = 1.0
     """Weight of the bank loss M-DCL (eq. 6, 8: 1). Needs a bank."""
+    weight_concept: float = 1.0
+    """Weight of the concept branch's DCL, both directions together (eq. 8: 1; the supplement counts it twice: 2)."""
 
 
 @dataclass(frozen=True)
@@ -232,6 +251,22 @@ def _not_finite(config: Config) -> list[Fault]:
     ]
 
 
+def _concept_problems(model: ModelConfig) -> list[Fault]:
+    found = _outside("beta", model.beta, 0 <= model.beta <= 1, "a share from 0 to 1")
+    found += _outside("gcn-layers", model.gcn_layers, model.gcn_layers in (1, 2), "1 (CODER) or 2 (CVSE)")
+    found += _outside("concept-smoothing", model.concept_smoothing, model.concept_smoothing > 0, "a value above 0")
+    found += _outside(
+        "concept-threshold", model.concept_threshold, model.concept_threshold > 0, "a value above 0",
+        "At 0 every concept is connected with every other",
+    )  # fmt: skip
+    if model.concepts == 1:
+        found.append(Fault("--concepts", "is 1", "0 (no concept branch) or 2 and more", "one concept says nothing"))
+    if model.concept_list and model.concepts == 0:
+        fix = "give --concepts as well, or leave the list out"
+        found.append(Fault("--concept-list", "is given with --concepts 0", "concepts to read", fix))
+    return found
+
+
 def problems(config: Config) -> list[Fault]:
     """Impossible values (errors) and doubtful ones (warnings), each naming its flag."""
     o, m, t, d, b = config.objective, config.model, config.training, config.data, config.memory
@@ -243,8 +278,9 @@ def problems(config: Config) -> list[Fault]:
         found += _outside(place, value, value > 0, "a value above 0")
     for place, value in [
         ("margin", o.margin), ("warmup-epochs", o.warmup_epochs), ("weight-instance", o.weight_instance),
-        ("weight-memory", o.weight_memory), ("weight-decay", t.weight_decay), ("bank-start-epoch", b.bank_start_epoch),
-        ("warmup-steps", t.warmup_steps), ("patience", t.patience), ("bank-size", b.bank_size),
+        ("weight-memory", o.weight_memory), ("weight-concept", o.weight_concept), ("weight-decay", t.weight_decay),
+        ("bank-start-epoch", b.bank_start_epoch), ("concepts", m.concepts), ("warmup-steps", t.warmup_steps),
+        ("patience", t.patience), ("bank-size", b.bank_size),
         ("image-layers", m.image_layers), ("threads", t.threads), ("bert-rate", t.bert_rate),
     ]:  # fmt: skip
         found += _outside(place, value, value >= 0, "0 or more")
@@ -282,7 +318,9 @@ def problems(config: Config) -> list[Fault]:
                 "a bank must hold at least one whole batch of keys",
             )
         )
-    if o.loss in ("dcl", "dcl-i") and o.weight_instance == 0 and (o.weight_memory == 0 or b.bank_size == 0):
+    found += _concept_problems(m)
+    others = (o.weight_memory > 0 and b.bank_size > 0) or (o.weight_concept > 0 and m.concepts > 0)
+    if o.loss in ("dcl", "dcl-i") and o.weight_instance == 0 and not others:
         found.append(Fault("--weight-instance", "is 0 and no bank loss is on", "at least one loss with a weight"))
     if b.bank_size > 0 and o.loss not in ("dcl", "dcl-i"):
         found.append(Fault("--bank-size", f"is {b.bank_size} with loss {o.loss}", "0: only dcl and dcl-i read a bank"))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
+from coder_core.concepts.attention import ConceptBranch
+from coder_core.concepts.knowledge import Concepts
 from coder_core.config import ModelConfig, Pooling
 from coder_core.encoders.bert import BertWords
 from coder_core.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling
@@ -16,7 +19,7 @@ POOLINGS: dict[Pooling, type[nn.Module]] = {"gpo": GeneralisedPooling, "mean": M
 
 def build_model(
     config: ModelConfig, *, feature_size: int, words: int, vectors: Tensor | None = None, checkpointing: bool = False,
-    pretrained: bool = True,
+    pretrained: bool = True, concepts: Concepts | None = None,
 ) -> Coder:  # fmt: skip
     """The model of a configuration.
 
@@ -27,6 +30,7 @@ def build_model(
         vectors: (words, word_size) start of the word vectors; random when None.
         checkpointing: recompute BERT's activations.
         pretrained: load BERT's weights; False when a checkpoint's weights follow anyway.
+        concepts: what the concept branch reads; None builds the instance branch alone.
     """
     text: nn.Module
     if config.text_encoder == "bert":
@@ -38,11 +42,22 @@ def build_model(
             words, config.word_size, config.dimension, layers=config.text_layers, dropout=config.word_dropout,
             vectors=vectors,
         )  # fmt: skip
-    return Coder(
+    instance = (
         RegionEncoder(feature_size, config.dimension, layers=config.image_layers, dropout=config.image_dropout),
         text,
         POOLINGS[config.image_pooling](),
         POOLINGS[config.text_pooling](),
-        dimension=config.dimension,
-        dropout=config.embedding_dropout,
     )
+    # After the instance branch, so that its random start is that of a model without concepts.
+    branch, pooling = None, None
+    if concepts is not None:
+        branch = ConceptBranch(
+            torch.from_numpy(concepts.graph(threshold=config.concept_threshold, rescaled=config.concept_rescale)),
+            torch.from_numpy(concepts.vectors), config.dimension, layers=config.gcn_layers,
+            smoothing=config.concept_smoothing,
+        )  # fmt: skip
+        pooling = POOLINGS[config.text_pooling]()
+    return Coder(
+        *instance, dimension=config.dimension, dropout=config.embedding_dropout, concepts=branch,
+        concept_text_pooling=pooling,
+    )  # fmt: skip

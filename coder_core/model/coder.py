@@ -1,15 +1,45 @@
-"""CODER's instance branch: an image and a caption, each one unit vector in the same space. CODER section 3.2.1."""
+"""CODER's two branches: an image and a caption as instances and, optionally, as what they read in the concepts.
+
+CODER section 3.2. Without concepts the model is the instance branch alone.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from torch import Tensor, nn
 
+from coder_core.concepts.attention import ConceptBranch
 from coder_core.encoders.dropout import Dropout
 from coder_core.ops import normalise
 
 
+class Embedded(NamedTuple):
+    """B pairs in both branches, unit rows in float32; the concept branch is None where a model has none."""
+
+    images: Tensor
+    """(B, D) v^I."""
+    texts: Tensor
+    """(B, D) w^I."""
+    concept_images: Tensor | None = None
+    """(B, D) v^C."""
+    concept_texts: Tensor | None = None
+    """(B, D) w^C."""
+
+
+class Branches(NamedTuple):
+    """B samples of one modality in both branches."""
+
+    instance: Tensor
+    """(B, D) unit rows."""
+    concept: Tensor | None = None
+    """(B, D) unit rows."""
+    attention: Tensor | None = None
+    """(B, g) over the concepts."""
+
+
 class Coder(nn.Module):
-    """Two encoders, two poolings.
+    """Two encoders, two poolings, and what the concept branch adds to them.
 
     Args:
         regions: (B, R, F) -> (B, R, D).
@@ -17,30 +47,65 @@ class Coder(nn.Module):
         image_pooling, text_pooling: (B, L, D), (B,) lengths -> (B, D).
         dimension: D.
         dropout: on regions and words just before they are pooled.
+        concepts: the concept branch, or None.
+        concept_text_pooling: pools the same words into the text's query; images share `image_pooling` (supplement A.2).
     """
 
     def __init__(
         self, regions: nn.Module, words: nn.Module, image_pooling: nn.Module, text_pooling: nn.Module, *,
-        dimension: int, dropout: float = 0.0,
+        dimension: int, dropout: float = 0.0, concepts: ConceptBranch | None = None,
+        concept_text_pooling: nn.Module | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        if (concepts is None) != (concept_text_pooling is None):
+            raise ValueError("concepts and concept_text_pooling come together or not at all")
         self.dimension = dimension
         self.regions = regions
         self.words = words
         self.image_pooling = image_pooling
         self.text_pooling = text_pooling
         self.dropout = Dropout(dropout)
+        self.concepts = concepts
+        self.concept_text_pooling = concept_text_pooling
 
     def encode_images(self, regions: Tensor, lengths: Tensor) -> Tensor:
-        """(B, R, F), (B,) -> (B, D) unit rows in float32."""
-        return normalise(self.image_pooling(self.dropout(self.regions(regions)), lengths))
+        """(B, R, F), (B,) -> (B, D) unit rows in float32; the instance branch alone."""
+        return normalise(self._pool_images(regions, lengths))
 
     def encode_texts(self, words: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids, (B,) -> (B, D) unit rows in float32."""
-        return normalise(self.text_pooling(self.dropout(self.words(words, lengths)), lengths))
+        """(B, T) ids, (B,) -> (B, D) unit rows in float32; the instance branch alone."""
+        return normalise(self.text_pooling(self._read_words(words, lengths), lengths))
 
-    def forward(
-        self, regions: Tensor, region_lengths: Tensor, words: Tensor, word_lengths: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Both embeddings of B pairs: (B, D) images, (B, D) texts."""
-        return self.encode_images(regions, region_lengths), self.encode_texts(words, word_lengths)
+    def concept_nodes(self) -> Tensor | None:
+        """(g, D) Y, to hand to the two methods below; None without concepts."""
+        return None if self.concepts is None else self.concepts.nodes()
+
+    def image_branches(self, regions: Tensor, lengths: Tensor, nodes: Tensor | None) -> Branches:
+        """(B, R, F), (B,), Y -> images in both branches. The query is the pooled vector before it is normalised."""
+        pooled = self._pool_images(regions, lengths)
+        if self.concepts is None or nodes is None:
+            return Branches(normalise(pooled))
+        return Branches(normalise(pooled), *self.concepts.read_images(pooled, nodes))
+
+    def text_branches(self, words: Tensor, lengths: Tensor, nodes: Tensor | None) -> Branches:
+        """(B, T) ids, (B,), Y -> captions in both branches."""
+        features = self._read_words(words, lengths)
+        instance = normalise(self.text_pooling(features, lengths))
+        if self.concepts is None or self.concept_text_pooling is None or nodes is None:
+            return Branches(instance)
+        return Branches(instance, *self.concepts.read_texts(self.concept_text_pooling(features, lengths), nodes))
+
+    def forward(self, regions: Tensor, region_lengths: Tensor, words: Tensor, word_lengths: Tensor) -> Embedded:
+        """B pairs in both branches; the graph network runs once."""
+        nodes = self.concept_nodes()
+        images = self.image_branches(regions, region_lengths, nodes)
+        texts = self.text_branches(words, word_lengths, nodes)
+        return Embedded(images.instance, texts.instance, images.concept, texts.concept)
+
+    def _pool_images(self, regions: Tensor, lengths: Tensor) -> Tensor:
+        pooled: Tensor = self.image_pooling(self.dropout(self.regions(regions)), lengths)
+        return pooled
+
+    def _read_words(self, words: Tensor, lengths: Tensor) -> Tensor:
+        features: Tensor = self.dropout(self.words(words, lengths))
+        return features

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,12 +13,36 @@ from torch import nn
 from coder_core.data.batches import image_chunks, text_chunks
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
-from coder_core.model.coder import Coder
+from coder_core.model.coder import Branches, Coder
 
 IMAGES_AT_ONCE = 128
 TEXTS_AT_ONCE = 256
 
 Progress = Callable[[int, int], None]
+
+
+class SplitEmbeddings(NamedTuple):
+    """A split in both branches, float32 unit rows; the concept branch is None where the model has none."""
+
+    images: np.ndarray
+    """(n, D)."""
+    texts: np.ndarray
+    """(m, D)."""
+    concept_images: np.ndarray | None = None
+    """(n, D)."""
+    concept_texts: np.ndarray | None = None
+    """(m, D)."""
+    image_attention: np.ndarray | None = None
+    """(n, g) float16; None unless asked for."""
+    text_attention: np.ndarray | None = None
+    """(m, g) float16; None unless asked for."""
+
+    @property
+    def second(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The concept branch's pair, as `evaluation` takes it."""
+        if self.concept_images is None or self.concept_texts is None:
+            return None
+        return self.concept_images, self.concept_texts
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[None]:
@@ -41,9 +66,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def encode_split(
     model: Coder, split: Split, tokens: Tokens, *, device: torch.device, precision: str = "float32",
-    progress: Progress | None = None,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """(n, D) image and (m, D) text embeddings, float32 unit rows.
+    progress: Progress | None = None, attention: bool = False,
+) -> SplitEmbeddings:  # fmt: skip
+    """Every image and caption of a split, in every branch the model has.
 
     Args:
         model: on `device`.
@@ -52,24 +77,50 @@ def encode_split(
         device: where the model is.
         precision: see `autocast`.
         progress: called with samples done and samples in all; may raise to stop.
+        attention: keep the concept attention too.
     """
-    size = model.dimension
-    images = np.empty((split.n_images, size), dtype=np.float32)
-    texts = np.empty((split.n_texts, size), dtype=np.float32)
-    done, total = 0, split.n_images + split.n_texts
+    images = _Rows(model, split.n_images, attention)
+    texts = _Rows(model, split.n_texts, attention)
+    total = split.n_images + split.n_texts
+
+    def report() -> None:
+        if progress:
+            progress(images.done + texts.done, total)
+
     with evaluating(model):
+        nodes = model.concept_nodes()
         for ids, regions, lengths in image_chunks(split, IMAGES_AT_ONCE):
             with autocast(device, precision):
-                found = model.encode_images(regions.to(device), lengths.to(device))
-            images[ids] = found.float().cpu().numpy()
-            done += len(ids)
-            if progress:
-                progress(done, total)
+                found = model.image_branches(regions.to(device), lengths.to(device), nodes)
+            images.put(ids, found)
+            report()
         for ids, words, lengths in text_chunks(tokens, TEXTS_AT_ONCE):
             with autocast(device, precision):
-                found = model.encode_texts(words.to(device), lengths.to(device))
-            texts[ids] = found.float().cpu().numpy()
-            done += len(ids)
-            if progress:
-                progress(done, total)
-    return images, texts
+                found = model.text_branches(words.to(device), lengths.to(device), nodes)
+            texts.put(ids, found)
+            report()
+    return SplitEmbeddings(
+        images.instance, texts.instance, images.concept, texts.concept, images.attention, texts.attention
+    )
+
+
+class _Rows:
+    """The arrays of one modality, filled chunk by chunk."""
+
+    def __init__(self, model: Coder, count: int, attention: bool) -> None:
+        self.instance = np.empty((count, model.dimension), np.float32)
+        self.concept: np.ndarray | None = None
+        self.attention: np.ndarray | None = None
+        self.done = 0
+        if model.concepts is not None:
+            self.concept = np.empty((count, model.dimension), np.float32)
+            if attention:
+                self.attention = np.empty((count, model.concepts.count), np.float16)
+
+    def put(self, ids: np.ndarray, found: Branches) -> None:
+        self.instance[ids] = found.instance.float().cpu().numpy()
+        if self.concept is not None and found.concept is not None:
+            self.concept[ids] = found.concept.float().cpu().numpy()
+        if self.attention is not None and found.attention is not None:
+            self.attention[ids] = found.attention.half().cpu().numpy()
+        self.done += len(ids)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from coder_core.data.dataset import Split
 from coder_core.evaluation.ranking import Ranks, ranks
 from coder_core.evaluation.recall import Metrics, metrics_from_ranks
 from coder_core.faults import Fault, InputError
-from coder_core.model.encode import Progress, encode_split
+from coder_core.model.encode import Progress, SplitEmbeddings, encode_split
 from coder_core.runs.analysis import write_analysis
 from coder_core.runs.restore import LoadedModel
 
 BEST_LISTED = 10
 
 
-def embed(loaded: LoadedModel, split: Split, *, progress: Progress | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """(n, D) and (m, D) embeddings of a split under a run's model.
+def embed(loaded: LoadedModel, split: Split, *, progress: Progress | None = None) -> SplitEmbeddings:
+    """A split under a run's model, in every branch it has, with the concept attention.
 
     Raises:
         InputError: the split's features have another width than the run was trained with.
@@ -30,7 +28,7 @@ def embed(loaded: LoadedModel, split: Split, *, progress: Progress | None = None
             Fault(f"{split.name} features", found, f"{wanted}, as in training", "use the features of the same network")
         )
     tokens = loaded.reader.encode(split.captions)
-    return encode_split(loaded.model, split, tokens, device=loaded.device, progress=progress)
+    return encode_split(loaded.model, split, tokens, device=loaded.device, progress=progress, attention=True)
 
 
 def evaluate_split(
@@ -45,11 +43,15 @@ def evaluate_split(
         name: the name the analysis goes by.
         progress: called with samples done and samples in all.
     """
-    images, texts = embed(loaded, split, progress=progress)
-    found = ranks(images, texts, split.image_of_text, best=BEST_LISTED)
+    in_both = embed(loaded, split, progress=progress)
+    beta = loaded.config.model.beta
+    found = ranks(
+        in_both.images, in_both.texts, split.image_of_text, second=in_both.second, weight=beta, best=BEST_LISTED
+    )
     metrics = metrics_from_ranks(found)
     write_analysis(
-        folder, name, image_embeddings=images, text_embeddings=texts, image_of_text=split.image_of_text,
+        folder, name, image_embeddings=in_both.images, text_embeddings=in_both.texts,
+        image_of_text=split.image_of_text,
         captions=split.captions, image_names=split.image_names or [f"image {i}" for i in range(split.n_images)],
         picture_folder=split.picture_folder.resolve() if split.picture_folder else "", metrics=metrics,
         fingerprint=loaded.fingerprint, image_ranks=found.image_ranks, text_ranks=found.text_ranks,

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from coder_core.concepts.knowledge import ARRAYS, NAMES, Concepts
 from coder_core.config import Config, from_document
 from coder_core.data.batches import text_chunks
 from coder_core.data.words import Vocabulary
@@ -86,6 +87,13 @@ def read_vocabulary(folder: Path, config: Config) -> Vocabulary | None:
     return Vocabulary.from_text(text, str(folder / "words.json"))
 
 
+def read_concepts(folder: Path, config: Config) -> Concepts | None:
+    """A run's concepts, verified; None for a run without a concept branch."""
+    if config.model.concepts == 0:
+        return None
+    return Concepts.from_files(read_run_file(folder, NAMES), read_run_file(folder, ARRAYS), str(folder))
+
+
 def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) -> None:
     """Give a module its weights.
 
@@ -128,7 +136,8 @@ def load_model(folder: str | Path, *, device: str = "cpu") -> LoadedModel:
     reader = make_reader(config, read_vocabulary(folder, config))
     save = best_save(folder)
     size = int(about["feature_size"])
-    model = build_model(config.model, feature_size=size, words=reader.size, pretrained=False)
+    concepts = read_concepts(folder, config)
+    model = build_model(config.model, feature_size=size, words=reader.size, pretrained=False, concepts=concepts)
     load_weights(model, save.tensors("model"), str(save.path / "model.safetensors"))
     place = torch.device(device)
     return LoadedModel(config, model.to(place).eval(), reader, save.fingerprint, save.name, place, size, save.skipped)

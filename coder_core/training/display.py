@@ -38,16 +38,16 @@ def print_faults(console: Console, faults: Iterable[Fault]) -> None:
 
 
 @contextmanager
-def making_demo(console: Console) -> Iterator[Callable[[int, int], None]]:
-    """A bar for drawing the demo pictures; it shows itself only when there is something to draw."""
-    with Progress(TextColumn("drawing the demo pictures"), BarColumn(), MofNCompleteColumn(), console=console) as bar:
-        task: TaskID | None = None
+def preparing(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each thing made before training; it shows itself only when there is something to make."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, console=console) as bar:
+        tasks: dict[str, TaskID] = {}
 
-        def update(done: int, total: int) -> None:
-            nonlocal task
-            if task is None:
-                task = bar.add_task("demo", total=total)
-            bar.update(task, completed=done)
+        def update(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done)
 
         yield update
 

@@ -19,16 +19,17 @@ from coder_core.config import Config, problems, to_document
 from coder_core.faults import Fault, InputError, stop_on_errors
 from coder_core.runs.evaluating import evaluate_split
 from coder_core.runs.lock import RunLock
-from coder_core.runs.restore import ABOUT, load_model, read_config, read_vocabulary
+from coder_core.runs.restore import ABOUT, load_model, read_concepts, read_config, read_vocabulary
 from coder_core.runs.run_files import create_run
 from coder_core.training import parallel
-from coder_core.training.display import making_demo, metrics_table, print_faults
+from coder_core.training.display import metrics_table, preparing, print_faults
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.stopping import StopRequest, StopRequestedError
 from coder_core.training.trainer import Trainer
 
 MAY_CHANGE = {
-    "data.data", "data.pictures", "training.device", "training.threads", "training.precision", "training.compile",
+    "data.data", "data.pictures", "model.concept_list", "training.device", "training.threads", "training.precision",
+    "training.compile",
     "training.save_every", "training.gradient_checkpointing",
 }  # fmt: skip
 
@@ -63,7 +64,7 @@ def start_run(config: Config, root: Path, console: Console) -> Path:
         fix = f"continue it with --resume {folder}, or choose another --name"
         raise InputError(Fault(str(folder), "already holds a run", "a new name", fix))
     device = _begin(config)
-    with making_demo(console) as progress:
+    with preparing(console) as progress:
         prepared = prepare(config, progress=progress)
     if parallel.rank() == 0:
         print_faults(console, faults + prepared.faults)
@@ -86,8 +87,8 @@ def continue_run(folder: Path, overrides: Config | None, console: Console) -> Pa
     stored, about = read_config(folder)
     config = _merged(stored, overrides) if overrides is not None else stored
     device = _begin(config)
-    with making_demo(console) as progress:
-        prepared = prepare(config, read_vocabulary(folder, config), progress=progress)
+    with preparing(console) as progress:
+        prepared = prepare(config, read_vocabulary(folder, config), progress, read_concepts(folder, config))
     if prepared.fingerprint != about.get("data_fingerprint"):
         fix = "give --data the folder the run was started with"
         raise InputError(Fault(config.data.data, "holds other training data than the run began with", fix=fix))
@@ -146,6 +147,8 @@ def _files(config: Config, prepared: Prepared) -> dict[str, bytes | str]:
     files: dict[str, bytes | str] = {"config.toml": tomli_w.dumps({**to_document(config), ABOUT: about})}
     if prepared.vocabulary is not None:
         files["words.json"] = prepared.vocabulary.to_text()
+    if prepared.concepts is not None:
+        files |= prepared.concepts.to_files()
     return files
 
 

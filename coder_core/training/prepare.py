@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from coder_core.concepts.knowledge import Concepts
 from coder_core.config import Config
 from coder_core.data.agreement import compare_splits
 from coder_core.data.batches import TrainingBatches
@@ -18,8 +20,11 @@ from coder_core.data.words import Tokens, Vocabulary
 from coder_core.faults import Fault, InputError, stop_on_errors
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
+from coder_core.model.concept_making import make_concepts
 from coder_core.model.reader import CaptionReader, make_reader, starting_vectors
 from coder_core.training import parallel
+
+Progress = Callable[[str, int, int], None]
 
 DEMO = "demo"
 CARD = "demo.json"  # stands in a folder of finished demo data
@@ -39,6 +44,7 @@ class Prepared:
         model: on the CPU, at its start.
         fingerprint: of the train split.
         faults: warnings and notes about all of it.
+        concepts: of the concept branch, or None.
     """
 
     train: Split
@@ -50,6 +56,7 @@ class Prepared:
     model: Coder
     fingerprint: str
     faults: list[Fault]
+    concepts: Concepts | None = None
 
 
 def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
@@ -71,19 +78,21 @@ def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -
 
 
 def prepare(
-    config: Config, vocabulary: Vocabulary | None = None, progress: Callable[[int, int], None] | None = None
-) -> Prepared:
+    config: Config, vocabulary: Vocabulary | None = None, progress: Progress | None = None,
+    concepts: Concepts | None = None,
+) -> Prepared:  # fmt: skip
     """Read and check the data, build words, batches and model.
 
     Args:
         config: of the run.
         vocabulary: of a run that is continued; built from the train captions when None.
-        progress: of making the demo data.
+        progress: called with what is being made, how much is done and how much there is.
+        concepts: of a run that is continued; taken from the train captions when None and the configuration has them.
 
     Raises:
         InputError: the data or the BERT folder cannot be used.
     """
-    folder = data_folder(config.data.data, progress)
+    folder = data_folder(config.data.data, partial(progress, "drawing the demo pictures") if progress else None)
     pictures = config.data.pictures or None
     train = read_split(folder, "train", pictures=pictures)
     names = available_splits(folder)
@@ -108,13 +117,18 @@ def prepare(
         drop_regions=config.data.drop_regions, drop_words=config.data.drop_words, fixed_ends=reader.fixed_ends,
         part=parallel.rank(), parts=parallel.world_size(),
     )  # fmt: skip
+    if config.model.concepts > 0 and concepts is None:
+        concepts, about_concepts = make_concepts(
+            config, train.captions, progress=partial(progress, "finding concepts") if progress else None
+        )
+        faults += about_concepts
     torch.manual_seed(config.training.seed)
     model = build_model(
         config.model, feature_size=train.feature_size, words=reader.size, vectors=vectors,
-        checkpointing=config.training.gradient_checkpointing,
+        checkpointing=config.training.gradient_checkpointing, concepts=concepts,
     )  # fmt: skip
     dev_tokens = reader.encode(dev.captions) if dev else None
     return Prepared(
         train, dev, dev_tokens, reader, vocabulary if config.model.text_encoder == "bigru" else None, batches, model,
-        fingerprint(train), faults,
+        fingerprint(train), faults, concepts,
     )  # fmt: skip

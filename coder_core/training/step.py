@@ -13,14 +13,14 @@ from coder_core.config import Config, ObjectiveConfig
 from coder_core.data.batches import Batch
 from coder_core.memory.bank import CoupledBank
 from coder_core.memory.momentum import follow, slow_twin
-from coder_core.model.coder import Coder
+from coder_core.model.coder import Coder, Embedded
 from coder_core.objectives.contrastive import info_nce
 from coder_core.objectives.fused import DclTerms, bank_candidates, batch_candidates, dcl_terms, same_image_pairs
 from coder_core.objectives.pairs import Direction, in_batch_direction
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.training import parallel
 
-Embed = Callable[..., tuple[Tensor, Tensor]]
+Embed = Callable[..., Embedded]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,13 @@ class Losses:
     per_pair: Tensor | None = None
     diversity: Tensor | None = None
 
+    def plus(self, name: str, per_pair: Tensor, weight: float) -> Losses:
+        """With one more term: (B,) a value for each pair, averaged, times its weight."""
+        shown = {**self.parts, name: per_pair.mean().detach()}
+        before = self.per_pair if self.per_pair is not None else torch.zeros_like(per_pair)
+        total = self.total + weight * per_pair.mean()
+        return Losses(total, shown, before + weight * per_pair.detach(), self.diversity)
+
 
 class Memory(nn.Module):
     """The momentum twin and the banks, kept together so that they are saved together."""
@@ -67,7 +74,9 @@ class Memory(nn.Module):
     def keys(self, model: Coder, batch: Batch) -> tuple[Tensor, Tensor]:
         """Follow the model, then encode this process's pairs. The keys of all processes wait for `remember`."""
         follow(self.twin, model, self.momentum)
-        images, texts = self.twin(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
+        # Keys are of the instance branch only (eq. 6): the twin follows in both but never reads the concepts.
+        images = self.twin.encode_images(batch.regions, batch.region_lengths)
+        texts = self.twin.encode_texts(batch.words, batch.word_lengths)
         everyone = (parallel.gather_rows(images), parallel.gather_rows(texts), parallel.gather_rows(batch.image_ids))
         self._pending = everyone
         return images, texts
@@ -90,7 +99,7 @@ def compute_losses(
     embed: Embed, model: Coder, memory: Memory | None, batch: Batch, config: Config, *, epoch: float,
     autocast: AbstractContextManager[None],
 ) -> Losses:  # fmt: skip
-    """Embed a batch and weigh every term of the instance branch.
+    """Embed a batch and weigh every term of both branches (eq. 8).
 
     Args:
         embed: the model as it is trained (wrapped for several processes or compiled).
@@ -102,21 +111,32 @@ def compute_losses(
         autocast: around everything but the losses.
     """
     with autocast:
-        images, texts = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
+        embedded = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
         keys = memory.keys(model, batch) if memory is not None else None
-    ids = batch.image_ids
-    anchors = Anchors(
+    anchors = gather_anchors(embedded.images, embedded.texts, batch.image_ids)
+    if config.objective.loss in ("dcl", "dcl-i"):
+        losses = _dcl(anchors, memory, keys, config, epoch)
+    else:
+        losses = _plain(anchors, config.objective, epoch)
+    if embedded.concept_images is not None and embedded.concept_texts is not None:
+        # With weight 0 it is still computed: several processes wait for a gradient of every parameter.
+        concepts = gather_anchors(embedded.concept_images, embedded.concept_texts, batch.image_ids)
+        per_pair = _concept_dcl(concepts, config.objective)
+        losses = losses.plus("dcl-concept", per_pair, config.objective.weight_concept)
+    return losses
+
+
+def gather_anchors(images: Tensor, texts: Tensor, image_ids: Tensor) -> Anchors:
+    """One branch's embeddings of this process's pairs, beside those of all processes."""
+    return Anchors(
         images,
         texts,
         parallel.gather_with_gradient(images),
         parallel.gather_with_gradient(texts),
-        ids,
-        parallel.gather_rows(ids),
-        parallel.rank() * len(ids),
+        image_ids,
+        parallel.gather_rows(image_ids),
+        parallel.rank() * len(image_ids),
     )
-    if config.objective.loss in ("dcl", "dcl-i"):
-        return _dcl(anchors, memory, keys, config, epoch)
-    return _plain(anchors, config.objective, epoch)
 
 
 def batch_scores(anchors: Anchors) -> tuple[Tensor, Tensor]:
@@ -203,3 +223,25 @@ def _dcl(
     if forward.diversity is not None and back.diversity is not None:
         diversity = torch.cat([forward.diversity, back.diversity]).detach()
     return Losses(per_pair.mean(), parts, per_pair.detach(), diversity)
+
+
+def _concept_dcl(anchors: Anchors, objective: ObjectiveConfig) -> Tensor:
+    """L_DCL^C (section 3.3): one symmetric DCL on (V^C, W^C) with batch-level diversity, (B,), whatever the loss of the
+    instance branch; DCL_I where that is dcl-i."""
+    pairs = same_image_pairs(anchors.image_ids, anchors.all_image_ids)
+
+    def terms(scores: Tensor) -> Tensor:
+        in_batch = batch_candidates(
+            scores, anchors.image_ids, anchors.all_image_ids, keep_same_image=objective.same_image_negatives,
+            positive_offset=anchors.offset, same_image=pairs,
+        )  # fmt: skip
+        return dcl_terms(
+            in_batch, diversity="none" if objective.loss == "dcl-i" else objective.diversity,
+            epsilon=objective.epsilon, entropy_temperature=objective.entropy_temperature,
+            diversity_gradient=objective.diversity_gradient, largest=parallel.largest,
+            temperature=objective.temperature, margin=objective.gamma, positive_scale=objective.positive_scale,
+            positive_clamp=objective.positive_clamp,
+        ).batch  # fmt: skip
+
+    image_scores, text_scores = batch_scores(anchors)
+    return terms(image_scores) + terms(text_scores)

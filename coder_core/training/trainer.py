@@ -215,10 +215,12 @@ class Trainer:
             if stop.signal and parallel.world_size() == 1:
                 raise StopRequestedError
 
-        images, texts = encode_split(
+        found = encode_split(
             self.model, dev, tokens, device=self.device, precision=self.config.training.precision, progress=watch
         )
-        return retrieval_metrics(images, texts, dev.image_of_text)
+        return retrieval_metrics(
+            found.images, found.texts, dev.image_of_text, second=found.second, weight=self.config.model.beta
+        )
 
     def _out_of_patience(self) -> bool:
         return 0 < self.config.training.patience <= self.position.without_gain

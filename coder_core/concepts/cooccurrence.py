@@ -1,0 +1,88 @@
+"""Which concepts stand together in captions, as a graph. CODER supplement A.2; the rescaling is that of CVSE (2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+RESCALE_BASE, RESCALE_SHIFT = 5.0, 0.02  # CVSE: P → 5^(P − 0.02) − 5^(−0.02)
+
+
+def count_together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[np.ndarray, np.ndarray]:
+    """B_ij, captions that hold both concept i and concept j, and N_i, captions that hold concept i.
+
+    A caption counts once however often it names a concept, so that B_ij / N_i is a probability. A concept does not
+    stand together with itself: B_ii = 0 (the graph's loops come from the + I of Â).
+
+    Args:
+        captions: for every caption the numbers of its concepts, repeats allowed.
+        concepts: g.
+
+    Returns:
+        (g, g) and (g,) int64.
+    """
+    from scipy import sparse
+
+    held = [sorted(set(caption)) for caption in captions]
+    rows = np.repeat(np.arange(len(held)), [len(caption) for caption in held])
+    columns = np.fromiter((concept for caption in held for concept in caption), np.int64, len(rows))
+    holds = sparse.csr_matrix((np.ones(len(rows), np.int64), (rows, columns)), shape=(len(held), concepts))
+    together = np.asarray((holds.T @ holds).todense(), dtype=np.int64)
+    occurrences = together.diagonal().copy()
+    np.fill_diagonal(together, 0)
+    return together, occurrences
+
+
+def conditional(together: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
+    """P_ij = B_ij / N_i, the probability of concept j in a caption that holds concept i.
+
+    (The paper's prose has it the other way round.) The row of a concept that no caption holds is zero.
+
+    Args:
+        together: (g, g) B.
+        occurrences: (g,) N.
+    """
+    return np.asarray(together / np.maximum(occurrences, 1)[:, None], dtype=np.float64)
+
+
+def rescale(probability: np.ndarray) -> np.ndarray:
+    """5^(P − 0.02) − 5^(−0.02): 0 stays 0, and the threshold 0.3 is a raw P of 0.168."""
+    return np.asarray(RESCALE_BASE ** (probability - RESCALE_SHIFT) - RESCALE_BASE**-RESCALE_SHIFT)
+
+
+def connect(probability: np.ndarray, *, threshold: float) -> np.ndarray:
+    """H_ij = 1 where P_ij ≥ threshold, otherwise 0; (g, g) float64. A threshold of 0 or less connects everything."""
+    return (probability >= threshold).astype(np.float64)
+
+
+def normalise_graph(edges: np.ndarray) -> np.ndarray:
+    """Â = D^(−1/2) H D^(−1/2) + I with D_jj = Σ_i H_ij, the degree of column j.
+
+    H is not symmetric: many rare concepts point at a frequent one, and nothing points back, so many columns have degree
+    zero. D^(−1/2) of zero is zero.
+
+    Args:
+        edges: (g, g) H.
+
+    Returns:
+        (g, g) float32.
+    """
+    degree = edges.sum(0)
+    root = np.where(degree > 0, 1.0 / np.sqrt(np.where(degree > 0, degree, 1.0)), 0.0)
+    return np.asarray(root[:, None] * edges * root[None, :] + np.eye(len(edges)), dtype=np.float32)
+
+
+def concept_graph(
+    together: np.ndarray, occurrences: np.ndarray, *, threshold: float = 0.3, rescaled: bool = True
+) -> np.ndarray:
+    """Counts → Â, (g, g) float32.
+
+    Args:
+        together: (g, g) B.
+        occurrences: (g,) N.
+        threshold: ε of the graph, on the rescaled probability or, literally, on the raw one.
+        rescaled: rescale first, as CVSE does.
+    """
+    probability = conditional(together, occurrences)
+    return normalise_graph(connect(rescale(probability) if rescaled else probability, threshold=threshold))

@@ -1,0 +1,56 @@
+"""Graph convolution over the concepts. Kipf & Welling 2017; CODER supplement A.2, eq. 13."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+
+from coder_core.ops import normalise
+
+SLOPE = 0.2  # of LeakyReLU below zero (ML-GCN, CVSE)
+
+
+def graph_convolution(graph: Tensor, nodes: Tensor, weight: Tensor) -> Tensor:
+    """LeakyReLU_0.2(Â X W).
+
+    Args:
+        graph: (g, g) Â.
+        nodes: (g, C) X.
+        weight: (C, F) W.
+
+    Returns:
+        (g, F).
+    """
+    return leaky_relu((graph @ nodes) @ weight, SLOPE)
+
+
+class ConceptGraphNetwork(nn.Module):
+    """The concepts as the graph sees them: Y, one unit row a concept.
+
+    Args:
+        graph: (g, g) Â; fixed.
+        vectors: (g, C) word vectors of the concepts; fixed.
+        dimension: F, of Y and of a hidden layer.
+        layers: 1 (CODER) or 2 (CVSE).
+    """
+
+    graph: Tensor
+    vectors: Tensor
+
+    def __init__(self, graph: Tensor, vectors: Tensor, dimension: int, *, layers: int = 1) -> None:
+        super().__init__()
+        # Both come from the run's own files, so the saves need not repeat them.
+        self.register_buffer("graph", graph, persistent=False)
+        self.register_buffer("vectors", vectors, persistent=False)
+        widths = [vectors.shape[1], *[dimension] * layers]
+        self.weights = nn.ParameterList(nn.init.xavier_uniform_(torch.empty(a, b)) for a, b in pairwise(widths))
+
+    def forward(self) -> Tensor:
+        """(g, F) unit rows in float32."""
+        nodes = self.vectors
+        for weight in self.weights:
+            nodes = graph_convolution(self.graph, nodes, weight)
+        return normalise(nodes)

@@ -1,0 +1,143 @@
+"""Words → base forms: "dogs" is "dog", "riding" is "ride". Rules of English spelling, checked against the captions.
+
+What a rule leaves open ("rid" or "ride"?) is decided by which candidate the captions themselves hold most often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+Kind = Literal["object", "property", "motion"]
+
+LEAST_SINGULAR = 0.05  # share of a plural's count that a singular must have: "pants" is no form of a stray "pant"
+VOWELS = "aeiou"
+IRREGULAR_NOUNS = {
+    "men": "man", "women": "woman", "children": "child", "feet": "foot", "teeth": "tooth", "mice": "mouse",
+    "geese": "goose", "oxen": "ox", "policemen": "policeman", "firemen": "fireman", "fishermen": "fisherman",
+    "snowmen": "snowman", "businessmen": "businessman", "cowmen": "cowman", "sportsmen": "sportsman",
+}  # fmt: skip
+IRREGULAR_VERBS = {
+    form: base
+    for base, forms in {
+        "become": "became", "begin": "began begun", "bend": "bent", "bite": "bit bitten", "blow": "blew blown",
+        "break": "broke broken", "bring": "brought", "build": "built", "buy": "bought", "catch": "caught",
+        "choose": "chose chosen", "come": "came", "creep": "crept", "deal": "dealt", "die": "dying", "dig": "dug",
+        "draw": "drew drawn", "drink": "drank drunk", "drive": "drove driven", "eat": "ate eaten",
+        "fall": "fell fallen", "feed": "fed", "feel": "felt", "fight": "fought", "find": "found", "fly": "flew flown",
+        "get": "got gotten", "give": "gave given", "go": "went gone goes", "grow": "grew grown", "hang": "hung",
+        "hear": "heard", "hide": "hid hidden", "hold": "held", "keep": "kept", "kneel": "knelt", "know": "knew known",
+        "lay": "laid", "lead": "led", "leap": "leapt", "leave": "left", "lie": "lying lain", "light": "lit",
+        "lose": "lost", "make": "made", "meet": "met", "ride": "rode ridden", "ring": "rang rung",
+        "rise": "rose risen", "run": "ran", "say": "said", "see": "saw seen", "sell": "sold", "send": "sent",
+        "shake": "shook shaken", "shine": "shone", "shoot": "shot", "show": "shown", "sing": "sang sung",
+        "sink": "sank sunk", "sit": "sat", "sleep": "slept", "slide": "slid", "speak": "spoke spoken",
+        "spend": "spent", "spin": "spun", "spring": "sprang sprung", "stand": "stood", "stick": "stuck",
+        "strike": "struck", "sweep": "swept", "swim": "swam swum", "swing": "swung", "take": "took taken",
+        "teach": "taught", "tear": "tore torn", "tell": "told", "think": "thought", "throw": "threw thrown",
+        "tie": "tying", "wake": "woke woken", "wear": "wore worn", "weave": "wove woven", "win": "won",
+        "wind": "wound", "write": "wrote written",
+    }.items()
+    for form in forms.split()
+}  # fmt: skip
+
+
+def kind_of_tag(tag: str) -> Kind | None:
+    """The kind of concept a Penn Treebank tag speaks of: nouns, adjectives, verbs; None for every other."""
+    if tag.startswith("NN"):
+        return "object"
+    if tag.startswith("JJ"):
+        return "property"
+    return "motion" if tag.startswith("VB") else None
+
+
+def base_form(word: str, kind: Kind, seen: Mapping[str, int], *, tag: str = "") -> str:
+    """The base form of a word.
+
+    Args:
+        word: in lower case.
+        kind: noun, adjective or verb.
+        seen: how often the captions hold each word that may be a base; a noun's or adjective's is looked for only here.
+        tag: Penn Treebank tag; guessed from the ending when "".
+    """
+    if kind == "object":
+        return _action(word, seen) if word.endswith("ing") else _singular(word, seen)
+    if kind == "property":
+        return _positive(word, seen) if tag in ("", "JJR", "JJS") else word
+    return _infinitive(word, seen) if tag not in ("VB", "VBP") else word
+
+
+def _action(word: str, seen: Mapping[str, int]) -> str:
+    """A noun in -ing is the action it names where captions name that too: "skiing" is "ski", "building" not "build"."""
+    base = _infinitive(word, seen)
+    return base if seen.get(base, 0) >= LEAST_SINGULAR * seen.get(word, 0) > 0 else word
+
+
+def _singular(word: str, seen: Mapping[str, int]) -> str:
+    if word in IRREGULAR_NOUNS:
+        return IRREGULAR_NOUNS[word]
+    if not word.endswith("s") or word.endswith(("ss", "us", "is")) or len(word) < 4:
+        return word
+    candidates = [word[:-1]]
+    if word.endswith("es"):
+        candidates.append(word[:-2])
+    if word.endswith("ies"):
+        candidates.append(word[:-3] + "y")
+    if word.endswith("ves"):
+        candidates += [word[:-3] + "f", word[:-3] + "fe"]
+    best = _most_seen(candidates, seen)
+    return best if best and seen[best] >= LEAST_SINGULAR * seen.get(word, 0) else word
+
+
+def _positive(word: str, seen: Mapping[str, int]) -> str:
+    for ending in ("est", "er"):
+        stem = word.removesuffix(ending)
+        if stem != word and len(stem) > 2:
+            candidates = [stem, stem + "e"]
+            if stem.endswith("i"):
+                candidates.append(stem[:-1] + "y")
+            if stem[-1] == stem[-2]:
+                candidates.append(stem[:-1])
+            return _most_seen(candidates, seen) or word
+    return word
+
+
+def _infinitive(word: str, seen: Mapping[str, int]) -> str:
+    if word in IRREGULAR_VERBS:
+        return IRREGULAR_VERBS[word]
+    for ending in ("ing", "ied", "ed", "ies", "es", "s"):
+        stem = word.removesuffix(ending)
+        if stem == word or len(stem) < 2 or not any(letter in VOWELS + "y" for letter in stem):
+            continue
+        if ending in ("ied", "ies"):
+            return stem + "y"
+        if ending == "s":
+            return stem if not stem.endswith(("s", "u", "i")) else word
+        if ending == "es":
+            hissing = stem.endswith(("s", "sh", "ch", "x", "z", "o"))
+            return _most_seen([stem, stem + "e"], seen) or (stem if hissing else stem + "e")
+        candidates = [stem, stem + "e"]
+        doubled = len(stem) > 2 and stem[-1] == stem[-2] and stem[-1] not in VOWELS
+        if doubled:
+            candidates.append(stem[:-1])
+        return _most_seen(candidates, seen) or _guess(stem, doubled)
+    return word
+
+
+def _guess(stem: str, doubled: bool) -> str:
+    """The infinitive of a stem nobody wrote, after Porter 1980, step 1b: "runn" is run, "danc" dance, "rid" ride."""
+    before = stem[-3:-2]
+    if doubled:
+        return stem if stem[-1] in "lsz" else stem[:-1]
+    if stem[-1] in "cvu" or stem.endswith(("dg", "rg", "iz")) or (stem[-1] == "l" and stem[-2] in "bcdfgkpstz"):
+        return stem + "e"
+    if stem.endswith("at") and before and before not in VOWELS:
+        return stem + "e"
+    syllables = sum(a not in VOWELS and b in VOWELS for a, b in zip(" " + stem, stem, strict=False))
+    closed = stem[-2] in VOWELS and stem[-1] not in VOWELS + "wxy" and before and before not in VOWELS
+    return stem + "e" if syllables == 1 and closed else stem
+
+
+def _most_seen(candidates: list[str], seen: Mapping[str, int]) -> str | None:
+    best = max(candidates, key=lambda word: seen.get(word, 0))
+    return best if seen.get(best, 0) else None

@@ -1,0 +1,97 @@
+"""Parts of speech of the words of captions, as Penn Treebank tags, by a library whose model is on this machine.
+
+textblob carries its model inside its package. spaCy and NLTK need theirs installed beforehand; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+from coder_core.faults import Fault, InputError
+
+Tagger = Literal["textblob", "spacy", "nltk"]
+Captions = Sequence[Sequence[str]]
+Progress = Callable[[int, int], None]
+
+SPACY_MODEL = "en_core_web_sm"
+AT_ONCE = 1000
+
+
+def tag_captions(
+    captions: Captions, tagger: Tagger = "textblob", *, progress: Progress | None = None
+) -> Iterator[list[tuple[str, str]]]:
+    """(word, tag) of every word, tagged within its caption.
+
+    Args:
+        captions: the words of every caption, in lower case.
+        tagger: the library.
+        progress: called with captions done and captions in all.
+
+    Raises:
+        InputError: the library or its model is not installed; the message says how to get it.
+    """
+    tag = {"textblob": _textblob, "spacy": _spacy, "nltk": _nltk}[tagger]()
+    for start in range(0, len(captions), AT_ONCE):
+        part = captions[start : start + AT_ONCE]
+        for words, tags in zip(part, tag(part), strict=True):
+            yield list(zip(words, tags, strict=True))
+        if progress:
+            progress(min(start + AT_ONCE, len(captions)), len(captions))
+
+
+def _textblob() -> Callable[[Captions], Iterator[list[str]]]:
+    from textblob.en.taggers import PatternTagger
+
+    tagger = PatternTagger()
+
+    def tag(captions: Captions) -> Iterator[list[str]]:
+        for words in captions:
+            yield [tag for _, tag in tagger.tag(" ".join(words), tokenize=False)] if words else []
+
+    return tag
+
+
+def _nltk() -> Callable[[Captions], Iterator[list[str]]]:
+    try:
+        import nltk
+    except ImportError:
+        raise InputError(_missing("nltk", "NLTK", "python -m pip install nltk")) from None
+    try:
+        nltk.pos_tag(["dog"])
+    except LookupError:
+        fix = "python -m nltk.downloader averaged_perceptron_tagger_eng"
+        raise InputError(_missing("nltk", "NLTK's tagging model", fix)) from None
+
+    def tag(captions: Captions) -> Iterator[list[str]]:
+        for tagged in nltk.pos_tag_sents([list(words) for words in captions]):
+            yield [tag for _, tag in tagged]
+
+    return tag
+
+
+def _spacy() -> Callable[[Captions], Iterator[list[str]]]:
+    try:
+        import spacy
+        from spacy.tokens import Doc
+    except ImportError:
+        raise InputError(_missing("spacy", "spaCy", "python -m pip install spacy")) from None
+    try:
+        language: Any = spacy.load(SPACY_MODEL, exclude=["parser", "ner", "lemmatizer"])
+    except OSError:
+        fix = f"python -m spacy download {SPACY_MODEL}"
+        raise InputError(_missing("spacy", f"spaCy's model {SPACY_MODEL}", fix)) from None
+
+    def tag(captions: Captions) -> Iterator[list[str]]:
+        documents = (Doc(language.vocab, words=list(words)) for words in captions)
+        for document in language.pipe(documents, batch_size=256):
+            yield [token.tag_ for token in document]
+
+    return tag
+
+
+def _missing(tagger: str, what: str, install: str) -> Fault:
+    place = f"--concept-tagger {tagger}"
+    return Fault(
+        place, f"{what} is not installed", "an installed tagger", f"{install}, or take --concept-tagger textblob"
+    )
