@@ -76,8 +76,15 @@ def _evaluate_one(folder: Path, arguments: Arguments, console: Console) -> tuple
 
 
 def _sources(folders: Sequence[Path], split: str) -> list[Source]:
-    found = [open_analysis(folder, split) for folder in folders]
-    return [Source(one.image_embeddings, one.text_embeddings, 1 / len(found)) for one in found]
+    """The scores of every run, both branches where it has two, an equal share each."""
+    found: list[Source] = []
+    share = 1 / len(folders)
+    for one in (open_analysis(folder, split) for folder in folders):
+        beta = 1.0 if one.concepts is None else one.concepts.beta
+        found.append(Source(one.image_embeddings, one.text_embeddings, share * beta))
+        if one.concepts is not None:
+            found.append(Source(one.concepts.image_embeddings, one.concepts.text_embeddings, share * (1 - beta)))
+    return found
 
 
 def _check_same(splits: list[Split], folders: Sequence[Path]) -> None:

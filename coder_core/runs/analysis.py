@@ -14,6 +14,8 @@ from coder_core.faults import Fault, InputError
 from coder_core.runs import sealed
 
 VERSION = 1
+VERSION_MIXED = 2  # two branches: the ranks are those of the mixture, which a reader of version 1 would not know
+VERSIONS = (VERSION, VERSION_MIXED)
 ANALYSIS = "analysis"
 KIND_IMPORTED = "embeddings"  # another model's: no configuration, no history and no weights belong to them
 DOCUMENT_IMPORTED = "imported"  # what such an analysis was made of
@@ -41,6 +43,7 @@ def write_analysis(
     source: str = "",
     extra_arrays: Mapping[str, np.ndarray] | None = None,
     extra_documents: Mapping[str, Any] | None = None,
+    beta: float | None = None,
 ) -> Path:
     """Write the analysis of one split; an earlier one is replaced in one step.
 
@@ -63,6 +66,8 @@ def write_analysis(
         source: the data set, as a person wants to read it.
         extra_arrays: name → array; becomes `<name>.npy`.
         extra_documents: name → JSON value; becomes `<name>.json`.
+        beta: share of `image_embeddings` and `text_embeddings` in the ranked score; the rest is that of the concept
+            branch, among the extra arrays. None without one.
 
     Raises:
         ValueError: shapes that do not fit together, or an impossible name.
@@ -86,7 +91,7 @@ def write_analysis(
     _check_names(split, [*arrays, *documents])
     _check_shapes(arrays, len(captions), len(image_names))
     about = {
-        "version": VERSION,
+        "version": VERSION if beta is None else VERSION_MIXED,
         "kind": kind,
         "split": split,
         "fingerprint": fingerprint,
@@ -95,6 +100,8 @@ def write_analysis(
         "arrays": {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()},
         "documents": sorted(documents),
     }
+    if beta is not None:
+        about["beta"] = float(beta)
 
     def fill(folder: Path) -> None:
         for name, array in arrays.items():

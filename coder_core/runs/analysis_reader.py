@@ -12,7 +12,8 @@ import numpy as np
 
 from coder_core.faults import Fault, InputError
 from coder_core.runs import sealed
-from coder_core.runs.analysis import VERSION, split_folder
+from coder_core.runs.analysis import VERSION_MIXED, VERSIONS, split_folder
+from coder_core.runs.concept_reader import CONCEPTS, ConceptTables, read_concept_tables
 
 _DTYPE = re.compile(r"[<|][biuf][1248]")
 _PART = re.compile(r"[a-z0-9_]+")
@@ -112,6 +113,13 @@ class Analysis:
         return self._arrays["text_best"]
 
     @cached_property
+    def concepts(self) -> ConceptTables | None:
+        """The concept branch; None where the model had none."""
+        if self.manifest["version"] != VERSION_MIXED:
+            return None
+        return read_concept_tables(self._arrays, self.document(CONCEPTS), self.manifest.get("beta"), str(self.path))
+
+    @cached_property
     def captions(self) -> list[str]:
         """The m captions."""
         captions: list[str] = self.document("captions")
@@ -151,9 +159,10 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
 def _manifest(path: Path) -> dict[str, Any]:
     manifest = sealed.read_manifest(path)
     place = str(path / sealed.MANIFEST)
-    if manifest.get("version") != VERSION:
+    if manifest.get("version") not in VERSIONS:
         fix = "evaluate the run again, or use the version that wrote it"
-        raise InputError(Fault(place, f"has version {manifest.get('version')}", f"version {VERSION}", fix))
+        expected = f"version {' or '.join(map(str, VERSIONS))}"
+        raise InputError(Fault(place, f"has version {manifest.get('version')}", expected, fix))
     keys = ("kind", "split", "fingerprint", "metrics", "arrays", "documents")
     missing = [key for key in keys if key not in manifest]
     if missing:

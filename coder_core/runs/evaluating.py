@@ -10,6 +10,7 @@ from coder_core.evaluation.recall import Metrics, metrics_from_ranks
 from coder_core.faults import Fault, InputError
 from coder_core.model.encode import Progress, SplitEmbeddings, encode_split
 from coder_core.runs.analysis import write_analysis
+from coder_core.runs.concept_tables import concept_tables
 from coder_core.runs.restore import LoadedModel
 
 BEST_LISTED = 10
@@ -43,16 +44,21 @@ def evaluate_split(
         name: the name the analysis goes by.
         progress: called with samples done and samples in all.
     """
-    in_both = embed(loaded, split, progress=progress)
-    beta = loaded.config.model.beta
+    in_both, model = embed(loaded, split, progress=progress), loaded.config.model
     found = ranks(
-        in_both.images, in_both.texts, split.image_of_text, second=in_both.second, weight=beta, best=BEST_LISTED
+        in_both.images, in_both.texts, split.image_of_text, second=in_both.second, weight=model.beta, best=BEST_LISTED
     )
+    arrays, documents = None, None
+    if loaded.concepts is not None:
+        arrays, documents = concept_tables(
+            in_both, loaded.concepts, threshold=model.concept_threshold, rescaled=model.concept_rescale
+        )
     metrics = metrics_from_ranks(found)
     write_analysis(
         folder, name, image_embeddings=in_both.images, text_embeddings=in_both.texts,
-        image_of_text=split.image_of_text,
-        captions=split.captions, image_names=split.image_names or [f"image {i}" for i in range(split.n_images)],
+        image_of_text=split.image_of_text, captions=split.captions, extra_arrays=arrays, extra_documents=documents,
+        beta=model.beta if loaded.concepts is not None else None,
+        image_names=split.image_names or [f"image {i}" for i in range(split.n_images)],
         picture_folder=split.picture_folder.resolve() if split.picture_folder else "", metrics=metrics,
         fingerprint=loaded.fingerprint, image_ranks=found.image_ranks, text_ranks=found.text_ranks,
         image_best=found.image_best, text_best=found.text_best,

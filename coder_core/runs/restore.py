@@ -18,10 +18,11 @@ from coder_core.data.batches import text_chunks
 from coder_core.data.words import Vocabulary
 from coder_core.faults import Fault, InputError
 from coder_core.model.build import build_model
-from coder_core.model.coder import Coder
+from coder_core.model.coder import Branches, Coder
 from coder_core.model.encode import TEXTS_AT_ONCE, evaluating
 from coder_core.model.reader import CaptionReader, make_reader
 from coder_core.runs.checkpoint import Save, SaveStore
+from coder_core.runs.concept_reader import in_one
 from coder_core.runs.run_files import read_run_file
 
 ABOUT = "about"  # the table of config.toml that tells of the command, versions and data; not part of the configuration
@@ -40,6 +41,7 @@ class LoadedModel:
         device: where it is.
         feature_size: numbers a region.
         faults: damaged newer saves that were passed over.
+        concepts: of its concept branch, or None.
     """
 
     config: Config
@@ -50,22 +52,39 @@ class LoadedModel:
     device: torch.device
     feature_size: int
     faults: list[Fault]
+    concepts: Concepts | None = None
 
-    def encode_text(self, captions: Sequence[str]) -> np.ndarray:
-        """(k, D) float32 unit rows."""
+    def encode_text(self, captions: Sequence[str], *, scoring: bool = False) -> np.ndarray:
+        """(k, D) float32 unit rows of the instance branch.
+
+        Args:
+            captions: free texts.
+            scoring: with the concept branch beside it, (k, 2 · D), so that inner products are the run's scores.
+        """
+        if not captions:
+            return np.empty((0, self.config.model.dimension * (2 if scoring and self.concepts else 1)), np.float32)
         tokens = self.reader.encode(list(captions))
-        found = np.empty((len(captions), self.config.model.dimension), dtype=np.float32)
+        found: dict[int, np.ndarray] = {}
         with evaluating(self.model):
+            nodes = self.model.concept_nodes() if scoring else None
             for ids, words, lengths in text_chunks(tokens, TEXTS_AT_ONCE):
-                found[ids] = self.model.encode_texts(words.to(self.device), lengths.to(self.device)).cpu().numpy()
-        return found
+                branches = self.model.text_branches(words.to(self.device), lengths.to(self.device), nodes)
+                found |= dict(zip(ids.tolist(), self._rows(branches), strict=True))
+        return np.stack([found[row] for row in range(len(captions))])
 
-    def encode_images(self, regions: np.ndarray) -> np.ndarray:
-        """(k, R, F) region features, all R present -> (k, D) float32 unit rows."""
+    def encode_images(self, regions: np.ndarray, *, scoring: bool = False) -> np.ndarray:
+        """(k, R, F) region features, all R present -> (k, D), or (k, 2 · D) as for `encode_text`."""
         lengths = torch.full((len(regions),), regions.shape[1])
         with evaluating(self.model):
-            found = self.model.encode_images(torch.from_numpy(regions).to(self.device), lengths.to(self.device))
-        return np.asarray(found.float().cpu().numpy())
+            nodes = self.model.concept_nodes() if scoring else None
+            found = self.model.image_branches(torch.from_numpy(regions).to(self.device), lengths.to(self.device), nodes)
+        return self._rows(found)
+
+    def _rows(self, found: Branches) -> np.ndarray:
+        instance = np.asarray(found.instance.float().cpu().numpy())
+        if found.concept is None:
+            return instance
+        return in_one(instance, found.concept.float().cpu().numpy(), self.config.model.beta)
 
 
 def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
@@ -140,4 +159,5 @@ def load_model(folder: str | Path, *, device: str = "cpu") -> LoadedModel:
     model = build_model(config.model, feature_size=size, words=reader.size, pretrained=False, concepts=concepts)
     load_weights(model, save.tensors("model"), str(save.path / "model.safetensors"))
     place = torch.device(device)
-    return LoadedModel(config, model.to(place).eval(), reader, save.fingerprint, save.name, place, size, save.skipped)
+    model = model.to(place).eval()
+    return LoadedModel(config, model, reader, save.fingerprint, save.name, place, size, save.skipped, concepts)
