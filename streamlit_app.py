@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import charts, frame
+from app import charts, downloads, frame
 
 frame.configure()
 st.html(frame.APP / "style.css")
@@ -14,3 +14,4 @@ st.logo(frame.APP / "logo.svg", size="large", icon_image=frame.APP / "icon.png")
 
 frame.drawn()
 st.navigation(frame.page_list()).run()
+downloads.figures()

@@ -6,17 +6,20 @@ from typing import Any
 
 import streamlit as st
 
-from app import backend, cards, charts
-from app.backend import Anchor, RunSummary
+from app import backend, cards, charts, downloads, links
+from app.backend import Anchor, Loss, RunSummary
 from app.state import Choice, theme
 
 NEAREST = 10
 
 
-def open_anchor(choice: Choice, number: int, settings: dict[str, Any]) -> None:
-    """Draw it for every chosen run, side by side."""
-    opened = [(run, backend.anchor(run, number, choice.split, **settings)) for run in choice.runs]
-    show_sample(choice.runs[-1], choice.split, str(settings["modality"]), number)
+def open_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Loss) -> None:
+    """Draw it for every chosen run, side by side; `loss` holds the μ, γ and ε of the sliders."""
+    modality, sample = str(settings["modality"]), backend.sample(choice.runs[-1], choice.split)
+    opened = [
+        (run, backend.anchor(run, number, choice.split, loss=loss, sample=sample, **settings)) for run in choice.runs
+    ]
+    show_sample(choice, modality, number)
     columns = st.columns(len(opened), gap="large")
     for position, ((run, anchor), column) in enumerate(zip(opened, columns, strict=True)):
         with column:
@@ -24,30 +27,33 @@ def open_anchor(choice: Choice, number: int, settings: dict[str, Any]) -> None:
             _numbers(anchor, str(settings["function"]))
             colours = charts.tone(theme())
             parts = st.columns(2) if len(opened) == 1 else [st.container(), st.container()]
-            parts[0].plotly_chart(
-                charts.similarity_histogram(
-                    anchor.similarities, anchor.positives, anchor.loss.gamma, run.name, position, len(opened), colours
-                ),
-                key=f"similarities-{position}", alt="similarities of the anchor to its negatives",
-            )  # fmt: skip
-            nearest = anchor.nearest(NEAREST)
-            parts[1].plotly_chart(
-                charts.negative_weights(nearest, colours),
-                key=f"weights-{position}",
-                alt="weights of the nearest negatives",
-            )
-            _nearest(run, choice.split, anchor)
+            with parts[0]:
+                figure = charts.similarity_histogram(
+                    anchor.similarities, anchor.positives, loss.gamma, run.name, position, len(opened), colours
+                )
+                downloads.chart(figure, f"similarities-{position}", f"similarities to the negatives {position + 1}")
+            with parts[1]:
+                figure = charts.negative_weights(anchor.nearest(NEAREST), colours)
+                downloads.chart(figure, f"weights-{position}", f"weights of the nearest negatives {position + 1}")
+            _nearest(choice, run, anchor)
 
 
-def show_sample(run: RunSummary, split: str, modality: str, number: int) -> None:
-    """The anchor itself: its picture with all its captions, the caption that asks in bold."""
+def show_sample(choice: Choice, modality: str, number: int) -> None:
+    """The anchor itself: its picture with all its captions, the caption that asks in bold; where else to look at it."""
+    run, split = choice.runs[-1], choice.split
     opened = backend.open_summary(run)
     image = number if modality == "image" else int(opened.image_of_text(split)[number])
     own = opened.captions_of(split, image)
     captions = opened.captions(split)
     highlighted = None if modality == "image" else own.tolist().index(number)
     title = f"Image {image}" if modality == "image" else f"Caption {number} of image {image}"
-    cards.sample(backend.thumbnail(run, split, image), [captions[j] for j in own], title, highlighted)
+    cards.sample(
+        backend.thumbnail(run, split, image),
+        [captions[j] for j in own],
+        title,
+        highlighted,
+        links.of_sample(choice, modality, number),
+    )
 
 
 def _numbers(anchor: Anchor, function: str) -> None:
@@ -63,24 +69,18 @@ def _numbers(anchor: Anchor, function: str) -> None:
     )
 
 
-def _nearest(run: RunSummary, split: str, anchor: Anchor) -> None:
-    opened = backend.open_summary(run)
-    captions = opened.captions(split)
+def _nearest(choice: Choice, run: RunSummary, anchor: Anchor) -> None:
+    split, other = choice.split, "image" if anchor.modality == "text" else "text"
+    captions = backend.open_summary(run).captions(split)
     items = []
     for place, row in enumerate(anchor.nearest(NEAREST).to_dict("records"), start=1):
         candidate = int(row["candidate"])
-        weights = f"{_percent(row['weight_plain'])} → {_percent(row['weight_diversity'])} %"
-        if anchor.modality == "text":
-            picture = backend.thumbnail(run, split, candidate, 160)
-            items.append(cards.Result(place, row["similarity"], False, "", picture, True, (weights,)))
-        else:
-            items.append(cards.Result(place, row["similarity"], False, captions[candidate], notes=(weights,)))
-    if not anchor.loss.trained:
-        st.html('<p class="cl-how cl-small">Not trained with CODER’s eq. 4; μ, γ and ε are the paper’s.</p>')
-    st.html(
-        '<p class="cl-how cl-small">Nearest negatives: place, similarity, share of the loss without → with '
-        "diversity.</p>"
-    )
+        weights = (f"{_percent(row['weight_plain'])} → {_percent(row['weight_diversity'])} %",)
+        picture = backend.thumbnail(run, split, candidate, 160) if other == "image" else None
+        caption = "" if other == "image" else captions[candidate]
+        where = (("diversity", links.diversity(choice, other, candidate)),)
+        items.append(cards.Result(place, row["similarity"], False, caption, picture, other == "image", weights, where))
+    cards.note("Nearest negatives: place, similarity, share of the loss without → with diversity.")
     cards.results(items)
 
 

@@ -16,24 +16,37 @@ import streamlit as st
 
 from app import jobs
 from coder_core.api import (
+    BANK_SIZE,
     METRICS,
     OUTCOMES,
     Anchor,
     InputError,
+    LookAlike,
+    Loss,
     Run,
     RunSummary,
+    Sample,
     compare,
     config_differences,
+    decode,
+    diversity_changes,
     facts,
+    hubness,
+    jpeg,
     list_runs,
+    margins,
+    occurrences,
     open_run,
+    rank_correlation,
+    same_samples,
 )
 
 __all__ = [
-    "METRICS", "OUTCOMES", "Anchor", "InputError", "Run", "RunSummary", "anchor", "changes", "configuration_changes",
-    "diversity", "epochs", "facts", "job", "open_summary", "runs", "runs_root", "search", "start_demo",
-    "steps", "stop_job",
-    "thumbnail", "thumbnails",
+    "BANK_SIZE", "METRICS", "OUTCOMES", "Anchor", "InputError", "Loss", "Run", "RunSummary", "Sample", "anchor",
+    "changes", "comparable", "configuration_changes", "decode", "diversity", "diversity_changes", "epochs", "facts",
+    "hubness", "job", "jpeg", "look_alike", "margin_table", "occurrence_table", "open_summary", "rank_correlation",
+    "runs", "runs_root", "sample", "search", "search_picture", "spread", "start_demo", "steps",
+    "stop_job", "thumbnail", "thumbnails",
 ]  # fmt: skip
 
 LISTING_SECONDS = 2
@@ -86,9 +99,67 @@ def diversity(summary: RunSummary, split: str, **settings: object) -> pd.DataFra
     return open_summary(summary).diversity(split, **settings)  # type: ignore[arg-type]
 
 
+def spread(summary: RunSummary, split: str, **settings: object) -> np.ndarray:
+    """`Run.spread`, kept by the run."""
+    return open_summary(summary).spread(split, **settings)  # type: ignore[arg-type]
+
+
 def anchor(summary: RunSummary, number: int, split: str, **settings: object) -> Anchor:
     """`Run.anchor`."""
     return open_summary(summary).anchor(number, split=split, **settings)  # type: ignore[arg-type]
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _sample(path: str, stamp: str, split: str) -> Sample | None:
+    return _opened(path, stamp).sample(split)
+
+
+def sample(summary: RunSummary, split: str) -> Sample | None:
+    """The random part of a split too large to look at whole; None for the others. Two runs on one split share it."""
+    return _sample(str(summary.path), summary.stamp, split)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _margins(path: str, stamp: str, split: str, direction: str) -> pd.DataFrame:
+    run = _opened(path, stamp)
+    return margins(run, split, direction, sample=_sample(path, stamp, split))  # type: ignore[arg-type]
+
+
+def margin_table(summary: RunSummary, split: str, direction: str) -> pd.DataFrame:
+    """`margins` of the split, or of its sample. Shared: not to be changed."""
+    return _margins(str(summary.path), summary.stamp, split, direction)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _occurrences(path: str, stamp: str, split: str, direction: str, k: int) -> pd.DataFrame:
+    return occurrences(_opened(path, stamp), split, direction, k=k)  # type: ignore[arg-type]
+
+
+def occurrence_table(summary: RunSummary, split: str, direction: str, k: int) -> pd.DataFrame:
+    """`occurrences` over the whole split. Shared: not to be changed."""
+    return _occurrences(str(summary.path), summary.stamp, split, direction, k)
+
+
+@st.cache_data(max_entries=64, show_spinner="Encoding the picture …")
+def _search_picture(path: str, stamp: str, content: bytes, split: str, top: int) -> pd.DataFrame:
+    run = _opened(path, stamp)
+    query = run.encode_picture(decode(content, "the picture"), split=split)
+    return run.search(query, split=split, modality="image", top=top)
+
+
+def search_picture(summary: RunSummary, content: bytes, split: str, top: int = 10) -> pd.DataFrame:
+    """The captions nearest to a new picture, for a run that `reads_pictures`."""
+    return _search_picture(str(summary.path), summary.stamp, content, split, top)
+
+
+@st.cache_data(max_entries=64, show_spinner="Looking for the picture most like it …")
+def _look_alike(path: str, stamp: str, content: bytes, split: str) -> LookAlike:
+    return _opened(path, stamp).look_alike(decode(content, "the picture"), split=split)
+
+
+def look_alike(summary: RunSummary, content: bytes, split: str) -> LookAlike:
+    """The picture of the split most like a new one, by its pixels."""
+    return _look_alike(str(summary.path), summary.stamp, content, split)
 
 
 @st.cache_data(max_entries=512, show_spinner=False)
@@ -99,6 +170,20 @@ def _search(path: str, stamp: str, query: str | int, split: str, modality: str, 
 def search(summary: RunSummary, query: str | int, split: str, modality: str = "text", top: int = 10) -> pd.DataFrame:
     """`Run.search`; a free text loads the run's model the first time."""
     return _search(str(summary.path), summary.stamp, query, split, modality, top)
+
+
+@st.cache_resource(max_entries=256, show_spinner=False)
+def _comparable(paths: tuple[str, str], stamps: tuple[str, str], split: str) -> bool:
+    first, second = (_opened(path, stamp) for path, stamp in zip(paths, stamps, strict=True))
+    try:
+        return same_samples(first, second, split)
+    except InputError:
+        return False
+
+
+def comparable(first: RunSummary, second: RunSummary, split: str) -> bool:
+    """Whether the two runs' analyses of the split are of the same samples."""
+    return _comparable((str(first.path), str(second.path)), (first.stamp, second.stamp), split)
 
 
 @st.cache_data(max_entries=32, show_spinner=False)

@@ -37,7 +37,10 @@ class Tile:
 
 @dataclass(frozen=True)
 class Result:
-    """One ranked candidate: a picture, a caption, or both; `picture` is JPEG bytes, a picture card has `show` set."""
+    """One ranked candidate: a picture, a caption, or both; `picture` is JPEG bytes, a picture card has `show` set.
+
+    `links` are (label, address) pairs; addresses come from `app.links`.
+    """
 
     place: int
     score: float
@@ -46,6 +49,7 @@ class Result:
     picture: bytes | None = None
     show: bool = False
     notes: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
 
 
 def data_url(picture: bytes | None) -> str:
@@ -81,11 +85,24 @@ def results_html(results: Sequence[Result]) -> str:
         caption = f'<div class="cl-text">{html.escape(result.caption)}</div>' if result.caption else ""
         image = f'<img src="{data_url(result.picture)}" alt="candidate {result.place}">' if result.show else ""
         edge = " cl-is-match" if result.match else ""
-        parts.append(f'<div class="cl-card{edge}">{image}<div class="cl-body">{head}{caption}</div></div>')
+        links = links_html(result.links)
+        parts.append(f'<div class="cl-card{edge}">{image}<div class="cl-body">{head}{caption}{links}</div></div>')
     return f'<div class="{"cl-grid" if pictures else "cl-list"}">{"".join(parts)}</div>'
 
 
-def sample_html(picture: bytes | None, captions: Sequence[str], title: str, highlighted: int | None = None) -> str:
+def links_html(links: Sequence[tuple[str, str]]) -> str:
+    """Where one goes from here: labels with addresses inside the app."""
+    shown = "".join(
+        f'<a href="{html.escape(address, quote=True)}" target="_self">{html.escape(label)}</a>'
+        for label, address in links
+    )
+    return f'<div class="cl-links">{shown}</div>' if shown else ""
+
+
+def sample_html(
+    picture: bytes | None, captions: Sequence[str], title: str, highlighted: int | None = None,
+    links: Sequence[tuple[str, str]] = (),
+) -> str:  # fmt: skip
     """One sample: its picture beside its captions; the highlighted caption is the query."""
     lines = "".join(
         f'<li class="{"cl-query" if place == highlighted else ""}">{html.escape(caption)}</li>'
@@ -93,7 +110,8 @@ def sample_html(picture: bytes | None, captions: Sequence[str], title: str, high
     )
     return (
         f'<div class="cl-sample"><img src="{data_url(picture)}" alt="the sample">'
-        f'<div class="cl-body"><div class="cl-label">{html.escape(title)}</div><ul>{lines}</ul></div></div>'
+        f'<div class="cl-body"><div class="cl-label">{html.escape(title)}</div><ul>{lines}</ul>{links_html(links)}'
+        "</div></div>"
     )
 
 
@@ -105,8 +123,16 @@ def results(items: Sequence[Result]) -> None:
     st.html(results_html(items))
 
 
-def sample(picture: bytes | None, captions: Sequence[str], title: str, highlighted: int | None = None) -> None:
-    st.html(sample_html(picture, captions, title, highlighted))
+def sample(
+    picture: bytes | None, captions: Sequence[str], title: str, highlighted: int | None = None,
+    links: Sequence[tuple[str, str]] = (),
+) -> None:  # fmt: skip
+    st.html(sample_html(picture, captions, title, highlighted, links))
+
+
+def note(text: str) -> None:
+    """A sentence in small print."""
+    st.html(f'<p class="cl-how cl-small">{html.escape(text)}</p>')
 
 
 def question(title: str, how: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import backend
+from app import backend, downloads
 
 APP = Path(__file__).parent
 
@@ -26,6 +26,7 @@ def page_list() -> list[st.Page]:
         ),
         st.Page("pages/overview.py", title="Overview", icon=":material/leaderboard:", default=usable),
         st.Page("pages/diversity.py", title="Diversity", icon=":material/blur_on:"),
+        st.Page("pages/similarity.py", title="Similarity", icon=":material/grid_on:"),
         st.Page("pages/retrieval.py", title="Retrieval", icon=":material/image_search:"),
     ]
 
@@ -38,6 +39,7 @@ def configure() -> None:
 def drawn() -> None:
     """Said by streamlit_app.py: style and navigation are there."""
     st.session_state["framed"] = True
+    downloads.begin()
 
 
 def need() -> None:

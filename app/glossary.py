@@ -29,7 +29,28 @@ TERMS = {
     ),
     "epsilon": "ε of CODER eq. 3: where the squashing turns. A smaller ε pulls all diversities towards 1.",
     "candidates": (
-        "Over which negatives diversity is taken: everything in the split, or one random batch as during training."
+        "Over which negatives diversity is taken: everything in the split, one random batch, or a bank of random pairs "
+        "as the memory of training holds them."
+    ),
+    "mu": "μ of CODER eq. 4: the temperature of the loss; smaller lets only the closest negatives count.",
+    "entropy temperature": (
+        "τ of the softmax inside entropy. At 1 the entropy of cosines varies in its fourth digit only; smaller tells "
+        "anchors apart."
+    ),
+    "place": "Percent of the anchors that are more ambiguous than this one: 0 is the most ambiguous of all.",
+    "move": "By how many percent the place changed; below 0 the 2nd run finds the anchor more ambiguous than the 1st.",
+    "margin": (
+        "Similarity of the true match minus that of the closest wrong candidate; below 0 the wrong one stands first."
+    ),
+    "hub": "A candidate among the first results of far more queries than it belongs to.",
+    "occurrences": "How many queries have this candidate among their first results (its k-occurrence).",
+    "skewness": "How lopsided the occurrences are: 0 is even, above 1 a few hubs take most of the places.",
+    "matrix batch": (
+        "At random: pairs as training draws them. Hardest: the captions furthest behind another image, each with that "
+        "image. My selection: numbers of captions, or words they hold. Whole split: every image and caption."
+    ),
+    "matrix order": (
+        "Diversity: the most ambiguous anchor first. Cluster: alike pairs side by side. All pictures share it."
     ),
     "temperature": "μ·div, the anchor's effective temperature: smaller lets only the closest negatives count.",
     "gamma": "γ of CODER eq. 4: negatives more similar than this are pushed away hard, those below hardly at all.",

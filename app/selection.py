@@ -49,6 +49,13 @@ def lowest(frame: pd.DataFrame, column: str, count: int) -> pd.DataFrame:
     return frame.sort_values(column, kind="stable").head(count)
 
 
+def most_moved(changes: pd.DataFrame | None, direction: int) -> np.ndarray:
+    """Positions by how far the place moved, the largest fall (direction −1) or rise (+1) first."""
+    if changes is None:
+        return np.zeros(0, dtype=np.int64)
+    return np.argsort(-direction * changes["change"].to_numpy(), kind="stable")
+
+
 def outcome_counts(changes: pd.DataFrame, names: Sequence[str]) -> dict[str, int]:
     """How many queries had each outcome, in the given order."""
     counts = changes["outcome"].value_counts()

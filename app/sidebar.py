@@ -45,4 +45,7 @@ def choose() -> Choice | None:
             st.html("<small>These two runs share no split; the first one is shown alone.</small>")
             chosen, splits = chosen[:1], list(chosen[0].splits)
         split = st.selectbox("Split", splits, **bound("split"), help=tip("split"))
+        if len(chosen) > 1 and not backend.comparable(chosen[0], chosen[1], split):
+            st.html("<small>These two runs were evaluated on other samples; the first one is shown alone.</small>")
+            chosen = chosen[:1]
     return Choice(chosen[0], chosen[1] if len(chosen) > 1 else None, split)

@@ -2,106 +2,105 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app import backend, cards, charts, sidebar
+from app import backend, cards, diversity_view, sidebar
 from app.anchor_view import open_anchor
-from app.controls import choose_one, picking_table, picture_urls, step_through
+from app.backend import Loss
+from app.controls import choose_one, step_through
 from app.glossary import tip
-from app.selection import found_by_tenth, lowest, matching
-from app.state import Choice, bound, bound_number, theme
-
-ROWS_SHOWN = 50
-FOUND_AT = 10
+from app.state import Choice, bound_number
 
 
-def settings(epsilon: float) -> dict[str, Any]:
-    """The controls of the page: which anchors, which measure, over which candidates, ε."""
+def slider(label: str, low: float, high: float, used: float, step: float, key: str, term: str) -> float:
+    """A number between bounds that hold what training used, where it begins."""
+    bounds = (min(low, used), max(high, used), used, step)
+    return float(st.slider(label, *bounds, format="%.3g", help=tip(term), width=170, **bound_number(key)))
+
+
+def settings(choice: Choice) -> tuple[dict[str, Any], Loss]:
+    """The controls of the page: which anchors, which measure, over which candidates; μ, γ, ε and τ."""
+    last = backend.open_summary(choice.runs[-1])
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         modality = choose_one("Anchors", {"text": "Captions", "image": "Images"}, "anchors", tip("anchor"))
         function = choose_one(
             "Measure", {"std": "Standard deviation", "entropy": "Entropy"}, "measure", f"{tip('SD')} {tip('entropy')}"
         )
-        candidates = choose_one("Candidates", {"split": "Whole split", "batch": "A batch"}, "over", tip("candidates"))
+        over = {"split": "Whole split", "batch": "A batch", "bank": "A bank"}
+        candidates = choose_one("Candidates", over, "over", tip("candidates"))
         drawn = {}
         if candidates == "batch":
-            drawn["batch_size"] = int(st.number_input("Batch size", 2, 8192, 128, **bound_number("batch"), width=130))
+            size = last.config.get("training", {}).get("batch_size", 128)
+            drawn["batch_size"] = int(st.number_input("Batch size", 2, 8192, size, **bound_number("batch"), width=130))
+        elif candidates == "bank":
+            size = last.config.get("memory", {}).get("bank_size", 0) or backend.BANK_SIZE
+            drawn["bank_size"] = int(st.number_input("Bank size", 1, 1 << 20, size, **bound_number("bank"), width=130))
+        if drawn:
             drawn["seed"] = int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"), width=110))
-        used = float(
-            st.slider("ε", 0.01, 1.0, epsilon, 0.01, **bound_number("epsilon"), help=tip("epsilon"), width=170)
+    with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
+        epsilon = slider("ε", 0.01, 1.0, last.loss.epsilon, 0.01, "epsilon", "epsilon")
+        mu = slider("μ", 0.005, 0.5, last.loss.temperature, 0.005, "mu", "mu")
+        gamma = slider("γ", -0.2, 0.9, last.loss.gamma, 0.01, "gamma", "gamma")
+        tau = slider("τ of entropy", 0.01, 1.0, last.loss.entropy_temperature, 0.01, "tau", "entropy temperature")
+    cards.note("Training used: " + " · ".join(used_by(run.name, backend.open_summary(run).loss) for run in choice.runs))
+    chosen = {"modality": modality, "function": function, "candidates": candidates, "temperature": tau, **drawn}
+    return chosen, replace(last.loss, temperature=mu, gamma=gamma, epsilon=epsilon)
+
+
+def used_by(name: str, loss: Loss) -> str:
+    """What a run was trained with, in words."""
+    if not loss.trained:
+        return f"{name}: Not trained with CODER’s eq. 4; μ, γ and ε are the paper’s"
+    values = f"{name}: ε {loss.epsilon:g}, μ {loss.temperature:g}, γ {loss.gamma:g}, measured by "
+    return values + ("standard deviation" if loss.function == "std" else f"entropy, τ {loss.entropy_temperature:g}")
+
+
+def measured(choice: Choice, chosen: dict[str, Any], epsilon: float) -> dict[str, pd.DataFrame]:
+    """Every run's table by the chosen measure, with both measures in it."""
+    tables = {}
+    sample = backend.sample(choice.runs[-1], choice.split)
+    for run in choice.runs:
+        table = backend.diversity(run, choice.split, epsilon=epsilon, sample=sample, **chosen)
+        for name, function in (("SD", "std"), ("entropy", "entropy")):
+            table[name] = backend.spread(run, choice.split, sample=sample, **(chosen | {"function": function}))
+        tables[run.name] = table
+    return tables
+
+
+def page(choice: Choice) -> None:
+    chosen, loss = settings(choice)
+    modality, sample = str(chosen["modality"]), backend.sample(choice.runs[-1], choice.split)
+    if sample is not None:
+        cards.note(
+            f"This split is large: {len(sample.images):,} of {sample.of_images:,} images, drawn at random, with their "
+            f"{len(sample.texts):,} of {sample.of_texts:,} captions, are looked at, as anchors and as candidates. "
+            "Ranks are those in the whole split."
         )
-    return {"modality": modality, "function": function, "candidates": candidates, "epsilon": used, **drawn}
-
-
-def draw_distributions(choice: Choice, tables: dict[str, Any], unit: str) -> None:
-    colours = charts.tone(theme())
-    left, right = st.columns([3, 2], gap="large")
-    with left:
-        cards.heading("How diverse are the anchors?", "Further left is more ambiguous; dashed lines are the medians.")
-        values = {name: table["diversity"].to_numpy() for name, table in tables.items()}
-        st.plotly_chart(
-            charts.histogram(values, "diversity", unit, colours), key="histogram", alt="diversity histogram"
-        )
-    with right:
-        cards.heading("Does ambiguity cost recall?", "A rising line: low-diversity anchors are missed more often.")
-        shares = {}
-        for name, table in tables.items():
-            asked = table[table["rank"].notna()]
-            shares[name] = found_by_tenth(asked["diversity"].to_numpy(), asked["rank"].to_numpy() - 1, FOUND_AT)
-        st.plotly_chart(charts.found_by_diversity(shares, FOUND_AT, colours), key="tenths", alt="recall by diversity")
-
-
-def draw_table(choice: Choice, tables: dict[str, Any], modality: str, function: str, target: str) -> np.ndarray:
-    """The ranked table; returns the order of all anchors, most ambiguous first."""
-    last = choice.runs[-1]
-    captions = backend.open_summary(last).captions(choice.split)
-    focus = tables[last.name]
-    wanted = np.arange(len(focus))
+    tables = measured(choice, chosen, loss.epsilon)
+    unit = "captions" if modality == "text" else "images"
+    diversity_view.distributions(tables, unit)
+    changes = None
+    if choice.second is not None:
+        changes = backend.diversity_changes(tables[choice.first.name], tables[choice.second.name])
+    left, right = st.columns(2, gap="large")
+    with left if changes is not None else st.container():
+        diversity_view.two_measures(choice.runs[-1].name, tables[choice.runs[-1].name], unit)
+    if changes is not None:
+        with right:
+            diversity_view.what_changed(choice, changes, unit)
+    target = "caption" if modality == "text" else "image"
+    order = diversity_view.ranked(choice, tables, changes, modality, target)
     cards.heading(
-        f"The most ambiguous {'captions' if modality == 'text' else 'images'}",
-        f"Ranked by their diversity in {last.name}, lowest first. A click on a row opens it below.",
+        "One anchor, opened", "Its similarity to every negative, and which negatives the loss then listens to."
     )
-    if modality == "text":
-        words = st.text_input("Captions with these words", **bound("words"), placeholder="all captions", width=320)
-        wanted = matching(captions, words or "")
-    ordered = lowest(focus.iloc[wanted], "diversity", len(wanted))
-    shown = ordered.head(ROWS_SHOWN)
-    st.html(f'<p class="cl-how cl-small">{len(shown):,} of {len(ordered):,} shown.</p>')
-    first_caption = np.unique(backend.open_summary(last).image_of_text(choice.split), return_index=True)
-    text_of = dict(zip(*(part.tolist() for part in first_caption), strict=True))
-    rows = shown["anchor"].to_numpy()
-    columns: dict[str, Any] = {
-        "picture": picture_urls(backend.thumbnails(last, choice.split, shown["image"].to_numpy(), 72)),
-        "caption": [captions[i] if modality == "text" else captions[text_of[i]] if i in text_of else "" for i in rows],
-    }
-    spread = "SD" if function == "std" else "entropy"
-    config: dict[str, Any] = {
-        "picture": st.column_config.ImageColumn("", width=64),
-        "caption": st.column_config.TextColumn("caption" if modality == "text" else "its first caption", width=240),
-    }
-    for position, run in reversed(list(enumerate(choice.runs))):
-        table, focused = tables[run.name].iloc[rows], run is last
-        for name, source, digits in (
-            (spread, "spread", "%.4f"),
-            ("diversity", "diversity", "%.4f"),
-            ("rank", "rank", "%d"),
-        ):
-            if source == "spread" and not focused:
-                continue
-            key = f"{source}-{position}"
-            columns[key] = table[source].to_numpy()
-            label = name if focused else f"{name}, {run.name}"
-            width = 76 if focused else 150
-            config[key] = st.column_config.NumberColumn(label, format=digits, help=tip(name), width=width)
-    if len(shown):
-        picking_table(pd.DataFrame(columns), rows, target, f"table-{modality}", config, 420)
-    else:
-        cards.empty("No caption holds all of these words.", "Use fewer words, or clear the field.")
-    return ordered["anchor"].to_numpy()
+    opened = backend.open_summary(choice.runs[-1])
+    count = len(opened.embeddings(choice.split)[modality == "text"])
+    number = step_through(f"Number of the {target}", target, order, count, "The row of the sample in its split.")
+    open_anchor(choice, number, chosen, loss)
 
 
 choice = sidebar.choose()
@@ -116,19 +115,4 @@ if choice is None:
     )
     st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
 else:
-    chosen = settings(backend.open_summary(choice.runs[-1]).loss.epsilon)
-    modality = str(chosen["modality"])
-    found = {run.name: backend.diversity(run, choice.split, **chosen) for run in choice.runs}
-    if chosen["function"] == "entropy":
-        st.html(f'<p class="cl-how cl-small">{tip("entropy")}</p>')
-    draw_distributions(choice, found, "captions" if modality == "text" else "images")
-    target = "caption" if modality == "text" else "image"
-    order = draw_table(choice, found, modality, str(chosen["function"]), target)
-    everything = found[choice.runs[-1].name]
-    cards.heading(
-        "One anchor, opened", "Its similarity to every negative, and which negatives the loss then listens to."
-    )
-    number = step_through(
-        f"Number of the {target}", target, order, len(everything), "The row of the sample in its split."
-    )
-    open_anchor(choice, number, chosen)
+    page(choice)

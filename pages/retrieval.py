@@ -142,7 +142,7 @@ def ask_split(choice: Choice, direction: str, controls: DeltaGenerator) -> None:
     number = step_through(
         f"Number of the {name}", f"query-{modality}", order, count, "The row of the sample in its split."
     )
-    show_sample(choice.runs[-1], choice.split, modality, number)
+    show_sample(choice, modality, number)
     side_by_side(choice, number, modality)
 
 

@@ -1,7 +1,8 @@
 """Data → Plotly figure. No Streamlit here; a notebook can call these too."""
 
-from app.charts.diversity import found_by_diversity, histogram, negative_weights, similarity_histogram
+from app.charts.diversity import density, found_by_diversity, histogram, negative_weights, similarity_histogram
 from app.charts.figure import DARK, LIGHT, Tone, plain, run_colour, tone
+from app.charts.matrices import heat_limits, heat_map
 from app.charts.ranks import rank_band, rank_distribution, rank_matrix
 from app.charts.runs import recall_bars, training_curves
 
@@ -9,7 +10,10 @@ __all__ = [
     "DARK",
     "LIGHT",
     "Tone",
+    "density",
     "found_by_diversity",
+    "heat_limits",
+    "heat_map",
     "histogram",
     "negative_weights",
     "plain",

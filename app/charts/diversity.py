@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from app.charts.figure import Tone, bars, figure, plain, run_colour, upright
 
 ANCHOR_HEIGHT = 280
+GRID = 44  # cells a side of a density
 
 
 def histogram(values: Mapping[str, np.ndarray], label: str, unit: str, colours: Tone, bins: int = 50) -> go.Figure:
@@ -49,6 +50,50 @@ def found_by_diversity(shares: Mapping[str, pd.DataFrame], at: int, colours: Ton
     label = "tenths of the anchors, low → high diversity"
     found = f"found among first {at}, %"
     return figure(colours, traces, label, found, xaxis={"dtick": 1}, yaxis={"rangemode": "tozero"})
+
+
+def density(
+    x: np.ndarray, y: np.ndarray, x_label: str, y_label: str, unit: str, colours: Tone, *, diagonal: bool = False
+) -> go.Figure:  # fmt: skip
+    """How many anchors have each pair of values, as a grid of counts; `diagonal`: one scale, and the line x = y."""
+    kept = np.isfinite(x) & np.isfinite(y)
+    x, y = np.asarray(x, dtype=float)[kept], np.asarray(y, dtype=float)[kept]
+    if not len(x):
+        return figure(colours, [], x_label, y_label)
+    ranges = [_reach(np.concatenate([x, y]))] * 2 if diagonal else [_reach(x), _reach(y)]
+    counts, x_edges, y_edges = np.histogram2d(x, y, GRID, ranges)
+    cells = {
+        "type": "heatmap",
+        "x": (x_edges[:-1] + x_edges[1:]) / 2,
+        "y": (y_edges[:-1] + y_edges[1:]) / 2,
+        "z": np.where(counts > 0, np.sqrt(counts), np.nan).T,
+        "customdata": counts.T,
+        "showscale": False,
+        "colorscale": [[0, _between(colours.ramp[0], colours.ramp[1])], [1, colours.ramp[1]]],
+        "zmin": 0,
+        "hoverongaps": False,
+        "hovertemplate": "%{x:.4g}, %{y:.4g}: %{customdata} " + unit + "<extra></extra>",
+    }
+    low, high = ranges[0]
+    line = {
+        "type": "line", "x0": low, "y0": low, "x1": high, "y1": high,
+        "line": {"color": colours.faint, "width": 1, "dash": "dot"},
+    }  # fmt: skip
+    return figure(
+        colours, [cells], x_label, y_label, showlegend=False, shapes=[line] if diagonal else [],
+        yaxis={"showgrid": False},
+    )  # fmt: skip
+
+
+def _between(one: str, other: str, share: float = 0.3) -> str:
+    """A colour on the way from one to the other, so that a single anchor can still be seen."""
+    parts = [(int(one[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in parts)
+
+
+def _reach(values: np.ndarray) -> tuple[float, float]:
+    low, high = float(values.min()), float(values.max())
+    return (low, high) if high > low else (low - 1e-6, high + 1e-6)
 
 
 def similarity_histogram(

@@ -12,13 +12,14 @@ from coder_core.api.listing import METRICS, RunSummary, facts, list_runs
 from coder_core.api.looks import LookAlike
 from coder_core.api.margins import margins
 from coder_core.api.measuring import BANK_SIZE
-from coder_core.api.pictures import decode
-from coder_core.api.run import Run, compare, open_run
+from coder_core.api.pictures import decode, jpeg
+from coder_core.api.run import Run, compare, open_run, same_samples
 from coder_core.api.sampling import Sample
 from coder_core.faults import InputError
 
 __all__ = [
     "BANK_SIZE", "METRICS", "OUTCOMES", "Anchor", "Hubness", "InputError", "LookAlike", "Loss", "Run", "RunSummary",
     "Sample", "compare", "config_differences", "decode", "diversity_changes",
-    "facts", "hubness", "list_runs", "margins", "occurrences", "open_run", "rank_correlation",
+    "facts", "hubness", "jpeg", "list_runs", "margins", "occurrences", "open_run", "rank_correlation",
+    "same_samples",
 ]  # fmt: skip

@@ -93,6 +93,13 @@ class Run:
         """Numbers of an image's own captions."""
         return np.flatnonzero(self.image_of_text(split) == image)
 
+    def first_captions(self, split: str) -> Array:
+        """(n,) the number of each image's first caption; −1 for an image without captions."""
+        owner = self.image_of_text(split)
+        first = np.full(len(self.analysis(split).image_embeddings), -1, dtype=np.int64)
+        first[owner[::-1]] = np.arange(len(owner))[::-1]  # of equal places the last one written stays: the first
+        return first
+
     def picture(self, split: str, image: int, size: int = 320) -> bytes | None:
         """The picture of an image as JPEG bytes; None when the run knows none."""
         analysis = self.analysis(split)
@@ -288,8 +295,13 @@ def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
     Raises:
         InputError: the runs were evaluated on different samples.
     """
-    same = np.array_equal(run_a.image_of_text(split), run_b.image_of_text(split))
-    if not same or list(run_a.captions(split)) != list(run_b.captions(split)):
+    if not same_samples(run_a, run_b, split):
         found = f"split {split!r} holds other captions than in {run_b.name}"
         raise InputError(Fault(f"run {run_a.name}", found, "two runs evaluated on the same data"))
     return rank_changes(run_a.ranks(split), run_b.ranks(split), at)
+
+
+def same_samples(run_a: Run, run_b: Run, split: str) -> bool:
+    """Whether two runs were evaluated on the same captions of the same images."""
+    same = np.array_equal(run_a.image_of_text(split), run_b.image_of_text(split))
+    return same and list(run_a.captions(split)) == list(run_b.captions(split))

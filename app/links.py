@@ -1,0 +1,37 @@
+"""Addresses inside the app: the same runs and split, another page, another sample.
+
+A widget bound to the URL reads its label there, so the words here are those on the buttons.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlencode
+
+from app.state import NO_RUN, Choice
+
+ANCHORS = {"text": "Captions", "image": "Images"}
+DIRECTIONS = {"text": "Caption → images", "image": "Image → captions"}
+
+
+def address(page: str, choice: Choice, **values: str | int) -> str:
+    """A page's address, relative to the app, with what is chosen and these values in it."""
+    versus = choice.second.name if choice.second else NO_RUN
+    state = {"run": choice.first.name, "versus": versus, "split": choice.split, **values}
+    return f"{page}?{urlencode(state, quote_via=quote)}"
+
+
+def diversity(choice: Choice, modality: str, number: int) -> str:
+    """The sample opened as an anchor."""
+    return address(
+        "diversity", choice, anchors=ANCHORS[modality], **{"caption" if modality == "text" else "image": number}
+    )
+
+
+def retrieval(choice: Choice, modality: str, number: int) -> str:
+    """The sample opened as a query."""
+    return address("retrieval", choice, direction=DIRECTIONS[modality], **{f"query-{modality}": number})
+
+
+def of_sample(choice: Choice, modality: str, number: int) -> tuple[tuple[str, str], ...]:
+    """From a sample to where else it can be looked at."""
+    return (("diversity", diversity(choice, modality, number)), ("as a query", retrieval(choice, modality, number)))
