@@ -7,6 +7,7 @@ run.diversity("dev").sort_values("diversity").head()
 
 from coder_core.api.anchors import Anchor, Loss
 from coder_core.api.comparison import OUTCOMES, config_differences, diversity_changes, rank_correlation
+from coder_core.api.concepts import ConceptView
 from coder_core.api.hubs import Hubness, hubness, occurrences
 from coder_core.api.listing import METRICS, RunSummary, facts, list_runs
 from coder_core.api.looks import LookAlike
@@ -18,7 +19,8 @@ from coder_core.api.sampling import Sample
 from coder_core.faults import InputError
 
 __all__ = [
-    "BANK_SIZE", "METRICS", "OUTCOMES", "Anchor", "Hubness", "InputError", "LookAlike", "Loss", "Run", "RunSummary",
+    "BANK_SIZE", "METRICS", "OUTCOMES", "Anchor", "ConceptView", "Hubness", "InputError", "LookAlike", "Loss", "Run",
+    "RunSummary",
     "Sample", "compare", "config_differences", "decode", "diversity_changes",
     "facts", "hubness", "jpeg", "list_runs", "margins", "occurrences", "open_run", "rank_correlation",
     "same_samples",

@@ -144,7 +144,7 @@ def _numbers(chosen: str, count: int) -> list[int]:
 
 def _hardest(run: Run, split: str, size: int) -> Array:
     """Captions by how far their best wrong image stands above their own, each followed by a caption of that image."""
-    v, w = run.embeddings(split)
+    v, w = run.scoring(split)
     owner, best = run.image_of_text(split), np.asarray(run.analysis(split).text_best)
     if best.shape[1] < 2:
         return np.arange(min(size, len(owner)))

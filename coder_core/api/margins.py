@@ -25,7 +25,7 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
         (below 0: the wrong one stands above the match), rank (from 1).
     """
     analysis, owner = run.analysis(split), run.image_of_text(split)
-    s = maths.sides(*run.embeddings(split), owner, "text" if direction == "t2i" else "image")
+    s = maths.sides(*run.scoring(split), owner, "text" if direction == "t2i" else "image")
     best = np.asarray(analysis.text_best if direction == "t2i" else analysis.image_best)
     ranks = run.ranks(split)[direction]
     queries = np.arange(len(s.anchors))

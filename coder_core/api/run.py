@@ -15,6 +15,7 @@ from coder_core.api import diversity as maths
 from coder_core.api import measuring
 from coder_core.api.anchors import Anchor, Loss
 from coder_core.api.comparison import rank_changes
+from coder_core.api.concepts import ConceptView
 from coder_core.api.diversity import Array, Candidates, Measure, Modality
 from coder_core.api.listing import RunSummary, loss_values, summarise
 from coder_core.api.looks import LOOKED_AT, LookAlike, Looks, read_looks
@@ -25,6 +26,7 @@ from coder_core.api.sampling import SCORES_AT_MOST, Part, Sample, draw_sample, p
 from coder_core.data.demo.encoding import features_of, makes_features
 from coder_core.faults import Fault, InputError
 from coder_core.runs.analysis_reader import Analysis, open_analysis
+from coder_core.runs.concept_reader import in_one
 from coder_core.runs.history import read_frame
 
 
@@ -44,6 +46,7 @@ class Run:
         self.splits = summary.splits
         self._analyses: dict[str, Analysis] = {}
         self._names: dict[str, list[str]] = {}
+        self._mixtures: dict[str, tuple[Array, Array]] = {}
         self._parts: dict[tuple[object, ...], Part] = {}
         self._looks: dict[tuple[str, int], Looks] = {}
         self._spreads: dict[tuple[object, ...], Array] = {}
@@ -77,9 +80,31 @@ class Run:
         return dict(self.summary.metrics.get(split, {}))
 
     def embeddings(self, split: str) -> tuple[Array, Array]:
-        """Images (n, D) and texts (m, D), unit rows, memory-mapped float32."""
+        """Images (n, D) and texts (m, D) of the instance branch, unit rows, memory-mapped float32."""
         analysis = self.analysis(split)
         return analysis.image_embeddings, analysis.text_embeddings
+
+    def scoring(self, split: str) -> tuple[Array, Array]:
+        """Images and texts as unit rows whose inner products are the run's scores, by which everything is ranked.
+
+        The instance embeddings, or, with a concept branch, both in one vector: β · cos_I + (1 − β) · cos_C (eq. 8).
+        """
+        concepts = self.analysis(split).concepts
+        if concepts is None:
+            return self.embeddings(split)
+        if split not in self._mixtures:
+            v, w = self.embeddings(split)
+            beta = concepts.beta
+            self._mixtures[split] = (
+                in_one(v, concepts.image_embeddings, beta),
+                in_one(w, concepts.text_embeddings, beta),
+            )
+        return self._mixtures[split]
+
+    def concepts(self, split: str) -> ConceptView | None:
+        """What the concept branch reads; None for a run without one."""
+        tables = self.analysis(split).concepts
+        return None if tables is None else ConceptView(tables)
 
     def captions(self, split: str) -> Sequence[str]:
         """The m captions."""
@@ -113,8 +138,8 @@ class Run:
         return {"i2t": np.asarray(analysis.image_ranks), "t2i": np.asarray(analysis.text_ranks)}
 
     def similarity(self, images: Sequence[int] | Array, texts: Sequence[int] | Array, *, split: str) -> Array:
-        """(k, l) cosines of the chosen images and captions."""
-        v, w = self.embeddings(split)
+        """(k, l) scores of the chosen images and captions: cosines, with a concept branch mixed by β."""
+        v, w = self.scoring(split)
         return np.asarray(v[np.asarray(images)] @ w[np.asarray(texts)].T)
 
     def sample(self, split: str, *, scores: int = SCORES_AT_MOST, seed: int = 0) -> Sample | None:
@@ -209,13 +234,13 @@ class Run:
         """The best candidates of the other modality, best first.
 
         Args:
-            query: a free text (it searches images), the number of a sample of `modality`, or an embedding (D,) of
-                `modality`, as `encode_text` and `encode_picture` give it.
+            query: a free text (it searches images), the number of a sample of `modality`, or one row of `encode_text`
+                or `encode_picture`, an embedding of `modality`.
 
         Returns:
             place (from 1), candidate, score, match (False for what is not of the split: nothing is known about it).
         """
-        v, w = self.embeddings(split)
+        v, w = self.scoring(split)
         if not isinstance(query, int):
             embedding = self.encode_text([query])[0] if isinstance(query, str) else query
             scores = (v if modality == "text" or isinstance(query, str) else w) @ embedding
@@ -232,21 +257,21 @@ class Run:
         return pd.DataFrame({"place": places, "candidate": best, "score": scores[best], "match": match[best]})
 
     def encode_text(self, captions: list[str]) -> Array:
-        """(k, D) float32 unit rows of free texts; loads the run's best checkpoint once."""
-        return np.asarray(self._model.encode_text(captions), dtype=np.float32)
+        """Free texts as float32 unit rows like those of `scoring`; loads the run's best checkpoint once."""
+        return np.asarray(self._model.encode_text(captions, scoring=True), dtype=np.float32)
 
     def reads_pictures(self, split: str) -> bool:
         """Whether a new picture can be encoded: its features are made from pixels, as those of the demo data are."""
         return not self.summary.imported and makes_features(self.analysis(split).picture_folder)
 
     def encode_picture(self, picture: Image, *, split: str) -> Array:
-        """(D,) float32 unit row of a new picture.
+        """A new picture as a float32 unit row like those of `scoring`.
 
         Raises:
             InputError: this run's features come from files; see `reads_pictures`.
         """
         regions = features_of(self.analysis(split).picture_folder, picture)
-        return np.asarray(self._model.encode_images(regions[None])[0], dtype=np.float32)
+        return np.asarray(self._model.encode_images(regions[None], scoring=True)[0], dtype=np.float32)
 
     def look_alike(self, picture: Image, *, split: str, at_most: int = LOOKED_AT) -> LookAlike:
         """The image of the split whose picture looks most like this one, among `at_most` drawn at random.
