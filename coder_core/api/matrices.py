@@ -9,7 +9,7 @@ import pandas as pd
 
 from coder_core.api.anchors import Loss
 from coder_core.api.batch_view import Batch, Order, order_batch
-from coder_core.api.diversity import Array, Measure, Sides
+from coder_core.api.diversity import Array, Sides
 from coder_core.api.scaling import CELLS, Direction, Pair, Scaled, open_pair, scale, spread_of
 
 if TYPE_CHECKING:
@@ -27,31 +27,28 @@ def batch_sides(run: Run, split: str, batch: Batch, direction: Direction) -> Sid
     return Sides(anchors, candidates, anchor_images, candidate_images)
 
 
-def ordered(
-    run: Run, split: str, batch: Batch, by: Order, direction: Direction, loss: Loss, measure: Measure = "std"
-) -> Batch:
+def ordered(run: Run, split: str, batch: Batch, by: Order, direction: Direction, loss: Loss) -> Batch:
     """The batch in the order of this run's diversities, or of what is alike to it."""
     if by == "drawn":
         return batch
-    diversity = spread_of(batch_sides(run, split, batch, direction), loss, measure).diversity
+    diversity = spread_of(batch_sides(run, split, batch, direction), loss).diversity
     return order_batch(run, split, batch, by, diversity, "image" if direction == "i2t" else "text")
 
 
 def scaled_matrix(
-    run: Run, split: str, batch: Batch, direction: Direction, loss: Loss, *, measure: Measure = "std",
-    cells: int = CELLS,
-) -> Scaled:  # fmt: skip
+    run: Run, split: str, batch: Batch, direction: Direction, loss: Loss, *, cells: int = CELLS
+) -> Scaled:
     """S, exponents, what diversity adds to them, and shares of the loss; diversity is taken over what is shown.
 
     Args:
-        batch: from `choose_batch`, perhaps `ordered`. direction: "i2t" or "t2i". loss: μ, γ, ε.
+        batch: from `choose_batch`, perhaps `ordered`. loss: μ, γ, ε, measure of diversity.
         cells: a side; a larger matrix is shown as the means of blocks.
 
     Raises:
         ValueError: μ or ε is not positive.
     """
     sides = batch_sides(run, split, batch, direction)
-    return scale(sides, spread_of(sides, loss, measure), loss, cells=cells)
+    return scale(sides, spread_of(sides, loss), loss, cells=cells)
 
 
 def scaled_pair(
@@ -78,11 +75,15 @@ def hardest_in_cell(
 
 
 def positions(batch: Batch, direction: Direction, image: int, text: int) -> tuple[int, int] | None:
-    """Where an image and a caption stand in the matrix (anchor, candidate); None when one of them is not shown."""
+    """Where an image and a caption stand in the matrix (anchor, candidate); None when one of them is not shown.
+
+    An image that stands in a batch of pairs more than once is taken beside this caption, when it is its own.
+    """
     found = [np.flatnonzero(rows == number) for rows, number in ((batch.images, image), (batch.texts, text))]
     if not len(found[0]) or not len(found[1]):
         return None
-    i, j = int(found[0][0]), int(found[1][0])
+    j = int(found[1][0])
+    i = j if batch.paired and j in found[0] else int(found[0][0])
     return (i, j) if direction == "i2t" else (j, i)
 
 

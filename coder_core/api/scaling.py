@@ -14,7 +14,6 @@ import numpy as np
 from coder_core.api.anchors import Loss
 from coder_core.api.diversity import (
     Array,
-    Measure,
     Sides,
     entropy_over_split,
     normalise,
@@ -64,9 +63,9 @@ class Scaled:
     loss: Loss
 
 
-def spread_of(s: Sides, loss: Loss, measure: Measure = "std", temperature: float = 1.0) -> Spread:
+def spread_of(s: Sides, loss: Loss) -> Spread:
     """Spread and diversity of every anchor over the negatives in `s`, normalised over these anchors."""
-    spread = std_over_split(s) if measure == "std" else entropy_over_split(s, temperature)
+    spread = std_over_split(s) if loss.function == "std" else entropy_over_split(s, loss.entropy_temperature)
     raw = squash(spread, loss.epsilon)
     images, counts = np.unique(s.candidate_images, return_counts=True)
     place = np.minimum(np.searchsorted(images, s.anchor_images), len(images) - 1)

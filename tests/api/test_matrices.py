@@ -87,8 +87,8 @@ def test_the_table_holds_every_cell_with_its_ids(run: Run, cells: int) -> None:
 def test_entropy_is_a_measure_too(run: Run) -> None:
     batch = choose_batch(run, "dev", "seed", size=12)
     std, entropy = (
-        matrices.scaled_matrix(run, "dev", batch, "i2t", run.loss, measure=measure).spread.spread
-        for measure in ("std", "entropy")
+        matrices.scaled_matrix(run, "dev", batch, "i2t", Loss(function=function)).spread.spread
+        for function in ("std", "entropy")
     )
     assert (entropy > 3).all()
     assert (std < 1).all()

@@ -1,0 +1,148 @@
+"""What does diversity scaling do to the matrix?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from app import backend, cards, clicks, downloads, sidebar
+from app import backend_matrices as matrices
+from app.backend_matrices import Batch, Direction, Measure, Scaled, Settings
+from app.controls import choose_one
+from app.glossary import tip
+from app.matrix_view import draw_matrices
+from app.pair_view import show_steps
+from app.state import Choice, bound, bound_number, put
+
+SOURCES = {"seed": "At random", "hardest": "Hardest", "chosen": "My selection", "split": "Whole split"}
+ORDERS = {"diversity": "Diversity", "cluster": "Cluster", "drawn": "As drawn"}
+PAIRS, MOST_PAIRS, CHARACTERS = 64, 4096, 500
+
+
+def used(choice: Choice) -> str:
+    """What training used, of every chosen run."""
+    parts = []
+    for run in choice.runs:
+        loss = backend.open_summary(run).loss
+        values = f"μ = {loss.temperature:g}, γ = {loss.gamma:g}, ε = {loss.epsilon:g}"
+        parts.append(f"{run.name} was trained with {values}" if loss.trained else f"{run.name} without eq. 4")
+    return f"{'; '.join(parts)}."
+
+
+def settings(choice: Choice) -> Settings:
+    """The controls of the page."""
+    loss = backend.open_summary(choice.runs[-1]).loss
+    with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
+        rows = choose_one("Anchors", {"text": "Captions", "image": "Images"}, "anchors", tip("anchor"))
+        source = choose_one("Batch", SOURCES, "batch-of", tip("matrix batch"))
+        size, seed, chosen = PAIRS, 0, ""
+        if source != "split":
+            size = int(st.number_input("Pairs", 2, MOST_PAIRS, PAIRS, **bound_number("pairs"), width=120))
+        if source in ("seed", "split"):
+            seed = int(st.number_input("Seed", 0, 9999, 0, **bound_number("draw"), width=110))
+        if source == "chosen":
+            chosen = str(st.text_input("Captions", max_chars=CHARACTERS, **bound("chosen"), width=260,
+                                       placeholder="0-31, 77   or words") or "")  # fmt: skip
+        order = choose_one("Order", ORDERS, "order", tip("matrix order"))
+    with st.container(horizontal=True, vertical_alignment="top", gap="large"):
+        measure = choose_one("Measure", {"std": "Standard deviation", "entropy": "Entropy"}, "spread", tip("SD"))
+        function: Measure = "entropy" if measure == "entropy" else "std"
+        mu, gamma, epsilon = (
+            float(st.slider(symbol, low, high, float(min(max(start, low), high)), step, help=tip(term), width=200,
+                            **bound_number(term)))
+            for symbol, term, low, high, step, start in (
+                ("μ", "mu", 0.01, 0.5, 0.01, loss.temperature), ("γ", "gamma", -0.5, 1.0, 0.05, loss.gamma),
+                ("ε", "epsilon", 0.01, 1.0, 0.01, loss.epsilon),
+            )
+        )  # fmt: skip
+    cards.note(used(choice))
+    values = replace(loss, temperature=mu, gamma=gamma, epsilon=epsilon, function=function)
+    direction: Direction = "i2t" if rows == "image" else "t2i"
+    return Settings(choice.split, source, size, seed, chosen, order, direction, values)
+
+
+def open_one(choice: Choice, batch: Batch, scaled: dict[str, Scaled], chosen: Settings) -> tuple[int, int]:
+    """The pair that is opened, as its place in the batch; numbers that are not shown open the hardest negative."""
+    last = choice.runs[-1]
+    image, text = matrices.hardest(last, chosen, batch, scaled[last.name])
+    run = backend.open_summary(last)
+    counts = len(run.ranks(choice.split)["i2t"]), len(run.captions(choice.split))
+    cards.heading(
+        "One pair, every number", "A click on a cell opens it here; of a block, its most similar negative. "
+        "The numbers are the rows of the samples in the split.",
+    )  # fmt: skip
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        wanted = [
+            int(st.number_input(label, 0, count - 1, start, **bound_number(key), width=150))
+            for label, count, start, key in
+            (("Image", counts[0], image, "pair-image"), ("Caption", counts[1], text, "pair-caption"))
+        ]  # fmt: skip
+    place = matrices.positions(batch, chosen.direction, *wanted)
+    if place is None:
+        cards.note(f"Image {wanted[0]} with caption {wanted[1]} is not in this batch; its hardest negative is opened.")
+        place = matrices.positions(batch, chosen.direction, image, text)
+    assert place is not None
+    return place
+
+
+def show_pair(
+    choice: Choice, batch: Batch, scaled: dict[str, Scaled], chosen: Settings, place: tuple[int, int]
+) -> None:
+    anchor, candidate = place
+    image, text = (anchor, candidate) if chosen.direction == "i2t" else (candidate, anchor)
+    number, caption = int(batch.images[image]), int(batch.texts[text])
+    last = choice.runs[-1]
+    words = backend.open_summary(last).captions(choice.split)[caption]
+    cards.sample(backend.thumbnail(last, choice.split, number), [words], f"Image {number} with caption {caption}")
+    for run, column in zip(choice.runs, st.columns(len(choice.runs), gap="large"), strict=True):
+        with column:
+            cards.label(run.name)
+            show_steps(matrices.opened(run, chosen, batch, scaled[run.name], place), chosen.loss.function)
+
+
+def show(choice: Choice) -> None:
+    chosen = settings(choice)
+    last = choice.runs[-1]
+    try:
+        batch = matrices.batch_of(last, chosen)
+    except backend.InputError as error:
+        cards.empty("There is no batch to show.", str(error))
+        return
+    scaled = {run.name: matrices.matrix(run, last, chosen, batch) for run in choice.runs}
+    found = scaled[last.name]
+    block = f" Every cell is the mean of {found.row_step:,} × {found.column_step:,} pairs." if (
+        found.row_step * found.column_step > 1) else ""  # fmt: skip
+    cards.note(f"{batch.about[0].upper()}{batch.about[1:]}.{block} Diversity is taken over the negatives shown.")
+    pictures = st.container()
+    place = open_one(choice, batch, scaled, chosen)
+    show_pair(choice, batch, scaled, chosen, place)
+    marked = (place[0] // found.row_step, place[1] // found.column_step)
+    with pictures:
+        keys = draw_matrices(scaled, batch, chosen, marked)
+
+    def picked(value: object) -> None:
+        cell = clicks.clicked_cell(value, found.similarity.shape)
+        if cell is not None:
+            image, text = matrices.pair_at(last, chosen, batch, found, cell)
+            put("pair-image", image)
+            put("pair-caption", text)
+
+    clicks.on_cell(keys, "matrix-clicks", picked)
+    cards.heading("The numbers behind the pictures")
+    downloads.table(matrices.table(scaled, batch, chosen), f"similarity-{choice.split}")
+
+
+choice = sidebar.choose()
+cards.question(
+    "What does diversity scaling do to the matrix?",
+    "Each row is an anchor, each column a candidate. Compare a row before and after: where the row is ambiguous, "
+    "scaling pulls its candidates further apart.",
+)
+if choice is None:
+    cards.empty(
+        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
+    )
+    st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
+else:
+    show(choice)
