@@ -1,0 +1,156 @@
+"""The joint space on a plane: PCA, UMAP or t-SNE of images and captions together, alone or aligned to another run's.
+
+Two runs' layouts differ by a rotation, a reflection and by where each group happened to land; none of that says
+anything about the runs. Therefore the second run's layout begins where the first one's ended, moves more gently than
+one that begins from nothing, and is laid over it without bending (Procrustes). AlignedUMAP was the other way: it ties
+both layouts together while they are computed, so that a run without structure borrows some of the other's. Here each
+picture is its own run's alone, the first run looks the same with and without a second one, and one habit serves all
+three methods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from coder_core.faults import Fault, InputError
+from coder_core.geometry.alignment import onto
+from coder_core.geometry.points import Array, Points, stratified
+from coder_core.geometry.principal import principal_plane
+from coder_core.geometry.telling import Tell, silent, within
+from coder_core.geometry.tsne import tsne, usable_perplexity
+from coder_core.geometry.umap_layout import placed, umap
+
+Method = Literal["umap", "tsne", "pca"]
+METHODS: tuple[Method, ...] = ("umap", "tsne", "pca")
+MOST_FITTED = 50_000  # beyond, UMAP is fitted to a random part and the rest is placed among it
+FEWEST = 4
+
+
+@dataclass(frozen=True)
+class LayoutSettings:
+    """How a layout is made. All distances are cosine distances.
+
+    Args:
+        method: "umap", "tsne" or "pca".
+        neighbours: UMAP's neighbourhood; larger shows more of the whole, smaller more of the detail.
+        min_distance: UMAP's smallest distance between points, from 0 (dense clumps) to 1.
+        perplexity: t-SNE's neighbourhood.
+        seed: of everything random.
+    """
+
+    method: Method = "umap"
+    neighbours: int = 15
+    min_distance: float = 0.1
+    perplexity: float = 30.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        faults = []
+        if self.method not in METHODS:
+            faults.append(Fault("--method", f"is {self.method!r}", "one of umap, tsne, pca"))
+        if self.neighbours < 2:
+            faults.append(Fault("--neighbours", f"is {self.neighbours}", "2 or more"))
+        if not 0 <= self.min_distance <= 1:
+            faults.append(Fault("--min-distance", f"is {self.min_distance}", "from 0 to 1"))
+        if not self.perplexity >= 1:
+            faults.append(Fault("--perplexity", f"is {self.perplexity}", "1 or more"))
+        if not 0 <= self.seed < 2**32:
+            faults.append(Fault("--seed", f"is {self.seed}", "from 0 to 4294967295"))
+        if faults:
+            raise InputError(faults)
+
+    def parameters(self) -> dict[str, Any]:
+        """What the method really uses: a result is looked up by these, so that a change elsewhere computes nothing."""
+        own: dict[str, dict[str, Any]] = {
+            "umap": {"neighbours": self.neighbours, "min_distance": float(self.min_distance), "seed": self.seed},
+            "tsne": {"perplexity": float(self.perplexity), "seed": self.seed},
+            "pca": {},
+        }
+        return {"method": self.method, **own[self.method]}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A finished layout.
+
+    Args:
+        plane: (N, 2) float32, images first, then captions.
+        notes: what was done differently from what was asked, as sentences.
+        disparity: how much differs from the layout it is aligned to (0 the same, 1 nothing in common); None alone.
+        shares: share of the variance on each axis; PCA only.
+    """
+
+    plane: Array
+    notes: tuple[str, ...] = ()
+    disparity: float | None = None
+    shares: tuple[float, float] | None = None
+
+
+def lay_out(points: Points, settings: LayoutSettings, *, reference: Array | None = None, tell: Tell = silent) -> Layout:
+    """Bring a joint space onto a plane.
+
+    Args:
+        points: n images and m captions.
+        reference: (n + m, 2) the layout of another run on the same samples, to be aligned to.
+
+    Raises:
+        InputError: fewer than four points, all points the same, or too many for t-SNE.
+    """
+    if len(points) < FEWEST:
+        raise InputError(Fault("the split", f"has {len(points)} points", f"at least {FEWEST} for a layout"))
+    notes: list[str] = []
+    shares = None
+    if settings.method == "pca":
+        plane, shares = principal_plane(points)
+    else:
+        _refuse_collapsed(points)
+        plane = (_tsne if settings.method == "tsne" else _umap)(points, settings, reference, notes, tell)
+    if not np.isfinite(plane).all():
+        raise InputError(Fault("the layout", "holds numbers that are not finite", fix="take another method or seed"))
+    disparity = None
+    if reference is not None:
+        plane, disparity = onto(plane, reference)
+    return Layout(plane, tuple(notes), disparity, shares)
+
+
+def _refuse_collapsed(points: Points) -> None:
+    first = points.take(np.array([0]))[0]
+    if all(bool((np.abs(tile - first) < 1e-6).all()) for _, tile in points.tiles()):
+        found = "holds one and the same embedding everywhere: the run has collapsed"
+        raise InputError(Fault("the split", found, fix="nothing can be laid out; look at the run's training curves"))
+
+
+def _tsne(points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], tell: Tell) -> Array:
+    perplexity = usable_perplexity(settings.perplexity, len(points))
+    if perplexity < settings.perplexity:
+        notes.append(f"perplexity {settings.perplexity:g} was lowered to {perplexity:g}, a third of the points")
+    everything = points.take(np.arange(len(points)))
+    return tsne(everything, perplexity=perplexity, seed=settings.seed, init=init, tell=tell)
+
+
+def _umap(points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], tell: Tell) -> Array:
+    fitted = stratified((len(points.images), len(points.texts)), MOST_FITTED, settings.seed)
+    neighbours = min(settings.neighbours, len(fitted) - 1)
+    if neighbours < settings.neighbours:
+        notes.append(f"{settings.neighbours} neighbours were lowered to {neighbours}, all other points")
+    part = points.take(fitted)
+    whole = len(fitted) == len(points)
+    found = umap(
+        part, neighbours=neighbours, min_distance=settings.min_distance, seed=settings.seed,
+        init=None if init is None else init[fitted], tell=within(tell, 0.0, 1.0 if whole else 0.5),
+    )  # fmt: skip
+    if whole:
+        return found
+    notes.append(
+        f"UMAP was fitted to {len(fitted):,} of {len(points):,} points drawn at random; the others stand at the "
+        "weighted mean of their nearest fitted ones"
+    )
+    plane = np.empty((len(points), 2), dtype=np.float32)
+    for rows, tile in points.tiles():
+        plane[rows] = placed(tile, part, found, neighbours)
+        tell(0.5 + 0.5 * rows.stop / len(points), "placing the remaining points")
+    plane[fitted] = found
+    return plane

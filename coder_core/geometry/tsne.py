@@ -1,0 +1,66 @@
+"""t-SNE by scikit-learn: neighbours stay neighbours, distances between groups mean little. van der Maaten 2008."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from coder_core.faults import Fault, InputError
+from coder_core.geometry.points import Array
+from coder_core.geometry.telling import Tell, silent
+
+MOST_POINTS = 6_000
+ITERATIONS = 1_000
+EXAGGERATION = 12.0  # scikit-learn's own, for a start from nothing
+GENTLE_EXAGGERATION = 4.0  # for a start from another layout: 12 tears groups from the places they were given
+_ITERATION = re.compile(r"Iteration (\d+)")
+
+
+def usable_perplexity(asked: float, points: int) -> float:
+    """At most a third of the other points: beyond, the neighbourhoods are the whole cloud; from n on it is an error."""
+    return max(1.0, min(asked, (points - 1) / 3))
+
+
+def tsne(points: Array, *, perplexity: float, seed: int, init: Array | None = None, tell: Tell = silent) -> Array:
+    """A t-SNE layout by cosine distance.
+
+    Args:
+        points: (N, D) float32, N ≤ 6,000. perplexity: already clamped.
+        init: (N, 2) finished layout to begin with, at its own size; None begins with the principal plane.
+
+    Returns:
+        (N, 2) float32.
+
+    Raises:
+        InputError: more points than scikit-learn's t-SNE handles in reasonable time.
+    """
+    if len(points) > MOST_POINTS:
+        way_out = "take UMAP or PCA, which take any number"
+        raise InputError(Fault("t-SNE", f"has {len(points):,} points", f"at most {MOST_POINTS:,}", way_out))
+    from sklearn.manifold import TSNE  # a second to import
+
+    start = "pca" if init is None else np.asarray(init - np.mean(init, axis=0), dtype=np.float32)
+    model = TSNE(
+        metric="cosine", perplexity=perplexity, init=start, random_state=seed, max_iter=ITERATIONS, verbose=2, n_jobs=1,
+        early_exaggeration=EXAGGERATION if init is None else GENTLE_EXAGGERATION,
+    )  # fmt: skip
+    tell(0.0, "t-SNE: looking for neighbours")
+    with contextlib.redirect_stdout(_Listener(lambda done: tell(done / ITERATIONS, "t-SNE: moving the points"))):
+        return np.asarray(model.fit_transform(points), dtype=np.float32)
+
+
+class _Listener(io.TextIOBase):
+    """Reads the iteration out of what scikit-learn prints; it offers no other way to see how far it is."""
+
+    def __init__(self, heard: Callable[[int], None]) -> None:
+        self._heard = heard
+
+    def write(self, text: str) -> int:
+        found = _ITERATION.search(text)
+        if found:
+            self._heard(int(found.group(1)))
+        return len(text)

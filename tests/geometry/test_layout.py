@@ -1,0 +1,185 @@
+"""Layouts: PCA against NumPy, exact neighbours, alignment, clamping, and what cannot be laid out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coder_core.faults import InputError
+from coder_core.geometry import layout as layouts
+from coder_core.geometry import points as clouds
+from coder_core.geometry.alignment import onto
+from coder_core.geometry.layout import LayoutSettings, lay_out
+from coder_core.geometry.neighbours import nearest, nearest_of
+from coder_core.geometry.points import Points, stratified
+from coder_core.geometry.principal import principal_plane
+from coder_core.geometry.tsne import usable_perplexity
+from coder_core.geometry.umap_layout import placed
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def cloud(images: int = 30, groups: int = 3, width: int = 12, seed: int = 0) -> Points:
+    """Groups far apart; every image has two captions near it."""
+    rng = np.random.default_rng(seed)
+    centres = 4 * rng.normal(size=(groups, width))
+    v = centres[np.arange(images) % groups] + 0.5 * rng.normal(size=(images, width))
+    w = np.repeat(v, 2, axis=0) + 0.2 * rng.normal(size=(2 * images, width))
+    return Points(unit(v), unit(w))
+
+
+def together(points: Points) -> np.ndarray:
+    return np.concatenate([points.images, points.texts])
+
+
+def test_the_principal_plane_is_that_of_a_singular_value_decomposition(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = cloud()
+    monkeypatch.setattr(clouds, "TILE_ELEMENTS", 7 * points.width)  # several tiles, the last ones short
+    plane, shares = principal_plane(points)
+    centred = together(points).astype(np.float64)
+    centred -= centred.mean(0)
+    _, singular, right = np.linalg.svd(centred, full_matrices=False)
+    expected = centred @ right[:2].T
+    expected *= np.sign((expected * plane).sum(0))
+    np.testing.assert_allclose(plane, expected, atol=1e-5)
+    np.testing.assert_allclose(shares, singular[:2] ** 2 / (singular**2).sum(), atol=1e-6)
+
+
+def test_one_dimension_is_a_line() -> None:
+    points = Points(np.array([[1.0], [-1.0]], np.float32), np.array([[1.0], [-1.0]], np.float32))
+    plane, shares = principal_plane(points)
+    np.testing.assert_allclose(plane, [[1, 0], [-1, 0], [1, 0], [-1, 0]], atol=1e-6)
+    assert shares == (1.0, 0.0)
+
+
+def test_nearest_neighbours_are_those_of_the_whole_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = together(cloud())
+    rows[5] = rows[3]  # a duplicate, which must not take the place of the point itself
+    monkeypatch.setattr("coder_core.geometry.neighbours.TILE_ELEMENTS", 11 * len(rows))
+    found, distances = nearest(rows, 6)
+    assert (found[:, 0] == np.arange(len(rows))).all()
+    assert (distances[:, 0] == 0).all()
+    everything = 1 - rows.astype(np.float64) @ rows.T.astype(np.float64)
+    np.fill_diagonal(everything, -1)
+    np.testing.assert_allclose(distances[:, 1:], np.clip(np.sort(everything, 1)[:, 1:6], 0, 2), atol=1e-6)
+    _, other = nearest_of(rows[:4], rows[10:], 3)
+    np.testing.assert_allclose(other, np.sort(1 - rows[:4] @ rows[10:].T, 1)[:, :3], atol=1e-6)
+
+
+def test_alignment_undoes_a_rotation_a_reflection_a_scale_and_a_shift() -> None:
+    rng = np.random.default_rng(0)
+    reference = rng.normal(size=(40, 2))
+    turn = np.array([[np.cos(1.0), -np.sin(1.0)], [np.sin(1.0), np.cos(1.0)]]) @ np.diag([1.0, -1.0])
+    moved, disparity = onto(3.0 * reference @ turn + [5.0, -2.0], reference)
+    np.testing.assert_allclose(moved, reference, atol=1e-5)
+    assert disparity == pytest.approx(0.0, abs=1e-9)
+    _, nothing = onto(rng.normal(size=(4000, 2)), rng.normal(size=(4000, 2)))
+    assert nothing > 0.95
+
+
+def test_alignment_of_a_single_spot() -> None:
+    spot, spread = np.ones((5, 2)), np.arange(10.0).reshape(5, 2)
+    moved, disparity = onto(spot, spread)
+    np.testing.assert_allclose(moved, np.tile(spread.mean(0), (5, 1)))
+    assert disparity == 1.0
+    with pytest.raises(ValueError, match="cannot be laid over"):
+        onto(spot, spread[:3])
+
+
+@pytest.mark.parametrize("method", ["umap", "tsne", "pca"])
+def test_a_layout_keeps_groups_together_and_is_the_same_twice(method: layouts.Method) -> None:
+    points = cloud()
+    said: list[tuple[float, str]] = []
+    settings = LayoutSettings(method, neighbours=8, perplexity=10)
+    found = lay_out(points, settings, tell=lambda share, phase: said.append((share, phase)))
+    assert found.plane.shape == (90, 2)
+    assert found.plane.dtype == np.float32
+    if method != "tsne":
+        np.testing.assert_array_equal(found.plane, lay_out(points, settings).plane)
+    group = np.concatenate([np.arange(30) % 3, np.repeat(np.arange(30) % 3, 2)])
+    centres = np.stack([found.plane[group == g].mean(0) for g in range(3)])
+    nearest_centre = np.linalg.norm(found.plane[:, None] - centres[None], axis=2).argmin(1)
+    assert (nearest_centre == group).mean() > 0.9
+    shares = [share for share, _ in said]
+    assert shares == sorted(shares)
+    if method == "umap":
+        assert any("numba" in phase for _, phase in said)
+        assert any(0.4 < share < 1 for share in shares)
+
+
+def _turned(points: Points) -> Points:
+    """The same joint space in other coordinates: every cosine is the same."""
+    turn = np.linalg.qr(np.random.default_rng(5).normal(size=(points.width, points.width)))[0].astype(np.float32)
+    return Points(points.images @ turn, points.texts @ turn)
+
+
+@pytest.mark.parametrize("method", ["umap", "tsne", "pca"])
+def test_a_second_run_is_laid_over_the_first(method: layouts.Method) -> None:
+    points = cloud(60, groups=4)
+    settings = LayoutSettings(method, neighbours=8, perplexity=10)
+    first = lay_out(points, settings)
+    second = lay_out(_turned(points), settings, reference=first.plane)
+    assert second.disparity is not None
+    assert second.disparity < 0.12
+    assert first.disparity is None
+
+
+def test_too_large_a_perplexity_or_neighbourhood_is_lowered_and_said() -> None:
+    points = cloud(4)
+    assert usable_perplexity(30, 12) == pytest.approx(11 / 3)
+    found = lay_out(points, LayoutSettings("tsne"))
+    assert "perplexity 30 was lowered" in found.notes[0]
+    found = lay_out(points, LayoutSettings("umap"))
+    assert found.notes == ("15 neighbours were lowered to 11, all other points",)
+
+
+def test_what_cannot_be_laid_out_is_refused() -> None:
+    same = Points(np.ones((4, 3), np.float32), np.ones((8, 3), np.float32))
+    with pytest.raises(InputError, match="collapsed"):
+        lay_out(same, LayoutSettings("umap"))
+    assert (lay_out(same, LayoutSettings("pca")).plane == 0).all()
+    with pytest.raises(InputError, match="at least 4"):
+        lay_out(Points(same.images[:1], same.texts[:2]), LayoutSettings("pca"))
+    many = Points(unit(np.random.default_rng(0).normal(size=(6001, 2))), same.texts[:0, :2])
+    with pytest.raises(InputError, match="6,001 points"):
+        lay_out(many, LayoutSettings("tsne"))
+
+
+@pytest.mark.parametrize(
+    ("values", "flag"),
+    [({"method": "mds"}, "--method"), ({"neighbours": 1}, "--neighbours"), ({"min_distance": 2.0}, "--min-distance"),
+     ({"perplexity": float("nan")}, "--perplexity"), ({"seed": -1}, "--seed")],
+)  # fmt: skip
+def test_a_setting_that_means_nothing_is_named(values: dict[str, object], flag: str) -> None:
+    with pytest.raises(InputError, match=flag):
+        LayoutSettings(**values)  # type: ignore[arg-type]
+
+
+def test_beyond_the_limit_a_random_part_is_fitted_and_the_rest_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layouts, "MOST_FITTED", 60)
+    points = cloud()
+    found = lay_out(points, LayoutSettings("umap", neighbours=8))
+    assert "60 of 90 points" in found.notes[0]
+    group = np.concatenate([np.arange(30) % 3, np.repeat(np.arange(30) % 3, 2)])
+    centres = np.stack([found.plane[group == g].mean(0) for g in range(3)])
+    assert (np.linalg.norm(found.plane[:, None] - centres[None], axis=2).argmin(1) == group).mean() > 0.95
+
+
+def test_a_point_is_placed_nearest_to_its_nearest_neighbour() -> None:
+    rows = unit(np.array([[1, 0], [0, 1], [-1, 0]]))
+    plane = np.array([[0, 0], [10, 0], [20, 0]], dtype=np.float32)
+    found = placed(unit(np.array([[1, 0.01], [1, 1]])), rows, plane, 2)
+    assert found[0, 0] < 1
+    assert found[1, 0] == pytest.approx(5, abs=1e-4)
+
+
+def test_a_stratified_draw_is_random_proportional_and_complete() -> None:
+    drawn = stratified((100, 500), 60, seed=1)
+    assert len(drawn) == len(set(drawn.tolist())) == 60
+    assert (drawn < 100).sum() == 10
+    assert (np.diff(drawn) > 0).all()
+    assert drawn[0] != 0 or drawn[1] != 1  # not the first ones
+    assert stratified((1, 10_000), 50, seed=0)[0] == 0  # the small stratum is there
+    np.testing.assert_array_equal(stratified((3, 4), 7, seed=0), np.arange(7))
