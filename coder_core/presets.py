@@ -55,6 +55,25 @@ _DEMO_BASELINE = replace(
     memory=MemoryConfig(),
 )
 
+CONCEPTS = 400  # g, CODER section 4.1
+
+
+def _whole(config: Config) -> Config:
+    """Both branches of CODER. Name a GloVe file for the concepts, as the paper has it, with --word-vectors."""
+    return replace(config, model=replace(config.model, concepts=CONCEPTS))
+
+
+def _on(data: str, model: ModelConfig) -> Config:
+    return replace(_PAPER, data=DataConfig(data=data), model=model)
+
+
+_FLICKR8K_GPU = replace(
+    _FLICKR8K,
+    model=replace(_FLICKR8K.model, dimension=1024),
+    memory=replace(_FLICKR8K.memory, bank_size=4096),
+    training=replace(_FLICKR8K.training, epochs=12, device="cuda"),
+)
+
 PRESETS: dict[str, Preset] = {
     "demo-baseline": Preset(_DEMO_BASELINE, "built-in pictures, triplet loss: what CODER is compared with"),
     "demo": Preset(_DEMO, "built-in pictures, CODER's instance branch"),
@@ -68,5 +87,30 @@ PRESETS: dict[str, Preset] = {
     "coco-bert": Preset(
         replace(_PAPER, data=DataConfig(data="coco_precomp"), model=_BERT), "MS-COCO, BERT, the paper's values"
     ),
+    "coder-flickr8k": Preset(_whole(_FLICKR8K), "Flickr8k on two CPU cores, the whole of CODER"),
+    "coder-flickr8k-gpu": Preset(_whole(_FLICKR8K_GPU), "Flickr8k on a single GPU, the whole of CODER"),
+    "coder-f30k-bigru": Preset(
+        _whole(_on("f30k_precomp", _PAPER.model)), "Flickr30K, BiGRU, the whole of CODER, the paper's values"
+    ),
+    "coder-f30k-bert": Preset(
+        _whole(_on("f30k_precomp", _BERT)), "Flickr30K, BERT, the whole of CODER, the paper's values"
+    ),
+    "coder-coco-bigru": Preset(
+        _whole(_on("coco_precomp", _PAPER.model)), "MS-COCO, BiGRU, the whole of CODER, the paper's values"
+    ),
+    "coder-coco-bert": Preset(
+        _whole(_on("coco_precomp", _BERT)), "MS-COCO, BERT, the whole of CODER, the paper's values"
+    ),
 }
 DEMO_PAIR = ("demo-baseline", "demo")
+
+_TUNED: dict[tuple[str, str], str] = {
+    ("demo", "btr-hardest"): "demo-baseline",
+    ("flickr8k", "btr-hardest"): "flickr8k-baseline",
+}
+
+
+def tuned_for(preset: str, loss: str) -> str:
+    """The preset with the same data and budget whose other values were chosen for this loss; the preset itself when
+    there is none."""
+    return _TUNED.get((preset, loss), preset)

@@ -42,7 +42,9 @@ def test_every_preset_is_valid_and_survives_toml(name: str) -> None:
 
 def test_the_presets_that_were_promised() -> None:
     promised = {
-        "demo-baseline", "demo", "flickr8k-baseline", "flickr8k", "f30k-bigru", "f30k-bert", "coco-bigru", "coco-bert"
+        "demo-baseline", "demo", "flickr8k-baseline", "flickr8k", "f30k-bigru", "f30k-bert", "coco-bigru", "coco-bert",
+        "coder-flickr8k", "coder-flickr8k-gpu", "coder-f30k-bigru", "coder-f30k-bert", "coder-coco-bigru",
+        "coder-coco-bert",
     }  # fmt: skip
     assert promised <= set(PRESETS)
     assert DEMO_PAIR == ("demo-baseline", "demo")
@@ -51,7 +53,22 @@ def test_the_presets_that_were_promised() -> None:
         assert PRESETS[name].config.memory.bank_size == 0
 
 
-@pytest.mark.parametrize("name", ["f30k-bigru", "f30k-bert", "coco-bigru", "coco-bert"])
+@pytest.mark.parametrize("name", ["coder-f30k-bigru", "coder-f30k-bert", "coder-coco-bigru", "coder-coco-bert"])
+def test_the_papers_values_of_the_concept_branch(name: str) -> None:
+    """CODER section 4.1: 400 concepts of 300 numbers, β 0.9; supplement A.2: one layer, smoothing 10; CVSE: 0.3."""
+    config = PRESETS[name].config
+    model, alone = config.model, PRESETS[name.removeprefix("coder-")].config
+    assert (model.concepts, model.word_size, model.beta) == (400, 300, 0.9)
+    assert (model.gcn_layers, model.concept_smoothing, model.concept_threshold) == (1, 10.0, 0.3)
+    assert model.concept_rescale
+    assert config.objective.weight_concept == 1.0
+    assert replace(model, concepts=0) == alone.model
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["f30k-bigru", "f30k-bert", "coco-bigru", "coco-bert", "coder-f30k-bigru", "coder-f30k-bert", "coder-coco-bigru"],
+)
 def test_the_papers_values(name: str) -> None:
     """CODER sections 4.1 and 4.2: μ 0.1, γ 0.3, ε 0.1, bank 4096, momentum 0.995, 2e-4 over 30 epochs, batch 128."""
     config = PRESETS[name].config
@@ -67,6 +84,14 @@ def test_the_papers_values(name: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
+        ("concepts", -1, "--concepts: is -1; expected 0 or more"),
+        ("concepts", 1, "--concepts: is 1; expected 0 (no concept branch) or 2 and more"),
+        ("concept_list", "list.json", "--concept-list: is given with --concepts 0"),
+        ("gcn_layers", 3, "--gcn-layers: is 3; expected 1 (CODER) or 2 (CVSE)"),
+        ("concept_smoothing", 0.0, "--concept-smoothing: is 0; expected a value above 0"),
+        ("concept_threshold", 0.0, "--concept-threshold: is 0"),
+        ("beta", 1.1, "--beta: is 1.1; expected a share from 0 to 1"),
+        ("weight_concept", -1.0, "--weight-concept: is -1"),
         ("temperature", 0.0, "--temperature: is 0; expected a value above 0"),
         ("temperature", -0.1, "--temperature: is -0.1"),
         ("temperature", float("nan"), "--temperature: is nan"),
