@@ -18,6 +18,8 @@ from coder_core.runs import sealed, swap
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _DOCUMENT_ROOM = 1 << 16
+PROTOTYPES = "prototypes"
+"""File stem of the prototypes beside a model: whole in a state, without what only training needs in a best save."""
 
 
 class Save:

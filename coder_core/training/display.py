@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -94,8 +95,9 @@ class Display:
             self.progress.stop()
 
     def step(
-        self, step: int, *, rate: float, parts: dict[str, float], quartiles: list[float] | None, best: float | None
-    ) -> None:
+        self, step: int, *, rate: float, parts: dict[str, float], quartiles: list[float] | None, best: float | None,
+        prototypes: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         """Show one step's numbers (called now and then, not every step).
 
         Args:
@@ -104,10 +106,13 @@ class Display:
             parts: each loss term.
             quartiles: of the diversity.
             best: R@sum so far.
+            prototypes: what the guide reports.
         """
         facts = [f"{rate:,.0f} pairs/s", *(f"{name} {value:.3f}" for name, value in parts.items())]
         if quartiles:
             facts.append("diversity " + "/".join(f"{value:.2f}" for value in quartiles))
+        if prototypes:
+            facts.append(prototypes_in_words(prototypes))
         if best is not None:
             facts.append(f"best R@sum {best:.1f}")
         text = " · ".join(facts)
@@ -118,7 +123,10 @@ class Display:
             self._said_at = time.monotonic()
             self.say(f"{self.name} step {step:,} of {self.steps:,} (epoch {epoch}) · {text}")
 
-    def epoch(self, epoch: int, metrics: dict[str, float] | None, seconds: float, loss: float, best: bool) -> None:
+    def epoch(
+        self, epoch: int, metrics: dict[str, float] | None, seconds: float, loss: float, best: bool,
+        prototypes: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         """One line an epoch, which stays on the screen."""
         if self.quiet:
             return
@@ -129,11 +137,24 @@ class Display:
             line += f", dev R@1/5/10 image→text {i2t}, text→image {t2i}, R@sum {metrics['rsum']:.1f}"
             line += " (best)" if best else ""
         say(self.console, line)
+        if prototypes:
+            say(self.console, f"    {prototypes_in_words(prototypes)}")
 
     def say(self, text: str) -> None:
         """A plain line."""
         if not self.quiet:
             say(self.console, text)
+
+
+def prototypes_in_words(found: Mapping[str, Any]) -> str:
+    """981 prototypes used, 3 dead, largest 120 · inertia 0.612 · 12% moved · named right 8% / 9%."""
+    text = f"{found['used']:,} prototypes used, {found['dead']:,} dead, largest {found['largest']:,}"
+    text += f" · inertia {found['inertia']:.3f}"
+    text += f" · {found['changed']:.0%} moved" if "changed" in found else ""
+    text += f" · named right {found['image_accuracy']:.0%} / {found['text_accuracy']:.0%}"
+    if "kept" in found:
+        text += f" · clustered anew, {found['kept']:.0%} kept their number"
+    return text
 
 
 def metrics_table(rows: dict[str, dict[str, float]], title: str) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import nn
@@ -31,11 +32,13 @@ def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
     return rate
 
 
-def make_optimizer(model: nn.Module, config: TrainingConfig, device: torch.device) -> torch.optim.AdamW:
-    """AdamW (fused) in two groups: BERT's own weights at a share of the rate, everything else."""
+def make_optimizer(
+    model: nn.Module, config: TrainingConfig, device: torch.device, extra: Iterable[nn.Parameter] = ()
+) -> torch.optim.AdamW:
+    """AdamW (fused) in two groups: BERT's own weights at a share of the rate, everything else, `extra` among it."""
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     bert = [parameter for name, parameter in named if name.startswith("words.bert.")]
-    others = [parameter for name, parameter in named if not name.startswith("words.bert.")]
+    others = [*(parameter for name, parameter in named if not name.startswith("words.bert.")), *extra]
     groups = [{"params": others, "share": 1.0}, {"params": bert, "share": config.bert_rate}]
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],

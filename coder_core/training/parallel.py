@@ -6,6 +6,7 @@ With one process every function hands back what it got. Start several with torch
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -53,6 +54,31 @@ class _Gather(torch.autograd.Function):
 def gather_with_gradient(rows: Tensor) -> Tensor:
     """(B, D) of each process -> (world · B, D) on every process, differentiable."""
     return rows if world_size() == 1 else _Gather.apply(rows)
+
+
+class _Average(torch.autograd.Function):
+    """The values themselves; the backward pass averages their gradient over all processes, as DDP does."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return mean(gradients[0].contiguous())
+
+
+def averaging_gradient(values: Tensor) -> Tensor:
+    """A parameter that DDP does not see: the same values, its gradient the mean over all processes."""
+    return values if world_size() == 1 else _Average.apply(values)
+
+
+@torch.no_grad()
+def from_first_tensors(tensors: Iterable[Tensor]) -> None:
+    """Overwrite every tensor with the first process's, on every process."""
+    if world_size() > 1:
+        for tensor in tensors:
+            dist.broadcast(tensor, src=0)
 
 
 @torch.no_grad()

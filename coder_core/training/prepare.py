@@ -23,6 +23,7 @@ from coder_core.model.coder import Coder
 from coder_core.model.concept_making import make_concepts
 from coder_core.model.reader import CaptionReader, make_reader, starting_vectors
 from coder_core.training import parallel
+from coder_core.training.prototype_guide import too_many_prototypes
 
 Progress = Callable[[str, int, int], None]
 
@@ -117,6 +118,9 @@ def prepare(
         drop_regions=config.data.drop_regions, drop_words=config.data.drop_words, fixed_ends=reader.fixed_ends,
         part=parallel.rank(), parts=parallel.world_size(),
     )  # fmt: skip
+    if config.memory.prototypes:
+        pass_pairs = batches.per_epoch * config.training.batch_size
+        faults += stop_on_errors(too_many_prototypes(config.memory.prototypes, train.n_texts, pass_pairs))
     if config.model.concepts > 0 and concepts is None:
         concepts, about_concepts = make_concepts(
             config, train.captions, progress=partial(progress, "finding concepts") if progress else None

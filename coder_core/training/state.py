@@ -15,9 +15,10 @@ from torch import Tensor
 
 from coder_core.faults import Fault, InputError
 from coder_core.model.coder import Coder
-from coder_core.runs.checkpoint import Save
+from coder_core.runs.checkpoint import PROTOTYPES, Save
 from coder_core.runs.packing import pack_state, unpack_state
 from coder_core.runs.restore import load_weights
+from coder_core.training.prototype_guide import PrototypeGuide
 from coder_core.training.step import Memory
 
 DROPOUT = 2  # the stream of random numbers of a step that dropout draws from (see data/batches.py)
@@ -63,28 +64,41 @@ def seed_step(seed: int, step: int, process: int) -> None:
 
 
 def capture(
-    model: Coder, optimizer: torch.optim.Optimizer, memory: Memory | None, position: Position, around: Circumstances
+    model: Coder,
+    optimizer: torch.optim.Optimizer,
+    memory: Memory | None,
+    position: Position,
+    around: Circumstances,
+    guide: PrototypeGuide | None = None,
 ) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     """Tensors and documents of a save."""
     moments, optimizer_document = pack_state(optimizer.state_dict())
     tensors = {"model": model.state_dict(), "optimizer": moments}
     if memory is not None:
         tensors["memory"] = memory.state_dict()
+    if guide is not None:
+        tensors[PROTOTYPES] = guide.state_dict()
     documents = {"position": asdict(position), "optimizer": optimizer_document, "circumstances": asdict(around)}
     return tensors, documents
 
 
 def restore(
-    save: Save, model: Coder, optimizer: torch.optim.Optimizer, memory: Memory | None
+    save: Save,
+    model: Coder,
+    optimizer: torch.optim.Optimizer,
+    memory: Memory | None,
+    guide: PrototypeGuide | None = None,
 ) -> tuple[Position, Circumstances]:
-    """Give model, optimizer and memory their state back.
+    """Give model, optimizer, memory and prototypes their state back.
 
     Raises:
-        InputError: names or shapes differ, or the save has no bank although the configuration asks for one.
+        InputError: names or shapes differ, or the save has no bank or prototypes although the configuration asks for.
     """
     load_weights(model, save.tensors("model"), str(save.path / "model.safetensors"))
     if memory is not None:
         load_weights(memory, save.tensors("memory"), str(save.path / "memory.safetensors"))
+    if guide is not None:
+        load_weights(guide, save.tensors(PROTOTYPES), str(save.path / f"{PROTOTYPES}.safetensors"))
     try:
         optimizer.load_state_dict(unpack_state(save.tensors("optimizer"), save.document("optimizer")))
         return Position(**save.document("position")), Circumstances(**save.document("circumstances"))

@@ -19,6 +19,7 @@ from coder_core.objectives.fused import DclTerms, bank_candidates, batch_candida
 from coder_core.objectives.pairs import Direction, in_batch_direction
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.training import parallel
+from coder_core.training.prototype_guide import PrototypeGuide
 
 Embed = Callable[..., Embedded]
 
@@ -97,7 +98,7 @@ def make_memory(model: Coder, config: Config) -> Memory | None:
 
 def compute_losses(
     embed: Embed, model: Coder, memory: Memory | None, batch: Batch, config: Config, *, epoch: float,
-    autocast: AbstractContextManager[None],
+    autocast: AbstractContextManager[None], guide: PrototypeGuide | None = None,
 ) -> Losses:  # fmt: skip
     """Embed a batch and weigh every term of both branches (eq. 8).
 
@@ -109,6 +110,7 @@ def compute_losses(
         config: of the run.
         epoch: epochs done, with fraction.
         autocast: around everything but the losses.
+        guide: the prototypes and their classifier, or None.
     """
     with autocast:
         embedded = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
@@ -123,7 +125,20 @@ def compute_losses(
         concepts = gather_anchors(embedded.concept_images, embedded.concept_texts, batch.image_ids)
         per_pair = _concept_dcl(concepts, config.objective)
         losses = losses.plus("dcl-concept", per_pair, config.objective.weight_concept)
-    return losses
+    return losses if guide is None else _with_prototypes(losses, guide, embedded, batch, config.objective)
+
+
+def _with_prototypes(
+    losses: Losses, guide: PrototypeGuide, embedded: Embedded, batch: Batch, objective: ObjectiveConfig
+) -> Losses:
+    """L_PGC (eq. 7): a pair's prototype, found in the instance branch, is what the concept branch has to name; without
+    a concept branch the instance branch names it itself."""
+    instance = embedded.images, embedded.texts
+    named = instance
+    if embedded.concept_images is not None and embedded.concept_texts is not None:
+        named = embedded.concept_images, embedded.concept_texts
+    per_pair = guide.losses(instance, named, batch.text_ids)
+    return losses if per_pair is None else losses.plus("pgc", per_pair, objective.weight_prototypes)
 
 
 def gather_anchors(images: Tensor, texts: Tensor, image_ids: Tensor) -> Anchors:

@@ -87,7 +87,7 @@ def _bad_rows(losses: Losses, batch: Batch) -> list[int]:
     return (~torch.isfinite(losses.per_pair)).nonzero().flatten().tolist()
 
 
-def check_gradients(model: nn.Module, norm: Tensor, batch: Batch, step: int) -> None:
+def check_gradients(parameters: Mapping[str, nn.Parameter], norm: Tensor, batch: Batch, step: int) -> None:
     """Stop when a gradient is not finite, before the optimizer sees it.
 
     Raises:
@@ -95,7 +95,7 @@ def check_gradients(model: nn.Module, norm: Tensor, batch: Batch, step: int) -> 
     """
     if bool(torch.isfinite(norm)):
         return
-    bad = [name for name, p in model.named_parameters() if p.grad is not None and not bool(p.grad.isfinite().all())]
+    bad = [name for name, p in parameters.items() if p.grad is not None and not bool(p.grad.isfinite().all())]
     named = ", ".join(map(str, batch.text_ids[:SAMPLES_NAMED].tolist()))
     raise NotFiniteError(
         Fault(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ from coder_core.config import Config
 from coder_core.data.batches import Batch
 from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.model.encode import autocast, encode_split
-from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.checkpoint import PROTOTYPES, SaveStore
 from coder_core.runs.history import HISTORY, HistoryWriter
 from coder_core.runs.status import write_status
 from coder_core.training import parallel
 from coder_core.training.display import Display
 from coder_core.training.optim import learning_rate, make_optimizer, set_rate
 from coder_core.training.prepare import Prepared
+from coder_core.training.prototype_guide import make_guide
 from coder_core.training.state import Circumstances, Position, capture, changed_circumstances, restore, seed_step
 from coder_core.training.step import Losses, compute_losses, make_memory
 from coder_core.training.stopping import (
@@ -55,9 +57,16 @@ class Trainer:
         self.memory = make_memory(self.model, config)
         if self.memory is not None:
             self.memory.to(device)
-        self.optimizer = make_optimizer(self.model, config.training, device)
-        self.position = Position()
         self.per_epoch = prepared.batches.per_epoch
+        self.guide = make_guide(config, prepared.train.n_texts, self.per_epoch * config.training.batch_size)
+        if self.guide is not None:
+            self.guide.to(device)
+        self.parameters = dict(self.model.named_parameters())
+        if self.guide is not None:
+            self.parameters["prototypes.classifier"] = self.guide.classifier
+        extra = [self.guide.classifier] if self.guide is not None else []
+        self.optimizer = make_optimizer(self.model, config.training, device, extra)
+        self.position = Position()
         self.steps = self.per_epoch * config.training.epochs
         self.around = Circumstances(torch.__version__, torch.get_num_threads(), str(device), parallel.world_size())
         self.states = SaveStore(folder / "state", keep=STATES_KEPT)
@@ -81,7 +90,7 @@ class Trainer:
             return
         for fault in save.skipped:
             self.display.say(f"warning: passed over a damaged save: {fault}")
-        self.position, before = restore(save, self.model, self.optimizer, self.memory)
+        self.position, before = restore(save, self.model, self.optimizer, self.memory, self.guide)
         for fault in changed_circumstances(before, self.around):
             self.display.say(f"warning: {fault}")
 
@@ -143,17 +152,19 @@ class Trainer:
         seed_step(training.seed, step, parallel.rank())
         losses = compute_losses(
             self._embed, self.model, self.memory, batch, self.config, epoch=step / self.per_epoch,
-            autocast=autocast(self.device, training.precision),
+            autocast=autocast(self.device, training.precision), guide=self.guide,
         )  # fmt: skip
         check_losses(losses, batch, step)
         self.optimizer.zero_grad(set_to_none=True)
         losses.total.backward()
-        norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
-        check_gradients(self.model, norm, batch, step)  # before clipping, which would spread one NaN to all
-        torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), training.clip_norm, norm)
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters.values() if p.grad is not None])
+        check_gradients(self.parameters, norm, batch, step)  # before clipping, which would spread one NaN to all
+        torch.nn.utils.clip_grads_with_norm_(self.parameters.values(), training.clip_norm, norm)
         self.optimizer.step()
         if self.memory is not None:
             self.memory.remember()
+        if self.guide is not None:
+            self.guide.remember()
         self.position.step += 1
         self.position.seconds += time.monotonic() - started
         self.position.loss_sum += float(parallel.mean(losses.total))
@@ -174,12 +185,15 @@ class Trainer:
             fields["diversity"] = dict(zip(("min", "q1", "median", "q3", "max"), quartiles, strict=True))
         if self.memory is not None:
             fields["bank_filled"] = self.memory.bank.count
+        prototypes = self.guide.report(whole_pass=False) if self.guide is not None else {}
+        if prototypes:
+            fields["prototypes"] = prototypes
         rate_now = self.optimizer.param_groups[0]["lr"]
         self._note(history, "step", epoch=self.position.step / self.per_epoch, learning_rate=rate_now, **fields)
         self._status("running")
         self.display.step(
             self.position.step, rate=rate, parts=parts, quartiles=quartiles[1:4] if quartiles else None,
-            best=self.position.best,
+            best=self.position.best, prototypes=prototypes,
         )  # fmt: skip
 
     def _end_epoch(self, stop: StopRequest, history: HistoryWriter | None) -> None:
@@ -187,6 +201,7 @@ class Trainer:
         epoch, position = self.position.step // self.per_epoch, self.position
         due = epoch % self.config.training.evaluate_every == 0 or position.step >= self.steps
         metrics = self._evaluate(stop) if due else None
+        prototypes = self._end_pass_of_prototypes(epoch, stop)
         # The first process decides, so that all agree on patience whatever their last bits.
         score = parallel.from_first(metrics["rsum"], self.device) if metrics is not None else None
         is_best = due and (score is None or position.best is None or score > position.best)
@@ -198,25 +213,57 @@ class Trainer:
         loss, position.loss_sum = position.loss_sum / self.per_epoch, 0.0
         if is_best and self.first:
             about = {"step": position.step, "epoch": epoch, "metrics": metrics}
-            self.best.write(str(position.step), {"model": self.model.state_dict()}, {"metrics": about})
+            tensors = {"model": self.model.state_dict()}
+            if self.guide is not None and self.guide.clusters.ready:
+                tensors[PROTOTYPES] = self.guide.export()
+            self.best.write(str(position.step), tensors, {"metrics": about})
         fields: dict[str, Any] = {"metrics": metrics} if metrics is not None else {}
+        if prototypes:
+            fields["prototypes"] = prototypes
         # Before the save: a kill between the two repeats the line, which then counts once.
         self._note(history, "epoch", epoch=epoch, loss=loss, seconds=round(position.seconds, 2), best=is_best, **fields)
         self._save()
-        self.display.epoch(epoch, metrics, position.seconds, loss, bool(is_best))
+        self.display.epoch(epoch, metrics, position.seconds, loss, bool(is_best), prototypes)
         parallel.wait()
+
+    def _end_pass_of_prototypes(self, epoch: int, stop: StopRequest) -> dict[str, Any]:
+        """What the pass came to, and a full clustering when it is due. The first process clusters for all."""
+        if self.guide is None:
+            return {}
+        found, every = self.guide.report(whole_pass=True), self.config.memory.prototype_recluster
+        if not (every and epoch % every == 0 and self.guide.clusters.ready and self.position.step < self.steps):
+            return found
+        if self.first:
+            train = self.prepared.train
+            embedded = encode_split(
+                self.model, train, self.prepared.batches.tokens, device=self.device,
+                precision=self.config.training.precision, progress=self._watch(stop),
+            )  # fmt: skip
+            found["kept"] = self.guide.recluster(
+                embedded.images, embedded.texts, train.image_of_text, seed=self.config.training.seed
+            )
+        parallel.from_first_tensors(self.guide.clusters.buffers())
+        return found
+
+    def _watch(self, stop: StopRequest) -> Callable[[int, int], None]:
+        def watch(done: int, total: int) -> None:
+            if stop.signal and parallel.world_size() == 1:
+                raise StopRequestedError
+
+        return watch
 
     def _evaluate(self, stop: StopRequest) -> dict[str, float] | None:
         dev, tokens = self.prepared.dev, self.prepared.dev_tokens
         if dev is None or tokens is None:
             return None
 
-        def watch(done: int, total: int) -> None:
-            if stop.signal and parallel.world_size() == 1:
-                raise StopRequestedError
-
         found = encode_split(
-            self.model, dev, tokens, device=self.device, precision=self.config.training.precision, progress=watch
+            self.model,
+            dev,
+            tokens,
+            device=self.device,
+            precision=self.config.training.precision,
+            progress=self._watch(stop),
         )
         return retrieval_metrics(
             found.images, found.texts, dev.image_of_text, second=found.second, weight=self.config.model.beta
@@ -227,7 +274,9 @@ class Trainer:
 
     def _save(self) -> None:
         if self.first:
-            tensors, documents = capture(self.model, self.optimizer, self.memory, self.position, self.around)
+            tensors, documents = capture(
+                self.model, self.optimizer, self.memory, self.position, self.around, self.guide
+            )
             check_state(tensors, self.position.step)
             self.states.write(str(self.position.step), tensors, documents)
         self._saved_at = time.monotonic()

@@ -123,7 +123,7 @@ def test_a_gradient_names_its_parameter_alone(data: Path) -> None:
     bad.grad[0, 0] = float("nan")
     norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
     with pytest.raises(NotFiniteError) as stopped:
-        check_gradients(model, norm, batch, 12)
+        check_gradients(dict(model.named_parameters()), norm, batch, 12)
     ids = ", ".join(str(int(i)) for i in batch.text_ids[:5])
     expected = f"step 12: the gradient of words.gru.weight_hh_l1 is not finite (captions {ids} … of a batch of 8)"
     assert str(stopped.value).startswith(expected)

@@ -1,0 +1,244 @@
+"""Prototypes in training: when the loss begins, what it is, resuming, several processes, what is saved and told."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from coder_core.config import Config, MemoryConfig
+from coder_core.faults import InputError
+from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.history import HISTORY, read_history
+from coder_core.runs.restore import load_model
+from coder_core.training.launch import continue_run, start_run
+from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.prototype_guide import PrototypeGuide, make_guide
+from coder_core.training.step import Losses, compute_losses
+from tests.reference import prototypes as reference
+from tests.training.prototype_worker import PROTOTYPES, guided_config, trained
+from tests.training.test_parallel import run_two
+from tests.training.test_resume import stop_during
+from tests.training.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config, write_tiny_data
+
+PER_EPOCH, TOLERANCE = 5, 1e-5
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_data(tmp_path_factory.mktemp("data"))
+
+
+def with_prototypes(config: Config, count: int = PROTOTYPES, recluster: int = 0) -> Config:
+    return replace(config, memory=replace(config.memory, prototypes=count, prototype_recluster=recluster))
+
+
+def step(prepared: Prepared, guide: PrototypeGuide | None, config: Config, number: int) -> Losses:
+    return compute_losses(
+        prepared.model, prepared.model, None, prepared.batches(number), config, epoch=number / PER_EPOCH,
+        autocast=nullcontext(), guide=guide,
+    )  # fmt: skip
+
+
+def begun(data: Path, config: Config) -> tuple[Prepared, PrototypeGuide]:
+    prepared = prepare(config)
+    guide = make_guide(config, prepared.train.n_texts, PER_EPOCH * config.training.batch_size)
+    assert guide is not None
+    return prepared, guide
+
+
+@pytest.mark.parametrize("concepts", [0, 4])
+def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path, concepts: int) -> None:
+    """The concept branch is classified; without one the instance branch is."""
+    config = guided_config(data, concepts=concepts)
+    config = replace(config, objective=replace(config.objective, weight_prototypes=0.5))
+    prepared, guide = begun(data, config)
+    loops = reference.OnlineMeans(PROTOTYPES, PER_EPOCH * 8)
+    for number in range(PER_EPOCH + 3):
+        batch = prepared.batches(number)
+        with torch.no_grad():
+            found = prepared.model(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
+        plain = step(prepared, None, config, number)
+        losses = step(prepared, guide, config, number)
+        guide.remember()
+        vectors = [reference.pair_vector(*pair) for pair in zip(found[0].tolist(), found[1].tolist(), strict=True)]
+        labels = loops.learn(vectors, batch.text_ids.tolist())
+        assert ("pgc" in losses.parts) == (number >= PER_EPOCH)
+        if labels is None:
+            assert losses.total.item() == plain.total.item()
+            continue
+        named = found[2:] if concepts else found[:2]
+        classifier = guide.classifier.detach().double().tolist()
+        expected = [
+            sum(reference.cross_entropy(side[i].tolist(), classifier, label) for side in named)
+            for i, label in enumerate(labels)
+        ]
+        assert losses.parts["pgc"].item() == pytest.approx(sum(expected) / 8, rel=1e-4)
+        assert losses.total.item() == pytest.approx(plain.total.item() + 0.5 * sum(expected) / 8, rel=1e-4)
+        assert losses.per_pair is not None
+        assert plain.per_pair is not None
+        assert (losses.per_pair - plain.per_pair).tolist() == pytest.approx(
+            [0.5 * value for value in expected], rel=1e-3
+        )
+
+
+def test_gradients_reach_the_classifier_and_the_branch_that_is_classified(data: Path) -> None:
+    config = guided_config(data, concepts=4)
+    config = replace(config, objective=replace(config.objective, weight_instance=0.0, weight_concept=0.0))
+    prepared, guide = begun(data, config)
+    for number in range(PER_EPOCH + 1):
+        losses = step(prepared, guide, config, number)
+        guide.remember()
+    losses.total.backward()
+    assert guide.classifier.grad is not None
+    assert guide.classifier.grad.abs().max() > 0
+    assert prepared.model.concepts is not None
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in prepared.model.concepts.parameters())
+
+
+def test_centroids_move_only_when_the_step_is_remembered(data: Path) -> None:
+    config = guided_config(data)
+    prepared, guide = begun(data, config)
+    for number in range(PER_EPOCH):
+        step(prepared, guide, config, number)
+        guide.remember()
+    before = {name: value.clone() for name, value in guide.state_dict().items()}
+    step(prepared, guide, config, PER_EPOCH)
+    assert all(torch.equal(value, before[name]) for name, value in guide.state_dict().items())
+    guide.remember()
+    assert not torch.equal(guide.clusters.centroids, before["clusters.centroids"])
+
+
+def test_the_report_by_hand() -> None:
+    """Two of four pairs had a label, one of them another; three images and one text were named right."""
+    guide = PrototypeGuide(2, 2, pairs=4, pass_pairs=4)
+    assert guide.report(whole_pass=False) == {}
+    seeds = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    guide.losses((seeds, seeds), (seeds, seeds), torch.arange(4))
+    guide.remember()
+    assert guide.report(whole_pass=True) == {}
+    guide.clusters.labels[:2] = torch.tensor([0, 1])
+    guide.clusters.members[:] = 1
+    with torch.no_grad():
+        guide.classifier.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    pairs = torch.tensor([[1.0, 0.0], [0.8, 0.6], [1.0, 0.0], [0.0, 1.0]])  # labels 0 0 0 1
+    images = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    texts = torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
+    guide.losses((pairs, pairs), (images, texts), torch.arange(4))
+    guide.remember()
+    expected = {
+        "used": 2, "dead": 0, "largest": 3, "reseeded": 0, "inertia": 0.1, "image_accuracy": 0.75,
+        "text_accuracy": 0.25, "changed": 0.5,
+    }  # fmt: skip
+    assert guide.report(whole_pass=False) == pytest.approx(expected, abs=1e-5)
+    assert guide.report(whole_pass=True) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with twin and banks, a full clustering after epoch 2, never stopped."""
+    config = with_prototypes(tiny_config(data), recluster=2)
+    return start_run(config, tmp_path_factory.mktemp("whole"), quiet())
+
+
+@pytest.mark.parametrize("number", [2, PER_EPOCH - 1, 2 * PER_EPOCH - 1, 12])
+def test_stopped_during_any_step_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, number: int) -> None:
+    """4 is the last step of the seeding pass, 9 the one before the full clustering."""
+    stopped = stop_during(whole, tmp_path / "tiny", number, signal.SIGTERM)
+    continue_run(stopped, None, quiet())
+    assert_same_run(stopped, whole)
+    ours, theirs = (newest_state(run).tensors("prototypes") for run in (stopped, whole))
+    assert ours.keys() == theirs.keys()
+    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
+
+
+def test_the_history_tells_of_the_prototypes(whole: Path) -> None:
+    events = read_history(whole / HISTORY)
+    by_epoch = {event["epoch"]: event.get("prototypes") for event in events if event["event"] == "epoch"}
+    assert by_epoch[1] is None  # the first pass only seeds
+    assert set(by_epoch[2]) == {
+        "used", "dead", "largest", "reseeded", "inertia", "image_accuracy", "text_accuracy", "kept"
+    }  # fmt: skip
+    assert 0 < by_epoch[3]["changed"] <= 1
+    assert 0 < by_epoch[3]["inertia"] < 2
+    assert 1 <= by_epoch[3]["used"] <= PROTOTYPES
+    last_step = [event for event in events if event["event"] == "step"][-1]
+    assert set(last_step["prototypes"]) >= {"inertia", "used", "dead", "largest", "changed"}
+
+
+def test_the_best_model_has_no_classifier_and_loads_without_the_prototypes(whole: Path) -> None:
+    save = SaveStore(whole / "best", keep=1).newest()
+    assert save is not None
+    assert not any("classifier" in name or "prototype" in name for name in save.tensors("model"))
+    assert load_model(whole).encode_text(["a red star"]).shape == (1, 8)
+    beside = save.tensors("prototypes")
+    assert set(beside) == {"centroids", "members", "classifier"}
+    assert beside["centroids"].shape == beside["classifier"].shape == (PROTOTYPES, 8)
+
+
+def test_without_prototypes_nothing_is_saved_or_told(data: Path, tmp_path: Path) -> None:
+    run = start_run(tiny_config(data, epochs=1), tmp_path, quiet())
+    for store in ("best", "state"):
+        save = SaveStore(run / store, keep=2).newest()
+        assert save is not None
+        assert "prototypes.safetensors" not in save.manifest["files"]
+    assert not any("prototypes" in event for event in read_history(run / HISTORY))
+
+
+def test_the_screen_tells_of_the_prototypes(data: Path, tmp_path: Path) -> None:
+    console = quiet()
+    start_run(with_prototypes(tiny_config(data, epochs=2)), tmp_path, console)
+    assert "prototypes used" in printed(console)
+    assert "named right" in printed(console)
+
+
+@pytest.mark.parametrize(("count", "severity"), [(41, "error"), (30, "warning")])
+def test_more_prototypes_than_pairs_names_what_fits(data: Path, count: int, severity: str) -> None:
+    """20 images × 2 captions: 40 pairs, 2 prototypes by the paper's measure."""
+    config = with_prototypes(tiny_config(data), count=count)
+    if severity == "error":
+        with pytest.raises(InputError, match=r"is 41, and a pass has 40 .*expected at most 40.*--prototypes 2 fits"):
+            prepare(config)
+    else:
+        told = [fault for fault in prepare(config).faults if fault.place == "--prototypes"]
+        assert [fault.severity for fault in told] == ["warning"]
+
+
+def test_a_full_clustering_keeps_numbers_and_loses_no_pair(data: Path) -> None:
+    prepared, guide = begun(data, guided_config(data))
+    for number in range(2 * PER_EPOCH):
+        step(prepared, guide, guided_config(data), number)
+        guide.remember()
+    random = np.random.default_rng(0)
+    images, texts = (random.normal(size=(count, 8)).astype(np.float32) for count in (20, 40))
+    guide.recluster(images, texts, prepared.train.image_of_text, seed=1)
+    assert int(guide.clusters.members.sum()) == 40
+    assert guide.recluster(images, texts, prepared.train.image_of_text, seed=1) > 0.5  # the same vectors again
+
+
+@pytest.mark.timeout(400)
+def test_two_processes_hold_the_prototypes_of_one(data: Path, tmp_path: Path) -> None:
+    """Labels and members exactly, everything else to rounding; the worker checks that both processes agree exactly."""
+    out, steps = tmp_path / "found.safetensors", 3 * PER_EPOCH
+    ended = run_two("-m", "tests.training.prototype_worker", str(data), str(out), str(steps))
+    assert [code for code, _ in ended] == [0, 0], ended
+    one: dict[str, Tensor] = trained(guided_config(data), steps)
+    two = load_file(out)
+    assert one.keys() == two.keys()
+    assert sum("gradient classifier" in name for name in one) == 2 * PER_EPOCH
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, atol=TOLERANCE, rtol=1e-4, msg=lambda m, n=name: n + m)
+    assert int(one[f"{steps - 1} guide clusters.members"].sum()) == 40
+
+
+def test_a_run_without_a_bank_may_have_prototypes(data: Path, tmp_path: Path) -> None:
+    config = replace(tiny_config(data, epochs=2), memory=MemoryConfig(prototypes=4))
+    run = start_run(replace(config, objective=replace(config.objective, loss="infonce")), tmp_path, quiet())
+    assert "pgc" in [event for event in read_history(run / HISTORY) if event["event"] == "step"][-1]["losses"]
