@@ -6,10 +6,10 @@ GPO is the generalised pooling operator of Chen et al. 2021 (arXiv:2011.04305), 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -18,38 +18,8 @@ from coder_core.encoders.gru import bidirectional_over, pack
 from coder_core.ops import full_precision
 
 BELOW_EVERYTHING = -1e4  # fills padded positions, so that they come first in an ascending sort; their weight is zero
-SMALL = 1 << 16  # arrays with fewer numbers are sorted by one thread
-
-
-def sort_rows(array: np.ndarray) -> None:
-    """Sort the last axis in place with NumPy (vectorised, torch.sort is not), on as many threads as torch has."""
-    count = torch.get_num_threads()
-    if count == 1 or array.size < SMALL:
-        array.sort(axis=-1)
-        return
-    with ThreadPoolExecutor(count) as threads:  # NumPy lets go of the interpreter lock while it sorts
-        list(threads.map(lambda part: part.sort(axis=-1), np.array_split(array, count)))
-
-
-def rank_ascending(features: Tensor, lengths: Tensor, *, with_order: bool) -> tuple[Tensor, Tensor | None]:
-    """(B, L, D) -> every channel's values (B, D, L), smallest first, and the positions they came from.
-
-    On a CPU a float32 is widened to float64, whose last 29 bits are then free to carry its position through the sort:
-    one vectorised sort of numbers finds values and positions, and both come out exact.
-    """
-    if features.device.type != "cpu" or features.dtype != torch.float32:
-        return channels_first(features, lengths).sort(dim=-1)
-    batch, longest, channels = features.shape
-    keys = features.new_empty(batch, channels, longest, dtype=torch.float64 if with_order else torch.float32)
-    keys.copy_(features.detach().transpose(1, 2))
-    _fill_beyond(keys, lengths, BELOW_EVERYTHING)
-    if not with_order:
-        sort_rows(keys.numpy())
-        return keys, None
-    bits = keys.view(torch.int64)
-    bits.bitwise_or_(torch.arange(longest))
-    sort_rows(keys.numpy())
-    return keys.float(), bits.bitwise_and_((1 << longest.bit_length()) - 1)
+CACHED = 1 << 15  # numbers worked on at a time: eight bytes each, they fit the core's own cache
+SMALL = 1 << 16  # batches with fewer numbers are worked on by one thread
 
 
 class _RankWeightedSum(torch.autograd.Function):
@@ -57,9 +27,16 @@ class _RankWeightedSum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
-        ranked, order = rank_ascending(features, lengths, with_order=ctx.needs_input_grad[0])
+        if features.device.type == "cpu" and features.dtype == torch.float32:
+            sums, ranked, order = sum_by_sample(
+                features.detach(), lengths, weights.detach(),
+                keep_values=any(ctx.needs_input_grad), keep_order=ctx.needs_input_grad[0],
+            )  # fmt: skip
+        else:
+            ranked, order = channels_first(features, lengths).sort(dim=-1)
+            sums = torch.bmm(ranked, weights.unsqueeze(-1)).squeeze(-1)
         ctx.save_for_backward(order, ranked, weights)
-        return torch.bmm(ranked, weights.unsqueeze(-1)).squeeze(-1)
+        return sums
 
     @staticmethod
     @once_differentiable
@@ -68,9 +45,89 @@ class _RankWeightedSum(torch.autograd.Function):
         for_weights = torch.bmm(gradient.unsqueeze(1), ranked).squeeze(1)
         if order is None:
             return None, None, for_weights
-        for_ranked = gradient.unsqueeze(-1) * weights.unsqueeze(1)
-        for_features = torch.empty_like(ranked).scatter_(-1, order, for_ranked)
-        return for_features.transpose(1, 2).contiguous(), None, for_weights
+        if order.dtype == torch.int64:
+            for_ranked = gradient.unsqueeze(-1) * weights.unsqueeze(1)
+            for_features = torch.empty_like(ranked).scatter_(-1, order, for_ranked)
+            return for_features.transpose(1, 2).contiguous(), None, for_weights
+        return unrank_by_sample(gradient, weights, order), None, for_weights
+
+
+def sum_by_sample(
+    features: Tensor, lengths: Tensor, weights: Tensor, *, keep_values: bool, keep_order: bool
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """What `_RankWeightedSum` computes, for (B, L, D) float32 on the CPU, and what its gradient needs.
+
+    A float32 is widened to float64, whose last 29 bits are then free to carry its position through the sort: one
+    vectorised sort of numbers (NumPy's; torch.sort is not) finds values and positions, and both come out exact. Each
+    sample stays in the core's own cache from its transposing to its sum.
+
+    Returns:
+        (B, D) sums; (B, D, L) values, smallest first; their positions, as bytes or, beyond 256, as int32.
+    """
+    batch, longest, channels = features.shape
+    features = features.contiguous()
+    sums = features.new_empty(batch, channels)
+    ranked = features.new_empty(batch, channels, longest) if keep_values else None
+    position_type = torch.uint8 if longest <= 256 else torch.int32
+    order = torch.empty(batch, channels, longest, dtype=position_type) if keep_order else None
+    positions, last = torch.arange(longest), (1 << longest.bit_length()) - 1
+    beyond = positions >= lengths[:, None, None]
+    is_padded = bool(beyond.any())
+
+    def rank(part: slice) -> None:
+        turned = features[part].transpose(1, 2)
+        values = features.new_empty(turned.shape) if ranked is None else ranked[part]
+        values.squeeze(0).copy_(turned.squeeze(0))  # two axes are transposed block by block
+        if is_padded:
+            values.masked_fill_(beyond[part], BELOW_EVERYTHING)
+        if order is None:
+            values.numpy().sort(axis=-1)
+        else:
+            keys = values.double()
+            bits = keys.view(torch.int64).bitwise_or_(positions)
+            keys.numpy().sort(axis=-1)
+            values.copy_(keys)
+            order[part].copy_(bits.bitwise_and_(last))
+        torch.bmm(values, weights[part].unsqueeze(-1), out=sums[part].unsqueeze(-1))
+
+    _share(rank, batch, longest * channels)
+    return sums, ranked, order
+
+
+def unrank_by_sample(gradient: Tensor, weights: Tensor, order: Tensor) -> Tensor:
+    """The gradient of the features (B, L, D) from that of the sums (B, D), the weights (B, L) and the positions."""
+    batch, channels, longest = order.shape
+    for_features = gradient.new_empty(batch, longest, channels)
+
+    def unrank(part: slice) -> None:
+        for_ranked = gradient[part, :, None] * weights[part, None]
+        turned = torch.empty_like(for_ranked).scatter_(-1, order[part].long(), for_ranked)
+        for_features[part].squeeze(0).copy_(turned.transpose(1, 2).squeeze(0))
+
+    _share(unrank, batch, longest * channels)
+    return for_features
+
+
+def _share(work: Callable[[slice], None], samples: int, numbers: int) -> None:
+    """Call `work` on a few samples of so many numbers at a time, on as many threads as torch has, each alone."""
+    size = max(1, CACHED // max(1, numbers))
+    parts = [slice(start, start + size) for start in range(0, samples, size)]
+
+    @torch.no_grad()  # a setting of the thread
+    def several(own: list[slice]) -> None:
+        for part in own:
+            work(part)
+
+    threads = torch.get_num_threads()
+    if threads == 1 or samples * numbers < SMALL:
+        several(parts)
+        return
+    torch.set_num_threads(1)  # what new threads begin with
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(several, [parts[k::threads] for k in range(threads)]))
+    finally:
+        torch.set_num_threads(threads)
 
 
 def position_codes(length: int, size: int) -> Tensor:
@@ -125,13 +182,6 @@ class GeneralisedPooling(nn.Module):
         weights = self.weights(lengths, features.shape[1]).to(features.dtype)
         with torch.autocast(features.device.type, enabled=False):  # the backward pass expects one type throughout
             return _RankWeightedSum.apply(features, lengths, weights.flip(1))
-
-
-def _fill_beyond(turned: Tensor, lengths: Tensor, fill: float) -> None:
-    """Fill (B, D, L) in place from each length on."""
-    beyond = torch.arange(turned.shape[-1], device=lengths.device) >= lengths.unsqueeze(1)
-    if bool(beyond.any()):
-        turned.masked_fill_(beyond.unsqueeze(1), fill)
 
 
 def channels_first(features: Tensor, lengths: Tensor, fill: float = BELOW_EVERYTHING) -> Tensor:

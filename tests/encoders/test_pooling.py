@@ -103,6 +103,38 @@ def test_the_order_of_positions_does_not_matter() -> None:
     torch.testing.assert_close(pool(features[:, [4, 2, 0, 1, 3]], lengths), pool(features, lengths))
 
 
+def float64_sum(pool: GeneralisedPooling, features: Tensor, lengths: Tensor) -> Tensor:
+    """The plain definition with the same weights: sort, then sum."""
+    weights = pool.weights(lengths, features.shape[1]).double()
+    beyond = (torch.arange(features.shape[1]) >= lengths[:, None]).unsqueeze(-1)
+    ranked = features.double().masked_fill(beyond, -1e4).sort(dim=1, descending=True).values
+    return (ranked.masked_fill(beyond, 0.0) * weights.unsqueeze(-1)).sum(1)
+
+
+@pytest.mark.parametrize(("longest", "channels"), [(36, 130), (300, 7), (5, 4000)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_parts_and_threads_make_the_plain_sum_and_its_gradient(longest: int, channels: int, threads: int) -> None:
+    """Also beyond 256 positions, which no longer fit a byte, and the threads of torch are left as they were."""
+    pool, generator = gpo(), torch.Generator().manual_seed(6)
+    features = torch.randn(33, longest, channels, generator=generator).requires_grad_()
+    lengths = torch.randint(1, longest + 1, (33,), generator=generator)
+    slope = torch.randn(33, channels, generator=generator)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found, expected = pool(features, lengths), float64_sum(pool, features, lengths)
+        leaves = [features, *pool.parameters()]
+        gradients = [torch.autograd.grad((out * slope).sum(), leaves) for out in (found, expected)]
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(found, expected.float(), atol=1e-5, rtol=1e-5)
+    for ours, plain in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, plain, atol=1e-3, rtol=1e-4)
+    with torch.no_grad():
+        torch.testing.assert_close(pool(features.detach(), lengths), found.detach())
+
+
 def test_mean_and_max_by_hand() -> None:
     """(1, 2), (3, -4), and padding: mean (2, -1), max (3, 2)."""
     features = torch.tensor([[[1.0, 2.0], [3.0, -4.0], [50.0, 50.0]]])
