@@ -56,11 +56,13 @@ _DEMO_BASELINE = replace(
 )
 
 CONCEPTS = 400  # g, CODER section 4.1
+FLICKR8K_PROTOTYPES, F30K_PROTOTYPES, COCO_PROTOTYPES = 1_000, 10_000, 20_000  # K; the last two of CODER section 4.2
 
 
-def _whole(config: Config) -> Config:
+def _whole(config: Config, prototypes: int) -> Config:
     """Both branches of CODER. Name a GloVe file for the concepts, as the paper has it, with --word-vectors."""
-    return replace(config, model=replace(config.model, concepts=CONCEPTS))
+    memory = replace(config.memory, prototypes=prototypes)
+    return replace(config, model=replace(config.model, concepts=CONCEPTS), memory=memory)
 
 
 def _on(data: str, model: ModelConfig) -> Config:
@@ -87,19 +89,23 @@ PRESETS: dict[str, Preset] = {
     "coco-bert": Preset(
         replace(_PAPER, data=DataConfig(data="coco_precomp"), model=_BERT), "MS-COCO, BERT, the paper's values"
     ),
-    "coder-flickr8k": Preset(_whole(_FLICKR8K), "Flickr8k on two CPU cores, the whole of CODER"),
-    "coder-flickr8k-gpu": Preset(_whole(_FLICKR8K_GPU), "Flickr8k on a single GPU, the whole of CODER"),
+    "coder-flickr8k": Preset(_whole(_FLICKR8K, FLICKR8K_PROTOTYPES), "Flickr8k on two CPU cores, the whole of CODER"),
+    "coder-flickr8k-gpu": Preset(
+        _whole(_FLICKR8K_GPU, FLICKR8K_PROTOTYPES), "Flickr8k on a single GPU, the whole of CODER"
+    ),
     "coder-f30k-bigru": Preset(
-        _whole(_on("f30k_precomp", _PAPER.model)), "Flickr30K, BiGRU, the whole of CODER, the paper's values"
+        _whole(_on("f30k_precomp", _PAPER.model), F30K_PROTOTYPES),
+        "Flickr30K, BiGRU, the whole of CODER, the paper's values",
     ),
     "coder-f30k-bert": Preset(
-        _whole(_on("f30k_precomp", _BERT)), "Flickr30K, BERT, the whole of CODER, the paper's values"
+        _whole(_on("f30k_precomp", _BERT), F30K_PROTOTYPES), "Flickr30K, BERT, the whole of CODER, the paper's values"
     ),
     "coder-coco-bigru": Preset(
-        _whole(_on("coco_precomp", _PAPER.model)), "MS-COCO, BiGRU, the whole of CODER, the paper's values"
+        _whole(_on("coco_precomp", _PAPER.model), COCO_PROTOTYPES),
+        "MS-COCO, BiGRU, the whole of CODER, the paper's values",
     ),
     "coder-coco-bert": Preset(
-        _whole(_on("coco_precomp", _BERT)), "MS-COCO, BERT, the whole of CODER, the paper's values"
+        _whole(_on("coco_precomp", _BERT), COCO_PROTOTYPES), "MS-COCO, BERT, the whole of CODER, the paper's values"
     ),
 }
 DEMO_PAIR = ("demo-baseline", "demo")
@@ -107,6 +113,7 @@ DEMO_PAIR = ("demo-baseline", "demo")
 _TUNED: dict[tuple[str, str], str] = {
     ("demo", "btr-hardest"): "demo-baseline",
     ("flickr8k", "btr-hardest"): "flickr8k-baseline",
+    ("coder-flickr8k", "btr-hardest"): "flickr8k-baseline",
 }
 
 

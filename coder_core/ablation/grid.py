@@ -1,0 +1,97 @@
+"""A user's own grid: a TOML file with rows, or with lists of values to be crossed.
+
+    about = "word vectors against the vocabulary's threshold"
+    reference = "random"
+
+    [[rows]]
+    name = "random"
+    word-vectors = "random"
+
+    [[rows]]
+    name = "learned"
+    about = "from the train captions"
+    word-vectors = "learned"
+
+or
+
+    [grid]
+    temperature = [0.05, 0.1]
+    gamma = [0.2, 0.3]
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from coder_core.ablation.tables import AblationTable, Row
+from coder_core.ablation.values import changed
+from coder_core.config import RUN_NAME, Config
+from coder_core.faults import Fault, InputError
+
+KEYS = {"about", "reference", "rows", "grid"}
+
+
+def read_grid(path: Path) -> AblationTable:
+    """The table in a TOML file.
+
+    Raises:
+        InputError: not TOML, unknown keys or values, rows without or with equal names.
+    """
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(Fault(str(path), f"cannot be read ({error})", "a grid in TOML")) from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(Fault(str(path), f"is not TOML: {error}")) from None
+    unknown = sorted(set(document) - KEYS)
+    if unknown:
+        raise InputError([Fault(f"{path} key {key}", "is not known", f"one of {', '.join(KEYS)}") for key in unknown])
+    if ("rows" in document) == ("grid" in document):
+        raise InputError(Fault(str(path), "needs either [[rows]] or [grid]", fix="docs/ablations.md shows both"))
+    rows = _rows(document["rows"], path) if "rows" in document else _crossed(document["grid"], path)
+    names = [row.name for row in rows]
+    faults = [Fault(f"{path} row {name!r}", "stands there twice") for name in set(names) if names.count(name) > 1]
+    faults += [
+        Fault(f"{path} row {name!r}", "cannot name a folder", "letters, digits, '.', '_' and '-'")
+        for name in names
+        if not RUN_NAME.fullmatch(name)
+    ]
+    if not rows:
+        faults.append(Fault(str(path), "holds no row"))
+    if faults:
+        raise InputError(faults)
+    for row in rows:
+        changed(Config(), row.changes, f"{path} row {row.name}")  # names and types, before anything is trained
+    reference = str(document.get("reference", names[0]))
+    if reference not in names:
+        raise InputError(Fault(f"{path} reference", f"is {reference!r}", f"one of {', '.join(names)}"))
+    return AblationTable(path.stem, str(document.get("about", path.stem)), "", tuple(rows), reference)
+
+
+def _rows(found: Any, path: Path) -> list[Row]:
+    if not isinstance(found, list) or not all(
+        isinstance(row, dict) and isinstance(row.get("name"), str) for row in found
+    ):
+        raise InputError(Fault(f"{path} rows", "are not all tables with a name", '[[rows]] and name = "…"'))
+    return [
+        Row(row["name"], str(row.get("about", "")), {key: row[key] for key in row if key not in ("name", "about")})
+        for row in found
+    ]
+
+
+def _crossed(grid: Any, path: Path) -> list[Row]:
+    if not isinstance(grid, dict) or not all(isinstance(values, list) and values for values in grid.values()):
+        raise InputError(Fault(f"{path} grid", "is not a table of lists", "temperature = [0.05, 0.1]"))
+    rows = []
+    for values in itertools.product(*grid.values()):
+        changes = dict(zip(grid, values, strict=True))
+        name = "-".join(f"{key}-{_spelled(value)}" for key, value in changes.items())
+        rows.append(Row(name, ", ".join(f"{key} {value}" for key, value in changes.items()), changes))
+    return rows
+
+
+def _spelled(value: Any) -> str:
+    return str(value).replace("/", "-").lower()

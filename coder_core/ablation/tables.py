@@ -1,0 +1,241 @@
+"""The papers' ablations as grids: which values each row changes, and what the paper reports for it.
+
+Rows are written as departures from the full model of a preset: a row without banks switches them off, a row with banks
+keeps the preset's. So every table fits every preset and data set. What is reported is quoted from CODER (ECCV 2022,
+BERT, Flickr30K test, "main" and "supplement"); it belongs to other data than yours and stands there for comparison of
+the differences, not of the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Recalls = tuple[float | None, ...]
+"""R@1, R@5, R@10 image→text, then text→image, in percent; None where the paper does not say."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """A multiple of the preset's own value."""
+
+    factor: float
+
+
+Change = str | int | float | bool | Times
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row.
+
+    Args:
+        name: of the row and, with the seed, of its run folders.
+        about: what it is, in a few words.
+        changes: flag (as on the command line, without dashes in front) → value.
+        needs: flags that must not be 0 in this row.
+        reported: the paper's figures.
+        source: where they stand.
+        x, group: position and line in a curve.
+    """
+
+    name: str
+    about: str
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    reported: Recalls | None = None
+    source: str = ""
+    x: float | None = None
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class AblationTable:
+    """A table of the paper, or a user's own.
+
+    Args:
+        name: as on the command line.
+        about: the question it answers.
+        source: where the paper has it; "" when it has none.
+        rows: in order.
+        reference: the row the others are compared with.
+        x_name: what `Row.x` is, when the table is a curve.
+    """
+
+    name: str
+    about: str
+    source: str
+    rows: tuple[Row, ...]
+    reference: str
+    x_name: str = ""
+
+
+NO_PROTOTYPES: dict[str, Change] = {"prototypes": 0, "prototype-recluster": 0}
+NO_CONCEPTS: dict[str, Change] = {"concepts": 0, "concept-list": "", **NO_PROTOTYPES}
+INSTANCE: dict[str, Change] = {**NO_CONCEPTS, "bank-size": 0}
+TRIPLET: dict[str, Change] = {"weight-instance": 1.0, **INSTANCE}  # λ = 3 belongs to DCL; triplets are summed already
+FULL = (83.2, 96.5, 98.0, 63.1, 87.1, 93.0)
+BANK, ALL = ("bank-size",), ("bank-size", "concepts", "prototypes")
+
+COMPONENTS = AblationTable(
+    "components",
+    "what each part of CODER adds, from the triplet loss to the full model",
+    "main, table 2",
+    (
+        Row("1-btr", "bidirectional triplet loss", {"loss": "btr-hardest", **TRIPLET},
+            reported=(78.7, 94.5, 97.0, 58.6, 84.8, 90.1), source="table 2 #1"),
+        Row("2-dcl", "+ L_DCL of the instance branch", {"loss": "dcl", **INSTANCE},
+            reported=(81.9, 95.6, 97.9, 61.5, 85.8, 91.8), source="table 2 #2"),
+        Row("3-m-dcl", "+ M-DCL against the banks", {"loss": "dcl", **NO_CONCEPTS}, BANK,
+            (82.6, 96.1, 98.0, 62.6, 86.7, 92.3), "table 2 #3"),
+        Row("4-concepts", "+ L_DCL of the concept branch", {"loss": "dcl", **NO_PROTOTYPES}, ("bank-size", "concepts"),
+            (82.8, 96.1, 98.0, 62.8, 86.8, 92.6), "table 2 #4"),
+        Row("5-coder", "+ prototype-guided classification: the full model", {"loss": "dcl"}, ALL, FULL, "table 2 #5"),
+    ),
+    "1-btr",
+)  # fmt: skip
+
+DIVERSITY_CONFIGURATION = AblationTable(
+    "diversity-configuration",
+    "implicit or explicit diversity, from the batch or from the banks too, with and without M-DCL",
+    "main, table 3",
+    (
+        Row("1-implicit", "DCL_I", {"loss": "dcl-i", "bank-size": 0},
+            reported=(80.3, 94.8, 97.3, 60.2, 85.3, 91.1), source="table 3 #1"),
+        Row("2-explicit", "DCL, diversity from the batch", {"loss": "dcl", "bank-size": 0},
+            reported=(81.5, 95.6, 97.5, 61.2, 85.6, 91.2), source="table 3 #2"),
+        Row("3-explicit-bank", "DCL, diversity from batch and banks",
+            {"loss": "dcl", "weight-memory": 0.0, "diversity-from-bank": True}, BANK,
+            (81.9, 95.6, 97.7, 61.5, 85.8, 91.4), "table 3 #3"),
+        Row("4-m-implicit", "M-DCL and DCL_I", {"loss": "dcl-i"}, BANK,
+            (82.0, 95.8, 97.7, 61.6, 86.2, 92.2), "table 3 #4"),
+        Row("5-m-explicit", "M-DCL and DCL, diversity from the batch", {"loss": "dcl", "diversity-from-bank": False},
+            BANK, (82.8, 96.3, 97.9, 62.6, 87.0, 92.7), "table 3 #5"),
+        Row("6-m-explicit-bank", "M-DCL and DCL, diversity from batch and banks",
+            {"loss": "dcl", "diversity-from-bank": True}, BANK, FULL, "table 3 #6"),
+    ),
+    "1-implicit",
+)  # fmt: skip
+
+_CLUSTERS = {
+    0.5: (82.9, 96.3, 98.0, 63.1, 87.0, 92.7), 1.0: FULL, 1.5: (83.2, 96.3, 98.2, 63.0, 87.1, 92.8),
+    2.0: (82.8, 96.2, 97.9, 62.8, 87.0, 92.5),
+}  # fmt: skip
+CLUSTERS = AblationTable(
+    "clusters",
+    "how many prototypes; multiples of the preset's K (the paper's 10,000 for the 145,000 pairs of Flickr30K)",
+    "main, table 4",
+    tuple(
+        Row(
+            f"k-{factor:g}x", f"K × {factor:g}", {"prototypes": Times(factor)}, ("prototypes",), reported,
+            f"table 4, K = {10_000 * factor:,.0f}", x=factor,
+        )
+        for factor, reported in _CLUSTERS.items()
+    ),
+    "k-1x",
+    "K ÷ the preset's",
+)  # fmt: skip
+
+_WITHOUT = {32: (79.3, None, None, 59.3, None, None), 128: (81.9, None, None, 61.5, None, None)}
+_WITH = {32: (82.3, None, None, 62.2, None, None), 128: FULL}
+BATCH_SIZE = AblationTable(
+    "batch-size",
+    "do the banks make up for small batches? (the paper gives the ends of its figure in its text)",
+    "main, figure 3",
+    (
+        *(Row(f"without-{size}", f"batch {size}, no banks", {"batch-size": size, "bank-size": 0},
+              reported=_WITHOUT.get(size), source="section 4.4.1", x=size, group="without M-DCL")
+          for size in (32, 64, 128)),
+        *(Row(f"with-{size}", f"batch {size}, with banks", {"batch-size": size}, BANK, _WITH.get(size),
+              "section 4.4.1", size, "with M-DCL")
+          for size in (32, 64, 128)),
+    ),
+    "with-128",
+    "pairs in a batch",
+)  # fmt: skip
+
+DIVERSITY_FUNCTION = AblationTable(
+    "diversity-function",
+    "how diversity is measured",
+    "supplement, table 7",
+    (
+        Row("none", "no explicit diversity", {"loss": "dcl-i"},
+            reported=(81.5, 95.8, 98.1, 61.3, 85.7, 91.0), source="table 7"),
+        Row("std", "standard deviation", {"loss": "dcl", "diversity": "std"}, reported=FULL, source="table 7"),
+        Row("entropy", "entropy", {"loss": "dcl", "diversity": "entropy"},
+            reported=(83.0, 96.2, 98.1, 62.4, 86.9, 92.5), source="table 7"),
+    ),
+    "none",
+)  # fmt: skip
+
+EPSILON = AblationTable(
+    "epsilon",
+    "the turning point of the diversity's squashing (the paper prints a figure without numbers)",
+    "supplement, figure 2",
+    tuple(
+        Row(f"epsilon-{value:g}", f"ε = {value:g}", {"loss": "dcl", "epsilon": value}, x=value)
+        for value in (0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
+    ),
+    "epsilon-0.1",
+    "ε",
+)
+
+OBJECTIVES = AblationTable(
+    "objectives",
+    "one loss beside another: the instance branch alone, no banks",
+    "main, table 2 #1, #2 and table 3 #1",
+    (
+        Row("btr-sum", "triplet, all negatives", {"loss": "btr-sum", **TRIPLET}),
+        Row("btr-hardest", "triplet, hardest negative", {"loss": "btr-hardest", **TRIPLET},
+            reported=(78.7, 94.5, 97.0, 58.6, 84.8, 90.1), source="table 2 #1"),
+        Row("infonce", "bidirectional InfoNCE", {"loss": "infonce", **INSTANCE}),
+        Row("dcl-i", "DCL without diversity", {"loss": "dcl-i", **INSTANCE},
+            reported=(80.3, 94.8, 97.3, 60.2, 85.3, 91.1), source="table 3 #1"),
+        Row("dcl", "DCL", {"loss": "dcl", **INSTANCE},
+            reported=(81.9, 95.6, 97.9, 61.5, 85.8, 91.8), source="table 2 #2"),
+    ),
+    "btr-hardest",
+)  # fmt: skip
+
+BANKS = AblationTable(
+    "banks",
+    "size of the banks (multiples of the preset's) and momentum of the key encoders",
+    "",
+    (
+        Row("no-bank", "no banks", {"bank-size": 0}),
+        *(Row(f"size-{f:g}x", f"size × {f:g}", {"bank-size": Times(f)}, BANK) for f in (0.5, 1.0, 2.0, 4.0)),
+        *(Row(f"momentum-{m:g}", f"momentum {m:g}", {"momentum": m}, BANK) for m in (0.9, 0.97, 0.99, 0.995, 0.999)),
+    ),
+    "no-bank",
+)
+
+MASKING = AblationTable(
+    "masking",
+    "are other captions of the anchor's image negatives? (the paper does not say; no ancestor of its code masks them)",
+    "",
+    (
+        Row("masked", "no negatives (default)", {"same-image-negatives": False}),
+        Row("kept", "negatives, the literal reading", {"same-image-negatives": True}),
+    ),
+    "masked",
+)
+
+POSITIVE_SCALE = AblationTable(
+    "positive-scale",
+    "the positive term of eq. 4: unscaled as HAL and USER do, or times μ as printed; and HAL's clamp",
+    "",
+    (
+        Row("one", "unscaled (default)", {"positive-scale": "one", "positive-clamp": "clamp"}),
+        Row("temperature", "times μ, as printed", {"positive-scale": "temperature", "positive-clamp": "clamp"}),
+        Row("one-relu", "unscaled, HAL's relu", {"positive-scale": "one", "positive-clamp": "relu"}),
+    ),
+    "one",
+)
+
+TABLES: dict[str, AblationTable] = {
+    table.name: table
+    for table in (
+        COMPONENTS, DIVERSITY_CONFIGURATION, CLUSTERS, BATCH_SIZE, DIVERSITY_FUNCTION, EPSILON, OBJECTIVES, BANKS,
+        MASKING, POSITIVE_SCALE,
+    )
+}  # fmt: skip
