@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from coder_core.data.dataset import Split
 from coder_core.evaluation.ranking import Ranks, ranks
@@ -10,6 +13,7 @@ from coder_core.evaluation.recall import Metrics, metrics_from_ranks
 from coder_core.faults import Fault, InputError
 from coder_core.model.encode import Progress, SplitEmbeddings, encode_split
 from coder_core.runs.analysis import write_analysis
+from coder_core.runs.cluster_tables import cluster_tables, read_prototypes
 from coder_core.runs.concept_tables import concept_tables
 from coder_core.runs.restore import LoadedModel
 
@@ -48,11 +52,15 @@ def evaluate_split(
     found = ranks(
         in_both.images, in_both.texts, split.image_of_text, second=in_both.second, weight=model.beta, best=BEST_LISTED
     )
-    arrays, documents = None, None
+    arrays: dict[str, np.ndarray] = {}
+    documents: dict[str, Any] = {}
     if loaded.concepts is not None:
         arrays, documents = concept_tables(
             in_both, loaded.concepts, threshold=model.concept_threshold, rescaled=model.concept_rescale
         )
+    prototypes = read_prototypes(folder, loaded.fingerprint) if loaded.config.memory.prototypes else None
+    if prototypes is not None:
+        arrays |= cluster_tables(in_both, split.image_of_text, prototypes)
     metrics = metrics_from_ranks(found)
     write_analysis(
         folder, name, image_embeddings=in_both.images, text_embeddings=in_both.texts,
