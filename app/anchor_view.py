@@ -19,7 +19,7 @@ def open_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Los
     opened = [
         (run, backend.anchor(run, number, choice.split, loss=loss, sample=sample, **settings)) for run in choice.runs
     ]
-    show_sample(choice, modality, number)
+    show_sample(choice, modality, number, here="diversity")
     columns = st.columns(len(opened), gap="large")
     for position, ((run, anchor), column) in enumerate(zip(opened, columns, strict=True)):
         with column:
@@ -38,7 +38,7 @@ def open_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Los
             _nearest(choice, run, anchor)
 
 
-def show_sample(choice: Choice, modality: str, number: int) -> None:
+def show_sample(choice: Choice, modality: str, number: int, *, here: str = "") -> None:
     """The anchor itself: its picture with all its captions, the caption that asks in bold; where else to look at it."""
     run, split = choice.runs[-1], choice.split
     opened = backend.open_summary(run)
@@ -52,7 +52,7 @@ def show_sample(choice: Choice, modality: str, number: int) -> None:
         [captions[j] for j in own],
         title,
         highlighted,
-        links.of_sample(choice, modality, number),
+        links.of_sample(choice, modality, number, here=here),
     )
 
 

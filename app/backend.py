@@ -31,6 +31,7 @@ from coder_core.api import (
     decode,
     diversity_changes,
     facts,
+    found_by,
     hubness,
     jpeg,
     list_runs,
@@ -44,8 +45,8 @@ from coder_core.api import (
 __all__ = [
     "BANK_SIZE", "METRICS", "OUTCOMES", "Anchor", "InputError", "Loss", "Run", "RunSummary", "Sample", "anchor",
     "changes", "comparable", "configuration_changes", "decode", "diversity", "diversity_changes", "epochs", "facts",
-    "hubness", "job", "jpeg", "look_alike", "margin_table", "occurrence_table", "open_summary", "rank_correlation",
-    "runs", "runs_root", "sample", "search", "search_picture", "spread", "start_demo", "steps",
+    "found_by_queries", "hubness", "job", "jpeg", "look_alike", "margin_table", "occurrence_table", "open_summary",
+    "rank_correlation", "runs", "runs_root", "sample", "search", "search_picture", "spread", "start_demo", "steps",
     "stop_job", "thumbnail", "thumbnails",
 ]  # fmt: skip
 
@@ -140,6 +141,11 @@ def occurrence_table(summary: RunSummary, split: str, direction: str, k: int) ->
     return _occurrences(str(summary.path), summary.stamp, split, direction, k)
 
 
+def found_by_queries(summary: RunSummary, split: str, direction: str, candidate: int, k: int) -> pd.DataFrame:
+    """`found_by`."""
+    return found_by(open_summary(summary), split, direction, candidate, k=k)  # type: ignore[arg-type]
+
+
 @st.cache_data(max_entries=64, show_spinner="Encoding the picture …")
 def _search_picture(path: str, stamp: str, content: bytes, split: str, top: int) -> pd.DataFrame:
     run = _opened(path, stamp)
@@ -186,14 +192,14 @@ def comparable(first: RunSummary, second: RunSummary, split: str) -> bool:
     return _comparable((str(first.path), str(second.path)), (first.stamp, second.stamp), split)
 
 
-@st.cache_data(max_entries=32, show_spinner=False)
+@st.cache_resource(max_entries=32, show_spinner=False)
 def _changes(paths: tuple[str, str], stamps: tuple[str, str], split: str, at: int) -> pd.DataFrame:
     first, second = (_opened(path, stamp) for path, stamp in zip(paths, stamps, strict=True))
     return compare(first, second, split, at=at)
 
 
 def changes(first: RunSummary, second: RunSummary, split: str, at: int) -> pd.DataFrame:
-    """`compare`: rank change of every query, both directions."""
+    """`compare`: rank change of every query, both directions. Shared: not to be changed."""
     return _changes((str(first.path), str(second.path)), (first.stamp, second.stamp), split, at)
 
 

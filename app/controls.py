@@ -10,14 +10,20 @@ import pandas as pd
 import streamlit as st
 
 from app import cards
-from app.selection import neighbour, selected_id
+from app.selection import neighbour, next_failure, selected_id
 from app.state import bound, bound_number, put
 
 ROW_HEIGHT = 68  # above four lines' worth a table wraps its text, below it cuts
 
 
-def step_through(label: str, key: str, order: Sequence[int] | np.ndarray, count: int, help_text: str) -> int:
-    """A sample's number, with buttons (and arrow keys) to the previous and next one of `order`."""
+def step_through(
+    label: str, key: str, order: Sequence[int] | np.ndarray, count: int, help_text: str,
+    failed: np.ndarray | None = None,
+) -> int:  # fmt: skip
+    """A sample's number, with buttons (and arrow keys) to the previous and next one of `order`.
+
+    With `failed` (a bool for every sample) two more lead to the previous and next failure (Shift and an arrow key).
+    """
     if count < 1:
         raise ValueError("there is no sample to choose from")
     first = int(order[0]) if len(order) else 0
@@ -35,6 +41,17 @@ def step_through(label: str, key: str, order: Sequence[int] | np.ndarray, count:
         st.button(
             "Next", key=f"{key}-next", icon=":material/arrow_forward:", on_click=move, args=(1,), shortcut="Right"
         )
+        if failed is not None:
+            fails = failed
+
+            def seek(step: int) -> None:
+                put(key, next_failure(order, fails, int(number or 0), step))
+
+            for step, name, arrow in ((-1, "Previous failure", "Left"), (1, "Next failure", "Right")):
+                st.button(
+                    name, key=f"{key}-failure-{step}", on_click=seek, args=(step,), shortcut=f"Shift+{arrow}",
+                    disabled=not failed.any(),
+                )  # fmt: skip
     return int(number or 0)
 
 

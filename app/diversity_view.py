@@ -26,8 +26,11 @@ def distributions(tables: Tables, unit: str) -> None:
     left, right = st.columns([3, 2], gap="large")
     with left:
         cards.heading("How diverse are the anchors?", "Further left is more ambiguous; dashed lines are the medians.")
-        values = {name: table["diversity"].to_numpy() for name, table in tables.items()}
-        downloads.chart(charts.histogram(values, "diversity", unit, colours), "histogram", "diversity histogram")
+        names = {"diversity": "Diversity", "SD": "Standard deviation", "entropy": "Entropy"}
+        shown = choose_one("Histogram of", names, "shown", tip("raw"))
+        values = {name: table[shown].to_numpy() for name, table in tables.items()}
+        figure = charts.histogram(values, names[shown].lower(), unit, colours)
+        downloads.chart(figure, "histogram", f"{names[shown].lower()} histogram")
     with right:
         told = " · ".join(
             f"{name} {backend.rank_correlation(table['diversity'], table['rank']):+.2f}"
@@ -63,20 +66,21 @@ def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
 def what_changed(choice: Choice, changes: pd.DataFrame, unit: str) -> None:
     """The same anchors in both runs."""
     assert choice.second is not None
-    rho = backend.rank_correlation(changes["diversity_a"], changes["diversity_b"])
+    rho = backend.rank_correlation(changes["place_a"], changes["place_b"])
     lowest = [set(changes.index[changes[place] <= 10]) for place in ("place_a", "place_b")]
     kept = 100 * len(lowest[0] & lowest[1]) / max(len(lowest[0]), 1)
     cards.heading(
         "What changed",
-        f"Below the dotted line an anchor is more ambiguous to {choice.second.name} than to {choice.first.name}. Their "
-        f"orders agree with ρ {rho:+.2f}; {kept:.0f} % of the most ambiguous tenth are the same in both.",
+        "An anchor’s place is the percent of anchors that are more ambiguous; below the dotted line it is relatively "
+        f"more ambiguous to {choice.second.name} than to {choice.first.name}. Their orders agree "
+        f"with ρ {rho:+.2f}; {kept:.0f} % of the most ambiguous tenth are the same in both.",
     )
     figure = charts.density(
-        changes["diversity_a"].to_numpy(), changes["diversity_b"].to_numpy(),
-        f"diversity in {charts.plain(choice.first.name)}", f"diversity in {charts.plain(choice.second.name)}", unit,
+        changes["place_a"].to_numpy(), changes["place_b"].to_numpy(),
+        f"place in {charts.plain(choice.first.name)}", f"place in {charts.plain(choice.second.name)}", unit,
         charts.tone(theme()), diagonal=True,
     )  # fmt: skip
-    downloads.chart(figure, "changes", "diversity in both runs")
+    downloads.chart(figure, "changes", "places in both runs")
 
 
 def ranked(choice: Choice, tables: Tables, changes: pd.DataFrame | None, modality: str, target: str) -> np.ndarray:
@@ -125,12 +129,12 @@ def ranked(choice: Choice, tables: Tables, changes: pd.DataFrame | None, modalit
     )
     config: dict[str, Any] = {
         "picture": st.column_config.ImageColumn("", width=64),
-        "caption": st.column_config.TextColumn("caption" if modality == "text" else "its first caption", width=240),
+        "caption": st.column_config.TextColumn("caption" if modality == "text" else "its first caption", width=220),
     }
     for name, (label, digits, term) in LABELS.items():
         if name in whole:
             table[name] = whole[name].to_numpy()[top]
-            config[name] = st.column_config.NumberColumn(label, format=digits, help=tip(term), width=84)
+            config[name] = st.column_config.NumberColumn(label, format=digits, help=tip(term), width=74)
     picking_table(table, rows, target, f"table-{modality}", config, 420)
     downloads.table(whole.iloc[order], f"diversity-{choice.split}-{names}")
     return focus["anchor"].to_numpy()[order]

@@ -43,6 +43,8 @@ TERMS = {
         "Similarity of the true match minus that of the closest wrong candidate; below 0 the wrong one stands first."
     ),
     "hub": "A candidate among the first results of far more queries than it belongs to.",
+    "stands at": "Position of the hub among this query’s results; 1 is the first.",
+    "1st margin": "The margin in the run chosen first in the sidebar.",
     "occurrences": "How many queries have this candidate among their first results (its k-occurrence).",
     "skewness": "How lopsided the occurrences are: 0 is even, above 1 a few hubs take most of the places.",
     "matrix batch": (
@@ -52,6 +54,19 @@ TERMS = {
     "matrix order": (
         "Diversity: the most ambiguous anchor first. Cluster: alike pairs side by side. All pictures share it."
     ),
+    "map": (
+        "UMAP and t-SNE keep neighbours together, distances between far groups mean little; UMAP shows more of the "
+        "whole. PCA is the plane in which the points vary most: honest, but most of the structure lies outside it."
+    ),
+    "perplexity": "About how many neighbours each point of t-SNE keeps; at most a third of the points.",
+    "pair lines": "From every chosen image to its captions, and from every chosen caption to its image.",
+    "modality gap": (
+        "Distance between the mean image and the mean caption (Liang et al. 2022): 0 when the two modalities lie on "
+        "top of each other; two unit vectors are at most 2 apart."
+    ),
+    "mean similarity": "Mean cosine over these image-caption pairs, all of them.",
+    "mean distance": "Mean similarity of matching pairs minus that of all others; larger separates better.",
+    "hubness": "Among the first ten results of how many queries a sample stands.",
     "temperature": "μ·div, the anchor's effective temperature: smaller lets only the closest negatives count.",
     "gamma": "γ of CODER eq. 4: negatives more similar than this are pushed away hard, those below hardly at all.",
     "weight": "Share of the anchor's loss that one negative carries; with small diversity the closest ones get more.",

@@ -32,6 +32,7 @@ def retrieval(choice: Choice, modality: str, number: int) -> str:
     return address("retrieval", choice, direction=DIRECTIONS[modality], **{f"query-{modality}": number})
 
 
-def of_sample(choice: Choice, modality: str, number: int) -> tuple[tuple[str, str], ...]:
-    """From a sample to where else it can be looked at."""
-    return (("diversity", diversity(choice, modality, number)), ("as a query", retrieval(choice, modality, number)))
+def of_sample(choice: Choice, modality: str, number: int, *, here: str = "") -> tuple[tuple[str, str], ...]:
+    """From a sample to where else it can be looked at; the page one is on is left out."""
+    places = {"diversity": diversity, "as a query": retrieval}
+    return tuple((label, find(choice, modality, number)) for label, find in places.items() if label != here)

@@ -38,10 +38,25 @@ def selected_points(state: Mapping[str, Any] | None) -> list[int]:
 
 def neighbour(ids: Sequence[int] | np.ndarray, current: int, step: int) -> int:
     """The id `step` places after `current` in this order, staying inside; the first when `current` is not there."""
-    order = [int(i) for i in ids]
-    if current not in order:
-        return order[0] if order else current
-    return order[min(max(order.index(current) + step, 0), len(order) - 1)]
+    order = np.asarray(ids)
+    if not len(order):
+        return current
+    place = np.flatnonzero(order == current)
+    return int(order[np.clip(place[0] + step, 0, len(order) - 1)]) if len(place) else int(order[0])
+
+
+def next_failure(ids: Sequence[int] | np.ndarray, failed: np.ndarray, current: int, step: int) -> int:
+    """The next (step 1) or previous (−1) id of this order that failed; `current` when there is none further on.
+
+    Args:
+        failed: for every id of the split, whether it failed.
+    """
+    order = np.asarray(ids, dtype=np.int64)
+    found = np.flatnonzero(order == current)
+    start = int(found[0]) if len(found) else (-1 if step > 0 else len(order))
+    places = np.flatnonzero(failed[order])
+    further = places[places > start] if step > 0 else places[places < start][::-1]
+    return int(order[further[0]]) if len(further) else current
 
 
 def lowest(frame: pd.DataFrame, column: str, count: int) -> pd.DataFrame:

@@ -1,28 +1,41 @@
 """Data → Plotly figure. No Streamlit here; a notebook can call these too."""
 
+from app.charts.colouring import Kinds, Ramp, kinds, ramp, split_ramp
 from app.charts.diversity import density, found_by_diversity, histogram, negative_weights, similarity_histogram
 from app.charts.figure import DARK, LIGHT, Tone, plain, run_colour, tone
+from app.charts.joint import Map, Marks, joint_map, similarity_curves
 from app.charts.matrices import heat_limits, heat_map
-from app.charts.ranks import rank_band, rank_distribution, rank_matrix
+from app.charts.ranks import margin_histogram, occurrence_bands, rank_band, rank_distribution, rank_matrix
 from app.charts.runs import recall_bars, training_curves
 
 __all__ = [
     "DARK",
     "LIGHT",
+    "Kinds",
+    "Map",
+    "Marks",
+    "Ramp",
     "Tone",
     "density",
     "found_by_diversity",
     "heat_limits",
     "heat_map",
     "histogram",
+    "joint_map",
+    "kinds",
+    "margin_histogram",
     "negative_weights",
+    "occurrence_bands",
     "plain",
+    "ramp",
     "rank_band",
     "rank_distribution",
     "rank_matrix",
     "recall_bars",
     "run_colour",
+    "similarity_curves",
     "similarity_histogram",
+    "split_ramp",
     "tone",
     "training_curves",
 ]

@@ -1,4 +1,4 @@
-"""Figures of the Retrieval page: where true matches stand, and how they moved."""
+"""Figures of the Retrieval page: where true matches stand, how they moved, hubs and margins."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.charts.figure import Tone, figure, plain, run_colour
+from app.charts.diversity import histogram
+from app.charts.figure import Tone, figure, plain, run_colour, upright
 
 RANK_EDGES = (1, 5, 10, 50, 100)
 RANK_LABELS = ("1", "2–5", "6–10", "11–50", "51–100", "> 100")
 RANK_HEIGHT = 360
+OCCURRENCE_EDGES = (0, 5, 10, 20, 50, 100)
+OCCURRENCE_LABELS = ("none", "1–5", "6–10", "11–20", "21–50", "51–100", "> 100")
 
 
 def rank_band(ranks: np.ndarray) -> np.ndarray:
@@ -53,22 +56,41 @@ def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) 
 
 def rank_distribution(ranks: Mapping[str, Sequence[int] | np.ndarray], colours: Tone) -> go.Figure:
     """How many queries lie in each band of ranks, one bar a run; ranks count from 1."""
+    bands = {name: rank_band(np.asarray(numbers)) for name, numbers in ranks.items()}
+    return _bands(bands, RANK_LABELS, "rank of the best true match", "rank %{x}: %{y} queries", "queries", colours)
+
+
+def occurrence_bands(counts: Mapping[str, np.ndarray], k: int, colours: Tone) -> go.Figure:
+    """How many candidates stand among the first k results of how many queries, one bar a run."""
+    bands = {name: np.searchsorted(OCCURRENCE_EDGES, numbers, side="left") for name, numbers in counts.items()}
+    label = f"queries with the candidate among their first {k}"
+    return _bands(bands, OCCURRENCE_LABELS, label, "found by %{x} queries: %{y} candidates", "candidates", colours)
+
+
+def margin_histogram(margins: Mapping[str, np.ndarray], colours: Tone) -> go.Figure:
+    """Margins of all queries; left of the line a wrong candidate stands first."""
+    drawn = histogram(margins, "margin of the true match", "queries", colours)
+    drawn.layout.shapes = [*drawn.layout.shapes, upright(0.0, colours.ink, 1.2, "dot")]
+    return drawn
+
+
+def _bands(
+    bands: Mapping[str, np.ndarray], labels: Sequence[str], x: str, hover: str, y: str, colours: Tone
+) -> go.Figure:
     traces = []
-    for position, (name, numbers) in enumerate(ranks.items()):
-        counts = np.bincount(rank_band(np.asarray(numbers)), minlength=len(RANK_LABELS))
+    for position, (name, band) in enumerate(bands.items()):
+        counts = np.bincount(band, minlength=len(labels))
         traces.append(
             {
                 "type": "bar",
-                "x": RANK_LABELS,
+                "x": labels,
                 "y": counts,
                 "name": plain(name),
                 "text": counts,
                 "textposition": "outside",
                 "cliponaxis": False,
-                "marker": {"color": run_colour(position, len(ranks), colours), "cornerradius": 3},
-                "hovertemplate": "rank %{x}: %{y} queries<extra>" + plain(name) + "</extra>",
+                "marker": {"color": run_colour(position, len(bands), colours), "cornerradius": 3},
+                "hovertemplate": hover + "<extra>" + plain(name) + "</extra>",
             }
         )
-    return figure(
-        colours, traces, "rank of the best true match", "queries", height=RANK_HEIGHT, xaxis={"type": "category"}
-    )
+    return figure(colours, traces, x, y, height=RANK_HEIGHT, xaxis={"type": "category"})

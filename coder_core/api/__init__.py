@@ -8,7 +8,7 @@ run.diversity("dev").sort_values("diversity").head()
 from coder_core.api.anchors import Anchor, Loss
 from coder_core.api.comparison import OUTCOMES, config_differences, diversity_changes, rank_correlation
 from coder_core.api.concepts import ConceptView
-from coder_core.api.hubs import Hubness, hubness, occurrences
+from coder_core.api.hubs import Hubness, found_by, hubness, occurrences
 from coder_core.api.listing import METRICS, RunSummary, facts, list_runs
 from coder_core.api.looks import LookAlike
 from coder_core.api.margins import margins
@@ -22,6 +22,6 @@ __all__ = [
     "BANK_SIZE", "METRICS", "OUTCOMES", "Anchor", "ConceptView", "Hubness", "InputError", "LookAlike", "Loss", "Run",
     "RunSummary",
     "Sample", "compare", "config_differences", "decode", "diversity_changes",
-    "facts", "hubness", "jpeg", "list_runs", "margins", "occurrences", "open_run", "rank_correlation",
+    "facts", "found_by", "hubness", "jpeg", "list_runs", "margins", "occurrences", "open_run", "rank_correlation",
     "same_samples",
 ]  # fmt: skip

@@ -57,7 +57,8 @@ def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFr
         table_a, table_b: from `Run.diversity`, of the same anchors.
 
     Returns:
-        anchor, image, diversity_a, diversity_b, place_a, place_b (percent of the anchors that are more ambiguous),
+        anchor, image, diversity_a, diversity_b, place_a, place_b (percent of the anchors with a smaller spread: the
+        same order in which eq. 3 ranks them, without its rounding to 1),
         change (of the place: below 0, the second run finds the anchor more ambiguous than the first did).
 
     Raises:
@@ -66,7 +67,7 @@ def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFr
     if not np.array_equal(table_a["anchor"].to_numpy(), table_b["anchor"].to_numpy()):
         found = f"{len(table_a):,} anchors and {len(table_b):,} others"
         raise InputError(Fault("two tables of diversity", found, "the same anchors in both"))
-    place_a, place_b = (100 * (t["diversity"].rank().to_numpy() - 1) / max(len(t) - 1, 1) for t in (table_a, table_b))
+    place_a, place_b = (100 * (t["spread"].rank().to_numpy() - 1) / max(len(t) - 1, 1) for t in (table_a, table_b))
     return pd.DataFrame(
         {
             "anchor": table_a["anchor"].to_numpy(),

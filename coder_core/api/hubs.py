@@ -57,3 +57,17 @@ def hubness(counts: np.ndarray, k: int) -> Hubness:
     spread = float(np.sqrt((deviation**2).mean()))
     skewness = float((deviation**3).mean() / spread**3) if spread > 0 else 0.0
     return Hubness(k, float(counts.mean()), skewness, 100.0 * float((counts == 0).mean()))
+
+
+def found_by(run: Run, split: str, direction: Direction, candidate: int, *, k: int = 10) -> pd.DataFrame:
+    """The queries that have a candidate among their first k results.
+
+    Returns:
+        One row a query, best place first: query, place (from 1), match (whether it belongs to the query).
+    """
+    analysis, owner = run.analysis(split), run.image_of_text(split)
+    best = np.asarray(analysis.text_best if direction == "t2i" else analysis.image_best)[:, :k]
+    query, place = np.nonzero(best == candidate)
+    match = owner[query] == candidate if direction == "t2i" else owner[candidate] == query
+    frame = pd.DataFrame({"query": query, "place": place + 1, "match": match})
+    return frame.sort_values(["place", "query"], kind="stable").reset_index(drop=True)

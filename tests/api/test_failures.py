@@ -12,6 +12,7 @@ from coder_core.api import (
     InputError,
     Run,
     diversity_changes,
+    found_by,
     hubness,
     margins,
     occurrences,
@@ -47,6 +48,12 @@ def test_occurrences_are_counted_one_by_one(run: Run, direction: str, k: int) ->
     np.testing.assert_array_equal(found["count"], count)
     np.testing.assert_array_equal(found["right"], right)
     np.testing.assert_array_equal(found["wrong"], count - right)
+    largest = int(count.argmax())
+    queries = found_by(run, "dev", direction, largest, k=k)  # type: ignore[arg-type]
+    expected = {q: int(np.argsort(-scores[q]).tolist().index(largest)) + 1 for q in range(len(scores))}
+    assert dict(zip(queries["query"], queries["place"], strict=True)) == {q: p for q, p in expected.items() if p <= k}
+    assert queries["match"].tolist() == match[queries["query"], largest].tolist()
+    assert queries["place"].is_monotonic_increasing
     even = hubness(count, k)
     assert even.mean == pytest.approx(len(scores) * k / scores.shape[1])
     assert even.never == pytest.approx(100 * (count == 0).mean())
@@ -101,7 +108,7 @@ def test_margins_where_ten_true_matches_come_first(tmp_path: Path) -> None:
 def test_changes_of_diversity_by_hand() -> None:
     """Anchor 0 goes from the most to the least diverse of three."""
     tables = [
-        pd.DataFrame({"anchor": [0, 1, 2], "image": [0, 0, 1], "diversity": values})
+        pd.DataFrame({"anchor": [0, 1, 2], "image": [0, 0, 1], "diversity": values, "spread": values})
         for values in ([1.0, 0.8, 0.9], [0.6, 0.8, 1.0])
     ]
     found = diversity_changes(*tables)

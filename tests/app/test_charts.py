@@ -29,6 +29,9 @@ def figures(name: str) -> dict[str, go.Figure]:
         "tenths": charts.found_by_diversity({name: tenths}, 10, COLOURS),
         "similarities": charts.similarity_histogram(np.arange(9.0), np.ones(1), 0.3, name, 0, 1, COLOURS),
         "matrix": charts.rank_matrix(changes, name, name, COLOURS),
+        "density": charts.density(np.arange(9.0), np.ones(9), charts.plain(name), "y", "captions", COLOURS),
+        "margins": charts.margin_histogram({name: np.linspace(-1, 1, 9)}, COLOURS),
+        "hubs": charts.occurrence_bands({name: np.arange(9)}, 10, COLOURS),
         "distribution": charts.rank_distribution({name: np.array([1, 7])}, COLOURS),
     }
 
@@ -89,3 +92,19 @@ def test_colours_can_be_read_on_their_ground(theme: str) -> None:
         assert contrast(text, colours.paper) >= 4.5, text
     for mark in colours.runs[:3]:
         assert contrast(mark, colours.paper) >= 3, mark
+
+
+def test_density_counts_every_anchor_once_and_skips_missing_values() -> None:
+    x, y = np.array([0.0, 0.0, 1.0, np.nan]), np.array([0.0, 0.0, 1.0, 1.0])
+    counts = charts.density(x, y, "x", "y", "captions", COLOURS, diagonal=True).data[0].customdata
+    assert counts.sum() == 3
+    assert counts[0, 0] == 2
+    assert counts[-1, -1] == 1
+    assert not charts.density(np.zeros(0), np.zeros(0), "x", "y", "captions", COLOURS).data
+
+
+def test_bands_of_occurrences() -> None:
+    bars = charts.occurrence_bands({"a": np.array([0, 0, 1, 5, 6, 100, 101])}, 10, COLOURS).data[0]
+    assert dict(zip(bars.x, bars.y, strict=True)) == {
+        "none": 2, "1–5": 2, "6–10": 1, "11–20": 0, "21–50": 0, "51–100": 1, "> 100": 1
+    }  # fmt: skip

@@ -85,14 +85,15 @@ def test_one_run_alone_can_be_chosen(roots: dict[str, Path], page: str, monkeypa
 
 @pytest.mark.parametrize("anchors", ["text", "image"])
 @pytest.mark.parametrize("measure", ["std", "entropy"])
-@pytest.mark.parametrize("over", ["split", "batch"])
+@pytest.mark.parametrize("over", ["split", "batch", "bank"])
 def test_every_setting_of_diversity(
     roots: dict[str, Path], anchors: str, measure: str, over: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = opened(roots["two"], "diversity", monkeypatch)
     for key, value in (("anchors", anchors), ("measure", measure), ("over", over)):
         app.segmented_control(key=key).set_value(value)
-    app.slider(key="epsilon").set_value(0.3)
+    for key, value in (("epsilon", 0.3), ("mu", 0.2), ("gamma", 0.1), ("tau", 0.05)):
+        app.slider(key=key).set_value(value)
     app.run()
     assert not app.exception
     number = "caption" if anchors == "text" else "image"
@@ -111,6 +112,37 @@ def test_next_and_previous_walk_the_ranking(roots: dict[str, Path], monkeypatch:
     assert app.number_input(key="caption").value == first
 
 
+def test_sliders_begin_at_what_training_used_and_say_so(
+    roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = opened(roots["two"], "diversity", monkeypatch)
+    assert [app.slider(key=key).value for key in ("epsilon", "mu", "gamma", "tau")] == [0.1, 0.1, 0.3, 1.0]
+    assert "demo-baseline: Not trained with CODER’s eq. 4" in texts(app)
+    assert "demo: ε 0.1, μ 0.1, γ 0.3, measured by standard deviation" in texts(app)
+    before = texts(app).count("μ = 0.1<")
+    app.slider(key="mu").set_value(0.25).run()
+    assert before == 2
+    assert texts(app).count("μ = 0.25<") == 2
+
+
+@pytest.mark.parametrize("ranked", ["second", "first", "fell", "rose"])
+def test_anchors_can_be_ranked_by_what_changed(
+    roots: dict[str, Path], ranked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = opened(roots["two"], "diversity", monkeypatch)
+    app.segmented_control(key="ranked").set_value(ranked).run()
+    assert not app.exception
+    from coder_core.api import diversity_changes, open_run
+
+    first, second = (open_run(roots["two"] / name).diversity("dev") for name in ("demo-baseline", "demo"))
+    moves = diversity_changes(first, second)["change"]
+    order = {"second": second["spread"], "first": first["spread"], "fell": moves, "rose": -moves}[ranked]
+    expected = int(order.argsort(kind="stable").iloc[1])
+    app.number_input(key="caption").set_value(int(order.argsort(kind="stable").iloc[0])).run()
+    app.button(key="caption-next").click().run()
+    assert app.number_input(key="caption").value == expected
+
+
 def test_words_that_no_caption_holds(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     app = opened(roots["two"], "diversity", monkeypatch)
     app.text_input(key="words").set_value("zebra").run()
@@ -124,7 +156,7 @@ def test_every_setting_of_retrieval(
     roots: dict[str, Path], root: str, direction: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = opened(roots[root], "retrieval", monkeypatch)
-    app.segmented_control(key="direction").set_value(direction)
+    app.segmented_control(key="direction").set_value("text" if direction == "t2i" else "image")
     app.segmented_control(key="at").set_value("5").run()
     choices = ("fixed", "broken", "both wrong", "both right") if root == "two" else ("found", "missed")
     for choice in choices:
@@ -132,12 +164,106 @@ def test_every_setting_of_retrieval(
         assert not app.exception
 
 
+@pytest.mark.parametrize("root", ["one", "two", "imported", "no pictures"])
+@pytest.mark.parametrize("direction", ["text", "image"])
+def test_near_misses_and_hubs(
+    roots: dict[str, Path], root: str, direction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = opened(roots[root], "retrieval", monkeypatch)
+    app.segmented_control(key="direction").set_value(direction)
+    app.segmented_control(key="look").set_value("near").run()
+    assert "closest calls" in "".join(item.value for item in app.subheader)
+    app.segmented_control(key="calls").set_value("held").run()
+    assert not app.exception
+    app.segmented_control(key="look").set_value("hubs").run()
+    app.segmented_control(key="k").set_value("5").run()
+    assert not app.exception
+    assert "skewness" in texts(app)
+
+
+def test_next_failure_is_a_failure(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    from coder_core.api import open_run
+
+    ranks = open_run(roots["two"] / "demo").ranks("dev")["t2i"]
+    app = opened(roots["two"], "retrieval", monkeypatch)
+    walked = []
+    for _ in range(3):
+        app.button(key="query-text-failure-1").click().run()
+        walked.append(int(app.number_input(key="query-text").value or 0))
+    assert len(set(walked)) == 3
+    assert (ranks[walked] >= 1).all()
+    app.button(key="query-text-failure--1").click().run()
+    assert app.number_input(key="query-text").value == walked[1]
+
+
+def test_the_rank_change_of_a_query_is_told(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    from coder_core.api import open_run
+
+    first, second = (
+        int(open_run(roots["two"] / name).ranks("dev")["t2i"][3]) + 1 for name in ("demo-baseline", "demo")
+    )
+    app = opened(roots["two"], "retrieval", monkeypatch)
+    app.number_input(key="query-text").set_value(3).run()
+    assert f"match at rank {first}" in texts(app)
+    assert f"match at rank {second}" in texts(app)
+    assert f">{first - second:+,}<" in texts(app)
+
+
+def test_every_result_links_to_its_diversity(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(roots["two"], "retrieval", monkeypatch)
+    state = "run=demo-baseline&amp;versus=demo&amp;split=dev&amp;anchors="
+    assert texts(app).count(f'href="diversity?{state}Images&amp;image=') == 20  # ten results of two runs
+    assert texts(app).count(f'href="diversity?{state}Captions&amp;caption=') == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"<html><script>alert(1)</script></html>", "cannot be decoded"),
+        (b"", "cannot be decoded"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(200), "cannot be decoded"),
+        (bytes(10_000_001), "at most 10,000,000"),
+    ],
+)
+def test_an_upload_that_is_no_picture_is_refused_with_a_sentence(
+    roots: dict[str, Path], content: bytes, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = opened(roots["two"], "retrieval", monkeypatch)
+    app.segmented_control(key="ask").set_value("picture").run()
+    assert "No picture yet." in texts(app)
+    app.file_uploader(key="picture").upload("<b>x</b>.png", content, "image/png").run()
+    assert "This file cannot be used." in texts(app)
+    assert said in texts(app)
+    assert "<b>x</b>" not in texts(app).replace("<b>This file cannot be used.</b>", "")
+    assert not app.exception
+
+
+def test_a_picture_asks_through_the_sample_most_like_it(
+    roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = opened(roots["two"], "retrieval", monkeypatch)
+    app.segmented_control(key="ask").set_value("picture").run()
+    content = (roots["two"].parent / "two-pictures" / "7.png").read_bytes()
+    app.file_uploader(key="picture").upload("mine.png", content, "image/png").run()
+    assert "region features come from files, so a new picture cannot be encoded" in texts(app)
+    assert texts(app).count("Image 7 asks instead") == 2
+    assert not app.exception
+
+
+def test_runs_on_other_samples_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path / "runs", "a", images=12, pictures=False)
+    write_run(tmp_path / "runs", "b", images=14, pictures=False)
+    for page in PAGES:
+        app = opened(tmp_path / "runs", page, monkeypatch)
+        assert "evaluated on other samples" in texts(app)
+
+
 def test_a_free_text_says_when_the_run_has_no_model(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     app = opened(roots["one"], "retrieval", monkeypatch)
     app.segmented_control(key="ask").set_value("text").run()
     assert "Nothing asked yet." in texts(app)
     app.text_input(key="text").set_value("a red ring").run()
-    assert "This run cannot answer a free text." in texts(app)
+    assert "This run cannot answer this query." in texts(app)
     assert not app.exception
 
 

@@ -55,3 +55,24 @@ def test_words_match_in_any_order_and_case() -> None:
     assert selection.matching(captions, "ring red").tolist() == [0, 1]
     assert selection.matching(captions, "  ").tolist() == [0, 1, 2]
     assert selection.matching(captions, "zebra").tolist() == []
+
+
+def test_failures_are_found_on_both_sides() -> None:
+    """Order 5 9 2 7; 9 and 7 failed."""
+    failed = np.zeros(10, dtype=bool)
+    failed[[9, 7, 1]] = True
+    order = [5, 9, 2, 7]
+    assert selection.next_failure(order, failed, 5, 1) == 9
+    assert selection.next_failure(order, failed, 9, 1) == 7
+    assert selection.next_failure(order, failed, 7, 1) == 7
+    assert selection.next_failure(order, failed, 7, -1) == 9
+    assert selection.next_failure(order, failed, 5, -1) == 5
+    assert selection.next_failure(order, failed, 3, 1) == 9  # not in this order: from its beginning
+    assert selection.next_failure([], failed, 3, 1) == 3
+
+
+def test_the_largest_fall_and_rise_come_first() -> None:
+    changes = pd.DataFrame({"change": [1.0, -5.0, 3.0, -5.0]})
+    assert selection.most_moved(changes, -1).tolist() == [1, 3, 0, 2]
+    assert selection.most_moved(changes, 1).tolist() == [2, 0, 1, 3]
+    assert selection.most_moved(None, 1).tolist() == []
