@@ -1,0 +1,68 @@
+"""The concept branch, number by number: counts, probabilities, graph, convolution, attention. CODER supplement A.2."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tests.reference.pairs import Matrix
+
+
+def together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[list[list[int]], list[int]]:
+    """B_ij and N_i: every caption counts once."""
+    pairs = [[0] * concepts for _ in range(concepts)]
+    single = [0] * concepts
+    for caption in captions:
+        for i in range(concepts):
+            if i in caption:
+                single[i] += 1
+            for j in range(concepts):
+                if i != j and i in caption and j in caption:
+                    pairs[i][j] += 1
+    return pairs, single
+
+
+def graph(pairs: Sequence[Sequence[int]], single: Sequence[int], threshold: float, rescaled: bool) -> list[list[float]]:
+    """Â = D^(−1/2) H D^(−1/2) + I."""
+    size = len(single)
+    edges = [[0] * size for _ in range(size)]
+    for i in range(size):
+        for j in range(size):
+            probability = pairs[i][j] / single[i] if single[i] else 0.0
+            if rescaled:
+                probability = math.pow(5, probability - 0.02) - math.pow(5, -0.02)
+            edges[i][j] = int(probability >= threshold)
+    degree = [sum(edges[i][j] for i in range(size)) for j in range(size)]
+    root = [1 / math.sqrt(value) if value else 0.0 for value in degree]
+    return [[root[i] * edges[i][j] * root[j] + (i == j) for j in range(size)] for i in range(size)]
+
+
+def convolved(adjacency: Matrix, nodes: Matrix, weight: Matrix) -> list[list[float]]:
+    """LeakyReLU_0.2(Â X W)."""
+    found = []
+    for row in adjacency:
+        spread = [math.fsum(a * node[c] for a, node in zip(row, nodes, strict=True)) for c in range(len(nodes[0]))]
+        out = [math.fsum(x * weight[c][f] for c, x in enumerate(spread)) for f in range(len(weight[0]))]
+        found.append([value if value > 0 else 0.2 * value for value in out])
+    return found
+
+
+def unit(row: Sequence[float]) -> list[float]:
+    """A row divided by its length."""
+    length = math.sqrt(math.fsum(value * value for value in row))
+    return [value / length for value in row]
+
+
+def attention(query: Sequence[float], nodes: Matrix, weight: Matrix, smoothing: float) -> list[float]:
+    """a_i = exp(λ · q W y_i) / Σ_k exp(λ · q W y_k)."""
+    turned = [math.fsum(q * weight[d][f] for d, q in enumerate(query)) for f in range(len(weight[0]))]
+    logits = [smoothing * math.fsum(t * y for t, y in zip(turned, node, strict=True)) for node in nodes]
+    top = max(logits)
+    powers = [math.exp(value - top) for value in logits]
+    return [power / math.fsum(powers) for power in powers]
+
+
+def read(attention: Sequence[float], nodes: Matrix) -> list[float]:
+    """Σ_i a_i y_i, normalised."""
+    mixed = [math.fsum(a * node[f] for a, node in zip(attention, nodes, strict=True)) for f in range(len(nodes[0]))]
+    return unit(mixed)
