@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 PADDING = 16  # floats after each row of a weight: rows a power of two apart fall into the same cache lines
+BLOCK = 512  # rows transposed at a time
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,16 @@ def pack(lengths: Tensor, longest: int) -> Packing:
     )
 
 
+def _turned_padded_copy(matrix: Tensor) -> Tensor:
+    """The transpose with its rows spaced apart. Through contiguous blocks: only those does PyTorch transpose fast."""
+    rows, columns = matrix.shape
+    turned = matrix.new_empty(columns, rows + PADDING)[:, :rows]
+    for first in range(0, rows, BLOCK):
+        part = slice(first, first + BLOCK)
+        turned[:, part] = matrix[part].T.contiguous()
+    return turned
+
+
 def _padded_copy(matrix: Tensor) -> Tensor:
     rows, columns = matrix.shape
     return matrix.new_empty(rows, columns + PADDING)[:, :columns].copy_(matrix)
@@ -85,29 +96,34 @@ class _PackedGRU(torch.autograd.Function):
     """Table (U, I), rows (2, N) of it in packed order -> states (2, B·T, H), or their mean (B·T, H); 0 where padded."""
 
     @staticmethod
-    def forward(ctx: Any, table: Tensor, rows: Tensor, packing: Packing, average: bool, *parameters: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, table: Tensor, rows: Tensor, packing: Packing, average: bool, keep: bool, *parameters: Tensor
+    ) -> Tensor:
         size, steps, count = parameters[1].shape[1], packing.steps, rows.shape[1]
-        gates = table.new_empty(2, count, 4 * size)
+        gates = table.new_empty(2, count if keep else steps[0], 4 * size)
         hidden = table.new_empty(2, count + 1, size)
         hidden[:, count] = 0  # what padded positions read
-        recurrent = []
+        projected, recurrent = [], []
         for k in (0, 1):
             w_in, w_hidden, b_in, b_hidden = parameters[4 * k : 4 * k + 4]
-            torch.index_select(_project(table, w_in, b_in, b_hidden), 0, rows[k], out=gates[k])
-            recurrent.append(_padded_copy(_candidate_first(w_hidden, size).T))
-        crz = [gates[k, :, : 3 * size].split(steps) for k in (0, 1)]
-        c, rz, n = (part.split(steps, dim=1) for part in gates.split([size, 2 * size, size], dim=-1))
-        states = hidden[:, :count].split(steps, dim=1)
+            projected.append(_project(table, w_in, b_in, b_hidden))
+            recurrent.append(_turned_padded_copy(_candidate_first(w_hidden, size)))
         before = table.new_zeros(2, steps[0], size)
+        start = 0
         for t, running in enumerate(steps):
-            if t > 0:
-                before = states[t - 1][:, :running]
-                for k in (0, 1):
-                    crz[k][t].addmm_(before[k], recurrent[k])
-            r, z = rz[t].sigmoid_().split(size, dim=-1)
-            n[t].addcmul_(r, c[t]).tanh_()
-            torch.lerp(n[t], before, z, out=states[t])
-        ctx.save_for_backward(table, rows, gates, hidden, *parameters)
+            packed = slice(start, start + running)
+            here = gates[:, packed] if keep else gates[:, :running]
+            for k in (0, 1):
+                torch.index_select(projected[k], 0, rows[k, packed], out=here[k])
+                if t > 0:
+                    here[k, :, : 3 * size].addmm_(before[k, :running], recurrent[k])
+            c, rz, n = here.split([size, 2 * size, size], dim=-1)
+            r, z = rz.sigmoid_().split(size, dim=-1)
+            n.addcmul_(r, c).tanh_()
+            before = torch.lerp(n, before[:, :running], z, out=hidden[:, packed])
+            start += running
+        if keep:
+            ctx.save_for_backward(table, rows, gates, hidden, *parameters)
         ctx.packing, ctx.average = packing, average
         spread = [hidden[k].index_select(0, packing.place[k]) for k in (0, 1)]
         return spread[0].lerp_(spread[1], 0.5) if average else torch.stack(spread)
@@ -162,7 +178,7 @@ def _gradients(
     for_table: bool, table: Tensor, rows: Tensor, packing: Packing, through: Tensor, hidden: Tensor,
     parameters: list[Tensor],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """What `_PackedGRU.backward` returns: for the table, three constants, and the eight parameters."""
+    """What `_PackedGRU.backward` returns: for the table, four constants, and the eight parameters."""
     size, first = hidden.shape[-1], packing.steps[0]
     to_table = torch.zeros_like(table) if for_table else None
     found: list[Tensor] = []
@@ -179,7 +195,7 @@ def _gradients(
         sums = through[k].sum(0)
         to_biases = sums[size:], torch.cat([sums[size : 3 * size], sums[:size]])
         found += [to_inputs.T @ table, to_hidden, *to_biases]
-    return to_table, None, None, None, *found
+    return to_table, None, None, None, None, *found
 
 
 def bidirectional_over(
@@ -200,7 +216,8 @@ def bidirectional_over(
     """
     names = [f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     parameters = [getattr(gru, name + suffix) for suffix in ("", "_reverse") for name in names]
-    return _PackedGRU.apply(table, rows, packing, average, *parameters)
+    keep = torch.is_grad_enabled()  # what only the backward pass reads
+    return _PackedGRU.apply(table, rows, packing, average, keep, *parameters)
 
 
 def bidirectional(gru: nn.GRU, layer: int, words: Tensor, packing: Packing, *, average: bool = False) -> Tensor:

@@ -106,3 +106,13 @@ def test_word_dropout_works_on_training_only() -> None:
     assert not torch.equal(ours(words, LENGTHS), ours(words, LENGTHS))
     ours.eval()
     assert torch.equal(ours(words, LENGTHS), ours(words, LENGTHS))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_without_gradients_the_values_are_the_same(layers: int) -> None:
+    """Nothing is kept for a backward pass then: the momentum twin's case, whose weights take no gradients."""
+    words, ours = words_of(LENGTHS), encoder(layers, torch.float32)
+    expected = ours(words, LENGTHS).detach()
+    with torch.no_grad():
+        assert torch.equal(ours(words, LENGTHS), expected)
+    assert torch.equal(ours.requires_grad_(False)(words, LENGTHS), expected)
