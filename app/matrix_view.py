@@ -72,7 +72,7 @@ def _draw(
     rows, columns = matrices.labels(found, batch, chosen.direction)
     anchors, candidates = NAMES[chosen.direction]
     figure = charts.heat_map(
-        values, rows, columns, limits, charts.tone(theme()), title=unit, row_name=f"anchors: {anchors}",
+        values, rows, columns, limits, charts.tone(theme()), unit=unit, row_name=f"anchors: {anchors}",
         column_name=candidates, diverging=diverging, marked=marked,
     )  # fmt: skip
     downloads.chart(figure, key, alt)

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app.backend_matrices import Pair
+from app import backend, cards
+from app import backend_matrices as matrices
+from app.backend_matrices import Batch, Pair, Scaled, Settings
+from app.state import Choice
 
 Step = tuple[str, str, str]
 
@@ -53,8 +56,24 @@ def steps_html(lines: Sequence[Step]) -> str:
     return f'<table class="cl-steps"><tbody>{rows}</tbody></table>'
 
 
-def show_steps(pair: Pair, function: str) -> None:
-    st.html(steps_html(steps(pair, function)))
+def show_pair(
+    choice: Choice, batch: Batch, scaled: dict[str, Scaled], chosen: Settings, place: tuple[int, int]
+) -> None:
+    """The picture with the caption, then the steps of every run side by side; `place` is (anchor, candidate)."""
+    image, text = place if chosen.direction == "i2t" else place[::-1]
+    number, caption = int(batch.images[image]), int(batch.texts[text])
+    last = choice.runs[-1]
+    data = backend.open_summary(last)
+    own = int(data.image_of_text(choice.split)[caption])
+    whose = "its own" if own == number else f"which belongs to image {own}"
+    words = [data.captions(choice.split)[caption]]
+    title = f"Image {number} with caption {caption}, {whose}"
+    cards.sample(backend.thumbnail(last, choice.split, number), words, title)
+    for run, column in zip(choice.runs, st.columns(len(choice.runs), gap="large"), strict=True):
+        with column:
+            cards.label(run.name)
+            pair = matrices.opened(run, chosen, batch, scaled[run.name], place)
+            st.html(steps_html(steps(pair, chosen.loss.function)))
 
 
 def _percent(share: float) -> str:

@@ -12,7 +12,7 @@ from app.backend_matrices import Batch, Direction, Measure, Scaled, Settings
 from app.controls import choose_one
 from app.glossary import tip
 from app.matrix_view import draw_matrices
-from app.pair_view import show_steps
+from app.pair_view import show_pair
 from app.state import Choice, bound, bound_number, put
 
 SOURCES = {"seed": "At random", "hardest": "Hardest", "chosen": "My selection", "split": "Whole split"}
@@ -26,7 +26,11 @@ def used(choice: Choice) -> str:
     for run in choice.runs:
         loss = backend.open_summary(run).loss
         values = f"μ = {loss.temperature:g}, γ = {loss.gamma:g}, ε = {loss.epsilon:g}"
-        parts.append(f"{run.name} was trained with {values}" if loss.trained else f"{run.name} without eq. 4")
+        parts.append(
+            f"{run.name} was trained with {values}"
+            if loss.trained
+            else f"{run.name} without eq. 4 (start: the paper’s values)"
+        )
     return f"{'; '.join(parts)}."
 
 
@@ -36,26 +40,30 @@ def settings(choice: Choice) -> Settings:
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         rows = choose_one("Anchors", {"text": "Captions", "image": "Images"}, "anchors", tip("anchor"))
         source = choose_one("Batch", SOURCES, "batch-of", tip("matrix batch"))
+        order = choose_one("Order", ORDERS, "order", tip("matrix order"))
+    with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         size, seed, chosen = PAIRS, 0, ""
         if source != "split":
-            size = int(st.number_input("Pairs", 2, MOST_PAIRS, PAIRS, **bound_number("pairs"), width=120))
+            size = int(st.number_input("Pairs", 2, MOST_PAIRS, PAIRS, **bound_number("pairs"), width=100))
         if source in ("seed", "split"):
-            seed = int(st.number_input("Seed", 0, 9999, 0, **bound_number("draw"), width=110))
+            seed = int(st.number_input("Seed", 0, 9999, 0, **bound_number("draw"), width=90))
         if source == "chosen":
-            chosen = str(st.text_input("Captions", max_chars=CHARACTERS, **bound("chosen"), width=260,
-                                       placeholder="0-31, 77   or words") or "")  # fmt: skip
-        order = choose_one("Order", ORDERS, "order", tip("matrix order"))
-    with st.container(horizontal=True, vertical_alignment="top", gap="large"):
-        measure = choose_one("Measure", {"std": "Standard deviation", "entropy": "Entropy"}, "spread", tip("SD"))
-        function: Measure = "entropy" if measure == "entropy" else "std"
+            chosen = str(
+                st.text_input(
+                    "Captions", max_chars=CHARACTERS, placeholder="0-31, 77 or words", **bound("chosen"), width=230
+                )
+                or ""
+            )
         mu, gamma, epsilon = (
-            float(st.slider(symbol, low, high, float(min(max(start, low), high)), step, help=tip(term), width=200,
+            float(st.slider(symbol, low, high, float(min(max(start, low), high)), step, help=tip(term), width=130,
                             **bound_number(term)))
             for symbol, term, low, high, step, start in (
                 ("μ", "mu", 0.01, 0.5, 0.01, loss.temperature), ("γ", "gamma", -0.5, 1.0, 0.05, loss.gamma),
                 ("ε", "epsilon", 0.01, 1.0, 0.01, loss.epsilon),
             )
         )  # fmt: skip
+        measure = choose_one("Measure", {"std": "SD", "entropy": "Entropy"}, "spread", f"{tip('SD')} {tip('entropy')}")
+        function: Measure = "entropy" if measure == "entropy" else "std"
     cards.note(used(choice))
     values = replace(loss, temperature=mu, gamma=gamma, epsilon=epsilon, function=function)
     direction: Direction = "i2t" if rows == "image" else "t2i"
@@ -84,21 +92,6 @@ def open_one(choice: Choice, batch: Batch, scaled: dict[str, Scaled], chosen: Se
         place = matrices.positions(batch, chosen.direction, image, text)
     assert place is not None
     return place
-
-
-def show_pair(
-    choice: Choice, batch: Batch, scaled: dict[str, Scaled], chosen: Settings, place: tuple[int, int]
-) -> None:
-    anchor, candidate = place
-    image, text = (anchor, candidate) if chosen.direction == "i2t" else (candidate, anchor)
-    number, caption = int(batch.images[image]), int(batch.texts[text])
-    last = choice.runs[-1]
-    words = backend.open_summary(last).captions(choice.split)[caption]
-    cards.sample(backend.thumbnail(last, choice.split, number), [words], f"Image {number} with caption {caption}")
-    for run, column in zip(choice.runs, st.columns(len(choice.runs), gap="large"), strict=True):
-        with column:
-            cards.label(run.name)
-            show_steps(matrices.opened(run, chosen, batch, scaled[run.name], place), chosen.loss.function)
 
 
 def show(choice: Choice) -> None:

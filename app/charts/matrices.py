@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from app.charts.figure import Tone, figure, plain
 
-HEIGHT = 430
+HEIGHT = 470
 SHARP_HEIGHT = 560  # more than 128 cells a side: a cell should be two pixels or more
 
 
@@ -30,14 +30,14 @@ def heat_limits(matrices: Sequence[np.ndarray], centre: float | None) -> tuple[f
 
 def heat_map(
     values: np.ndarray, rows: Sequence[str], columns: Sequence[str], limits: tuple[float, float], colours: Tone, *,
-    title: str, row_name: str, column_name: str, diverging: bool, unit: str = "", marked: tuple[int, int] | None = None,
+    unit: str, row_name: str, column_name: str, diverging: bool, marked: tuple[int, int] | None = None,
 ) -> go.Figure:  # fmt: skip
     """One matrix; missing cells show the ground.
 
     Args:
         values: (R, C), the first row on top. rows, columns: what a cell is called on hover.
         limits: of the colours. diverging: blue below the middle and vermilion above; otherwise a single ramp.
-        title: of the colour bar. unit: behind a value on hover. marked: the opened cell.
+        unit: the name of a value on hover. marked: the opened cell.
     """
     ground, blue, vermilion = colours.ramp[0], colours.runs[1], colours.runs[0]
     scale = [[0, blue], [0.5, ground], [1, vermilion]] if diverging else [[0, ground], [1, colours.ramp[1]]]
@@ -48,11 +48,11 @@ def heat_map(
         "zmax": limits[1],
         "colorscale": scale,
         "colorbar": {
-            "title": {"text": plain(title), "side": "right", "font": {"color": colours.faint, "size": 12}},
-            "thickness": 10, "outlinewidth": 0, "tickfont": {"color": colours.faint, "size": 11},
+            "orientation": "h", "x": 0.5, "y": 1.0, "yanchor": "bottom", "len": 0.7, "thickness": 8, "ypad": 6,
+            "outlinewidth": 0, "tickfont": {"color": colours.faint, "size": 11}, "nticks": 7,
         },
         "hoverongaps": False,
-        "hovertemplate": "%{y} · %{x}<br>%{z:.4f}" + plain(unit) + "<extra></extra>",
+        "hovertemplate": "%{y} · %{x}<br>" + plain(unit) + " = %{z:.4f}<extra></extra>",
     }  # fmt: skip
     # On a hidden axis the text of a tick is what %{x} shows: ids on hover without a table of them for every cell
     axes = [
@@ -61,13 +61,14 @@ def heat_map(
         for names in (columns, rows)
     ]  # fmt: skip
     tall, wide = values.shape
+    axes[0]["range"], axes[1]["range"] = [-0.5, wide - 0.5], [tall - 0.5, -0.5]  # the first row on top
     if max(tall, wide) <= 2 * min(tall, wide):
-        axes[1] |= {"scaleanchor": "x", "scaleratio": wide / tall}
+        axes[1] |= {"scaleanchor": "x", "scaleratio": wide / tall, "constraintoward": "top"}
     height = SHARP_HEIGHT if max(tall, wide) > 128 else HEIGHT
     return figure(
         colours, [cells], column_name, row_name, height=height, xaxis=axes[0],
-        yaxis=axes[1] | {"autorange": "reversed"}, showlegend=False, shapes=_cross(marked, colours),
-        margin={"l": 8, "r": 8, "t": 10, "b": 8}, plot_bgcolor=colours.grid,
+        yaxis=axes[1], showlegend=False, shapes=_cross(marked, colours),
+        margin={"l": 8, "r": 8, "t": 48, "b": 8, "pad": 0}, plot_bgcolor=colours.grid,
     )  # fmt: skip
 
 

@@ -96,7 +96,8 @@ class Visit:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(
-    "path", ["", "diversity", "diversity?anchors=Images", "retrieval", "retrieval?direction=Image+→+captions"]
+    "path",
+    ["", "diversity", "diversity?anchors=Images", "similarity", "retrieval", "retrieval?direction=Image+→+captions"],
 )
 def test_every_page_draws(serve: Callable[[Path], int], browser: Any, two_runs: Path, path: str, theme: str) -> None:
     visit = Visit(browser, serve(two_runs), theme)

@@ -1,0 +1,226 @@
+"""The Similarity page: every control, one run and two, an imported one, blocks, a click, values that mean nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app import charts, clicks
+from app.backend_matrices import Loss, Pair
+from app.pair_view import steps, steps_html
+from tests.app.run_folders import damage, import_run_folder, write_run
+from tests.app.test_browser import PATIENCE, Visit
+from tests.app.test_pages import opened, texts
+
+COLOURS = charts.tone("light")
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    base = tmp_path_factory.mktemp("similarity")
+    made = {name: base / name for name in ("one", "two", "imported", "damaged")}
+    write_run(made["one"], "demo", images=20)
+    for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("demo", "dcl", 1.5)):
+        write_run(made["two"], name, loss=loss, noise=noise, images=20)
+    write_run(made["imported"], "demo", images=20)
+    import_run_folder(made["imported"], "clip", images=20)
+    write_run(made["damaged"], "demo", images=20)
+    damage(write_run(made["damaged"], "torn", images=12))
+    return made
+
+
+def figures(app: AppTest) -> int:
+    return len(app.get("plotly_chart"))
+
+
+@pytest.mark.parametrize(("root", "count"), [("one", 4), ("two", 9), ("imported", 9), ("damaged", 4)])
+def test_it_draws_every_matrix_of_every_run(
+    roots: dict[str, Path], root: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = opened(roots[root], "similarity", monkeypatch)
+    assert figures(app) == count
+    assert "64 of 100 pairs, drawn at random with seed 0" in texts(app)
+    assert [button.label for button in app.get("download_button")][:2] == ["CSV", "Parquet"]
+
+
+@pytest.mark.parametrize("anchors", ["text", "image"])
+@pytest.mark.parametrize("source", ["seed", "hardest", "chosen", "split"])
+@pytest.mark.parametrize("order", ["diversity", "cluster", "drawn"])
+def test_every_batch_in_every_order(
+    roots: dict[str, Path], anchors: str, source: str, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = opened(roots["two"], "similarity", monkeypatch)
+    for key, value in (("anchors", anchors), ("batch-of", source), ("order", order)):
+        app.segmented_control(key=key).set_value(value)
+    app.run()
+    assert not app.exception
+    if source == "chosen":
+        assert "There is no batch to show." in texts(app)
+        app.text_input(key="chosen").set_value("3, 10-30").run()
+        assert "22 of the 22 pairs chosen by number" in texts(app)
+    assert not app.exception
+    assert figures(app) == 9
+
+
+def test_sliders_begin_with_training_and_say_so(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(roots["two"], "similarity", monkeypatch)
+    assert (app.slider(key="mu").value, app.slider(key="gamma").value, app.slider(key="epsilon").value) == (
+        0.1,
+        0.3,
+        0.1,
+    )
+    assert "demo was trained with μ = 0.1, γ = 0.3, ε = 0.1" in texts(app)
+    assert "demo-baseline without eq. 4" in texts(app)
+    app.slider(key="mu").set_value(0.02).run()
+    assert not app.exception
+    assert "0.02 × " in texts(app)
+
+
+def test_more_than_256_are_shown_as_blocks_and_said(
+    tmp_path: Path, roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path / "runs", "demo", images=70)
+    app = opened(tmp_path / "runs", "similarity", monkeypatch)
+    app.number_input(key="pairs").set_value(300).run()
+    assert "Every cell is the mean of 2 × 2 pairs." in texts(app)
+    app.segmented_control(key="batch-of").set_value("split").run()
+    assert "Every cell is the mean of 2 × 1 pairs." in texts(app)
+    assert "All 70 images and all 350 captions" in texts(app)
+    assert not app.exception
+
+
+def test_a_pair_that_is_not_shown_opens_the_hardest_negative(
+    roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = opened(roots["one"], "similarity", monkeypatch)
+    app.segmented_control(key="batch-of").set_value("chosen")
+    app.run()
+    app.text_input(key="chosen").set_value("0-9").run()
+    app.number_input(key="pair-image").set_value(1)
+    app.number_input(key="pair-caption").set_value(2).run()
+    assert "Image 1 with caption 2, which belongs to image 0" in texts(app)
+    app.number_input(key="pair-image").set_value(15).run()
+    assert "is not in this batch; its hardest negative is opened" in texts(app)
+    assert not app.exception
+
+
+@pytest.mark.parametrize("value", ["../../etc", "<script>alert(1)</script>", "9" * 400, "inf", "-5", "a\nb"])
+def test_strange_values_in_the_url_change_nothing(
+    roots: dict[str, Path], value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = (
+        "anchors",
+        "batch-of",
+        "order",
+        "pairs",
+        "draw",
+        "mu",
+        "gamma",
+        "epsilon",
+        "pair-image",
+        "pair-caption",
+        "chosen",
+    )
+    app = opened(roots["two"], "similarity", monkeypatch, **dict.fromkeys(keys, value))
+    assert figures(app) == 9
+    assert "<script>" not in texts(app)
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [({"row": 2, "column": 3}, (2, 3)), ({"row": 4, "column": 0}, None), ({"row": -1, "column": 0}, None),
+     ({"row": "1", "column": 0}, None), ({"row": True, "column": 0}, None), ({"row": 1.5, "column": 0}, None),
+     ({"row": 1}, None), ([1, 2], None), (None, None), ("x", None)],
+)  # fmt: skip
+def test_a_click_is_only_believed_when_it_is_a_cell(value: object, cell: tuple[int, int] | None) -> None:
+    assert clicks.clicked_cell(value, (4, 5)) == cell
+
+
+def pair(**changed: Any) -> Pair:
+    values: dict[str, Any] = {
+        "similarity": 0.5, "own": False, "negatives": 63, "spread": 0.2, "raw": 1.6065, "largest": 1.8,
+        "diversity": 0.8925, "effective": 0.08925, "plain": 2.0, "exponent": 2.2409, "total_plain": 12.0, "total": 15.0,
+        "share_plain": 0.6158, "share": 0.6268, "positive": 0.7, "loss_plain": -0.282, "loss_value": -0.26,
+        "loss": Loss(),
+    }  # fmt: skip
+    return Pair(**values | changed)
+
+
+def test_every_number_of_the_formula_is_filled_in() -> None:
+    text = "\n".join(" | ".join(step) for step in steps(pair(), "std"))
+    for part in (
+        "S | cosine of the two embeddings | 0.5000", "γ | where pushing begins | 0.3",
+        "1 / sigmoid(ε / SD) = 1 + exp(−0.1 / 0.2000) | 1.6065", "raw / largest raw = 1.6065 / 1.8000 | 0.8925",
+        "μ·div | 0.1 × 0.8925 | 0.0892", "(S − γ) / μ = (0.5000 − 0.3) / 0.1 | 2.000",
+        "(S − γ) / (μ·div) = (0.5000 − 0.3) / 0.0892 | 2.241", "exp(2.241) / 15.000 | 62.68 %",
+        "0.1 × log(15.000) − log(1 + 0.7000) | -0.2600",
+    ):  # fmt: skip
+        assert part in text, part
+    assert "H | of the anchor’s" in "\n".join(" | ".join(step) for step in steps(pair(), "entropy"))
+
+
+def test_an_own_pair_and_a_pair_without_partner_say_less() -> None:
+    nan = float("nan")
+    own = {symbol: value for symbol, _, value in steps(pair(own=True, plain=nan, exponent=nan), "std")}
+    assert own["x, p"] == "–"
+    assert "p" not in own
+    split = [symbol for symbol, _, _ in steps(pair(positive=nan, loss_plain=nan, loss_value=nan), "std")]
+    assert "loss" not in split
+    assert "nan" not in steps_html(steps(pair(own=True, plain=nan, exponent=nan, positive=nan), "std"))
+
+
+def test_limits_are_shared_symmetric_and_not_bleached_by_one_cell() -> None:
+    values = np.linspace(-1, 1, 20_000).reshape(100, 200)
+    values[0, 0] = 1_000.0
+    low, high = charts.heat_limits([values, np.full((2, 2), np.nan)], 0.0)
+    assert low == -high
+    assert 0.9 < high < 1.1
+    assert charts.heat_limits([np.array([[0.0, 0.5]])], None) == (0.0, pytest.approx(0.5, abs=0.01))
+    assert charts.heat_limits([np.full((2, 2), np.nan)], 0.0) == (0.0, 1.0)
+
+
+def test_a_heat_map_names_its_cells_and_keeps_text_plain() -> None:
+    evil = "<a href='http://127.0.0.1:9/x'>%{x}"
+    figure = charts.heat_map(
+        np.arange(6.0).reshape(2, 3), [evil, "b"], ["c", "d", "e"], (0, 5), COLOURS, unit=evil, row_name="anchors",
+        column_name="images", diverging=True, marked=(1, 2),
+    )  # fmt: skip
+    assert "<a" not in str(figure.to_plotly_json())
+    assert list(figure.layout.xaxis.ticktext) == ["c", "d", "e"]
+    assert figure.layout.shapes[0].x0 == 1.5
+    assert list(figure.layout.yaxis.range) == [1.5, -0.5]  # the first row on top
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_hover_says_the_ids_and_a_click_opens_the_pair(
+    serve: Callable[[Path], int], browser: Any, roots: dict[str, Path], theme: str
+) -> None:
+    visit = Visit(browser, serve(roots["two"]), theme)
+    visit.open("similarity")
+    visit.check_charts()
+    plot = visit.page.locator(".st-key-matrix-similarity-1 .js-plotly-plot .nsewdrag").first
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    place = box["x"] + box["width"] * 0.51, box["y"] + box["height"] * 0.26
+    visit.page.mouse.move(*place)
+    label = visit.page.locator(".st-key-matrix-similarity-1 .hoverlayer .hovertext").first
+    label.wait_for(timeout=PATIENCE)
+    caption, image = re.search(r"caption (\d+) · image (\d+)", label.text_content()).groups()  # type: ignore[union-attr]
+    visit.page.mouse.click(*place)
+    visit.page.wait_for_function(f"location.search.includes('pair-caption={caption}')", timeout=PATIENCE)
+    visit.settle()
+    assert f"pair-image={image}" in visit.page.url
+    assert visit.page.get_by_text(f"Image {image} with caption {caption}").count() == 1
+    visit.check()
+    visit.shoot(f"similarity-{theme}")
+    visit.check()
+    visit.context.close()
