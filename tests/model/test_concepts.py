@@ -1,0 +1,168 @@
+"""The concept branch inside the model, and how a run comes to its concepts: vectors, lists, coverage."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from coder_core.concepts.knowledge import Concepts
+from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
+from coder_core.config import Config, DataConfig, ModelConfig
+from coder_core.faults import InputError
+from coder_core.model.build import build_model
+from coder_core.model.concept_making import concept_vectors, make_concepts, read_concept_list
+from coder_core.ops import normalise
+
+CAPTIONS = ["a red dog runs", "two dogs run on red grass", "a dog on grass", "red dogs running", "grass"] * 2
+SIZE = {"dimension": 8, "word_size": 5}
+
+
+def some_concepts(count: int = 6, size: int = 5) -> Concepts:
+    random = np.random.default_rng(0)
+    entries = tuple(Concept(f"w{i}", "object", 9, (f"w{i}",)) for i in range(count))
+    together = random.integers(0, 5, (count, count))
+    together = together + together.T
+    np.fill_diagonal(together, 0)
+    vectors = random.normal(size=(count, size)).astype(np.float32)
+    return Concepts(ConceptVocabulary(entries, "list"), together, np.full(count, 9), vectors)
+
+
+def batch() -> tuple[torch.Tensor, ...]:
+    torch.manual_seed(3)
+    return torch.rand(4, 3, 6), torch.tensor([3, 2, 3, 1]), torch.randint(2, 9, (4, 5)), torch.tensor([5, 2, 1, 4])
+
+
+def built(**model: Any) -> torch.nn.Module:
+    config = ModelConfig(**(SIZE | model))
+    torch.manual_seed(0)
+    return build_model(config, feature_size=6, words=9, concepts=some_concepts() if config.concepts else None).eval()
+
+
+def test_without_concepts_the_model_is_the_instance_branch_to_the_last_bit() -> None:
+    alone, both = built(), built(concepts=6)
+    ours, theirs = alone.state_dict(), both.state_dict()
+    assert not any("concept" in name for name in ours)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    found, with_concepts = alone(*batch()), both(*batch())
+    assert found.concept_images is None
+    assert found.concept_texts is None
+    assert torch.equal(found.images, with_concepts.images)
+    assert torch.equal(found.texts, with_concepts.texts)
+
+
+def test_the_visual_query_is_the_pooled_image_before_it_is_normalised() -> None:
+    model = built(concepts=6)
+    regions, lengths, *_ = batch()
+    pooled = model.image_pooling(model.regions(regions), lengths)
+    nodes = model.concepts.nodes()
+    found = model.image_branches(regions, lengths, nodes)
+    expected = model.concepts.read_images(pooled, nodes)
+    assert torch.equal(found.instance, normalise(pooled))
+    assert torch.equal(found.concept, expected.embeddings)
+    normalised = model.concepts.read_images(normalise(pooled), nodes)
+    assert not torch.allclose(normalised.attention, expected.attention, atol=1e-4)
+
+
+def test_words_are_pooled_for_the_concepts_by_a_pooling_of_their_own() -> None:
+    model = built(concepts=6)
+    _, _, words, lengths = batch()
+    nodes = model.concepts.nodes()
+    assert model.concept_text_pooling is not model.text_pooling
+    before = model.text_branches(words, lengths, nodes)
+    with torch.no_grad():
+        for parameter in model.concept_text_pooling.parameters():
+            parameter.add_(0.5)
+    after = model.text_branches(words, lengths, nodes)
+    assert torch.equal(before.instance, after.instance)
+    assert not torch.allclose(before.concept, after.concept)
+
+
+def test_embeddings_of_both_branches_are_units_and_every_weight_gets_a_gradient() -> None:
+    model = built(concepts=6, gcn_layers=2).train()
+    found = model(*batch())
+    assert all(rows is not None for rows in found)
+    for rows in found:
+        torch.testing.assert_close(rows.norm(dim=1), torch.ones(4))
+    sum((rows * torch.rand_like(rows)).sum() for rows in found).backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
+
+
+def test_the_graph_network_runs_once_for_both_modalities() -> None:
+    model = built(concepts=6)
+    calls = []
+    model.concepts.network.register_forward_hook(lambda *_: calls.append(1))
+    model(*batch())
+    assert len(calls) == 1
+
+
+def config_of(data: DataConfig | None = None, **model: Any) -> Config:
+    return Config(data=data or DataConfig(), model=ModelConfig(**(SIZE | {"concepts": 10} | model)))
+
+
+def test_concepts_of_captions_by_hand() -> None:
+    """dog stands in lines 1-4, grass in 2, 3, 5, red in 1, 2, 4, run in 1, 2, 4; all twice."""
+    seen: list[tuple[int, int]] = []
+    found, faults = make_concepts(config_of(), CAPTIONS, progress=lambda *now: seen.append(now))
+    assert found.vocabulary.words == ["dog", "grass", "red", "run"]
+    assert found.occurrences.tolist() == [8, 6, 6, 6]
+    assert found.together.tolist() == [[0, 4, 6, 6], [4, 0, 2, 2], [6, 2, 0, 6], [6, 2, 6, 0]]
+    assert found.vectors.shape == (4, 5)
+    assert seen == [(10, 10)]
+    assert "learned from the captions: 4 of 4 concepts have one" in str(faults[-1])
+    again, _ = make_concepts(config_of(), CAPTIONS)
+    assert np.array_equal(again.vectors, found.vectors)
+
+
+def test_a_glove_file_gives_the_base_form_or_else_the_mean_of_the_other_forms(tmp_path: Path) -> None:
+    glove = tmp_path / "glove.txt"
+    rows = {"dog": 1.0, "red": 3.0, "runs": 4.0, "running": 8.0, "zebra": 9.0}
+    glove.write_text("".join(f"{word} {' '.join([str(value)] * 5)}\n" for word, value in rows.items()))
+    config = config_of(DataConfig(word_vectors=str(glove)))
+    found, faults = make_concepts(config, CAPTIONS)
+    assert found.vectors[0].tolist() == [1.0] * 5
+    assert found.vectors[2].tolist() == [3.0] * 5
+    assert found.vectors[3].tolist() == [6.0] * 5  # run itself has none: the mean of runs and running
+    assert found.vectors[1].any()
+    assert "3 of 4 concepts have one; random: grass" in str(faults[-1])
+    assert faults[-1].severity == "warning"
+    wide = replace(config, model=replace(config.model, word_size=7))
+    with pytest.raises(InputError, match="set the word size to 5"):
+        concept_vectors(wide, found.vocabulary, CAPTIONS)
+
+
+def test_a_list_of_concepts_takes_the_place_of_tagging(tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps({"objects": ["grass", "dog"], "properties": ["red"]}))
+    found, _ = make_concepts(config_of(concept_list=str(path)), CAPTIONS)
+    assert found.vocabulary.words == ["grass", "dog", "red"]
+    assert found.vocabulary.source == "list"
+    assert found.occurrences.tolist() == [6, 8, 6]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "cannot be read"),
+        ('["dog"]', "holds list"),
+        ('{"things": []}', "holds things; expected"),
+        ('{"objects": "dog"}', "key objects: is not a list of words"),
+        ('{"objects": [1]}', "key objects: is not a list of words"),
+        ('{"objects": ["dog"], "motions": ["Dog"]}', "key motions entry 0: 'Dog' stands there again"),
+        ('{"objects": ["dog", "!"]}', "entry 1: is '!', which holds no word"),
+        ('{"objects": ["dog"]}', "holds 1 words; expected two or more"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_refused_with_the_place(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "list.json"
+    path.write_text(content)
+    with pytest.raises(InputError) as refused:
+        read_concept_list(path)
+    assert said in str(refused.value)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_concept_list(tmp_path / "nothing.json")
