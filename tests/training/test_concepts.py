@@ -1,0 +1,224 @@
+"""The concept branch in training: its loss, a run from start to evaluation, exact resuming, and no branch as before."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from coder_core.config import Config, MemoryConfig
+from coder_core.data.dataset import read_split
+from coder_core.evaluation.recall import retrieval_metrics
+from coder_core.faults import InputError
+from coder_core.model.encode import encode_split
+from coder_core.runs.analysis_reader import open_analysis
+from coder_core.runs.restore import load_model, read_concepts, read_config, read_vocabulary
+from coder_core.training.launch import continue_run, start_run
+from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.step import Losses, compute_losses, make_memory
+from tests.reference import step as reference
+from tests.training.test_resume import train
+from tests.training.tiny_runs import (
+    StoppingBatches,
+    assert_same_run,
+    printed,
+    quiet,
+    tiny_config,
+    told,
+    write_tiny_data,
+)
+
+CONCEPTS = 10
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_data(tmp_path_factory.mktemp("data"))
+
+
+def concept_config(data: Path, *, bank: int = 13, objective: dict[str, Any] | None = None, **model: Any) -> Config:
+    config = tiny_config(data)
+    return replace(
+        config,
+        model=replace(config.model, **({"concepts": CONCEPTS, "gcn_layers": 2, "beta": 0.7} | model)),
+        objective=replace(config.objective, **(objective or {})),
+        memory=MemoryConfig(bank_size=bank),
+    )
+
+
+def without_dropout(config: Config) -> Config:
+    none = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}
+    return replace(config, model=replace(config.model, **none))
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of both branches that was never stopped."""
+    return start_run(concept_config(data), tmp_path_factory.mktemp("whole"), quiet())
+
+
+def first_losses(prepared: Prepared, config: Config) -> Losses:
+    batch = prepared.batches(0)
+    return compute_losses(prepared.model, prepared.model, None, batch, config, epoch=5.0, autocast=nullcontext())
+
+
+@pytest.mark.parametrize(
+    ("loss", "diversity"), [("dcl", "std"), ("dcl", "entropy"), ("dcl-i", "none"), ("infonce", "std")]
+)
+def test_its_loss_is_one_symmetric_dcl_over_the_batch(data: Path, loss: str, diversity: str) -> None:
+    """Diversity over the batch alone, whatever bank the instance branch keeps; DCL_I where the instance loss is."""
+    switches: dict[str, Any] = {"loss": loss, "temperature": 0.2, "weight_concept": 0.5}
+    if diversity != "none":
+        switches["diversity"] = diversity
+    config = without_dropout(concept_config(data, bank=0, objective=switches))
+    prepared = prepare(config)
+    losses = first_losses(prepared, config)
+    alone = first_losses(prepared, replace(config, objective=replace(config.objective, weight_concept=0.0)))
+    batch = prepared.batches(0)
+    with torch.no_grad():
+        found = prepared.model(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
+    ids, expected = batch.image_ids.tolist(), 0.0
+    rows = found.concept_images.double(), found.concept_texts.double()
+    for way in (0, 1):
+        scores = rows[way] @ rows[1 - way].T
+        side = reference.Side(scores.tolist(), scores.diagonal().tolist(), ids, 0)
+        weights = reference.anchor_diversity(side, None, ids, kind=diversity)
+        expected += sum(reference.losses(side, ids, weights, temperature=0.2, margin=0.3, keep_same_image=False)) / len(
+            ids
+        )
+    assert losses.parts["dcl-concept"].item() == pytest.approx(expected, rel=1e-4)
+    assert losses.total.item() - alone.total.item() == pytest.approx(0.5 * expected, rel=1e-3)
+    assert losses.per_pair is not None
+    assert losses.per_pair.shape == (8,)
+
+
+def test_the_bank_changes_nothing_in_the_concept_loss(data: Path) -> None:
+    config = without_dropout(concept_config(data))
+    prepared = prepare(config)
+    memory = make_memory(prepared.model, config)
+    assert memory is not None
+    without = first_losses(prepared, config).parts["dcl-concept"]
+    for step in (0, 0):
+        found = compute_losses(
+            prepared.model, prepared.model, memory, prepared.batches(step), config, epoch=5.0, autocast=nullcontext()
+        )
+        memory.remember()
+    assert memory.bank.count == 13
+    assert torch.equal(found.parts["dcl-concept"], without)
+
+
+def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data: Path) -> None:
+    """Several processes wait for all of them."""
+    for weight in (1.0, 0.0):
+        config = concept_config(data, bank=0, objective={"weight_concept": weight})
+        prepared = prepare(config)
+        first_losses(prepared, config).total.backward()
+        assert [name for name, p in prepared.model.named_parameters() if p.grad is None] == []
+
+
+def test_the_twin_follows_the_branch_and_never_runs_it(data: Path) -> None:
+    config = concept_config(data)
+    prepared = prepare(config)
+    memory = make_memory(prepared.model, config)
+    assert memory is not None
+    twin = memory.twin.concepts
+    assert twin is not None
+    twin.register_forward_hook(lambda *_: pytest.fail("the twin read the concepts"))
+    twin.network.register_forward_hook(lambda *_: pytest.fail("the twin ran the graph network"))
+    with torch.no_grad():
+        for parameter in prepared.model.parameters():
+            parameter.add_(0.1)
+    before = twin.image_weight.clone()
+    memory.keys(prepared.model, prepared.batches(0))
+    assert not torch.equal(twin.image_weight, before)
+
+
+def test_the_command_keeps_the_concepts_with_the_run_and_says_how_they_were_found(whole: Path, data: Path) -> None:
+    config, _ = read_config(whole)
+    found = read_concepts(whole, config)
+    assert found is not None
+    expected = prepare(config, read_vocabulary(whole, config)).concepts
+    assert expected is not None
+    assert found.vocabulary == expected.vocabulary
+    assert np.array_equal(found.vectors, expected.vectors)
+    assert "dcl-concept" in next(event for event in reversed(told(whole)) if event["event"] == "step")["losses"]
+    listed = json.loads((whole / "manifest.json").read_text())["files"]
+    assert {"concepts.json", "concepts.safetensors"} <= set(listed)
+
+
+@pytest.mark.parametrize("step", [2, 5, 14])
+def test_stopped_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, step: int) -> None:
+    config, _ = read_config(whole)
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    for name in ("config.toml", "words.json", "concepts.json", "concepts.safetensors", "manifest.json"):
+        shutil.copy(whole / name, folder / name)
+    prepared = prepare(config, read_vocabulary(folder, config), concepts=read_concepts(folder, config))
+    stopping = replace(prepared, batches=StoppingBatches.of(prepared.batches, step))
+    assert train(folder, config, stopping) == "stopped"
+    console = quiet()
+    continue_run(folder, None, console)
+    assert "finding concepts" not in printed(console)  # read from the run, not tagged again
+    assert_same_run(folder, whole)
+
+
+def test_a_list_may_move_or_vanish_once_the_run_has_begun(data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps({"objects": ["star", "ring"], "motions": ["runs"]}))
+    config = concept_config(data, concept_list=str(path))
+    run = start_run(replace(config, training=replace(config.training, epochs=1)), tmp_path / "runs", quiet())
+    path.unlink()
+    continue_run(run, None, quiet())
+    assert load_model(run).encode_text(["a star"], scoring=True).shape == (1, 16)
+
+
+@pytest.mark.parametrize("file", ["concepts.json", "concepts.safetensors"])
+def test_damaged_concepts_are_named(whole: Path, tmp_path: Path, file: str) -> None:
+    again = shutil.copytree(whole, tmp_path / "again")
+    content = bytearray((again / file).read_bytes())
+    content[len(content) // 2] ^= 1
+    (again / file).write_bytes(bytes(content))
+    with pytest.raises(InputError, match=file.replace(".", r"\.")):
+        load_model(again)
+
+
+def test_dev_and_analysis_are_ranked_by_the_mixture(whole: Path, data: Path) -> None:
+    loaded, dev = load_model(whole), read_split(data, "dev")
+    found = encode_split(loaded.model, dev, loaded.reader.encode(dev.captions), device=loaded.device, attention=True)
+    assert found.image_attention is not None
+    np.testing.assert_allclose(found.image_attention.astype(np.float32).sum(1), 1, atol=1e-2)
+    metrics = retrieval_metrics(found.images, found.texts, dev.image_of_text, second=found.second, weight=0.7)
+    analysis = open_analysis(whole, "dev", verify=True)
+    assert analysis.manifest["version"] == 2
+    assert analysis.metrics == metrics
+    best = max(
+        (event for event in told(whole) if event["event"] == "epoch"), key=lambda event: event["metrics"]["rsum"]
+    )
+    assert best["metrics"] == metrics
+    tables = analysis.concepts
+    assert tables is not None
+    assert tables.beta == 0.7
+    np.testing.assert_allclose(tables.text_embeddings, found.concept_texts, atol=1e-6)
+    mixed = 0.7 * found.texts @ found.images.T + 0.3 * found.concept_texts @ found.concept_images.T  # type: ignore[operator]
+    queries = loaded.encode_text(dev.captions, scoring=True)
+    pictures = loaded.encode_images(np.asarray(dev.features, np.float32), scoring=True)
+    np.testing.assert_allclose(queries @ pictures.T, mixed, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(queries, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(loaded.encode_text(dev.captions), found.texts, atol=1e-6)
+    assert loaded.encode_text([], scoring=True).shape == (0, 16)
+
+
+def test_weights_of_another_number_of_concepts_fit_because_the_graph_is_the_runs_own(whole: Path) -> None:
+    """W, W^v and W^w do not depend on g: what does, is read with the run and verified by its manifest."""
+    loaded = load_model(whole)
+    assert loaded.concepts is not None
+    assert loaded.model.concepts is not None
+    assert loaded.model.concepts.count == len(loaded.concepts)
+    assert not any("graph" in name or "vectors" in name for name in loaded.model.concepts.state_dict())
