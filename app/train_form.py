@@ -1,0 +1,88 @@
+"""The form that starts a run: preset, data set, name, changed values, and what is wrong with them."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import streamlit as st
+
+from app import backend, backend_training, cards
+from app.backend_training import DataSet, Option
+from app.state import bound, bound_number, put
+
+USUAL = ("epochs", "batch_size", "learning_rate", "seed", "threads")
+COLUMNS = 4
+
+
+def value_of(option: Option) -> Any:
+    """The widget of one value; its key in the URL is set-NAME."""
+    key, label, about = f"set-{option.key}", words(option.key), option.about or None
+    if option.kind == "switch":
+        return st.toggle(label, bool(option.value), help=about, **bound(key))
+    if option.kind == "choice":
+        return st.selectbox(label, option.choices, option.choices.index(option.value), help=about, **bound(key))
+    if option.kind == "number":
+        return int(st.number_input(label, value=int(option.value), step=1, help=about, **bound_number(key)))
+    return float(st.number_input(label, value=float(option.value), format="%g", help=about, **bound_number(key)))
+
+
+def words(key: str) -> str:
+    """ "learning_rate" → "learning rate"."""
+    return key.replace("_", " ")
+
+
+def show() -> None:
+    """Draw the form."""
+    presets, sets = backend_training.presets(), {data.name: data for data in backend_training.data_sets()}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        preset = st.selectbox("Preset", list(presets), list(presets).index("demo"), **bound("preset"), width=240)
+        data = st.selectbox("Data set", list(sets), help=WHERE, **bound("data"), width=240)
+        free = backend_training.free_name(preset)
+        name = st.text_input("Name of the run", max_chars=60, placeholder=free, **bound("name"), width=240)
+    cards.note(f"{presets[preset][:1].upper()}{presets[preset][1:]}.")
+    choices = {option.key: option for option in backend_training.options(preset)}
+    usual = [key for key in USUAL if key in choices]
+    changed = st.multiselect(
+        "Values to set", list(choices), usual, format_func=words, placeholder="all as in the preset",
+        help="Everything else stays as the preset has it.", **bound("set"),
+    )  # fmt: skip
+    values = {}
+    columns = st.columns(COLUMNS)
+    for place, key in enumerate(changed):
+        with columns[place % COLUMNS]:
+            values[key] = value_of(choices[key])
+    _offer(preset, (name or "").strip() or free, sets[data], values)
+
+
+WHERE = (
+    "The built-in pictures, and the data sets in data/ or in the folders that CODER_DATA named when the app was "
+    "started. No other place can be reached from here."
+)
+
+
+def _offer(preset: str, name: str, data: DataSet, values: dict[str, Any]) -> None:
+    try:
+        told, warnings = backend_training.arguments(preset, name, data, values)
+    except backend.InputError as error:
+        cards.empty("This cannot be started.", str(error))
+        return
+    if any(one.name == name for one in backend_training.watched()):
+        cards.empty(f"There is a run called {name} already.", "Choose another name, or resume that run below.")
+        return
+    for warning in warnings:
+        cards.note(str(warning))
+    st.button(
+        f"Train {name}", type="primary", icon=":material/play_arrow:", key="train-start", on_click=_begin,
+        args=(preset, name, data, values),
+    )  # fmt: skip
+    st.code(shlex.join(["python", "-m", "coder_core.train", *told]), language=None, wrap_lines=True)
+
+
+def _begin(preset: str, name: str, data: DataSet, values: dict[str, Any]) -> None:
+    try:
+        backend_training.start(preset, name, data, values)
+    except (OSError, backend.InputError) as error:
+        st.session_state["train-fault"] = str(error)
+        return
+    put("watch", name)
