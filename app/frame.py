@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -24,12 +25,19 @@ def page_list() -> list[st.Page]:
             default=not usable,
             visibility="visible" if training or not usable else "hidden",
         ),
-        st.Page("pages/overview.py", title="Overview", icon=":material/leaderboard:", default=usable),
+        *([_overview(url_path="home", default=True, visibility="hidden")] if usable else []),
+        _overview(url_path="overview"),
         st.Page("pages/diversity.py", title="Diversity", icon=":material/blur_on:"),
         st.Page("pages/similarity.py", title="Similarity", icon=":material/grid_on:"),
+        st.Page("pages/joint.py", title="Joint space", icon=":material/scatter_plot:"),
         st.Page("pages/retrieval.py", title="Retrieval", icon=":material/image_search:"),
         st.Page("pages/train.py", title="Train", icon=":material/model_training:"),
     ]
+
+
+def _overview(**place: Any) -> st.Page:
+    """The overview stands at "/" when there is something to see, and always at "/overview"."""
+    return st.Page("pages/overview.py", title="Overview", icon=":material/leaderboard:", **place)
 
 
 def configure() -> None:

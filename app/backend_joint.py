@@ -1,0 +1,102 @@
+"""The door to the joint space: maps, samples, gap, distributions; kept by run, stamp and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app import backend_work
+from app.backend import RunSummary, _opened, open_summary
+from coder_core.api import geometry
+from coder_core.api.geometry import Distributions, Gap
+from coder_core.api.layouts import (
+    METHODS,
+    MOST_TSNE,
+    Kept,
+    Layout,
+    LayoutSettings,
+    Method,
+    draw_points,
+    kept_layout,
+    principal_layout,
+)
+
+__all__ = [
+    "METHODS", "MOST_TSNE", "Distributions", "Gap", "Kept", "Layout", "LayoutSettings", "Method", "distributions",
+    "draw_points", "gap", "kept_maps", "map_command", "principal_maps", "samples",
+]  # fmt: skip
+
+
+@st.cache_resource(max_entries=16, show_spinner="Measuring every sample …")
+def _samples(path: str, stamp: str, split: str) -> pd.DataFrame:
+    return geometry.samples(_opened(path, stamp), split)
+
+
+def samples(run: RunSummary, split: str) -> pd.DataFrame:
+    """Every sample with what is known about it, in the order of a map's points. Shared: not to be changed."""
+    return _samples(str(run.path), run.stamp, split)
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _gap(path: str, stamp: str, split: str) -> Gap:
+    return geometry.gap(_opened(path, stamp), split)
+
+
+def gap(run: RunSummary, split: str) -> Gap:
+    """The modality gap and the mean similarities."""
+    return _gap(str(run.path), run.stamp, split)
+
+
+@st.cache_data(max_entries=32, show_spinner="Counting similarities …")
+def _distributions(path: str, stamp: str, split: str) -> Distributions:
+    return geometry.distributions(_opened(path, stamp), split)
+
+
+def distributions(run: RunSummary, split: str) -> Distributions:
+    """How often each similarity occurs among matching and among other pairs."""
+    return _distributions(str(run.path), run.stamp, split)
+
+
+@st.cache_resource(max_entries=16, show_spinner="Finding the principal plane …")
+def _principal(paths: tuple[str, ...], stamps: tuple[str, ...], split: str) -> list[Layout]:
+    first, *others = (_opened(path, stamp) for path, stamp in zip(paths, stamps, strict=True))
+    made = [principal_layout(first, split)]
+    return made + [principal_layout(run, split, made[0]) for run in others]
+
+
+def principal_maps(runs: Sequence[RunSummary], split: str) -> list[Layout]:
+    """The principal plane of every run, the second laid over the first. Quick enough to be computed at once."""
+    return _principal(tuple(str(run.path) for run in runs), tuple(run.stamp for run in runs), split)
+
+
+def kept_maps(runs: Sequence[RunSummary], split: str, settings: LayoutSettings) -> list[Kept]:
+    """The maps that were computed before, the second aligned to the first; read anew each time, every byte checked."""
+    first = open_summary(runs[0])
+    found = [kept_layout(first, split, settings)]
+    return found + [kept_layout(open_summary(run), split, settings, first) for run in runs[1:]]
+
+
+def map_command(runs: Sequence[RunSummary], split: str, settings: LayoutSettings) -> tuple[str, ...]:
+    """The command that computes these maps."""
+    values = [
+        "--split", split, "--method", settings.method, "--neighbours", str(settings.neighbours), "--min-distance",
+        repr(settings.min_distance), "--perplexity", repr(settings.perplexity), "--seed", str(settings.seed),
+    ]  # fmt: skip
+    return backend_work.module("coder_core.project", *(str(run.path) for run in runs), *values)
+
+
+def table_of(
+    runs: Sequence[RunSummary], tables: Sequence[pd.DataFrame], planes: Sequence[np.ndarray], points: np.ndarray
+) -> pd.DataFrame:
+    """The chosen samples as one table: what they are, then every run's numbers under "column (run)"."""
+    shared = ["modality", "number", "image", "text", "words"]
+    chosen = tables[0].loc[points, shared].reset_index(drop=True)
+    for run, table, plane in zip(runs, tables, planes, strict=True):
+        suffix = f" ({run.name})" if len(runs) > 1 else ""
+        own = table.loc[points].drop(columns=shared).reset_index(drop=True)
+        own["x"], own["y"] = plane[points, 0], plane[points, 1]
+        chosen = chosen.join(own.add_suffix(suffix))
+    return chosen

@@ -1,0 +1,243 @@
+"""The joint space: one or two maps in one figure, so that a lasso on either is a lasso on both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from app.charts.colouring import Kinds, Ramp
+from app.charts.figure import Tone, figure, plain, run_colour
+
+MAP_HEIGHT = 520
+GROUND_CELLS = 120
+DIM, FAINT_LINE = 0.10, 0.55
+SYMBOLS = ("diamond", "circle")
+SIZES = ((8, 4.5), (6, 3.2))  # image and caption; few points, many points
+MANY = 3_000
+
+
+@dataclass(frozen=True)
+class Map:
+    """One run's map.
+
+    Args:
+        name: of the run. plane: (N, 2) all points. colouring: of all points.
+    """
+
+    name: str
+    plane: np.ndarray
+    colouring: Kinds | Ramp
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What is laid over the maps.
+
+    Args:
+        chosen: (N,) bool, or None when nothing is chosen. pairs: (k, 2) points to be joined by a line.
+        focus: a point with a ring around it. areas: map and corners of every area that was drawn.
+    """
+
+    chosen: np.ndarray | None = None
+    pairs: np.ndarray | None = None
+    focus: int | None = None
+    areas: tuple[tuple[int, Sequence[tuple[float, float]]], ...] = ()
+
+
+def joint_map(
+    maps: Sequence[Map], images: int, drawn: np.ndarray, labels: Sequence[str], marks: Marks, colours: Tone,
+    title: str = "",
+) -> go.Figure:  # fmt: skip
+    """Images as diamonds, captions as dots; what is not chosen fades.
+
+    Args:
+        maps: one or two. images: n; points below it are images. drawn: ascending points that are drawn one by one.
+        labels: (len(drawn),) hover text. title: of the colours.
+    """
+    traces: list[dict[str, Any]] = []
+    for number, one in enumerate(maps):
+        axes = {"xaxis": f"x{number + 1 if number else ''}", "yaxis": f"y{number + 1 if number else ''}"}
+        if len(drawn) < len(one.plane):
+            traces.append(_ground(one.plane, colours) | axes)
+        if marks.pairs is not None and len(marks.pairs):
+            traces.append(_lines(one.plane, marks.pairs, colours) | axes)
+        traces += [trace | axes for trace in _points(one, number, images, drawn, labels, marks)]
+        if marks.focus is not None:
+            traces.append(_ring(one.plane[marks.focus], colours) | axes)
+    layout = _layout(maps, marks, colours, title)
+    return figure(colours, traces, "", "", height=MAP_HEIGHT, **layout)
+
+
+def _points(
+    one: Map, number: int, images: int, drawn: np.ndarray, labels: Sequence[str], marks: Marks
+) -> list[dict[str, Any]]:
+    size = SIZES[len(drawn) > MANY]
+    caption = drawn >= images
+    if isinstance(one.colouring, Kinds):
+        codes = one.colouring.codes[drawn]
+        # the last kind first: "other" lies at the bottom
+        groups = [(np.flatnonzero(codes == code), code) for code in reversed(range(len(one.colouring.names)))]
+    else:
+        groups = [(np.flatnonzero(caption), -1), (np.flatnonzero(~caption), -1)]  # the few images on top
+    text = np.asarray(labels, dtype=object)
+    traces = []
+    for members, code in groups:
+        if not len(members):
+            continue
+        points = drawn[members]
+        is_caption = caption[members].astype(int)
+        marker: dict[str, Any] = {
+            "size": np.asarray(size)[is_caption], "symbol": np.asarray(SYMBOLS, dtype=object)[is_caption],
+            "opacity": 0.85, "line": {"width": 0},
+        }  # fmt: skip
+        name, legend = "", False
+        if isinstance(one.colouring, Kinds):
+            marker["color"], name = one.colouring.colours[code], plain(one.colouring.names[code])
+            legend = number == 0
+        else:
+            marker |= {"color": one.colouring.values[points], "coloraxis": "coloraxis"}
+        traces.append(
+            {
+                "type": "scattergl",
+                "mode": "markers",
+                "x": one.plane[points, 0],
+                "y": one.plane[points, 1],
+                "customdata": points,
+                "text": text[members],
+                "hovertemplate": "%{text}<extra></extra>",
+                "marker": marker,
+                "name": name,
+                "legendgroup": name,
+                "showlegend": legend,
+                "selected": {"marker": {"opacity": 1.0}},
+                "unselected": {"marker": {"opacity": DIM}},
+                "selectedpoints": None if marks.chosen is None else np.flatnonzero(marks.chosen[points]),
+            }
+        )
+    return traces
+
+
+def _ground(plane: np.ndarray, colours: Tone) -> dict[str, Any]:
+    """How many points lie where, for maps with more points than are drawn."""
+    counts, x, y = np.histogram2d(plane[:, 0], plane[:, 1], bins=GROUND_CELLS)
+    return {
+        "type": "heatmap", "x": (x[:-1] + x[1:]) / 2, "y": (y[:-1] + y[1:]) / 2, "showscale": False,
+        "z": np.where(counts > 0, np.log1p(counts), np.nan).T, "hoverinfo": "skip", "opacity": 0.5,
+        "colorscale": [[0, colours.grid], [1, colours.faint]],
+    }  # fmt: skip
+
+
+def _lines(plane: np.ndarray, pairs: np.ndarray, colours: Tone) -> dict[str, Any]:
+    ends = np.full((len(pairs), 3, 2), np.nan)
+    ends[:, 0], ends[:, 1] = plane[pairs[:, 0]], plane[pairs[:, 1]]
+    flat = ends.reshape(-1, 2)
+    return {
+        "type": "scattergl", "mode": "lines", "x": flat[:, 0], "y": flat[:, 1], "hoverinfo": "skip",
+        "showlegend": False, "opacity": FAINT_LINE, "line": {"color": colours.faint, "width": 1},
+    }  # fmt: skip
+
+
+def _ring(place: np.ndarray, colours: Tone) -> dict[str, Any]:
+    return {
+        "type": "scatter", "mode": "markers", "x": [float(place[0])], "y": [float(place[1])], "hoverinfo": "skip",
+        "showlegend": False,
+        "marker": {
+            "size": 20, "symbol": "circle-open", "color": colours.ink, "line": {"width": 2.5, "color": colours.ink}
+        },
+    }  # fmt: skip
+
+
+def _layout(maps: Sequence[Map], marks: Marks, colours: Tone, title: str) -> dict[str, Any]:
+    bare: Mapping[str, Any] = {
+        "showgrid": False, "zeroline": False, "showticklabels": False, "ticks": "", "showline": True,
+        "linecolor": colours.grid, "mirror": True, "title": {"text": ""},
+    }  # fmt: skip
+    width = 1.0 if len(maps) == 1 else 0.495
+    x_range, y_range = _ranges(maps)
+    layout: dict[str, Any] = {
+        "xaxis": {**bare, "domain": [0, width], "range": x_range},
+        "yaxis": {**bare, "scaleanchor": "x", "range": y_range},
+        "dragmode": "lasso",
+        "hovermode": "closest",
+        "legend": {"orientation": "h", "x": 0, "y": -0.02, "yanchor": "top", "itemsizing": "constant"},
+        "margin": {"l": 4, "r": 4, "t": 30, "b": 8},
+        "annotations": [
+            {
+                "text": f"<b>{plain(one.name)}</b>", "xref": "paper", "yref": "paper", "y": 1, "yanchor": "bottom",
+                "x": 0 if number == 0 else 1 - width, "xanchor": "left", "showarrow": False,
+                "font": {"size": 14, "color": colours.ink},
+            }
+            for number, one in enumerate(maps)
+        ],
+        "shapes": [_outline(number, corners, colours) for number, corners in marks.areas if number < len(maps)],
+    }  # fmt: skip
+    if len(maps) > 1:
+        layout["xaxis2"] = {**bare, "domain": [1 - width, 1], "anchor": "y2", "matches": "x"}  # one zoom for both
+        layout["yaxis2"] = {**bare, "anchor": "x2", "matches": "y"}
+    colouring = maps[0].colouring
+    if isinstance(colouring, Ramp):
+        layout["coloraxis"] = {
+            "cmin": colouring.low, "cmax": colouring.high, "colorscale": [list(step) for step in colouring.scale],
+            "colorbar": {
+                "orientation": "h", "x": 0, "xanchor": "left", "y": -0.02, "yanchor": "top", "len": 0.4,
+                "thickness": 9, "outlinewidth": 0, "tickvals": colouring.ticks, "ticktext": colouring.labels,
+                "title": {"text": title, "side": "right", "font": {"size": 12, "color": colours.faint}},
+                "tickfont": {"color": colours.faint, "size": 11},
+            },
+        }  # fmt: skip
+    return layout
+
+
+def _ranges(maps: Sequence[Map]) -> tuple[list[float], list[float]]:
+    """Both maps show the same part of their common plane."""
+    low = np.min([one.plane.min(0) for one in maps], axis=0)
+    high = np.max([one.plane.max(0) for one in maps], axis=0)
+    edge = 0.04 * np.maximum(high - low, 1e-6)
+    (left, bottom), (right, top) = (low - edge).tolist(), (high + edge).tolist()
+    return [left, right], [bottom, top]
+
+
+def _outline(number: int, corners: Sequence[tuple[float, float]], colours: Tone) -> dict[str, Any]:
+    path = "M" + "L".join(f"{x:g},{y:g}" for x, y in corners) + "Z"
+    suffix = str(number + 1) if number else ""
+    return {
+        "type": "path", "path": path, "xref": f"x{suffix}", "yref": f"y{suffix}",
+        "line": {"color": colours.ink, "width": 1, "dash": "dot"}, "layer": "above",
+    }  # fmt: skip
+
+
+def similarity_curves(
+    names: Sequence[str], edges: np.ndarray, positive: Sequence[np.ndarray], negative: Sequence[np.ndarray],
+    colours: Tone,
+) -> go.Figure:  # fmt: skip
+    """How alike matching pairs (filled) and all others (line) are: share of the pairs in each bin, both of area 1."""
+    middle = (edges[:-1] + edges[1:]) / 2
+    traces = []
+    everything = np.sum([*positive, *negative], axis=0)
+    seen = np.flatnonzero(everything)
+    for number, name in enumerate(names):
+        colour = run_colour(number, len(names), colours)
+        for counts, what, fill in ((positive[number], "matching", True), (negative[number], "others", False)):
+            share = 100 * counts / max(int(counts.sum()), 1)
+            traces.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines",
+                    "x": middle,
+                    "y": share,
+                    "name": f"{plain(name)}: {what}",
+                    "line": {"color": colour, "width": 2, "dash": "solid" if fill else "dot", "shape": "hvh"},
+                    "fill": "tozeroy" if fill else None,
+                    "opacity": 0.9,
+                    "hovertemplate": "%{x:.2f}: %{y:.1f} %<extra>" + f"{plain(name)}: {what}</extra>",
+                }
+            )
+    first, last = (max(seen[0] - 1, 0), min(seen[-1] + 2, len(edges) - 1)) if len(seen) else (0, len(edges) - 1)
+    return figure(
+        colours, traces, "similarity of image and caption", "share of the pairs, %", height=300,
+        xaxis={"range": [float(edges[first]), float(edges[last])]}, yaxis={"rangemode": "tozero"},
+    )  # fmt: skip

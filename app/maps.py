@@ -1,0 +1,170 @@
+"""Which points of a map are chosen and which are drawn. Pure functions: a browser is not needed to test them.
+
+A choice is kept as the areas a person drew, in the map's own coordinates, so that it fits a URL and can be asked of
+every point, drawn or not: "a:x,y,x,y,…" for an area on the first map, "b:" on the second, several joined by "!".
+Points that were clicked are "p:12,77".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+MOST_CORNERS = 120
+MOST_AREAS, MOST_CLICKED = 8, 200
+MAPS = "ab"
+_AREA = re.compile(r"[ab]:-?\d{1,7}(\.\d{1,5})?(,-?\d{1,7}(\.\d{1,5})?){5,}")
+_CLICKED = re.compile(r"p:\d{1,9}(,\d{1,9})*")
+_FOCUS = re.compile(r"(image|caption)-(\d{1,9})")
+
+
+@dataclass(frozen=True)
+class Area:
+    """A polygon on a map. map: 0 or 1. corners: (k, 2), k ≥ 3, closed by itself."""
+
+    map: int
+    corners: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a person chose: areas, clicked points, or nothing."""
+
+    areas: tuple[Area, ...] = ()
+    clicked: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.areas or self.clicked)
+
+
+def written(chosen: Chosen) -> str:
+    """The choice as text for a URL."""
+    parts = [
+        f"{MAPS[area.map]}:" + ",".join(f"{value:g}" for corner in area.corners for value in corner)
+        for area in chosen.areas
+    ]
+    if chosen.clicked:
+        parts.append("p:" + ",".join(str(point) for point in chosen.clicked))
+    return "!".join(parts)
+
+
+def read(text: str | None) -> Chosen:
+    """The choice behind a text; whatever cannot be understood is left out."""
+    areas, clicked = [], []
+    for part in (text or "").split("!")[: MOST_AREAS + 1]:
+        if _AREA.fullmatch(part):
+            values = [float(value) for value in part[2:].split(",")][: 2 * MOST_CORNERS]
+            if len(values) % 2 == 0:
+                areas.append(Area(MAPS.index(part[0]), tuple(zip(values[::2], values[1::2], strict=True))))
+        elif _CLICKED.fullmatch(part):
+            clicked = [int(value) for value in part[2:].split(",")][:MOST_CLICKED]
+    return Chosen(tuple(areas[:MOST_AREAS]), tuple(dict.fromkeys(clicked)))
+
+
+def drawn_by_hand(state: Mapping[str, Any] | None) -> Chosen:
+    """What a chart reports: {"selection": {"lasso": […], "box": […], "points": […]}}; areas go before points."""
+    selection = (state or {}).get("selection", {})
+    areas = []
+    for shape in selection.get("lasso", []):
+        areas.append(_area(shape, shape.get("x", []), shape.get("y", [])))
+    for shape in selection.get("box", []):
+        (left, right), (bottom, top) = _span(shape.get("x", [])), _span(shape.get("y", []))
+        areas.append(_area(shape, [left, right, right, left], [bottom, bottom, top, top]))
+    kept = tuple(area for area in areas if area is not None)[:MOST_AREAS]
+    if kept:
+        return Chosen(kept)
+    ids = [_identity(point) for point in selection.get("points", [])]
+    return Chosen((), tuple(dict.fromkeys(i for i in ids if i is not None))[:MOST_CLICKED])
+
+
+def _span(values: Sequence[Any]) -> tuple[float, float]:
+    numbers = [float(value) for value in values]
+    return (min(numbers), max(numbers)) if numbers else (0.0, 0.0)
+
+
+def _area(shape: Mapping[str, Any], x: Sequence[Any], y: Sequence[Any]) -> Area | None:
+    if len(x) != len(y) or len(x) < 3:
+        return None
+    corners = np.array([x, y], dtype=float).T
+    if not np.isfinite(corners).all():
+        return None
+    extent = float(np.ptp(corners, axis=0).max()) or 1.0
+    digits = min(max(3 - int(np.floor(np.log10(extent))), 0), 5)  # a thousandth of the area: less than a point's size
+    corners = np.round(corners, digits)
+    if len(corners) > MOST_CORNERS:
+        corners = corners[np.linspace(0, len(corners) - 1, MOST_CORNERS).round().astype(int)]
+    second = str(shape.get("xref", "x")) == "x2"
+    return Area(int(second), tuple((float(a), float(b)) for a, b in corners))
+
+
+def _identity(point: Mapping[str, Any]) -> int | None:
+    """A point's number travels in customdata; its index changes with every trace."""
+    data = point.get("customdata")
+    value = data[0] if isinstance(data, (list, tuple)) and data else data
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def inside(plane: np.ndarray, corners: Sequence[tuple[float, float]]) -> np.ndarray:
+    """Which of (N, 2) points lie inside a polygon; where it crosses itself, by the even-odd rule. (N,) bool."""
+    polygon = np.asarray(corners, dtype=np.float64)
+    low, high = polygon.min(0), polygon.max(0)
+    found = np.zeros(len(plane), dtype=bool)
+    near = np.flatnonzero(((plane >= low) & (plane <= high)).all(1))
+    x, y = np.asarray(plane[near], dtype=np.float64).T
+    odd = np.zeros(len(near), dtype=bool)
+    for (x1, y1), (x2, y2) in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):
+        if y1 == y2:
+            continue
+        crosses = (y1 > y) != (y2 > y)
+        odd ^= crosses & (x < (x2 - x1) * (y - y1) / (y2 - y1) + x1)
+    found[near] = odd
+    return found
+
+
+def points_in(chosen: Chosen, planes: Sequence[np.ndarray]) -> np.ndarray:
+    """The chosen points, ascending: all that lie in any area on its own map, and those that were clicked.
+
+    Args:
+        planes: (N, 2) of every map; point p is the same sample on all of them.
+    """
+    count = len(planes[0])
+    mask = np.zeros(count, dtype=bool)
+    for area in chosen.areas:
+        if area.map < len(planes):
+            mask |= inside(planes[area.map], area.corners)
+    clicked = np.array([point for point in chosen.clicked if point < count], dtype=np.int64)
+    mask[clicked] = True
+    return np.flatnonzero(mask)
+
+
+def focus_point(text: str | None, images: int, captions: int) -> int | None:
+    """The point behind "image-3" or "caption-7"; None for anything else."""
+    found = _FOCUS.fullmatch(text or "")
+    if found is None:
+        return None
+    number, count = int(found[2]), images if found[1] == "image" else captions
+    return None if number >= count else number + (0 if found[1] == "image" else images)
+
+
+def focus_name(point: int, images: int) -> str:
+    """ "image-3" or "caption-7"."""
+    return f"image-{point}" if point < images else f"caption-{point - images}"
+
+
+def pairs_of(points: np.ndarray, owner: np.ndarray, images: int, most: int) -> tuple[np.ndarray, int]:
+    """The image-caption pairs that touch these points: (k, 2) points of image and caption, and how many there are.
+
+    Args:
+        points: chosen points. owner: (m,) the image of each caption. most: at most so many, spread over all.
+    """
+    chosen = np.zeros(images + len(owner), dtype=bool)
+    chosen[points] = True
+    captions = np.flatnonzero(chosen[images:] | chosen[:images][owner])
+    total = len(captions)
+    if total > most:
+        captions = captions[np.linspace(0, total - 1, most).round().astype(int)]
+    return np.stack([owner[captions], captions + images], axis=1), total

@@ -1,0 +1,128 @@
+"""Do images and texts share one space?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from app import backend_joint, cards, charts, downloads, sidebar, work_view
+from app.backend_joint import Layout, LayoutSettings, Method
+from app.controls import choose_one
+from app.glossary import tip
+from app.joint_view import explore, tables_of
+from app.state import Choice, bound_number, theme
+
+METHODS = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
+MINUTES = {"umap": "about a minute", "tsne": "two to four minutes"}
+
+
+def settings() -> LayoutSettings:
+    """Which map; what else it is made with stands behind a button."""
+    method: Method = choose_one("Map", METHODS, "map", tip("map"))  # type: ignore[assignment]
+    chosen = LayoutSettings(method)
+    if method == "pca":
+        return chosen
+    with st.popover("Settings", icon=":material/tune:", width=140):
+        if method == "umap":
+            neighbours = int(st.number_input("Neighbours", 2, 200, 15, **bound_number("neighbours"), help=tip("map")))
+            distance = float(
+                st.number_input("Smallest distance", 0.0, 1.0, 0.1, 0.05, **bound_number("distance"), help=tip("map"))
+            )
+            chosen = replace(chosen, neighbours=neighbours, min_distance=distance)
+        else:
+            value = st.number_input("Perplexity", 2, 500, 30, **bound_number("perplexity"), help=tip("perplexity"))
+            chosen = replace(chosen, perplexity=float(value))
+        return replace(chosen, seed=int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"))))
+
+
+def numbers(choice: Choice) -> None:
+    """The gap, and how far matching pairs stand from the others."""
+    found = [backend_joint.gap(run, choice.split) for run in choice.runs]
+    items = []
+    for label, term, values in (
+        ("modality gap", "modality gap", [one.gap for one in found]),
+        ("mean distance", "mean distance", [one.mean_distance for one in found]),
+        ("matching pairs", "mean similarity", [one.positive for one in found]),
+        ("other pairs", "mean similarity", [one.negative for one in found]),
+    ):
+        note = f"{values[0]:.3f} in {choice.first.name}" if len(values) == 2 else choice.first.name
+        items.append(cards.Tile(label, f"{values[-1]:.3f}", note, term))
+    cards.tiles(items)
+
+
+def similarities(choice: Choice) -> None:
+    found = [backend_joint.distributions(run, choice.split) for run in choice.runs]
+    part = found[-1]
+    told = ""
+    if part.images < part.of_images:
+        told = f" Counted over {part.images:,} of {part.of_images:,} images, drawn at random, and all captions."
+    cards.heading(
+        "How alike are matching pairs, and all others?",
+        f"The further apart the filled and the dotted curve, the easier the retrieval.{told}",
+    )
+    numbers(choice)
+    names = [run.name for run in choice.runs]
+    figure = charts.similarity_curves(
+        names, part.edges, [one.positive for one in found], [one.negative for one in found], charts.tone(theme())
+    )
+    downloads.chart(figure, "similarity-curves", "similarities of matching and other pairs")
+
+
+def remark(choice: Choice, layouts: list[Layout]) -> str:
+    """How the maps were made, where that was not as asked, and how much they differ."""
+    notes = dict.fromkeys(note for one in layouts for note in one.notes)
+    parts = [f"{note[0].upper()}{note[1:]}." for note in notes]
+    shares, disparity = layouts[0].shares, layouts[-1].disparity
+    if shares is not None:
+        parts.append(f"The plane holds {100 * sum(shares):.0f} % of the variance of {choice.first.name}.")
+    if disparity is not None:
+        parts.append(
+            f"{choice.runs[-1].name} is laid over {choice.first.name} without bending: {100 * disparity:.0f} % differ."
+        )
+    return " ".join(parts)
+
+
+def show(choice: Choice) -> None:
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        chosen = settings()
+    tables = tables_of(choice)
+    if chosen.method == "tsne" and len(tables[0]) > backend_joint.MOST_TSNE:
+        cards.empty(
+            f"t-SNE takes at most {backend_joint.MOST_TSNE:,} points, and there are {len(tables[0]):,}.",
+            "UMAP and PCA take all of them; PCA is shown.",
+        )
+        chosen = LayoutSettings("pca")
+    layouts: list[Layout] = []
+    if chosen.method != "pca":
+        kept = backend_joint.kept_maps(choice.runs, choice.split, chosen)
+        layouts = [one.layout for one in kept if one.layout is not None]
+        if len(layouts) < len(choice.runs):
+            faults = "; ".join(one.fault for one in kept if one.fault)
+            offered = work_view.Work(
+                kept[-1].name, backend_joint.map_command(choice.runs, choice.split, chosen),
+                f"Compute the {METHODS[chosen.method]} map",
+                f"There is none yet. {len(tables[0]):,} points take {MINUTES[chosen.method]} a run; it is kept beside "
+                "the run. PCA is shown meanwhile.",
+            )  # fmt: skip
+            work_view.show(offered, faults)
+            layouts = []
+    if not layouts:
+        layouts = backend_joint.principal_maps(choice.runs, choice.split)
+    explore(choice, [one.plane for one in layouts], tables, remark(choice, layouts))
+
+
+choice = sidebar.choose()
+cards.question(
+    "Do images and texts share one space?",
+    "Neighbours look alike to the model. Where diamonds (images) and dots (captions) lie mixed, the two modalities "
+    "share a space; where they form two islands, there is a gap between them.",
+)
+if choice is None:
+    cards.empty(
+        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
+    )
+    st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
+else:
+    show(choice)
+    similarities(choice)

@@ -1,0 +1,96 @@
+"""The joint space in numbers, against every pair looked at one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coder_core.api import geometry, open_run
+from coder_core.api.layouts import LayoutSettings, draw_points, kept_layout, principal_layout
+from coder_core.runs.deriving import make_layouts
+from tests.app.run_folders import write_run
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("geometry")
+    for name, noise in (("a", 1.0), ("b", 2.0)):
+        write_run(base, name, images=14, noise=noise, pictures=False)
+    return base
+
+
+def test_gap_and_means_agree_with_loops(root: Path) -> None:
+    run = open_run(root / "a")
+    v, w = (np.asarray(x, dtype=np.float64) for x in run.embeddings("dev"))
+    owner = run.image_of_text("dev")
+    own, other = [], []
+    for i in range(len(v)):
+        for j in range(len(w)):
+            (own if owner[j] == i else other).append(float(v[i] @ w[j]))
+    found = geometry.gap(run, "dev")
+    assert found.gap == pytest.approx(np.linalg.norm(v.mean(0) - w.mean(0)), abs=1e-6)
+    assert found.positive == pytest.approx(np.mean(own), abs=1e-6)
+    assert found.negative == pytest.approx(np.mean(other), abs=1e-6)
+    assert found.mean_distance == pytest.approx(np.mean(own) - np.mean(other), abs=1e-6)
+
+
+def test_distributions_count_every_pair_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = open_run(root / "a")
+    whole = geometry.distributions(run, "dev")
+    assert whole.positive.sum() == 70
+    assert whole.negative.sum() == 14 * 70 - 70
+    assert (whole.images, whole.of_images) == (14, 14)
+    centres = (whole.edges[:-1] + whole.edges[1:]) / 2
+    mean = (centres * whole.negative).sum() / whole.negative.sum()
+    assert mean == pytest.approx(geometry.gap(run, "dev").negative, abs=0.01)
+    monkeypatch.setattr(geometry, "TILE_ELEMENTS", 71)
+    tiled = geometry.distributions(run, "dev")
+    np.testing.assert_array_equal(tiled.negative, whole.negative)
+    part = geometry.distributions(run, "dev", pairs=5 * 70)
+    assert (part.images, part.positive.sum(), part.negative.sum()) == (5, 25, 5 * 70 - 25)
+
+
+def test_every_sample_with_what_is_known_about_it(root: Path) -> None:
+    run = open_run(root / "a")
+    table = geometry.samples(run, "dev")
+    v, w = run.embeddings("dev")
+    owner = run.image_of_text("dev")
+    assert table["modality"].tolist() == ["image"] * 14 + ["caption"] * 70
+    np.testing.assert_array_equal(table["image"], np.concatenate([np.arange(14), owner]))
+    scores = v @ w.T
+    np.testing.assert_allclose(table["similarity"][14:], scores[owner, np.arange(70)], atol=1e-6)
+    best = [scores[i, owner == i].max() for i in range(14)]
+    np.testing.assert_allclose(table["similarity"][:14], best, atol=1e-6)
+    np.testing.assert_array_equal(table["rank"][14:], run.ranks("dev")["t2i"] + 1)
+    assert table["hubness"][:14].sum() == 70 * 10  # every caption lists ten images
+    assert table["hubness"][14:].sum() == 14 * 10
+    assert table["text"][0] == "scene 0, told in way 0"
+    np.testing.assert_array_equal(table["diversity"][14:], run.diversity("dev", epsilon=run.loss.epsilon)["diversity"])
+
+
+def test_a_kept_map_is_missing_then_there_then_damaged(root: Path) -> None:
+    a, b = open_run(root / "a"), open_run(root / "b")
+    settings = LayoutSettings("pca")
+    assert kept_layout(b, "dev", settings, a).state == "missing"
+    place = make_layouts([a.path, b.path], "dev", settings)[1][0]
+    found = kept_layout(b, "dev", settings, a)
+    assert (found.state, found.name) == ("there", place.name)
+    assert found.layout is not None
+    at_once = principal_layout(b, "dev", principal_layout(a, "dev"))
+    np.testing.assert_allclose(at_once.plane, found.layout.plane, atol=1e-5)
+    file = place.folder / "plane.npy"
+    content = bytearray(file.read_bytes())
+    content[200] ^= 1
+    file.write_bytes(bytes(content))
+    damaged = kept_layout(b, "dev", settings, a)
+    assert damaged.state == "damaged"
+    assert "plane.npy" in damaged.fault
+
+
+def test_points_are_drawn_at_random_and_in_proportion() -> None:
+    drawn = draw_points(1_000, 5_000, 600)
+    assert len(drawn) == 600
+    assert (drawn < 1_000).sum() == 100
+    np.testing.assert_array_equal(draw_points(3, 4, 600), np.arange(7))

@@ -1,0 +1,123 @@
+"""The Joint space page: maps at once, maps on demand, selections from the URL."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from app import backend_work, jobs
+from coder_core.api import open_run
+from coder_core.geometry.layout import LayoutSettings
+from coder_core.runs.deriving import make_layouts
+from tests.app.run_folders import write_run
+from tests.app.test_pages import opened, texts
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("joint") / "runs"
+    for name, noise in (("demo-baseline", 3.0), ("demo", 1.5)):
+        write_run(base, name, noise=noise, images=20)
+    write_run(base, "smaller", images=12, pictures=False)
+    return base
+
+
+EVERYTHING = "a:-9,-9,9,-9,9,9,-9,9"
+
+
+def test_a_map_is_offered_never_begun_and_pca_is_shown_meanwhile(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "joint", monkeypatch)
+    assert [button.label for button in app.button if button.label.startswith("Compute")] == ["Compute the UMAP map"]
+    assert not (root / ".work").exists()
+    assert "laid over demo-baseline" in texts(app)
+    app.segmented_control(key="map").set_value("pca").run()
+    assert not app.exception
+    assert not [button for button in app.button if button.label.startswith("Compute")]
+
+
+@pytest.mark.parametrize("column", ["modality", "rank", "gain", "diversity", "similarity", "hubness", "words"])
+def test_every_colour_with_everything_selected(root: Path, column: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "joint", monkeypatch, map="PCA", area=EVERYTHING, focus="caption-7", colour=column)
+    assert app.selectbox(key="colour").value == column
+    assert "120 of 120 selected: 20 images, 100 captions." in texts(app)
+    assert "Caption 7 of image 1" in texts(app)
+    table = app.dataframe[0].value
+    assert len(table) == 120
+    assert "rank (demo)" in table.columns
+
+
+def test_one_run_alone_and_an_empty_area(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "joint", monkeypatch, area="a:50,50,60,50,60,60")
+    app.selectbox(key="versus").set_value("—").run()
+    assert not app.exception
+    assert "No point lies in this area." in texts(app)
+    assert "gain" not in app.selectbox(key="colour").options
+
+
+def test_runs_on_other_samples_are_not_laid_over_each_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "joint", monkeypatch, area=EVERYTHING)
+    app.selectbox(key="run").set_value("demo").run()
+    app.selectbox(key="versus").set_value("smaller").run()
+    assert not app.exception
+    assert "evaluated on other samples" in texts(app)
+    assert "100 captions" in texts(app)
+
+
+def test_a_kept_map_is_shown_and_a_damaged_one_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [root / name for name in ("demo-baseline", "demo")]
+    made = make_layouts(runs, "dev", LayoutSettings("tsne", perplexity=10.0))
+    app = opened(root, "joint", monkeypatch, map="t-SNE", perplexity="10")
+    assert not [button for button in app.button if button.label.startswith("Compute")]
+    file = made[1][0].folder / "plane.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(bytes(content))
+    app = opened(root, "joint", monkeypatch, map="t-SNE", perplexity="10")
+    assert "damaged" in texts(app)
+    assert "plane.npy" in texts(app)
+    assert [button for button in app.button if button.label.startswith("Compute")]
+
+
+def ended(name: str) -> None:
+    end = time.monotonic() + 60
+    while backend_work.running(name):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_the_command_runs_beside_the_app_and_can_be_cancelled(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from app import backend_joint
+
+    monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
+    run = next(run for run in backend_work_runs() if run.name == "demo")
+    command = backend_joint.map_command([run], "dev", LayoutSettings("pca"))
+    assert command[:5] == (sys.executable, "-P", "-u", "-m", "coder_core.project")
+    backend_work.start("layout-test", command)
+    ended("layout-test")
+    assert backend_work.how_it_ended("layout-test") == ""
+    progress = backend_work.progress("layout-test")
+    assert progress is not None
+    assert progress.state == "finished"
+    assert list((root / "demo" / "derived" / "dev").iterdir())
+    assert open_run(root / "demo").splits == ("dev",)
+    wait = (sys.executable, "-c", "import time; time.sleep(60)")
+    backend_work.start("layout-wait", wait)
+    assert backend_work.running("layout-wait")
+    backend_work.stop("layout-wait")
+    ended("layout-wait")
+    assert backend_work.how_it_ended("layout-wait") == backend_work.CANCELLED
+    failing = backend_work.module("coder_core.cluster", str(root / "demo"), "--clusters", "9999")
+    backend_work.start("clusters-test", failing)
+    ended("clusters-test")
+    assert "at most one for every pair" in backend_work.how_it_ended("clusters-test")
+    jobs.forget(root, "layout-wait")
+    assert backend_work.how_it_ended("layout-wait") == ""
+
+
+def backend_work_runs() -> list:  # type: ignore[type-arg]
+    from app import backend
+
+    return backend.runs()
