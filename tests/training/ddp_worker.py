@@ -29,6 +29,8 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
     "dcl": ({"loss": "dcl"}, 13),
     "dcl-gradient": ({"loss": "dcl", "diversity_gradient": True, "diversity_from_bank": False}, 13),
     "dcl-without-bank": ({"loss": "dcl", "same_image_negatives": True}, 0),
+    "concepts": ({"loss": "dcl"}, 13),
+    "concepts-unweighted": ({"loss": "infonce", "weight_concept": 0.0}, 0),
 }
 
 
@@ -38,7 +40,13 @@ def case_config(data: Path, name: str) -> Config:
     objective, bank = CASES[name]
     return replace(
         config,
-        model=replace(config.model, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0),
+        model=replace(
+            config.model,
+            image_dropout=0.0,
+            word_dropout=0.0,
+            embedding_dropout=0.0,
+            concepts=10 if name.startswith("concepts") else 0,
+        ),
         objective=replace(config.objective, **objective),
         memory=MemoryConfig(bank_size=bank),
     )
