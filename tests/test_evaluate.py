@@ -16,7 +16,7 @@ from coder_core.data.dataset import read_split
 from coder_core.evaluate import main
 from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.runs.analysis_reader import open_analysis
-from coder_core.runs.restore import load_model
+from coder_core.runs.restore import load_model, read_config
 from coder_core.training.launch import start_run
 from tests.training.tiny_runs import tiny_config, write_tiny_data
 
@@ -70,6 +70,26 @@ def test_several_runs_get_an_ensemble_row_of_their_averaged_scores(runs: list[Pa
     texts = np.concatenate([one.text_embeddings, two.text_embeddings], axis=1)
     expected = retrieval_metrics(images, texts, one.image_of_text)  # the sum of the scores ranks like their mean
     assert found["rsum"] == pytest.approx(expected["rsum"])
+
+
+def test_an_ensemble_mixes_the_branches_of_each_run_first(runs: list[Path], tmp_path: Path) -> None:
+    """Every run has an equal share, and within a run the branches have β and 1 − β of it."""
+    config, _ = read_config(runs[0])
+    both = replace(config, name="both", model=replace(config.model, concepts=10, beta=0.6))
+    third = start_run(both, tmp_path, Console(quiet=True))
+    document = tmp_path / "out.json"
+    assert main([str(runs[0]), str(third), "--json", str(document)]) == 0
+    found = json.loads(document.read_text())["runs"]
+    one, two = open_analysis(runs[0], "dev"), open_analysis(third, "dev")
+    assert two.concepts is not None
+    scores = 0.5 * one.image_embeddings @ one.text_embeddings.T
+    scores += 0.5 * 0.6 * two.image_embeddings @ two.text_embeddings.T
+    scores += 0.5 * 0.4 * two.concepts.image_embeddings @ two.concepts.text_embeddings.T
+    own = scores[one.image_of_text, np.arange(len(one.captions))]
+    ranks = (scores >= own).sum(0) - 1
+    assert found["ensemble"]["t2i_r1"] == pytest.approx(100 * float((ranks < 1).mean()))
+    assert found["ensemble"]["t2i_meanr"] == pytest.approx(1 + float(ranks.mean()))
+    assert found[str(third)] == two.metrics
 
 
 def test_a_file_that_exists_is_replaced_only_when_asked(runs: list[Path], tmp_path: Path) -> None:
