@@ -108,17 +108,18 @@ def hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
     """Candidates that stand in everybody's way, and whose way it is."""
     k = int(choose_one("Among the first", {"10": "10", "5": "5", "1": "1"}, "k", tip("occurrences")))
     tables = {run.name: backend.occurrence_table(run, choice.split, direction, k) for run in choice.runs}
-    for name, table in tables.items():
+    for (name, table), column in zip(tables.items(), st.columns(len(tables), gap="large"), strict=True):
         even = backend.hubness(table["count"].to_numpy(), k)
-        cards.label(name)
-        cards.tiles(
-            [
-                cards.Tile("skewness", f"{even.skewness:.2f}", "0 is even", "skewness"),
-                cards.Tile("found by nobody", f"{even.never:.1f} %", "of all candidates", "occurrences"),
-                cards.Tile("largest hub", f"{int(table['count'].max()):,}", f"queries; {even.mean:.1f} is even", "hub"),
-            ],
-            compact=len(tables) > 1,
-        )
+        largest = f"{int(table['count'].max()):,}"
+        with column:
+            cards.label(name)
+            cards.tiles(
+                [
+                    cards.Tile("skewness", f"{even.skewness:.2f}", "0 is even", "skewness"),
+                    cards.Tile("found by nobody", f"{even.never:.1f} %", "of the candidates", "occurrences"),
+                    cards.Tile("largest hub", largest, f"queries; {even.mean:.1f} is even", "hub"),
+                ]
+            )
     last = choice.runs[-1]
     left, right = st.columns([2, 3], gap="large")
     with left:

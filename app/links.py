@@ -32,7 +32,12 @@ def retrieval(choice: Choice, modality: str, number: int) -> str:
     return address("retrieval", choice, direction=DIRECTIONS[modality], **{f"query-{modality}": number})
 
 
+def joint_space(choice: Choice, modality: str, number: int) -> str:
+    """The sample on the map of both modalities."""
+    return address("joint", choice, focus=f"{'caption' if modality == 'text' else 'image'}-{number}")
+
+
 def of_sample(choice: Choice, modality: str, number: int, *, here: str = "") -> tuple[tuple[str, str], ...]:
     """From a sample to where else it can be looked at; the page one is on is left out."""
-    places = {"diversity": diversity, "as a query": retrieval}
+    places = {"diversity": diversity, "query": retrieval, "joint space": joint_space}
     return tuple((label, find(choice, modality, number)) for label, find in places.items() if label != here)

@@ -60,8 +60,8 @@ def rank_change(choice: Choice, direction: str, number: int) -> dict[str, str]:
     first, second = ranks.values()
     changes = backend.changes(choice.first, choice.second, choice.split, 1)
     moves = changes["change"].to_numpy()[(changes["direction"] == direction).to_numpy()]
-    further = 100 * float((np.abs(moves) >= abs(first - second)).mean())
-    moved = "the same rank" if first == second else f"{further:.0f} % of all queries moved as far"
+    further = int((np.abs(moves) >= abs(first - second)).sum())
+    moved = "the same rank" if first == second else f"{further:,} of {len(moves):,} moved as far"
     good = None if first == second else second < first
     cards.tiles(
         [

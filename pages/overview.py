@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app import backend, cards, charts, export, sidebar
+from app import backend, cards, charts, downloads, sidebar
+from app.backend import RunSummary
 from app.glossary import tip
 from app.progress import curve_label, curves
 from app.state import Choice, bound, theme
@@ -14,7 +15,7 @@ COLUMNS = {
     "rsum": "R@sum", "i2t_r1": "i→t R@1", "i2t_r5": "i→t R@5", "i2t_r10": "i→t R@10", "t2i_r1": "t→i R@1",
     "t2i_r5": "t→i R@5", "t2i_r10": "t→i R@10",
 }  # fmt: skip
-CURVES_SHOWN = 6
+COMPARED = 6
 
 
 def run_table(split: str) -> pd.DataFrame:
@@ -50,12 +51,30 @@ def headline(choice: Choice) -> None:
     cards.tiles(items)
 
 
-def draw_curves(choice: Choice) -> None:
+def compared(choice: Choice) -> list[RunSummary]:
+    """The runs of bars, curves and differences: the two of the sidebar, or up to six of one's choice."""
     known = {run.name: run for run in backend.runs() if not run.fault}
-    controls = st.container(horizontal=True, vertical_alignment="bottom")
-    with controls.popover("Runs", icon=":material/stacked_line_chart:", width=130):
-        names = st.multiselect("Runs in the curves", list(known), [run.name for run in choice.runs], **bound("curves"))
-    shown = [known[name] for name in names[:CURVES_SHOWN]]
+    names = st.multiselect(
+        "Compared here", list(known), [run.name for run in choice.runs], **bound("curves"), max_selections=COMPARED,
+        placeholder="up to six runs", help="Bars, curves and differences show these; other pages show the sidebar’s.",
+    )  # fmt: skip
+    return [known[name] for name in names[:COMPARED]]
+
+
+def draw_recall(runs: list[RunSummary], split: str) -> None:
+    cards.heading(f"Recall on {split}")
+    metrics = {run.name: run.metrics[split] for run in runs if split in run.metrics}
+    if not metrics:
+        cards.empty(f"None of these runs was evaluated on {split}.", "Choose another split, or other runs.")
+        return
+    downloads.chart(charts.recall_bars(metrics, charts.tone(theme())), "recall", "recall of the runs")
+    missing = [run.name for run in runs if run.name not in metrics]
+    if missing:
+        cards.note(f"Not evaluated on {split}: {', '.join(missing)}.")
+
+
+def draw_curves(shown: list[RunSummary]) -> None:
+    cards.heading("Training")
     epochs, steps = ({run.name: read(run) for run in shown} for read in (backend.epochs, backend.steps))
     columns = curves(list(epochs.values())) + curves(list(steps.values()))
     if not columns:
@@ -63,12 +82,10 @@ def draw_curves(choice: Choice) -> None:
         fact = "Imported embeddings have no training curves." if imported else "No finished epoch to draw."
         cards.empty(fact, "Choose a run that has trained for at least one epoch.")
         return
-    column = controls.selectbox(
-        "Value", columns, format_func=curve_label, label_visibility="collapsed", **bound("curve")
-    )
+    column = st.selectbox("Value", columns, format_func=curve_label, label_visibility="collapsed", **bound("curve"))
     frames = epochs if any(column in frame for frame in epochs.values()) else steps
     figure = charts.training_curves(frames, column, curve_label(column), charts.tone(theme()))
-    st.plotly_chart(figure, key="training_curves", alt="training curves")
+    downloads.chart(figure, "training_curves", "training curves")
 
 
 def draw_table(split: str) -> None:
@@ -81,31 +98,26 @@ def draw_table(split: str) -> None:
            "loss": st.column_config.TextColumn(help=tip("loss")),
            "epochs": st.column_config.NumberColumn(help=tip("epochs"))},
     )  # fmt: skip
-    with st.container(horizontal=True):
-        st.download_button("CSV", export.csv(table), f"runs-{split}.csv", "text/csv", icon=":material/download:")
-        st.download_button(
-            "LaTeX",
-            export.latex(table),
-            f"runs-{split}.tex",
-            "text/plain",
-            icon=":material/download:",
-            on_click="ignore",
-        )
+    downloads.table(table, f"runs-{split}", paper=True)
 
 
-def draw_differences(choice: Choice) -> None:
-    cards.heading("What differs between the two", "Only the values that are not the same; everything else is equal.")
-    if choice.second is None:
-        cards.empty("One run is chosen.", "Choose a second one in the sidebar to see what differs.")
-        return
-    imported = [run.name for run in choice.runs if run.imported]
+def draw_differences(runs: list[RunSummary]) -> None:
+    cards.heading("What differs between them", "Only the values that are not the same; everything else is equal.")
+    imported = [run.name for run in runs if run.imported]
     if imported:
-        fact = f"{' and '.join(imported)}: imported embeddings, which have no configuration."
-        cards.empty(fact, "Choose two runs that were trained here to see what differs.")
+        names = " and ".join(imported)
+        cards.note(f"{names}: imported embeddings, which have no configuration.")
+    trained = [run for run in runs if not run.imported]
+    if len(trained) < 2:
+        cards.empty("There are no two runs to compare.", "Choose two that were trained here, above or in the sidebar.")
         return
-    table = backend.configuration_changes(choice.runs)
+    table = backend.configuration_changes(trained)
+    if table.empty:
+        cards.empty("Nothing differs.", "These runs have the same settings, seed included.")
+        return
     table.index.name = "setting"
     st.dataframe(table.reset_index(), hide_index=True, height="content")
+    downloads.table(table.reset_index(), "settings-that-differ", paper=True)
 
 
 choice = sidebar.choose()
@@ -123,14 +135,12 @@ if choice is None:
     st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
 else:
     headline(choice)
+    runs = compared(choice)
     left, right = st.columns(2, gap="large")
     with left:
-        cards.heading(f"Recall on {choice.split}")
-        metrics = {run.name: run.metrics[choice.split] for run in choice.runs}
-        st.plotly_chart(charts.recall_bars(metrics, charts.tone(theme())), key="recall", alt="recall of the runs")
+        draw_recall(runs, choice.split)
     with right:
-        cards.heading("Training")
-        draw_curves(choice)
+        draw_curves(runs)
     cards.heading("All runs", f"Recall in percent on {choice.split}; a click on a column's name sorts.")
     draw_table(choice.split)
-    draw_differences(choice)
+    draw_differences(runs)

@@ -35,7 +35,7 @@ def ask_split(choice: Choice, modality: str, controls: DeltaGenerator) -> None:
         f"Number of the {name}", f"query-{modality}", order, len(ranks), "The row of the sample in its split.",
         failed=ranks >= at,
     )  # fmt: skip
-    show_sample(choice, modality, number, here="as a query")
+    show_sample(choice, modality, number, here="query")
     heads = rank_change(choice, direction, number)
     side_by_side(choice, modality, lambda run: backend.search(run, number, choice.split, modality, RESULTS), heads)
 
