@@ -11,13 +11,13 @@ from app import backend, backend_training, cards
 from app.backend_training import DataSet, Option
 from app.state import bound, bound_number, put
 
-USUAL = ("epochs", "batch_size", "learning_rate", "seed", "threads")
+USUAL = ("epochs", "batch_size", "learning_rate", "seed")
 COLUMNS = 4
 
 
-def value_of(option: Option) -> Any:
-    """The widget of one value; its key in the URL is set-NAME."""
-    key, label, about = f"set-{option.key}", words(option.key), option.about or None
+def value_of(option: Option, preset: str) -> Any:
+    """The widget of one value. Its key holds the preset, so that another preset begins with its own values."""
+    key, label, about = f"{preset}-{option.key}", words(option.key), option.about or None
     if option.kind == "switch":
         return st.toggle(label, bool(option.value), help=about, **bound(key))
     if option.kind == "choice":
@@ -51,7 +51,7 @@ def show() -> None:
     columns = st.columns(COLUMNS)
     for place, key in enumerate(changed):
         with columns[place % COLUMNS]:
-            values[key] = value_of(choices[key])
+            values[key] = value_of(choices[key], preset)
     _offer(preset, (name or "").strip() or free, sets[data], values)
 
 

@@ -1,0 +1,116 @@
+"""What can be chosen before a run is started, what is refused, and that training understands every argument."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coder_core import train
+from coder_core.api import InputError, starting
+from coder_core.api.starting import DEMO, DataSet
+from coder_core.config import Config
+from coder_core.presets import PRESETS
+from tests.training.tiny_runs import write_tiny_data
+
+DATA = DataSet("demo", "demo")
+
+
+def parsed(told: tuple[str, ...]) -> Config:
+    """What the command line makes of the arguments."""
+    return train._parse(told[1:], PRESETS[told[0]].config, Path("checkpoints")).config
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_an_unchanged_preset_is_told_in_three_words(preset: str) -> None:
+    told, _ = starting.arguments(preset, "new", DATA, {option.key: option.value for option in starting.options(preset)})
+    assert told == (preset, "--name=new", "--data=demo")
+    assert parsed(told).objective == PRESETS[preset].config.objective
+
+
+def test_every_option_is_understood_as_it_is_meant() -> None:
+    """Another value for every option at once: what the command line reads is what was chosen."""
+    changes: dict[str, Any] = {}
+    for option in starting.options("demo"):
+        if option.kind == "switch":
+            changes[option.key] = not option.value
+        elif option.kind == "choice":
+            changes[option.key] = option.choices[-1]
+    changes |= {"gamma": -0.25, "epochs": 3, "learning_rate": 2.5e-05, "seed": 7}
+    told, _ = starting.arguments("demo", "new", DATA, changes)
+    found = parsed(told)
+    for option in starting.options("demo"):
+        assert getattr(getattr(found, option.section), option.key) == changes.get(option.key, option.value), option.key
+
+
+def test_nothing_that_names_a_file_is_an_option() -> None:
+    keys = {option.key for option in starting.options("coder-f30k-bert")}
+    assert not keys & {"data", "pictures", "bert", "concept_list", "name"}
+    free = {
+        field.name
+        for section in fields(Config)
+        if section.name != "name"
+        for field in fields(getattr(Config(), section.name))
+        if field.type == "str"
+    }
+    assert keys & free <= set(starting.WORDS)
+    assert all(option.about for option in starting.options("demo"))
+    with pytest.raises(InputError, match="cannot be changed from here"):
+        starting.arguments("demo", "new", DATA, {"pictures": "/etc"})
+    with pytest.raises(InputError, match="one of random, learned"):
+        starting.arguments("demo", "new", DATA, {"word_vectors": "/etc/passwd"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"temperature": 0.0}, "--temperature: is 0"), ({"batch_size": 1}, "--batch-size: is 1"),
+     ({"bank_size": 8}, "--bank-size: is 8, smaller than the batch"),
+     ({"learning_rate": float("nan")}, "--learning-rate"),
+     ({"loss": "mse"}, "one of btr-sum"), ({"epochs": "3"}, "a value of type int"), ({"epochs": True}, "type int")],
+)  # fmt: skip
+def test_what_training_would_refuse_is_refused_before(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        starting.arguments("demo", "new", DATA, changes)
+
+
+@pytest.mark.parametrize("name", ["", "../up", "/abs", "-rf", "a b", "a\nb", ".hidden", "x" * 41, "ä"])
+def test_a_name_is_a_name(name: str) -> None:
+    with pytest.raises(InputError, match="--name"):
+        starting.arguments("demo", name, DATA, {})
+
+
+def test_doubtful_values_are_warnings() -> None:
+    _, warnings = starting.arguments("demo", "new", DATA, {"momentum": 1.0})
+    assert ["--momentum" in str(fault) for fault in warnings] == [True]
+    with pytest.raises(InputError, match="preset 'nothing': is not known"):
+        starting.arguments("nothing", "new", DATA, {})
+
+
+def test_data_sets_are_found_in_their_roots_and_nowhere_else(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "data", tmp_path / "elsewhere"
+    write_tiny_data(inside / "one")
+    write_tiny_data(inside / "two" / "precomp")
+    write_tiny_data(inside / ".hidden")
+    write_tiny_data(outside / "three")
+    (inside / "link").symlink_to(outside / "three")
+    (inside / "empty").mkdir()
+    (inside / "file.txt").write_text("x")
+    found = starting.find_data_sets([inside])
+    assert [(data.name, data.path) for data in found] == [
+        (DEMO, DEMO), ("one", str(inside / "one")), ("two", str(inside / "two")),
+    ]  # fmt: skip
+    assert [data.name for data in starting.find_data_sets([outside / "three"])] == [DEMO, "three"]
+    write_tiny_data(outside / "one")
+    assert [data.name for data in starting.find_data_sets([inside, outside])] == [
+        DEMO, "one", "two", "elsewhere/one", "three",
+    ]  # fmt: skip
+    assert starting.find_data_sets([tmp_path / "nowhere"]) == [DataSet(DEMO, DEMO)]
+
+
+def test_the_program_takes_the_arguments_whatever_the_shape_of_the_value() -> None:
+    told, _ = starting.arguments("demo", "new", DATA, {"gamma": -1.0, "clip_norm": float("inf")})
+    assert "--gamma=-1.0" in told
+    assert parsed(told).objective.gamma == -1.0
+    assert parsed(told).training.clip_norm == float("inf")

@@ -1,0 +1,240 @@
+"""The Train page: what it offers and refuses, and a real run started, stopped, resumed and finished from it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app import backend_training, jobs
+from app.backend_training import Watched
+from coder_core.runs.status import read_status, write_status
+from tests.app.run_folders import damage, import_run_folder, write_run
+from tests.app.test_browser import PATIENCE, Visit
+from tests.app.test_pages import opened, texts
+from tests.training.tiny_runs import write_tiny_data
+
+TINY = {"dimension": 8, "bank_size": 16, "batch_size": 8, "warmup_steps": 0, "threads": 1, "word_threshold": 1}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder of runs beside a folder of one small data set; whatever is left running is ended."""
+    write_tiny_data(tmp_path / "data" / "tiny")
+    monkeypatch.setenv("CODER_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("CODER_CHECKPOINTS", str(tmp_path / "runs"))
+    (tmp_path / "runs").mkdir()
+    yield tmp_path / "runs"
+    for folder in (tmp_path / "runs" / ".work").glob("train-*"):
+        job = jobs.current(tmp_path / "runs", folder.name)
+        if job is not None and job.running:
+            os.kill(job.pid, signal.SIGKILL)
+            psutil.wait_procs([psutil.Process(job.pid)], timeout=20)
+
+
+def fill(app: AppTest, epochs: int, name: str = "mine") -> None:
+    """Choose the small data set and a small model."""
+    app.selectbox(key="data").set_value("tiny")
+    app.text_input(key="name").set_value(name)
+    app.multiselect(key="set").set_value(["epochs", "seed", *TINY]).run()
+    for key, value in (TINY | {"epochs": epochs}).items():
+        app.number_input(key=f"demo-{key}").set_value(value)
+    app.run()
+    assert not app.exception
+
+
+def until(condition: Callable[[], bool], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return
+        time.sleep(0.2)
+    raise AssertionError("it did not happen in time")
+
+
+def one(root: Path, name: str = "mine") -> Watched:
+    """What the page knows of a run: read from files, nothing of a session takes part."""
+    return next(found for found in fresh() if found.name == name)
+
+
+def fresh() -> list[Watched]:
+    """What a newly started app would see."""
+    import streamlit as st
+
+    st.cache_data.clear()
+    return backend_training.watched()
+
+
+def test_without_runs_it_offers_the_form(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "train", monkeypatch)
+    assert app.selectbox(key="data").options == ["demo", "tiny"]
+    assert "Nothing has been trained here yet." in texts(app)
+    assert app.button(key="train-start").label == "Train demo"
+    assert app.code[0].value == "python -m coder_core.train demo --name=demo --data=demo"
+
+
+@pytest.mark.parametrize("kind", ["one", "two", "imported", "damaged", "interrupted", "elsewhere"])
+def test_it_opens_with_every_kind_of_run(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_run(root, "demo", images=12)
+    if kind == "two":
+        write_run(root, "other", images=12)
+    if kind == "imported":
+        import_run_folder(root, "clip", images=12)
+    if kind == "damaged":
+        damage(write_run(root, "torn", images=12))
+    if kind in ("interrupted", "elsewhere"):
+        write_status(run, "running", step=10, steps=30)
+    if kind == "interrupted":
+        monkeypatch.setattr("coder_core.runs.status._alive", lambda record: False)
+    app = opened(root, "train", monkeypatch, watch="torn" if kind == "damaged" else "demo")
+    names = app.selectbox(key="watch").options
+    assert "clip" not in names
+    buttons = [button.key for button in app.button]
+    assert ("train-resume" in buttons) == (kind == "interrupted")
+    assert "train-stop" not in buttons
+    if kind == "damaged":
+        assert "config.toml" in texts(app)
+    if kind == "elsewhere":
+        assert "started elsewhere, so it is stopped there" in texts(app)
+
+
+def test_another_preset_begins_with_its_own_values(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "train", monkeypatch)
+    assert app.number_input(key="demo-epochs").value == 10
+    app.number_input(key="demo-epochs").set_value(3).run()
+    assert "--epochs=3" in app.code[0].value
+    app.selectbox(key="preset").set_value("f30k-bigru").run()
+    assert app.number_input(key="f30k-bigru-epochs").value == 30
+    assert "--epochs" not in app.code[0].value
+
+
+def test_impossible_values_and_names_cannot_be_started(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "train", monkeypatch)
+    app.number_input(key="demo-batch_size").set_value(1).run()
+    assert "--batch-size: is 1; expected 2 or more" in texts(app)
+    assert "train-start" not in [button.key for button in app.button]
+    app.number_input(key="demo-batch_size").set_value(64)
+    app.text_input(key="name").set_value("../up").run()
+    assert "It becomes the name of a folder" in texts(app)
+    assert "train-start" not in [button.key for button in app.button]
+    write_run(root, "taken", images=12)
+    time.sleep(2.1)  # the listing is kept for two seconds
+    app.text_input(key="name").set_value("taken").run()
+    assert "There is a run called taken already." in texts(app)
+    assert not list((root / ".work").glob("*"))
+
+
+@pytest.mark.parametrize("value", ["../../etc", "/etc/passwd", "-rf", "<script>alert(1)</script>", "9" * 400, "a\nb"])
+def test_strange_values_in_the_url_start_nothing(root: Path, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = ("preset", "data", "name", "set", "watch", "live", "epochly", "demo-epochs", "demo-seed")
+    app = opened(root, "train", monkeypatch, **dict.fromkeys(keys, value))
+    assert app.selectbox(key="data").value == "demo"
+    assert app.selectbox(key="preset").value == "demo"
+    assert "<script>" not in texts(app)
+    assert not (root / ".work").exists()
+
+
+@pytest.mark.parametrize("name", ["a", "A.b-C_d", "x" * 40, "x" * 200, "Ä"])
+def test_every_run_has_a_job_of_its_own_with_a_harmless_name(tmp_path: Path, name: str) -> None:
+    job = backend_training.job_name(name)
+    folder = jobs.folder_of(tmp_path, job)
+    assert folder.parent == tmp_path / ".work"
+    assert job != backend_training.job_name(name + "x")
+
+
+@pytest.mark.slow
+def test_a_run_is_started_stopped_resumed_and_finished(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "train", monkeypatch)
+    fill(app, epochs=4_000)
+    app.button(key="train-start").click().run()
+    assert not app.exception
+    assert app.selectbox(key="watch").value == "mine"
+    until(lambda: (read_status(root / "mine") or {}).get("step", 0) > 5 if (root / "mine").is_dir() else False)
+    running = one(root)
+    assert running.stoppable
+    backend_training.start("demo", "mine", backend_training.data_sets()[1], {"epochs": 2})
+    assert one(root).job.pid == running.job.pid  # type: ignore[union-attr]
+
+    other = opened(root, "train", monkeypatch)  # a second tab, or a reload
+    assert "running: step" in texts(other)
+    other.button(key="train-stop").click().run()
+    until(lambda: not one(root).alive)
+    assert (read_status(root / "mine") or {})["state"] == "stopped"
+    reached = (read_status(root / "mine") or {})["step"]
+
+    app = opened(root, "train", monkeypatch, watch="mine")
+    assert "stopped at step" in "\n".join(code.value for code in app.code)
+    app.button(key="train-resume").click().run()
+    until(lambda: one(root).stoppable and (read_status(root / "mine") or {}).get("step", 0) > reached)
+    backend_training.stop(one(root))
+    until(lambda: not one(root).alive)
+
+
+@pytest.mark.slow
+def test_a_short_run_finishes_and_can_be_looked_at(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "train", monkeypatch)
+    fill(app, epochs=2)
+    app.button(key="train-start").click().run()
+    until(lambda: one(root).job is not None and not one(root).alive)
+    found = one(root)
+    assert found.run is not None, found.job
+    assert found.run.state == "finished"
+    assert found.run.usable
+    app = opened(root, "train", monkeypatch, watch="mine")
+    assert "finished" in texts(app)
+    assert len(app.get("plotly_chart")) == 2
+    assert "train-resume" not in [button.key for button in app.button]
+
+
+@pytest.mark.slow
+def test_what_training_refuses_is_shown_in_its_own_words(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root.parent / "data" / "tiny" / "train_caps.txt").write_text("one caption too few\n")
+    app = opened(root, "train", monkeypatch)
+    fill(app, epochs=2)
+    app.button(key="train-start").click().run()
+    until(lambda: not one(root).alive)
+    app = opened(root, "train", monkeypatch, watch="mine")
+    assert "mine did not start." in texts(app)
+    assert "train_caps.txt: 1 captions for 20 images" in " ".join(" ".join(code.value.split()) for code in app.code)
+    assert not (root / "mine").exists()
+    app.button(key="train-dismiss").click().run()
+    assert "Nothing has been trained here yet." in texts(app)
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_tabs_and_a_reload_show_the_same_run(serve: Callable[[Path], int], browser: Any, root: Path) -> None:
+    data = next(found for found in backend_training.data_sets() if found.name == "tiny")
+    backend_training.start("demo", "mine", data, TINY | {"epochs": 100_000})
+    try:
+        port = serve(root)
+        tabs = [Visit(browser, port, theme) for theme in ("light", "dark")]
+        for tab in tabs:
+            tab.open("train?watch=mine")
+            tab.page.get_by_text("running: step").wait_for(timeout=PATIENCE)
+        first = tabs[0].page.locator("text=/running: step/").inner_text()
+        tabs[0].page.wait_for_function(
+            "before => !document.body.innerText.includes(before)", arg=first, timeout=PATIENCE
+        )  # it moves without being asked
+        tabs[0].page.reload()
+        tabs[0].page.get_by_text("running: step").wait_for(timeout=PATIENCE)
+        for tab, theme in zip(tabs, ("light", "dark"), strict=True):
+            tab.shoot(f"train-{theme}")
+        tabs[1].page.get_by_role("button", name="Stop", exact=True).click()
+        for tab in tabs:
+            tab.page.get_by_role("button", name="Resume").wait_for(timeout=PATIENCE)
+            tab.check()
+            tab.context.close()
+    finally:
+        for found in fresh():
+            if found.stoppable:
+                backend_training.stop(found)
+        until(lambda: not any(found.alive for found in fresh()))
