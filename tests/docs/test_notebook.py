@@ -1,0 +1,42 @@
+"""The lines of docs/notebook.md run as they stand there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.app.run_folders import write_run
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def lines() -> list[str]:
+    text = (PROJECT / "docs" / "notebook.md").read_text(encoding="utf-8")
+    [program] = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    return [line for line in program.split("\n") if line]
+
+
+def test_ten_lines_and_their_imports_run_without_streamlit(tmp_path: Path) -> None:
+    program = lines()
+    assert len(program) <= 10
+    for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("demo", "dcl", 1.5)):
+        write_run(tmp_path / "checkpoints", name, loss=loss, noise=noise, images=30, pictures=False)
+    check = [
+        "import sys",
+        "import plotly.graph_objects as go",
+        "shown = []",
+        "go.Figure.show = lambda figure: shown.append(figure)",
+        *program,
+        "assert len(ambiguous) == 10 and ambiguous.caption.str.len().min() > 0",
+        "assert len(nearest) == 10 and set(moved.outcome) <= {'broken'} and (almost['rank'] > 1).all()",
+        "assert len(shown) == 1 and len(shown[0].data) == 2",
+        "print('streamlit' in sys.modules, 'torch' in sys.modules)",
+    ]
+    result = subprocess.run(
+        [sys.executable, "-c", "\n".join(check)], cwd=tmp_path, env={"PYTHONPATH": str(PROJECT), "PATH": ""},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip().endswith("False False")
