@@ -32,6 +32,7 @@ from tests.training.tiny_runs import (
     quiet,
     tiny_config,
     told,
+    with_data,
     write_tiny_data,
 )
 
@@ -151,6 +152,19 @@ def test_the_command_keeps_the_concepts_with_the_run_and_says_how_they_were_foun
     assert "dcl-concept" in next(event for event in reversed(told(whole)) if event["event"] == "step")["losses"]
     listed = json.loads((whole / "manifest.json").read_text())["files"]
     assert {"concepts.json", "concepts.safetensors"} <= set(listed)
+
+
+def test_concepts_come_from_the_train_captions_alone(whole: Path, data: Path, tmp_path: Path) -> None:
+    """Other dev captions, the same concepts and counts."""
+    config, _ = read_config(whole)
+    other = shutil.copytree(data, tmp_path / "other")
+    (other / "dev_caps.txt").write_text("zebras graze\n" * len((data / "dev_caps.txt").read_text().splitlines()))
+    found, expected = prepare(with_data(config, data=str(other))).concepts, read_concepts(whole, config)
+    assert found is not None
+    assert expected is not None
+    assert found.vocabulary == expected.vocabulary
+    assert np.array_equal(found.together, expected.together)
+    assert sum(one.count for one in found.vocabulary.concepts) > 0
 
 
 @pytest.mark.parametrize("step", [2, 5, 14])
