@@ -44,12 +44,12 @@ def _draw(one: Watched) -> None:
     if one.run.fault:
         cards.faults([(one.name, one.run.fault)])
         return
-    cards.label(one.name)
     st.progress(share)
-    st.html(f'<p class="cl-how cl-small">{_state(one, text)}{latest(backend.epochs(one.run))}</p>')
-    _buttons(one)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        _buttons(one)
+        st.html(f'<p class="cl-how">{_state(one, text)}{latest(backend.epochs(one.run))}</p>')
     _curves(one)
-    _printed(one, opened=not one.alive and one.run.state in ENDED_BADLY)
+    _printed(one, opened=one.alive or one.run.state in ENDED_BADLY)
 
 
 def _state(one: Watched, text: str) -> str:

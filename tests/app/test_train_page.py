@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -147,6 +149,26 @@ def test_every_run_has_a_job_of_its_own_with_a_harmless_name(tmp_path: Path, nam
     folder = jobs.folder_of(tmp_path, job)
     assert folder.parent == tmp_path / ".work"
     assert job != backend_training.job_name(name + "x")
+
+
+def test_a_crash_of_the_app_does_not_touch_the_run(root: Path) -> None:
+    """The program that started the job is killed with its whole group; the job lives on and is found again."""
+    program = (
+        "import sys, time; from pathlib import Path; from app import jobs; "
+        "jobs.start(Path(sys.argv[1]), (sys.executable, '-c', 'import time; time.sleep(300)'), sys.argv[2]); "
+        "time.sleep(300)"
+    )
+    command = [sys.executable, "-c", program, str(root), backend_training.job_name("mine")]
+    app = subprocess.Popen(command, cwd=jobs.PROJECT, start_new_session=True)
+    until(lambda: any(found.stoppable for found in fresh()))
+    os.killpg(app.pid, signal.SIGKILL)
+    app.wait(timeout=20)
+    job = one(root).job
+    assert job is not None
+    assert psutil.Process(job.pid).status() != psutil.STATUS_ZOMBIE
+    assert one(root).stoppable
+    backend_training.stop(one(root))
+    until(lambda: not one(root).alive)
 
 
 @pytest.mark.slow
