@@ -56,8 +56,9 @@ def step_through(
 
 
 def picking_table(
-    table: pd.DataFrame, ids: np.ndarray, target: str, key: str, config: Mapping[str, Any], height: int
-) -> None:
+    table: pd.DataFrame, ids: np.ndarray, target: str, key: str, config: Mapping[str, Any], height: int,
+    row_height: int = ROW_HEIGHT,
+) -> None:  # fmt: skip
     """A table in which a click on a row puts that row's id into the widget `target`."""
 
     def picked() -> None:
@@ -66,7 +67,7 @@ def picking_table(
             put(target, chosen)
 
     st.dataframe(
-        table, hide_index=True, height=height, row_height=ROW_HEIGHT, column_config=dict(config), key=key,
+        table, hide_index=True, height=height, row_height=row_height, column_config=dict(config), key=key,
         on_select=picked, selection_mode="single-row",
     )  # fmt: skip
 

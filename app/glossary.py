@@ -66,6 +66,17 @@ TERMS = {
     ),
     "mean similarity": "Mean cosine over these image-caption pairs, all of them.",
     "mean distance": "Mean similarity of matching pairs minus that of all others; larger separates better.",
+    "prototype": (
+        "A centre that training keeps for a group of image-caption pairs; every pair belongs to the nearest one "
+        "(CODER eq. 7)."
+    ),
+    "agreement": "Share of the pairs whose image and caption, each looked at alone, fall into the same cluster.",
+    "cohesion": "Mean cosine of a cluster’s pairs to its centre: 1 is one spot.",
+    "in training": "Pairs of the training data that belong to it.",
+    "grouping": (
+        "Adjusted mutual information of the two runs’ clusters over the same pairs: 0 is what chance gives, 1 the same "
+        "groups."
+    ),
     "hubness": "Among the first ten results of how many queries a sample stands.",
     "temperature": "μ·div, the anchor's effective temperature: smaller lets only the closest negatives count.",
     "gamma": "γ of CODER eq. 4: negatives more similar than this are pushed away hard, those below hardly at all.",

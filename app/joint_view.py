@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import backend, cards, charts, downloads, links, maps
+from app import backend_clusters as clusters
 from app import backend_joint as joint
 from app.anchor_view import show_sample
 from app.controls import ROW_HEIGHT, picture_urls
@@ -33,6 +34,9 @@ def tables_of(choice: Choice) -> list[pd.DataFrame]:
     if len(tables) == 2:
         gain = tables[0]["rank"] - tables[1]["rank"]
         tables = [table.assign(gain=gain) for table in tables]
+    labels = [clusters.labels(run, choice.split) for run in choice.runs]
+    if all(label is not None for label in labels):
+        tables = [table.assign(cluster=label) for table, label in zip(tables, labels, strict=True)]
     return tables
 
 
@@ -86,8 +90,12 @@ def _figure(
         for kind, number, text in zip(table["modality"], table["number"], table["text"], strict=True)
     ]
     if column in KINDS:
-        order = ("image", "caption") if column == "modality" else ()
-        colouring: list[charts.Kinds | charts.Ramp] = [charts.kinds(t[column], colours, order) for t in tables]
+        values = [t[column] for t in tables]
+        order: tuple[str, ...] = ("image", "caption") if column == "modality" else ()
+        if column == "cluster" and len(values) == 2:  # one colour for the groups that share most samples
+            values[1] = pd.Series(clusters.matched(values[0].to_numpy(), values[1].to_numpy()))
+            order = charts.frequent(values[0])
+        colouring: list[charts.Kinds | charts.Ramp] = [charts.kinds(one, colours, order) for one in values]
     else:
         joined = charts.ramp(column, np.concatenate([t[column].to_numpy(dtype=float) for t in tables]), colours)
         colouring = list(charts.split_ramp(joined, len(tables)))

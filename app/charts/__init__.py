@@ -1,6 +1,7 @@
 """Data → Plotly figure. No Streamlit here; a notebook can call these too."""
 
-from app.charts.colouring import Kinds, Ramp, kinds, ramp, split_ramp
+from app.charts.clusters import cluster_map, word_bars
+from app.charts.colouring import Kinds, Ramp, frequent, kinds, ramp, split_ramp
 from app.charts.diversity import density, found_by_diversity, histogram, negative_weights, similarity_histogram
 from app.charts.figure import DARK, LIGHT, Tone, plain, run_colour, tone
 from app.charts.joint import Map, Marks, joint_map, similarity_curves
@@ -16,8 +17,10 @@ __all__ = [
     "Marks",
     "Ramp",
     "Tone",
+    "cluster_map",
     "density",
     "found_by_diversity",
+    "frequent",
     "heat_limits",
     "heat_map",
     "histogram",
@@ -38,4 +41,5 @@ __all__ = [
     "split_ramp",
     "tone",
     "training_curves",
+    "word_bars",
 ]

@@ -45,15 +45,20 @@ class Ramp:
     labels: tuple[str, ...]
 
 
+def frequent(values: pd.Series) -> tuple[str, ...]:
+    """The kinds that get a colour of their own, most frequent first."""
+    return tuple(str(name) for name in values.astype(str).value_counts().index[:MOST_KINDS])
+
+
 def kinds(values: pd.Series, colours: Tone, order: tuple[str, ...] = ()) -> Kinds:
     """The most frequent kinds get a colour each, the others one grey together.
 
     Args:
-        order: kinds that stand first whatever their number.
+        order: kinds that stand first, whatever their number and even where there are none of them.
     """
     texts = values.astype(str).to_numpy(dtype=object)
     counted = pd.Series(texts).value_counts()
-    names = [name for name in order if name in counted.index]
+    names = list(order)
     names += [str(name) for name in counted.index if name not in names]
     shown = names[:MOST_KINDS]
     place = {name: position for position, name in enumerate(shown)}

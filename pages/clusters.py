@@ -1,0 +1,105 @@
+"""What was grouped together?"""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from app import backend, cards, sidebar, work_view
+from app import backend_clusters as clusters
+from app.backend_clusters import ClusterSettings, Found
+from app.clusters_view import open_one, overview
+from app.controls import choose_one
+from app.glossary import tip
+from app.state import Choice, bound_number
+
+LEAST, MOST = 2, 2000
+OFFLINE = (
+    "Offline k-means of the finished embeddings (each caption joined with its image, as CODER’s prototypes): it shows "
+    "what lies together, not what training was told."
+)
+LEARNED = (
+    "Prototypes that training kept on the fly (CODER eq. 7); an image’s and a caption’s own label is the classifier’s."
+)
+
+
+def settings(choice: Choice) -> ClusterSettings | None:
+    """Which clusters: None for the prototypes."""
+    learned = all(clusters.has_prototypes(run, choice.split) for run in choice.runs)
+    kind = "offline"
+    if any(clusters.has_prototypes(run, choice.split) for run in choice.runs):
+        kinds = {"learned": "Prototypes", "offline": "Offline k-means"}
+        kind = choose_one("Clusters", kinds, "clusters-of", tip("prototype"))
+        if kind == "learned" and not learned:
+            cards.note("Only one of the two runs has prototypes; it is shown.")
+    if kind == "learned":
+        return None
+    most = min(MOST, len(backend.open_summary(choice.first).captions(choice.split)))
+    usual = min(ClusterSettings().clusters, most)
+    count = int(st.number_input("How many", LEAST, most, usual, **bound_number("k"), width=130))
+    return ClusterSettings(count, int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"), width=110)))
+
+
+def numbers(choice: Choice, found: list[Found]) -> None:
+    """How large, how much agreement, and how far two runs group alike."""
+    last, run = found[-1].clusters, choice.runs[-1]
+    assert last is not None
+    table = clusters.table(run, choice.split, found[-1])
+    shares = [
+        clusters.agreement(r, choice.split, f.clusters) for r, f in zip(choice.runs, found, strict=True) if f.clusters
+    ]
+    beside = f"{shares[0][0]:.1f} % in {choice.first.name}" if len(shares) == 2 else f"{shares[-1][1]:.1f} % by chance"
+    items = [
+        cards.Tile("clusters", f"{len(table):,}", f"not empty, of {last.count:,}", ""),
+        cards.Tile(
+            "pairs in a cluster", f"{int(np.median(table['size']))}", f"median; largest {table['size'].max():,}"
+        ),
+        cards.Tile("agreement", f"{shares[-1][0]:.1f} %", beside, "agreement"),
+    ]
+    if len(found) == 2 and all(item.clusters is not None for item in found):
+        same = clusters.same_grouping(choice.runs, choice.split, found)
+        items.append(cards.Tile("both runs group alike", f"{same:.2f}", "0 by chance, 1 the same", "grouping"))
+    cards.tiles(items)
+
+
+def show(choice: Choice) -> None:
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        chosen = settings(choice)
+        names = [run.name for run in choice.runs]
+        if chosen is None:
+            names = [run.name for run in choice.runs if clusters.has_prototypes(run, choice.split)]
+        name = (
+            choose_one("Clusters of", {n: n for n in reversed(names)}, "clusters-run") if len(names) > 1 else names[0]
+        )
+    runs = [run for run in choice.runs if run.name in names]
+    shown = Choice(runs[0], runs[1] if len(runs) > 1 else None, choice.split)
+    cards.note(LEARNED if chosen is None else OFFLINE)
+    found = [clusters.of_run(run, choice.split, chosen) for run in runs]
+    ready = True
+    for run, one in zip(runs, found, strict=True):
+        if one.clusters is None and chosen is not None:
+            ready = False
+            command = clusters.cluster_command(run, choice.split, chosen)
+            about = f"{run.name} has no {chosen.clusters} clusters yet; it takes seconds, and is kept beside the run."
+            work_view.show(work_view.Work(one.name, command, f"Cluster {run.name}", about), one.fault)
+    if not ready:
+        return
+    numbers(shown, found)
+    run, one = next((run, one) for run, one in zip(runs, found, strict=True) if run.name == name)
+    table = overview(run, choice, one)
+    open_one(run, choice, one, table)
+
+
+choice = sidebar.choose()
+cards.question(
+    "What was grouped together?",
+    "A cluster holds image-caption pairs that look alike to the model. Where an image and its caption fall into "
+    "different clusters, the model sees two things in them.",
+)
+if choice is None:
+    cards.empty(
+        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
+    )
+    st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
+else:
+    show(choice)

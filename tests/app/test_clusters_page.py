@@ -1,0 +1,102 @@
+"""The Clusters page: offered, opened, prototypes beside offline clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app import charts
+from app.charts import LIGHT
+from coder_core.api import open_run
+from coder_core.geometry.kmeans import ClusterSettings
+from coder_core.runs.analysis import write_analysis
+from coder_core.runs.deriving import make_clusters
+from tests.app.run_folders import write_run
+from tests.app.test_pages import opened, texts
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("clusters") / "runs"
+    for name, noise in (("demo-baseline", 3.0), ("demo", 1.5)):
+        write_run(base, name, noise=noise, images=20)
+        make_clusters(base / name, "dev", ClusterSettings(6))
+    write_run(base, "other", images=20, seed=5)
+    return base
+
+
+def test_clusters_are_offered_for_each_run_that_has_none(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "clusters", monkeypatch)
+    labels = [button.label for button in app.button]
+    assert "Cluster demo" in labels
+    assert "Cluster demo-baseline" in labels
+    assert "Offline k-means" in texts(app)
+
+
+@pytest.mark.parametrize("kind", ["centre", "edge", "apart"])
+def test_everything_about_one_cluster(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "clusters", monkeypatch, k="6")
+    assert app.number_input(key="k").value == 6
+    assert "both runs group alike" in texts(app)
+    app.segmented_control(key="members").set_value(kind).run()
+    assert not app.exception
+    first = app.number_input(key="cluster").value
+    app.button(key="cluster-next").click().run()
+    assert app.number_input(key="cluster").value != first
+    app.segmented_control(key="clusters-run").set_value("demo-baseline").run()
+    assert not app.exception
+    app.selectbox(key="versus").set_value("—").run()
+    assert not app.exception
+    assert "by chance" in texts(app)
+
+
+def test_a_damaged_clustering_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, _ = make_clusters(root / "demo", "dev", ClusterSettings(7))
+    make_clusters(root / "demo-baseline", "dev", ClusterSettings(7))
+    (place.folder / "centroids.npy").write_bytes(b"short")
+    app = opened(root, "clusters", monkeypatch, k="7")
+    assert "centroids.npy" in texts(app)
+    assert [button.label for button in app.button if button.label.startswith("Cluster ")] == ["Cluster demo"]
+
+
+def test_the_map_can_be_coloured_by_cluster(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("demo", "demo-baseline"):
+        make_clusters(root / name, "dev", ClusterSettings())
+    app = opened(root, "joint", monkeypatch, map="PCA", colour="cluster", area="a:-9,-9,9,-9,9,9,-9,9")
+    assert app.selectbox(key="colour").value == "cluster"
+    assert not app.exception
+
+
+def test_prototypes_stand_before_offline_clusters(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path, "pgc", images=20)
+    run = open_run(tmp_path / "pgc")
+    a = run.analysis("dev")
+    rng = np.random.default_rng(0)
+    write_analysis(
+        run.path, "dev", image_embeddings=a.image_embeddings, text_embeddings=a.text_embeddings,
+        image_of_text=a.image_of_text, captions=a.captions, image_names=a.image_names, metrics=a.metrics,
+        fingerprint="0" * 64, image_ranks=a.image_ranks, text_ranks=a.text_ranks, image_best=a.image_best,
+        text_best=a.text_best, extra_arrays={
+            "cluster_centroids": np.asarray(a.image_embeddings[:9]), "cluster_pair_labels": rng.integers(0, 5, 100),
+            "cluster_pair_cosines": rng.random(100), "cluster_image_labels": rng.integers(0, 9, 20),
+            "cluster_text_labels": rng.integers(0, 9, 100), "cluster_members": np.arange(9),
+        },
+    )  # fmt: skip
+    app = opened(tmp_path, "clusters", monkeypatch)
+    assert app.segmented_control(key="clusters-of").value == "learned"
+    assert "CODER eq. 7" in texts(app)
+    assert not [button for button in app.button if button.label.startswith("Cluster ")]
+    app.number_input(key="cluster").set_value(8).run()
+    assert "Cluster 8 holds nothing of this split." in texts(app)
+
+
+def test_the_opened_cluster_has_a_ring() -> None:
+    import pandas as pd
+
+    table = pd.DataFrame({"cluster": [4, 2], "size": [9, 5], "agreement": [50.0, 80.0], "words": ["<b>a", "b"]})
+    figure = charts.cluster_map(table, 2, LIGHT)
+    assert list(figure.data[1].x) == [5]
+    assert "<b>a" not in figure.data[0].text[0]
+    assert len(charts.cluster_map(table, None, LIGHT).data) == 1
