@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from coder_core.ablation.board import watching
 from coder_core.ablation.grid import read_grid
@@ -67,10 +69,14 @@ class Arguments:
 
 def _say_tables(console: Console) -> None:
     say(console, USAGE)
-    table = Table("table", "what it asks", "the paper", "rows", title="Tables", title_justify="left")
+    table = Table(box=None, show_header=False, padding=(0, 2, 1, 0))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column()
     for found in TABLES.values():
         rows = ", ".join(row.name for row in found.rows)
-        table.add_row(found.name, found.about, found.source or "–", rows)
+        source = f" ({found.source})" if found.source else ""
+        table.add_row(found.name, Text(f"{found.about}{source}\nrows: {rows}"))
+    say(console, "\nTables:\n")
     console.print(table)
 
 
@@ -113,7 +119,11 @@ def _show_plan(planned: Sequence[PlannedRun], split: str, threads: int, console:
 
 def show(results: Results, console: Console) -> None:
     """The table in short, on the terminal."""
-    table = Table("row", "", "seeds", "R@sum", f"− {results.reference}", "minutes", title=results.table.name)
+    table = Table(title=results.table.name, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("row", no_wrap=True)
+    table.add_column("")
+    for head in ("seeds", "R@sum", f"− {results.reference}", "minutes"):
+        table.add_column(head, justify="right", no_wrap=True)
     for row in results.rows:
         table.add_row(
             row.row.name, row.row.about, " ".join(map(str, row.seeds)), shown(row.metrics[SUM]), against_shown(row),

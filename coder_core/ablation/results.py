@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from coder_core.runs.status import read_status
 
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 SUM = "rsum"
+QUERIES = ("captions.json", "image_of_text.npy")
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,14 @@ def collect(table: AblationTable, root: Path, split: str, *, reference: str = ""
     """All finished runs of a table below `root`, whatever their seeds.
 
     Raises:
-        InputError: the reference is not a row, or runs were evaluated on different captions.
+        InputError: the reference is not a row, or runs were evaluated on other captions than others.
     """
     reference = reference or table.reference
     if reference not in {row.name for row in table.rows}:
         names = ", ".join(row.name for row in table.rows)
         raise InputError(Fault(f"--reference {reference}", f"is not a row of {table.name}", f"one of {names}"))
     folders = {row.name: _finished(row, root, split) for row in table.rows}
+    _check_same(table, folders, split)
     evidence = {name: [_hits(folder, split) for folder in found.values()] for name, found in folders.items()}
     rows = []
     for row in table.rows:
@@ -83,11 +85,7 @@ def collect(table: AblationTable, root: Path, split: str, *, reference: str = ""
             continue
         against = None
         if row.name != reference and evidence[reference]:
-            try:
-                against = difference(evidence[row.name], evidence[reference])
-            except ValueError as error:
-                fix = "evaluate them on the same data"
-                raise InputError(Fault(f"{table.name} rows {row.name} and {reference}", str(error), fix=fix)) from None
+            against = difference(evidence[row.name], evidence[reference])
         rows.append(_row(row, folders[row.name], split, against))
     return Results(table, split, reference, tuple(rows), tuple(name for name, found in folders.items() if not found))
 
@@ -101,6 +99,19 @@ def _finished(row: Row, root: Path, split: str) -> dict[int, Path]:
         if seed.isdecimal() and state_of(folder) == "finished" and split in list_splits(folder):
             found[int(seed)] = folder
     return dict(sorted(found.items()))
+
+
+def _check_same(table: AblationTable, folders: Mapping[str, Mapping[int, Path]], split: str) -> None:
+    """Rows are compared query by query, so they must have been asked the same queries."""
+    queries: dict[tuple[str, ...], Path] = {}
+    for found in folders.values():
+        for folder in found.values():
+            files = open_analysis(folder, split).manifest["files"]
+            queries.setdefault(tuple(files[name]["sha256"] for name in QUERIES), folder)
+    if len(queries) > 1:
+        first, second = list(queries.values())[:2]
+        fix = f"evaluate both with python -m coder_core.evaluate … --split {split} on the same --data"
+        raise InputError(Fault(str(second), f"was evaluated on other captions than {first}, in {table.name}", fix=fix))
 
 
 def _hits(folder: Path, split: str) -> Hits:

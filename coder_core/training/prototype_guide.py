@@ -74,9 +74,10 @@ class PrototypeGuide(nn.Module):
             return None
         assigned = self.clusters.assign(own)
         classifier = parallel.averaging_gradient(self.classifier)
-        logits = [prototype_logits(side, classifier) for side in classified]
-        per_pair = sum((prototype_guided(side, assigned.labels) for side in logits), start=torch.zeros_like(own[:, 0]))
-        right = [(side.detach().argmax(1) == assigned.labels).float() for side in logits]
+        logits = prototype_logits(torch.cat(classified), classifier)  # one product for both modalities
+        both = assigned.labels.repeat(2)
+        per_pair = prototype_guided(logits, both).view(2, -1).sum(0)
+        right = (logits.detach().argmax(1) == both).float().view(2, -1)
         facts = parallel.gather_rows(torch.stack([assigned.similarities, *right], 1))
         everyone = Assignment(parallel.gather_rows(assigned.labels), facts[:, 0])
         self._pending = Pending(vectors, ids, everyone, self._sums(everyone, ids, facts[:, 1], facts[:, 2]))

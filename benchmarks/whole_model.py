@@ -1,0 +1,116 @@
+"""What the whole of CODER adds to a step of the instance branch, part by part, at the sizes of preset coder-f30k-bigru.
+
+A part is measured alone on top of the instance branch without momentum: twin and banks; concepts; prototypes (the
+assignment of the pairs, both classifications and the classifier's AdamW). The whole has all of them. All programs run
+in turn on the same batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.timing import Line, Seconds, at_most, in_turn, quotient
+from benchmarks.training import configuration
+from coder_core.concepts.knowledge import Concepts
+from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
+from coder_core.config import Config
+from coder_core.data.batches import Batch
+from coder_core.ops import normalise
+from coder_core.presets import PRESETS
+from coder_core.training.optim import make_optimizer
+from coder_core.training.prepare import prepare
+from coder_core.training.prototype_guide import PrototypeGuide
+from coder_core.training.step import compute_losses, make_memory
+
+BAR = 1.6
+PRESET = "coder-f30k-bigru"
+PAIRS = 145_000  # of Flickr30K's train split
+NEIGHBOURS = 0.05  # share of concept pairs that stand together often enough to be connected
+
+
+def made_up_concepts(count: int, size: int) -> Concepts:
+    """As many concepts as the preset has, with random vectors and a graph as thin as captions give."""
+    random = np.random.default_rng(0)
+    together = np.triu(random.random((count, count)) < NEIGHBOURS, 1).astype(np.int64) * 40
+    names = tuple(Concept(f"concept{i}", "object", 100, (f"concept{i}",)) for i in range(count))
+    vectors = random.normal(size=(count, size)).astype(np.float32)
+    return Concepts(ConceptVocabulary(names, "list"), together + together.T, np.full(count, 100), vectors)
+
+
+def filled_guide(count: int, dimension: int) -> PrototypeGuide:
+    """Prototypes as they stand in the middle of a run."""
+    guide = PrototypeGuide(count, dimension, PAIRS, PAIRS)
+    clusters = guide.clusters
+    clusters.centroids.copy_(normalise(torch.randn(count, dimension)))
+    clusters.resultants.fill_(0.8)
+    clusters.weights.fill_(PAIRS / count)
+    clusters.seen.fill_(PAIRS)
+    return guide
+
+
+def stepper(config: Config, prototypes: int) -> Callable[[Batch], None]:
+    """The trainer's step without its bookkeeping."""
+    concepts = made_up_concepts(config.model.concepts, config.model.word_size) if config.model.concepts else None
+    model = prepare(config, concepts=concepts).model.train()
+    memory = make_memory(model, config)
+    guide = filled_guide(prototypes, config.model.dimension) if prototypes else None
+    extra = [guide.classifier] if guide is not None else []
+    learned = [*model.parameters(), *extra]
+    optimizer = make_optimizer(model, config.training, torch.device("cpu"), extra)
+    if memory is not None:
+        keys = [normalise(torch.randn(config.memory.bank_size, config.model.dimension)) for _ in range(2)]
+        memory.bank.enqueue(keys[0], keys[1], torch.arange(config.memory.bank_size))
+
+    def step(batch: Batch) -> None:
+        losses = compute_losses(
+            model, model, memory, batch, config, epoch=1.0, autocast=nullcontext(), guide=guide
+        )  # fmt: skip
+        optimizer.zero_grad(set_to_none=True)
+        losses.total.backward()
+        torch.nn.utils.clip_grad_norm_(learned, config.training.clip_norm)
+        optimizer.step()
+        if memory is not None:
+            memory.remember()
+        if guide is not None:
+            guide.remember()
+
+    return step
+
+
+def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
+    """The whole step ÷ the instance branch's without momentum, and each part's share of it."""
+    preset = PRESETS[PRESET].config
+    plain = configuration(folder, 0)
+    bank, concepts, count = preset.memory.bank_size, preset.model.concepts, preset.memory.prototypes
+    with_bank = replace(plain, memory=replace(plain.memory, bank_size=bank))
+    with_concepts = replace(plain, model=replace(plain.model, concepts=concepts))
+    parts = {
+        "instance branch": (plain, 0),
+        f"+ momentum twin and {bank:,} bank slots": (with_bank, 0),
+        f"+ {concepts} concepts": (with_concepts, 0),
+        f"+ {count:,} prototypes": (plain, count),
+        "the whole": (replace(with_concepts, memory=with_bank.memory), count),
+    }
+    prepared = prepare(plain)
+    batches = [prepared.batches(turn) for turn in range(rounds + warm_up)]
+    steps = {name: stepper(config, prototypes) for name, (config, prototypes) in parts.items()}
+
+    def program(step: Callable[[Batch], None]) -> Callable[[int], object]:
+        return lambda turn: step(batches[turn % len(batches)])
+
+    programs = {name: program(step) for name, step in steps.items()}
+    taken = in_turn(programs, rounds, warm_up)
+    base = taken["instance branch"]
+    name = f"the whole of CODER's step ÷ the instance branch's, batch {plain.training.batch_size}"
+    found = [at_most(name, BAR, taken["the whole"], base)]
+    for part in list(parts)[1:-1]:
+        share = quotient(taken[part], base)
+        added = Seconds(share.processor - 1, share.wall - 1)
+        found.append(Line(f"    {part}: added share", "", *added, None, None))
+    return found

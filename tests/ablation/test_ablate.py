@@ -1,0 +1,209 @@
+"""A whole table on a tiny data set: run, interrupted, continued, reported, refused."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coder_core.ablate import main
+from coder_core.ablation.planning import commands, is_evaluated, plan, state_of
+from coder_core.ablation.results import collect
+from coder_core.ablation.tables import TABLES
+from coder_core.ablation.values import chosen_rows
+from coder_core.faults import InputError
+from coder_core.runs.analysis_reader import open_analysis
+from coder_core.runs.restore import read_config
+from coder_core.runs.status import read_status
+from tests.training.tiny_runs import write_tiny_data
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TINY: dict[str, Any] = {
+    "word-threshold": 1, "batch-size": 8, "epochs": 1, "dimension": 8, "word-size": 6, "bank-size": 16,
+    "word-vectors": "random", "threads": 1, "device": "cpu", "warmup-steps": 0, "prototypes": 4,
+}  # fmt: skip
+FLAGS = [f"--{flag}={value}" for flag, value in TINY.items()]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_tiny_data(tmp_path_factory.mktemp("data"))
+    for part in ("ims.npy", "caps.txt"):
+        shutil.copy(folder / f"dev_{part}", folder / f"test_{part}")
+    return folder
+
+
+def command(data: Path, root: Path, *more: str) -> list[str]:
+    return ["objectives", f"--data={data}", *FLAGS, f"--root={root}", "--rows", "infonce", "dcl", *more]
+
+
+@pytest.fixture(scope="module")
+def table(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two rows, two seeds, two at a time."""
+    root = tmp_path_factory.mktemp("table") / "objectives"
+    assert main(command(data, root, "--seeds", "0", "1", "--jobs=2", "--reference=dcl")) == 0
+    return root
+
+
+def test_every_row_and_seed_is_an_ordinary_run(table: Path) -> None:
+    runs = {path.name for path in table.iterdir() if (path / "config.toml").is_file()}
+    assert runs == {"infonce-s0", "infonce-s1", "dcl-s0", "dcl-s1"}
+    for name in runs:
+        config, about = read_config(table / name)
+        assert (read_status(table / name) or {})["state"] == "finished"
+        assert config.objective.loss == name.split("-")[0]
+        assert config.training.seed == int(name[-1])
+        assert config.memory.bank_size == 0
+        assert "coder_core.train coder-flickr8k" in about["command"]
+        assert (table / "logs" / f"{name}.log").stat().st_size > 0
+
+
+def test_the_tables_hold_means_spreads_and_the_papers_rows(table: Path) -> None:
+    sums = [open_analysis(table / f"infonce-s{seed}", "dev").metrics["rsum"] for seed in (0, 1)]
+    with (table / "results.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["row"]: row for row in csv.DictReader(file)}
+    assert set(rows) == {"infonce", "dcl"}
+    assert float(rows["infonce"]["rsum_mean"]) == pytest.approx(np.mean(sums), abs=1e-3)
+    assert float(rows["infonce"]["rsum_std"]) == pytest.approx(np.std(sums, ddof=1), abs=1e-3)
+    assert rows["infonce"]["seeds"] == "0 1"
+    assert rows["infonce"]["reference"] == "dcl"
+    assert float(rows["dcl"]["paper_rsum"]) == pytest.approx(81.9 + 95.6 + 97.9 + 61.5 + 85.8 + 91.8)
+    markdown = (table / "results.md").read_text("utf-8")
+    assert f"{np.mean(sums):.1f} ± {np.std(sums, ddof=1):.1f}" in markdown
+    assert "table 2 #2: 81.9 / 95.6 / 97.9 · 61.5 / 85.8 / 91.8" in markdown
+    assert "Not finished: btr-sum, btr-hardest, dcl-i." in markdown
+    assert "over seeds" in markdown
+    latex = (table / "results.tex").read_text("utf-8")
+    assert latex.count(r"\\") == 4
+    assert rf"${np.mean(sums):.1f} \pm" in latex
+
+
+def test_finished_runs_are_not_run_again(table: Path, data: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in table.glob("*/history.jsonl")}
+    assert len(before) == 4
+    assert main(command(data, table, "--seeds", "0", "1")) == 0
+    assert {path: path.stat().st_mtime_ns for path in table.glob("*/history.jsonl")} == before
+
+
+def test_a_run_with_other_values_in_the_same_place_is_refused(
+    table: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command(data, table), "--temperature=0.5"]) == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "is a run with other values: objective.temperature 0.05 (now 0.5)" in told
+    assert "choose another --root" in told
+
+
+def test_the_report_alone_takes_every_seed_there_is(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (table / "results.md").unlink()
+    assert main(["objectives", "--report", f"--root={table}"]) == 0
+    assert (table / "results.md").is_file()
+    assert "infonce" in capsys.readouterr().out
+
+
+def test_another_split_is_evaluated_by_a_command_of_its_own(table: Path, data: Path, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    shutil.copytree(table, root)
+    assert main(command(data, root, "--split=test")) == 0
+    assert is_evaluated(root / "dcl-s0", "test")
+    assert "Measured on test" in (root / "results.md").read_text("utf-8")
+
+
+def test_an_interrupted_table_goes_on(data: Path, tmp_path: Path) -> None:
+    """SIGTERM to the command: the run under way saves, the command says how to go on, and the same command does."""
+    root = tmp_path / "stopped"
+    arguments = [*command(data, root), "--epochs=4000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "coder_core.ablate", *arguments], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"COLUMNS": "200"},
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while (read_status(root / "infonce-s0") or {}).get("step", 0) < 10 if (root / "infonce-s0").is_dir() else True:
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    told, _ = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert "Continue with: python -m coder_core.ablate objectives" in told
+    status = read_status(root / "infonce-s0") or {}
+    assert status["state"] == "stopped"
+    assert status["step"] >= 10
+    assert not (root / "dcl-s0").exists()
+    table = TABLES["objectives"]
+    rows = chosen_rows(table, ["infonce", "dcl"])
+    overrides = {**TINY, "data": str(data), "epochs": 4000}
+    planned = plan(table, rows, [0], preset="coder-flickr8k", overrides=overrides, root=root)
+    assert [state_of(one.folder) for one in planned] == ["begun", "new"]
+    assert "--resume" in commands(planned[0], "dev")[0]
+    assert "--resume" not in commands(planned[1], "dev")[0]
+
+
+def test_a_run_that_fails_is_named_and_the_others_go_on(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "failing"
+    path = tmp_path / "mine.toml"
+    path.write_text('[[rows]]\nname = "bad"\nword-vectors = "/nowhere/glove.txt"\n[[rows]]\nname = "good"\n', "utf-8")
+    flags = [flag for flag in FLAGS if "vectors" not in flag]
+    assert main([str(path), f"--data={data}", *flags, f"--root={root}", "--reference=good"]) == 1
+    out = capsys.readouterr().out
+    assert "failed: bad-s0" in out
+    assert "logs/bad-s0.log" in out.replace("\n", "")
+    assert "nowhere" in (root / "logs" / "bad-s0.log").read_text("utf-8")
+    assert state_of(root / "good-s0") == "finished"
+
+
+def test_dry_run_writes_nothing(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command(data, tmp_path / "none", "--dry-run")) == 0
+    out = capsys.readouterr().out
+    assert "--loss=infonce" in out
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tables"], "one of components, diversity-configuration"),
+        (["objectives", "--preset=coder"], "one of demo-baseline"),
+        (["objectives", "--seed=1"], "--seeds 0 1 2"),
+        (["objectives", "--name=x"], "runs are named by row and seed"),
+        (["objectives", "--rows", "none"], "one of btr-sum"),
+        (["objectives", "--report", "--reference=none", "--root=/nowhere"], "one of btr-sum"),
+    ],
+)
+def test_impossible_requests_say_what_is_possible(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 1
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_without_arguments_the_tables_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    for name in TABLES:
+        assert name in out
+
+
+def test_runs_on_different_data_are_not_compared(table: Path, tmp_path: Path) -> None:
+    root = tmp_path / "mixed"
+    shutil.copytree(table, root)
+    other = root / "dcl-s0" / "analysis" / "dev"
+    shutil.rmtree(other)
+    smaller = write_tiny_data(tmp_path / "smaller", images=15)
+    assert subprocess.run(
+        [sys.executable, "-m", "coder_core.evaluate", str(root / "dcl-s0"), f"--data={smaller}"], cwd=REPOSITORY,
+        capture_output=True, check=False,
+    ).returncode == 0  # fmt: skip
+    with pytest.raises(InputError, match="was evaluated on other captions than"):
+        collect(TABLES["objectives"], root, "dev", reference="dcl")

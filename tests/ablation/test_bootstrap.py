@@ -1,0 +1,101 @@
+"""The bootstrap: recalls from hits, intervals against loops over drawn images, seeds, and what is called noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coder_core.ablation.bootstrap import Hits, difference, hits, recall_sum
+
+
+def random_ranks(seed: int, images: int = 30, better: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ranks of images with one to three captions; the last image has none. Smaller by `better`."""
+    random = np.random.default_rng(seed)
+    owner = np.repeat(np.arange(images - 1), np.random.default_rng(99).integers(1, 4, images - 1))
+    image_ranks = np.append(random.integers(0, 25, images - 1), -1)
+    text_ranks = random.integers(0, 25, len(owner))
+    return np.where(image_ranks < 0, -1, np.maximum(image_ranks - better, 0)), np.maximum(text_ranks - better, 0), owner
+
+
+def loops(images: list[int], image_ranks: np.ndarray, text_ranks: np.ndarray, owner: np.ndarray) -> float:
+    """R@sum of a list of images, each as often as it was drawn, with its captions."""
+    total = 0.0
+    for k in (1, 5, 10):
+        own = [image_ranks[i] < k for i in images if image_ranks[i] >= 0]
+        captions = [text_ranks[j] < k for i in images for j in range(len(owner)) if owner[j] == i]
+        total += 100 * sum(own) / len(own) + 100 * sum(captions) / len(captions)
+    return float(total)
+
+
+def test_by_hand() -> None:
+    """Image 0 found at rank 1, image 1 at rank 6; three captions at ranks 1, 3 and 20."""
+    found = hits(np.array([0, 5]), np.array([0, 2, 19]), np.array([0, 0, 1]))
+    assert found.found.tolist() == [[1, 1, 1, 1, 2, 2], [0, 0, 1, 0, 0, 0]]
+    assert found.asked.tolist() == [[1, 2], [1, 1]]
+    expected = 100 * (1 / 2 + 1 / 2 + 1 + 1 / 3 + 2 / 3 + 2 / 3)
+    assert recall_sum(np.ones((1, 2)), found).tolist() == pytest.approx([expected])
+    assert recall_sum(np.array([[2.0, 0.0]]), found).tolist() == pytest.approx([100 * (3 + 1 / 2 + 1 + 1)])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_draw_counts_images_with_their_captions_as_the_loops_do(seed: int) -> None:
+    ranks = random_ranks(seed)
+    drawn = np.random.default_rng(seed).integers(0, 30, 30)
+    weights = np.bincount(drawn, minlength=30)[None].astype(float)
+    assert recall_sum(weights, hits(*ranks)).tolist() == pytest.approx([loops(drawn.tolist(), *ranks)])
+
+
+def test_the_interval_is_that_of_redrawing() -> None:
+    """The same interval from loops over drawn images, as far as draws agree."""
+    ours, theirs = random_ranks(1, better=3), random_ranks(2)
+    found = difference([hits(*ours)], [hits(*theirs)], draws=4000)
+    assert found.mean == pytest.approx(loops(list(range(30)), *ours) - loops(list(range(30)), *theirs))
+    random = np.random.default_rng(0)
+    redrawn = []
+    for _ in range(1500):
+        images = random.integers(0, 30, 30).tolist()
+        redrawn.append(loops(images, *ours) - loops(images, *theirs))
+    low, high = np.percentile(redrawn, [2.5, 97.5])
+    width = high - low
+    assert found.low == pytest.approx(low, abs=0.1 * width)
+    assert found.high == pytest.approx(high, abs=0.1 * width)
+    assert not found.seeds
+
+
+def test_what_is_hard_for_both_cancels_out() -> None:
+    """Paired: the same run twice differs by nothing in every draw, however few images there are."""
+    one = hits(*random_ranks(3))
+    found = difference([one], [one])
+    assert (found.mean, found.low, found.high) == pytest.approx((0, 0, 0), abs=1e-9)
+    assert not found.beyond_noise
+
+
+def test_a_large_difference_is_beyond_noise_and_a_small_one_is_not() -> None:
+    base = hits(*random_ranks(4, images=200))
+    assert difference([hits(*random_ranks(4, images=200, better=8))], [base]).beyond_noise
+    image_ranks, text_ranks, owner = random_ranks(4, images=200)
+    image_ranks[0] = 0
+    assert not difference([hits(image_ranks, text_ranks, owner)], [base]).beyond_noise
+
+
+def test_seeds_widen_the_interval() -> None:
+    """Two seeds that differ a lot: with them drawn as well, less is certain."""
+    good, bad, base = (hits(*random_ranks(5, images=200, better=better)) for better in (12, 0, 4))
+    one = difference([good, bad], [base])
+    both = difference([good, bad], [base, base])
+    assert not one.seeds
+    assert both.seeds
+    assert both.mean == pytest.approx(one.mean)
+    assert both.high - both.low > 2 * (one.high - one.low)
+
+
+def test_runs_on_other_captions_are_not_compared() -> None:
+    image_ranks, text_ranks, owner = random_ranks(6)
+    other = hits(image_ranks, text_ranks, np.append(1, owner[1:]))
+    with pytest.raises(ValueError, match="different captions"):
+        difference([hits(image_ranks, text_ranks, owner)], [other])
+
+
+def test_the_same_draws_every_time() -> None:
+    runs: list[Hits] = [hits(*random_ranks(seed)) for seed in (7, 8)]
+    assert difference([runs[0]], [runs[1]]) == difference([runs[0]], [runs[1]])

@@ -1,0 +1,176 @@
+"""Rows become configurations and command lines; a user's grid is read or refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tyro
+
+from coder_core.ablate import Arguments
+from coder_core.ablation.grid import read_grid
+from coder_core.ablation.tables import TABLES, AblationTable, Row, Times
+from coder_core.ablation.values import as_flags, changed, chosen_rows, named_flags, row_config
+from coder_core.config import RUN_NAME, Config, problems
+from coder_core.faults import InputError
+from coder_core.presets import PRESETS
+from coder_core.train import _parse
+
+FULL = "coder-f30k-bigru"
+
+
+def built(table: str, preset: str = FULL) -> dict[str, Config]:
+    found = TABLES[table]
+    return {row.name: row_config(found, row, preset, {}, name=row.name, seed=3)[1] for row in found.rows}
+
+
+@pytest.mark.parametrize("preset", ["coder-f30k-bigru", "coder-f30k-bert", "coder-flickr8k", "coder-coco-bert"])
+@pytest.mark.parametrize("table", TABLES)
+def test_every_row_of_every_table_is_a_possible_run(table: str, preset: str) -> None:
+    rows = built(table, preset)
+    assert len(rows) >= 2
+    for name, config in rows.items():
+        assert RUN_NAME.fullmatch(name)
+        assert [fault for fault in problems(config) if fault.severity == "error"] == []
+        assert config.training.seed == 3
+    same = len(rows) - len({repr(replace(config, name="")) for config in rows.values()})
+    assert same == (1 if table == "banks" else 0)  # the preset's own bank stands in the row of sizes and of momenta
+    assert TABLES[table].reference in rows
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_command_line_gives_the_row_back(table: str) -> None:
+    for row in TABLES[table].rows:
+        start, config = row_config(TABLES[table], row, "coder-flickr8k", {"epochs": 2}, name=row.name, seed=1)
+        flags = [*as_flags(config, start), f"--name={row.name}"]
+        assert _parse(flags, PRESETS[start].config, Path("x")).config == config
+
+
+def test_components_are_the_papers_rows() -> None:
+    """Table 2: BTR; DCL; + M-DCL; + the concept branch; + PGC."""
+    rows = list(built("components").values())
+    assert [row.objective.loss for row in rows] == ["btr-hardest", "dcl", "dcl", "dcl", "dcl"]
+    assert [row.memory.bank_size for row in rows] == [0, 0, 4096, 4096, 4096]
+    assert [row.model.concepts for row in rows] == [0, 0, 0, 400, 400]
+    assert [row.memory.prototypes for row in rows] == [0, 0, 0, 0, 10000]
+    sums = [row.reported for row in TABLES["components"].rows]
+    assert sums[0] == (78.7, 94.5, 97.0, 58.6, 84.8, 90.1)
+    assert sums[4] == (83.2, 96.5, 98.0, 63.1, 87.1, 93.0)
+
+
+def test_diversity_configurations_are_the_papers_rows() -> None:
+    """Table 3: IE, + EE, + MB without and with the bank loss."""
+    rows = [config.objective for config in built("diversity-configuration").values()]
+    banks = [config.memory.bank_size > 0 for config in built("diversity-configuration").values()]
+    assert [row.loss for row in rows] == ["dcl-i", "dcl", "dcl", "dcl-i", "dcl", "dcl"]
+    assert banks == [False, False, True, True, True, True]
+    assert [row.weight_memory > 0 for row in rows] == [True, True, False, True, True, True]
+    assert [row.diversity_from_bank for row in rows][2:] == [True, True, False, True]
+
+
+def test_clusters_are_multiples_of_the_presets() -> None:
+    assert [config.memory.prototypes for config in built("clusters").values()] == [5000, 10000, 15000, 20000]
+    assert [config.memory.prototypes for config in built("clusters", "coder-flickr8k").values()] == [
+        500,
+        1000,
+        1500,
+        2000,
+    ]
+
+
+def test_a_row_starts_from_the_preset_tuned_for_its_loss_and_overrides_come_on_top() -> None:
+    table = TABLES["components"]
+    start, config = row_config(
+        table, table.rows[0], "coder-flickr8k", {"epochs": 2, "word-dropout": 0.0}, name="x", seed=0
+    )
+    assert start == "flickr8k-baseline"
+    assert config.objective.warmup_epochs == PRESETS["flickr8k-baseline"].config.objective.warmup_epochs
+    assert (config.training.epochs, config.model.word_dropout) == (2, 0.0)
+    start, config = row_config(table, table.rows[1], "coder-flickr8k", {"bank-size": 2048}, name="x", seed=0)
+    assert start == "coder-flickr8k"
+    assert config.memory.bank_size == 0  # what the row changes comes last
+
+
+def test_a_row_that_needs_a_part_the_preset_lacks_says_which_flag() -> None:
+    table = TABLES["components"]
+    with pytest.raises(
+        InputError, match=r"5-coder: needs concepts, which preset flickr8k leaves out. Give --concepts N"
+    ):
+        row_config(table, table.rows[4], "flickr8k", {}, name="x", seed=0)
+    row_config(table, table.rows[4], "flickr8k", {"concepts": 40, "prototypes": 100}, name="x", seed=0)
+
+
+def test_the_flags_a_person_named_count_even_where_they_equal_the_preset() -> None:
+    arguments = ["--epochs=6", "--no-diversity-gradient", "--bank_size", "512", "--seeds", "0", "1"]
+    parsed = tyro.cli(
+        tyro.conf.OmitArgPrefixes[Arguments], args=arguments, default=Arguments(PRESETS["coder-flickr8k"].config)
+    )
+    assert named_flags(arguments, parsed.config) == {"epochs": 6, "diversity-gradient": False, "bank-size": 512}
+    assert parsed.seeds == (0, 1)
+
+
+def test_rows_are_chosen_by_name_or_number_in_the_tables_order() -> None:
+    table = TABLES["objectives"]
+    assert [row.name for row in chosen_rows(table, ["dcl", "1"])] == ["btr-sum", "dcl"]
+    assert chosen_rows(table, []) == table.rows
+    with pytest.raises(InputError, match="--rows nine: is not a row of objectives; expected one of btr-sum"):
+        chosen_rows(table, ["nine"])
+
+
+def test_unknown_flags_and_wrong_types_are_refused() -> None:
+    with pytest.raises(InputError, match="bank-sise: is not a value of a run"):
+        changed(Config(), {"bank-sise": 3}, "here")
+    with pytest.raises(InputError, match="epochs: is 'many'"):
+        changed(Config(), {"epochs": "many"}, "here")
+    assert changed(Config(), {"epochs": Times(0.5)}, "here").training.epochs == 15
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "mine.toml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_a_grid_of_rows(tmp_path: Path) -> None:
+    found = read_grid(
+        write(
+            tmp_path,
+            'about = "vectors"\nreference = "b"\n[[rows]]\nname = "a"\nword-vectors = "random"\n'
+            '[[rows]]\nname = "b"\nabout = "learned ones"\nword-vectors = "learned"\n',
+        )
+    )
+    assert found == AblationTable(
+        "mine", "vectors", "",
+        (Row("a", "", {"word-vectors": "random"}), Row("b", "learned ones", {"word-vectors": "learned"})), "b",
+    )  # fmt: skip
+
+
+def test_a_grid_of_lists_is_crossed(tmp_path: Path) -> None:
+    found = read_grid(write(tmp_path, "[grid]\ntemperature = [0.05, 0.1]\nbank-size = [0, 512]\n"))
+    assert [row.changes for row in found.rows] == [
+        {"temperature": t, "bank-size": b} for t in (0.05, 0.1) for b in (0, 512)
+    ]
+    assert found.rows[0].name == "temperature-0.05-bank-size-0"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rows = 3", "are not all tables with a name"),
+        ("", "needs either"),
+        ("[grid]\ntemperature = 0.1", "is not a table of lists"),
+        ("[grid]\ntemprature = [0.1]", "is not a value of a run"),
+        ("[grid]\ntemperature = ['hot']", "a value of type float"),
+        ('[[rows]]\nname = "a"\n[[rows]]\nname = "a"', "stands there twice"),
+        ('[[rows]]\nname = "../a"', "cannot name a folder"),
+        ('other = 1\n[[rows]]\nname = "a"', "is not known"),
+        ('reference = "z"\n[[rows]]\nname = "a"', "expected one of a"),
+        ("[[rows", "is not TOML"),
+    ],
+)
+def test_a_grid_that_cannot_be_run_is_refused_before_anything_is_trained(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read_grid(write(tmp_path, text))
