@@ -59,3 +59,4 @@ else:
         '<p class="cl-how cl-small">Your own data: <code>python -m coder_core.check_data PATH</code>, then '
         "<code>python -m coder_core.train --data PATH --name NAME</code>; the run appears here.</p>"
     )
+    st.page_link("pages/train.py", label="Train a run of your own", icon=":material/model_training:")
