@@ -212,7 +212,14 @@ def test_hostile_captions_stay_text(
     for name, noise in (("x-baseline", 3.0), ("x", 2.0)):
         write_run(root, name, noise=noise, images=8, captions=[evil[i % len(evil)] for i in range(40)])
     visit = Visit(browser, serve(root), "light")
-    for path in ("", "diversity", "diversity?anchors=Images", "retrieval", "retrieval?direction=Image+→+captions"):
+    for path in (
+        "",
+        "diversity",
+        "diversity?anchors=Images",
+        "similarity",
+        "retrieval",
+        "retrieval?direction=Image+→+captions",
+    ):
         visit.open(path)
         for chart in visit.page.locator(".js-plotly-plot").all()[:2]:
             chart.hover()
