@@ -74,7 +74,7 @@ def explore(choice: Choice, planes: Sequence[np.ndarray], tables: Sequence[pd.Da
     if focus is not None:
         cards.heading("One sample, opened")
         number = focus if focus < images else focus - images
-        show_sample(choice, "image" if focus < images else "text", number)
+        show_sample(choice, "image" if focus < images else "text", number, here="joint space")
 
 
 def _figure(
@@ -194,7 +194,7 @@ def _pictures(choice: Choice, table: pd.DataFrame, points: np.ndarray) -> None:
         cards.Result(
             int(image), float(table["similarity"].iloc[int(image)]), False, str(table["text"].iloc[int(image)]),
             backend.thumbnail(choice.runs[-1], choice.split, int(image), 160), True,
-            links=links.of_sample(choice, "image", int(image)),
+            links=links.of_sample(choice, "image", int(image), here="joint space"),
         )
         for image in chosen[:PICTURES_SHOWN]
     ]  # fmt: skip
