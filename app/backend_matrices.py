@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -62,7 +62,8 @@ def batch_of(run: RunSummary, settings: Settings) -> Batch:
     Raises:
         InputError: the settings give fewer than two pairs.
     """
-    return _batch(str(run.path), run.stamp, settings, run)
+    loss = Loss(function=settings.loss.function, entropy_temperature=settings.loss.entropy_temperature)
+    return _batch(str(run.path), run.stamp, replace(settings, loss=loss), run)  # the order does not follow the sliders
 
 
 @st.cache_data(max_entries=32, show_spinner="Computing the matrix …")

@@ -31,7 +31,9 @@ def used(choice: Choice) -> str:
             if loss.trained
             else f"{run.name} without eq. 4 (start: the paper’s values)"
         )
-    return f"{'; '.join(parts)}."
+    both = [run.name for run in choice.runs if backend.open_summary(run).analysis(choice.split).concepts is not None]
+    branch = f" S is the instance branch’s, to which eq. 4 is applied; retrieval mixes in concepts ({', '.join(both)})."
+    return f"{'; '.join(parts)}.{branch if both else ''}"
 
 
 def settings(choice: Choice) -> Settings:

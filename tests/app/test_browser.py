@@ -97,8 +97,11 @@ class Visit:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(
     "path",
-    ["", "diversity", "diversity?anchors=Images", "similarity", "retrieval", "retrieval?direction=Image+→+captions"],
-)
+    [
+        "", "diversity", "diversity?anchors=Images", "similarity", "retrieval", "retrieval?direction=Image+→+captions",
+        "train",
+    ],
+)  # fmt: skip
 def test_every_page_draws(serve: Callable[[Path], int], browser: Any, two_runs: Path, path: str, theme: str) -> None:
     visit = Visit(browser, serve(two_runs), theme)
     visit.open(path)

@@ -249,7 +249,7 @@ def test_two_tabs_and_a_reload_show_the_same_run(serve: Callable[[Path], int], b
         tabs[0].page.reload()
         tabs[0].page.get_by_text("running: step").wait_for(timeout=PATIENCE)
         for tab, theme in zip(tabs, ("light", "dark"), strict=True):
-            tab.shoot(f"train-{theme}")
+            tab.shoot(f"train-live-{theme}")
         tabs[1].page.get_by_role("button", name="Stop", exact=True).click()
         for tab in tabs:
             tab.page.get_by_role("button", name="Resume").wait_for(timeout=PATIENCE)
