@@ -60,12 +60,14 @@ def used_by(name: str, loss: Loss) -> str:
 
 
 def measured(choice: Choice, chosen: dict[str, Any], epsilon: float) -> dict[str, pd.DataFrame]:
-    """Every run's table by the chosen measure, with both measures in it."""
-    tables = {}
+    """Every run's table by the chosen measure; the other measure stands beside it where it is shown."""
+    tables, shown = {}, st.session_state.get("shown")
     sample = backend.sample(choice.runs[-1], choice.split)
     for run in choice.runs:
         table = backend.diversity(run, choice.split, epsilon=epsilon, sample=sample, **chosen)
         for name, function in (("SD", "std"), ("entropy", "entropy")):
+            if run is not choice.runs[-1] and name != shown:
+                continue
             table[name] = backend.spread(run, choice.split, sample=sample, **(chosen | {"function": function}))
         tables[run.name] = table
     return tables

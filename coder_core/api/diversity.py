@@ -17,7 +17,8 @@ Measure = Literal["std", "entropy"]
 Candidates = Literal["split", "batch", "bank"]
 
 TILE_ELEMENTS = 4_194_304  # 16 MiB of float32: the largest piece of a similarity matrix that is ever held
-ENTROPY_TILE = 524_288  # 2 MiB: entropy passes over a tile several times, so it should stay in the cache
+ENTROPY_TILE = 2_097_152  # 8 MiB: entropy passes over a tile several times, so it should stay in the cache
+SAFE_EXPONENT = 40.0  # e⁴⁰ times a million candidates is far below float32's largest number
 
 
 @dataclass(frozen=True)
@@ -136,19 +137,22 @@ def entropy_over_split(s: Sides, temperature: float) -> Array:
     candidates = np.ascontiguousarray(s.candidates)
     _, own_anchor, own_candidate = _own_pairs(s)
     rows = max(1, ENTROPY_TILE // max(len(candidates), 1))
+    scale = np.float32(1.0 / temperature)
     for start in range(0, len(s.anchors), rows):
-        tile = np.ascontiguousarray(s.anchors[start : start + rows]) @ candidates.T
+        tile = (s.anchors[start : start + rows] * scale) @ candidates.T
         first, last = np.searchsorted(own_anchor, (start, start + len(tile)))
         own = own_anchor[first:last] - start, own_candidate[first:last]
         tile[own] = -np.inf
-        largest = tile.max(1, initial=-np.inf, keepdims=True)
-        tile -= np.where(np.isfinite(largest), largest, 0.0)
-        tile /= temperature
+        if scale > SAFE_EXPONENT:  # entropy does not change with a shift; small exponents need none
+            largest = tile.max(1, initial=-np.inf, keepdims=True)
+            tile -= np.where(np.isfinite(largest), largest, 0.0)
         weights = np.exp(tile)
         tile[own] = 0.0  # 0 · ∞ is not 0
-        mass = np.maximum(weights.sum(1, dtype=np.float64), np.finfo(np.float64).tiny)
-        expected = np.einsum("qc,qc->q", weights, tile) / mass
-        result[start : start + len(tile)] = np.where(np.isfinite(largest[:, 0]), np.log(mass) - expected, 0.0)
+        mass = weights.sum(1).astype(np.float64)
+        alone = mass == 0  # no negative at all
+        mass[alone] = 1.0
+        found = np.log(mass) - np.einsum("qc,qc->q", weights, tile) / mass
+        result[start : start + len(tile)] = np.where(alone, 0.0, found)
     return result / np.log(2.0)
 
 
