@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coder_core.ablation.board import watching
+from coder_core.ablation.figure import write_figure
 from coder_core.ablation.grid import read_grid
 from coder_core.ablation.planning import PlannedRun, commands, gpus, plan, processors, state_of
 from coder_core.ablation.results import SUM, Results, collect
@@ -163,7 +164,8 @@ def _run(arguments: list[str], console: Console) -> int:
     results = collect(table, root, asked.split, reference=asked.reference)
     if results.rows:
         show(results, console)
-        say(console, "written: " + ", ".join(map(str, write_all(results, root, command))))
+        written = [*write_all(results, root, command), write_figure(results, root)]
+        say(console, "written: " + ", ".join(map(str, written)))
     for one in failed:
         say(console, f"failed: {one.folder.name}; what it said: {root / LOGS / one.folder.name}.log", "bold red")
     if interrupted:

@@ -1,0 +1,67 @@
+"""The picture of a table: what it draws, and that names from a file are text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coder_core.ablation.bootstrap import Difference
+from coder_core.ablation.figure import figure, write_figure
+from coder_core.ablation.results import RECALLS, SUM, Measured, ResultRow, Results, measured
+from coder_core.ablation.tables import TABLES, AblationTable, Row
+from coder_core.ablation.writing import latex, markdown
+
+
+def results(table: AblationTable, sums: dict[str, tuple[float, ...]]) -> Results:
+    """A table with these R@sum values; everything else is 40."""
+    base = measured(sums[table.reference]).mean
+    rows = []
+    for row in table.rows:
+        if row.name not in sums:
+            continue
+        mean = measured(sums[row.name]).mean
+        against = None
+        if row.name != table.reference:
+            against = Difference(mean - base, mean - base - 4, mean - base + 4, seeds=True)
+        metrics = {name: Measured(40.0, None) for name in RECALLS} | {SUM: measured(sums[row.name])}
+        rows.append(ResultRow(row, tuple(range(len(sums[row.name]))), metrics, sums[row.name], against, 3.0))
+    return Results(table, "dev", table.reference, tuple(rows), ())
+
+
+def test_seeds_means_differences_and_the_papers() -> None:
+    found = figure(results(TABLES["components"], {"1-btr": (250.0, 254.0), "2-dcl": (262.0,)}))
+    by_name = {trace.name: trace for trace in found.data}
+    assert list(by_name["one seed"].x) == [250.0, 254.0, 262.0]
+    assert list(by_name["mean ± spread"].x) == [252.0, 262.0]
+    assert by_name["mean ± spread"].error_x.array == pytest.approx((8**0.5, 0.0))
+    differences = next(trace for trace in found.data if trace.name is None)
+    assert list(differences.x) == [10.0]
+    assert list(by_name["the paper's difference (Flickr30K)"].x) == pytest.approx([514.5 - 503.7])
+
+
+def test_a_curve_has_a_line_for_every_group() -> None:
+    names = [row.name for row in TABLES["batch-size"].rows]
+    found = figure(results(TABLES["batch-size"], {name: (200.0 + i,) for i, name in enumerate(names)}))
+    lines = {trace.name: list(trace.y) for trace in found.data if trace.mode == "lines+markers"}
+    assert lines == {"without M-DCL": [200, 201, 202], "with M-DCL": [203, 204, 205]}
+
+
+def test_names_from_a_file_are_text_and_not_markup(tmp_path: Path) -> None:
+    evil = '<a href="http://x">&amp;</a>$\\alpha$_%'
+    table = AblationTable("mine", evil, "", (Row("a", evil), Row("b", "b")), "a")
+    found = results(table, {"a": (1.0,), "b": (2.0,)})
+    page = write_figure(found, tmp_path).read_text("utf-8")
+    assert "<title>Ablation: mine</title>" in page
+    assert "<a href" not in page.split("</script>")[-2]
+    assert "&lt;a href" in str(figure(found).data[0].y)
+    assert r"\$\textbackslash{}alpha\$\_\%" in latex(found)
+    assert markdown(found, "command").count("|\n") == 4
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_can_be_drawn_whole_or_in_part(name: str) -> None:
+    table = TABLES[name]
+    whole = {row.name: (200.0 + i, 201.0) for i, row in enumerate(table.rows)}
+    assert len(figure(results(table, whole)).data) >= 3
+    assert len(figure(results(table, {table.reference: (200.0,)})).data) >= 2
