@@ -97,16 +97,15 @@ def _curves(one: Watched) -> None:
         cards.note("The first numbers come after a few steps.")
         return
     colours = charts.tone(theme())
-    left, right = st.columns(2, gap="large")
-    with left:
-        if during:
+    parts = iter(st.columns(2, gap="large"))
+    if during:
+        with next(parts):
             column = st.selectbox("Value", during, format_func=curve_label, **bound("live"))
             figure = charts.training_curves({one.name: steps}, column, curve_label(column), colours)
             downloads.chart(figure, "live-steps", "training, step by step")
-    with right:
-        others = [name for name in curves([epochs]) if name != rsum]
-        choices = ([rsum] if rsum else []) + others
-        if choices:
+    choices = ([rsum] if rsum else []) + [name for name in curves([epochs]) if name != rsum]
+    if choices:
+        with next(parts):
             column = st.selectbox("After every epoch", choices, format_func=curve_label, **bound("epochly"))
             figure = charts.training_curves({one.name: epochs}, column, curve_label(column), colours)
             downloads.chart(figure, "live-epochs", "training, epoch by epoch")

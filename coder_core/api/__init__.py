@@ -6,12 +6,14 @@ run.diversity("dev").sort_values("diversity").head()
 """
 
 from coder_core.api.anchors import Anchor, Loss
+from coder_core.api.batch_view import choose_batch
 from coder_core.api.comparison import OUTCOMES, config_differences, diversity_changes, rank_correlation
 from coder_core.api.concepts import ConceptView
 from coder_core.api.hubs import Hubness, found_by, hubness, occurrences
 from coder_core.api.listing import METRICS, RunSummary, facts, list_runs
 from coder_core.api.looks import LookAlike
 from coder_core.api.margins import margins
+from coder_core.api.matrices import matrix_table, scaled_matrix, scaled_pair
 from coder_core.api.measuring import BANK_SIZE
 from coder_core.api.pictures import decode, jpeg
 from coder_core.api.run import Run, compare, open_run, same_samples
@@ -21,7 +23,7 @@ from coder_core.faults import InputError
 __all__ = [
     "BANK_SIZE", "METRICS", "OUTCOMES", "Anchor", "ConceptView", "Hubness", "InputError", "LookAlike", "Loss", "Run",
     "RunSummary",
-    "Sample", "compare", "config_differences", "decode", "diversity_changes",
-    "facts", "found_by", "hubness", "jpeg", "list_runs", "margins", "occurrences", "open_run", "rank_correlation",
-    "same_samples",
+    "Sample", "choose_batch", "compare", "config_differences", "decode", "diversity_changes",
+    "facts", "found_by", "hubness", "jpeg", "list_runs", "margins", "matrix_table", "occurrences", "open_run",
+    "rank_correlation", "same_samples", "scaled_matrix", "scaled_pair",
 ]  # fmt: skip

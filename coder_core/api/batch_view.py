@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy.cluster.hierarchy import leaves_list, linkage
 
 from coder_core.api.diversity import Array
 from coder_core.faults import Fault, InputError
@@ -180,6 +179,8 @@ def _alike(vectors: Array) -> Array:
     if len(unit) < 3:
         return np.arange(len(unit))
     if len(unit) <= TREE_AT_MOST:
+        from scipy.cluster.hierarchy import leaves_list, linkage  # a third of a second to import
+
         return np.asarray(leaves_list(linkage(unit, "average")))  # on unit rows euclidean orders as cosine does
     centred = unit - unit.mean(0)
     _, axes = np.linalg.eigh(centred.T @ centred)
