@@ -1,4 +1,4 @@
-"""Lasso → table → files, driven in a real browser."""
+"""Joint space and Clusters in a real browser: drawn, driven from lasso to files, and deaf to hostile captions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from coder_core.geometry.kmeans import ClusterSettings
+from coder_core.runs.deriving import make_clusters
 from tests.app.run_folders import write_run
-from tests.app.test_browser import PATIENCE, Visit
+from tests.app.test_browser import PATIENCE, Visit, listener, payloads
+
+__all__ = ["listener"]  # a fixture
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 CORNERS = 32
@@ -23,6 +27,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("lasso") / "runs"
     write_run(root, "demo-baseline", loss="btr-hardest", noise=3.0, images=60)
     write_run(root, "demo", noise=2.0, images=60)
+    for name in ("demo-baseline", "demo"):
+        make_clusters(root / name, "dev", ClusterSettings())
     return root
 
 
@@ -92,4 +98,36 @@ def test_a_lasso_on_either_map_fills_the_table_and_the_files(
     visit.settle()
     assert visit.page.get_by_text(" selected: ").count() == 0
     visit.check()
+    visit.context.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["joint?colour=rank&area=a:-9,-9,9,-9,9,0,-9,0&focus=caption-7", "clusters?cluster=3"])
+def test_the_page_draws(serve: Callable[[Path], int], browser: Any, runs: Path, path: str, theme: str) -> None:
+    visit = Visit(browser, serve(runs), theme)
+    visit.open(path)
+    visit.check()
+    visit.check_charts()
+    visit.shoot(f"{path.split('?')[0]}-{theme}")
+    visit.check()
+    visit.context.close()
+
+
+def test_hostile_captions_stay_text(
+    serve: Callable[[Path], int], browser: Any, tmp_path: Path, listener: tuple[int, list[str]]
+) -> None:
+    port, seen = listener
+    evil = payloads(port)
+    root = tmp_path / "runs"
+    for name, noise in (("x-baseline", 3.0), ("x", 2.0)):
+        run = write_run(root, name, noise=noise, images=8, captions=[evil[i % len(evil)] for i in range(40)])
+        make_clusters(run, "dev", ClusterSettings(4))
+    visit = Visit(browser, serve(root), "light")
+    for path in ("joint?map=PCA&area=a:-9,-9,9,-9,9,9,-9,9&focus=caption-2", "clusters?k=4"):
+        visit.open(path)
+        for chart in visit.page.locator(".js-plotly-plot").all()[:2]:
+            chart.hover()
+        visit.check()
+        assert visit.page.locator("h1", has_text="closed").count() == 0
+    assert seen == []
     visit.context.close()
