@@ -13,8 +13,8 @@ from coder_core.api.clusters import Clusters, ClusterSettings, Found, matched
 from coder_core.api.words import Marking
 
 __all__ = [
-    "ClusterSettings", "Clusters", "Found", "Marking", "agreement", "between", "cluster_command", "has_prototypes",
-    "labels", "marking", "matched", "members", "nearest", "of_run", "same_grouping", "table",
+    "ClusterSettings", "Clusters", "Found", "Marking", "agreement", "between", "cluster_command", "concepts",
+    "has_prototypes", "labels", "marking", "matched", "members", "nearest", "of_run", "same_grouping", "table",
 ]  # fmt: skip
 
 
@@ -60,6 +60,11 @@ def agreement(run: RunSummary, split: str, found: Clusters) -> tuple[float, floa
     """Share (%) of pairs whose image and caption carry the same label, and what chance would give."""
     owner = open_summary(run).image_of_text(split)
     return 100 * float(api.agreement(found, owner).mean()), 100 * api.chance_agreement(found, owner)
+
+
+def concepts(run: RunSummary, split: str, found: Clusters, cluster: int) -> pd.DataFrame:
+    """`marking_concepts`: what its images and captions read more than others; empty without a concept branch."""
+    return api.marking_concepts(open_summary(run), split, found, cluster)
 
 
 def members(run: RunSummary, split: str, found: Clusters, cluster: int) -> pd.DataFrame:

@@ -82,9 +82,20 @@ def open_one(run: RunSummary, choice: Choice, found: clusters.Found, table: pd.D
         }
         if len(near):
             picking_table(shown, near["cluster"].to_numpy(), TARGET, "near-table", config, 250, row_height=36)
+        _concepts(clusters.concepts(run, choice.split, found.clusters, number))
     _members(run, choice, found.clusters, number)
     if len(near):
         _between(run, choice, found.clusters, number, near, told)
+
+
+def _concepts(found: pd.DataFrame) -> None:
+    """The concepts that mark a cluster; nothing for a run without a concept branch."""
+    if not len(found):
+        return
+    cards.label("Concepts that mark it")
+    percent = {name: st.column_config.NumberColumn(label, format="percent") for name, label in
+               (("image", "its images"), ("text", "its captions"), ("elsewhere", "everywhere"))}  # fmt: skip
+    st.dataframe(found.drop(columns="gain"), hide_index=True, height=250, column_config=percent)
 
 
 def _members(run: RunSummary, choice: Choice, found: clusters.Clusters, number: int) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app import backend_joint, cards, charts, downloads, sidebar, work_view
+from app import backend, backend_joint, cards, charts, downloads, sidebar, work_view
 from app.backend_joint import Layout, LayoutSettings, Method
 from app.controls import choose_one
 from app.glossary import tip
@@ -80,6 +80,8 @@ def remark(choice: Choice, layouts: list[Layout]) -> str:
         parts.append(
             f"{choice.runs[-1].name} is laid over {choice.first.name} without bending: {100 * disparity:.0f} % differ."
         )
+    if any(backend.open_summary(run).concepts(choice.split) is not None for run in choice.runs):
+        parts.append("The map is of the instance embeddings; ranks are those of both branches.")
     return " ".join(parts)
 
 

@@ -185,7 +185,7 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone, title: str) -> dic
             "colorbar": {
                 "orientation": "h", "x": 0, "xanchor": "left", "y": -0.02, "yanchor": "top", "len": 0.4,
                 "thickness": 9, "outlinewidth": 0, "tickvals": colouring.ticks, "ticktext": colouring.labels,
-                "title": {"text": title, "side": "right", "font": {"size": 12, "color": colours.faint}},
+                "title": {"text": title, "side": "top", "font": {"size": 12, "color": colours.faint}},
                 "tickfont": {"color": colours.faint, "size": 11},
             },
         }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from coder_core.api.diversity import Array
+from coder_core.api.diversity import Array, Modality
 from coder_core.api.run import Run
 from coder_core.api.words import Marking, marking_words
 from coder_core.faults import InputError
@@ -16,11 +16,13 @@ from coder_core.geometry.kmeans import ClusterSettings
 from coder_core.runs.deriving import cluster_ticket, read_clusters
 
 __all__ = [
-    "ClusterSettings", "Clusters", "Found", "between", "chance_agreement", "cluster_table", "marking", "matched",
-    "members", "nearest_clusters", "offline_clusters", "prototypes", "same_grouping",
+    "ClusterSettings", "Clusters", "Found", "between", "chance_agreement", "cluster_table", "marking",
+    "marking_concepts", "matched", "members", "nearest_clusters", "offline_clusters", "prototypes", "same_grouping",
 ]  # fmt: skip
 TILE_ELEMENTS = 4_194_304
 MOST_MATCHED = 2_000
+_BOTH: tuple[Modality, Modality] = ("image", "text")
+_PIECE = 16_384  # rows of attention looked at together
 Origin = Literal["prototypes", "offline"]
 
 
@@ -150,6 +152,37 @@ def cluster_table(run: Run, split: str, found: Clusters, *, words: int = 6) -> p
 def marking(run: Run, split: str, found: Clusters) -> Marking:
     """The words that mark every cluster, from the captions of its pairs."""
     return marking_words(run.captions(split), found.pairs, found.count)
+
+
+def marking_concepts(run: Run, split: str, found: Clusters, cluster: int, count: int = 8) -> pd.DataFrame:
+    """The concepts that images and captions of a cluster read more than others do.
+
+    Returns:
+        word, kind, image and text (mean attention of its images and captions), elsewhere (mean over the split, both
+        modalities), gain (mean of the first two minus elsewhere), largest first; no rows for a run without concepts.
+    """
+    tables = run.analysis(split).concepts
+    names = ["word", "kind", "image", "text", "elsewhere", "gain"]
+    if tables is None:
+        return pd.DataFrame({name: [] for name in names})
+    captions = np.flatnonzero(found.pairs == cluster)
+    images = np.unique(run.image_of_text(split)[captions])
+    image, text = tables.attention("image", images).mean(0), tables.attention("text", captions).mean(0)
+    means = []
+    for modality, rows in zip(_BOTH, (len(found.images), len(found.texts)), strict=True):
+        total = np.zeros(len(tables.words))
+        for start in range(0, rows, _PIECE):
+            total += tables.attention(modality, slice(start, start + _PIECE)).sum(0, dtype=np.float64)
+        means.append(total / rows)
+    elsewhere = (means[0] + means[1]) / 2
+    gain = (image + text) / 2 - elsewhere
+    best = np.argsort(-gain, kind="stable")[:count]
+    best = best[gain[best] > 0]
+    columns = (
+        [tables.words[c] for c in best], [tables.kinds[c] for c in best], image[best], text[best], elsewhere[best],
+        gain[best],
+    )  # fmt: skip
+    return pd.DataFrame(dict(zip(names, columns, strict=True)))
 
 
 def members(run: Run, split: str, found: Clusters, cluster: int) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from coder_core.api.clusters import (
     between,
     chance_agreement,
     cluster_table,
+    marking_concepts,
     matched,
     members,
     nearest_clusters,
@@ -28,6 +29,7 @@ from coder_core.api.run import Run
 from coder_core.api.words import PRIOR_WORDS, marking_words
 from coder_core.runs.analysis import write_analysis
 from coder_core.runs.deriving import make_clusters
+from tests.app.concept_runs import write_concept_run
 from tests.app.run_folders import write_run
 
 
@@ -141,3 +143,22 @@ def test_the_log_odds_of_a_word_by_hand() -> None:
     assert "a" not in top["word"].tolist()  # as frequent everywhere
     assert marking.top(1)["word"][0] == "cat"
     assert len(marking.top(2)) == 0
+
+
+def test_concepts_that_mark_a_cluster(run: Run, found: Clusters, tmp_path: Path) -> None:
+    assert len(marking_concepts(run, "dev", found, 0)) == 0  # no concept branch
+    both = open_run(write_concept_run(tmp_path, "both"))
+    tables = both.analysis("dev").concepts
+    assert tables is not None
+    make_clusters(both.path, "dev", ClusterSettings(3))
+    grouped = offline_clusters(both, "dev", ClusterSettings(3)).clusters
+    assert grouped is not None
+    inside = grouped.pairs == 1
+    image, text = tables.attention("image", slice(None)), tables.attention("text", slice(None))
+    own = np.unique(both.image_of_text("dev")[inside])
+    elsewhere = (image.mean(0) + text.mean(0)) / 2
+    gain = (image[own].mean(0) + text[inside].mean(0)) / 2 - elsewhere
+    table = marking_concepts(both, "dev", grouped, 1)
+    expected = sorted((float(g) for g in gain if g > 0), reverse=True)
+    np.testing.assert_allclose(table["gain"], expected, atol=1e-6)
+    assert table["word"][0] == tables.words[int(gain.argmax())]

@@ -13,6 +13,7 @@ from coder_core.api import open_run
 from coder_core.geometry.kmeans import ClusterSettings
 from coder_core.runs.analysis import write_analysis
 from coder_core.runs.deriving import make_clusters
+from tests.app.concept_runs import write_concept_run
 from tests.app.run_folders import write_run
 from tests.app.test_pages import opened, texts
 
@@ -90,6 +91,14 @@ def test_prototypes_stand_before_offline_clusters(root: Path, tmp_path: Path, mo
     assert not [button for button in app.button if button.label.startswith("Cluster ")]
     app.number_input(key="cluster").set_value(8).run()
     assert "Cluster 8 holds nothing of this split." in texts(app)
+
+
+def test_concepts_stand_beside_the_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_clusters(write_concept_run(tmp_path, "both"), "dev", ClusterSettings(3))
+    app = opened(tmp_path, "clusters", monkeypatch, k="3")
+    assert "Concepts that mark it" in texts(app)
+    app = opened(tmp_path, "joint", monkeypatch)
+    assert "of the instance embeddings" in texts(app)
 
 
 def test_the_opened_cluster_has_a_ring() -> None:
