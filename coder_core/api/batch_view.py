@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Source = Literal["seed", "chosen", "hardest", "split"]
 Order = Literal["drawn", "diversity", "cluster"]
 
-SCORES_AT_MOST = 125_000_000  # 5,000 images × 25,000 captions: a larger split is sampled
+SCORES_AT_MOST = 31_250_000  # 2,500 images × 12,500 captions, a second for two runs: a larger split is sampled
 TREE_AT_MOST = 2_000  # a tree of all distances above this takes seconds
 PIECE = 65_536  # captions whose scores are looked at together
 _NUMBERS = re.compile(r"[\d\s,;–-]+")
@@ -46,7 +46,7 @@ def choose_batch(run: Run, split: str, source: Source, *, size: int = 64, seed: 
         run: whose split; "hardest" also asks its ranks.
         source: "seed": random pairs, as training draws them; "chosen": what `chosen` says; "hardest": the captions
             furthest behind another image, each followed by the image that beats it; "split": all samples, or as many
-            random images with their captions as keep the matrix below 5,000 × 25,000.
+            random images with their captions as keep the matrix below 2,500 × 12,500.
         size: pairs, at least 2.
         chosen: numbers of captions ("0-31, 77"), or words that the captions hold.
 
