@@ -36,14 +36,14 @@ _DEMO = Config(
 # DCL makes the hardest-negative loss collapse: it takes a longer warm-up, and dropout on the word vectors alone.
 _FLICKR8K = Config(
     data=DataConfig(data="f8k_precomp", word_vectors="learned"),
-    model=ModelConfig(dimension=512, image_dropout=0.1, word_dropout=0.3, embedding_dropout=0.1),
+    model=ModelConfig(dimension=256, image_dropout=0.1, word_dropout=0.3, embedding_dropout=0.1),
     objective=ObjectiveConfig(loss="dcl", temperature=0.05, weight_memory=0.3),
     memory=MemoryConfig(bank_size=1024, momentum=0.97, bank_start_epoch=1.0),
-    training=TrainingConfig(epochs=6, learning_rate=1e-3, schedule="cosine", warmup_steps=200),
+    training=TrainingConfig(epochs=8, learning_rate=1e-3, schedule="cosine", warmup_steps=200, weight_decay=0.1),
 )
 _FLICKR8K_BASELINE = replace(
     _FLICKR8K,
-    model=ModelConfig(dimension=512, word_dropout=0.2),
+    model=ModelConfig(dimension=256, word_dropout=0.2),
     objective=ObjectiveConfig(loss="btr-hardest", warmup_epochs=2.0, weight_instance=1.0),
     memory=MemoryConfig(),
 )
