@@ -1,17 +1,35 @@
-"""CODER Lab: see why image-text retrieval fails and what diversity changes. `streamlit run streamlit_app.py`."""
+"""CODER Lab: see why image-text retrieval fails and what diversity changes. `streamlit run streamlit_app.py`.
+
+`streamlit run` finds `app` and serves it; the server then runs this same file as the script of every page view.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
+from starlette.middleware import Middleware
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.starlette import App
 
-from app import charts, downloads, frame
+from app.guard import Guard
 
-frame.configure()
-st.html(frame.APP / "style.css")
-colours = charts.tone(st.context.theme.type)
-st.html(f"<style>:root {{ --cl-good: {colours.good}; --cl-bad: {colours.bad}; }}</style>")
-st.logo(frame.APP / "logo.svg", size="large", icon_image=frame.APP / "icon.png")
+app = App(Path(__file__).name, middleware=[Middleware(Guard)])
 
-frame.drawn()
-st.navigation(frame.page_list()).run()
-downloads.figures()
+
+def draw() -> None:
+    """The frame, and in it the page that was asked for."""
+    from app import charts, downloads, frame
+
+    frame.configure()
+    st.html(frame.APP / "style.css")
+    colours = charts.tone(st.context.theme.type)
+    st.html(f"<style>:root {{ --cl-good: {colours.good}; --cl-bad: {colours.bad}; }}</style>")
+    st.logo(frame.APP / "logo.svg", size="large", icon_image=frame.APP / "icon.png")
+    frame.drawn()
+    st.navigation(frame.page_list()).run()
+    downloads.figures()
+
+
+if get_script_run_ctx(suppress_warning=True) is not None:
+    draw()

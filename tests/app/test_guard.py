@@ -1,0 +1,82 @@
+"""A foreign Host or Origin is refused on page, health check, upload and socket alike."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.guard import Guard, is_own, welcome
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:8501", "127.0.0.1:1", "LOCALHOST:80"])
+def test_this_machine_is_welcome(host: str) -> None:
+    assert is_own(host)
+    assert welcome([(b"host", host.encode())])
+    assert welcome([(b"host", host.encode()), (b"origin", f"http://{host}".encode())])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [(b"host", b"evil.example:8501")],
+        [(b"host", b"localhost.evil.example")],
+        [(b"host", b"localhost@evil.example")],
+        [(b"host", b"127.0.0.1"), (b"host", b"evil.example")],
+        [(b"host", b"127.0.0.1"), (b"origin", b"http://evil.example")],
+        [(b"host", b"127.0.0.1"), (b"origin", b"null")],
+        [(b"host", b"[")],
+        [(b"host", b"")],
+    ],
+)
+def test_everybody_else_is_not(headers: list[tuple[bytes, bytes]]) -> None:
+    assert not welcome(headers)
+
+
+@pytest.mark.parametrize(("kind", "answer"), [("http", "http.response.start"), ("websocket", "websocket.close")])
+def test_the_app_behind_is_not_reached(kind: str, answer: str) -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def behind(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("reached")
+
+    async def receive() -> dict[str, str]:
+        return {"type": f"{kind}.connect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": kind, "headers": [(b"host", b"evil.example")]}
+    asyncio.run(Guard(behind)(scope, receive, send))
+    assert sent[0]["type"] == answer
+    assert sent[0].get("status", 403) == 403
+
+
+def status(port: int, method: str, path: str, host: str, origin: str | None) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.putrequest(method, path, skip_host=True)
+    connection.putheader("Host", host)
+    if origin:
+        connection.putheader("Origin", origin)
+    connection.endheaders()
+    found = connection.getresponse().status
+    connection.close()
+    return found
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_served_page_is_refused_to_others(serve: Callable[[Path], int], tmp_path: Path) -> None:
+    port = serve(tmp_path)
+    own = f"127.0.0.1:{port}"
+    for path in ("/", "/diversity", "/overview?run=../../etc", "/_stcore/health"):
+        assert status(port, "GET", path, own, None) == 200
+        assert status(port, "GET", path, f"localhost:{port}", f"http://localhost:{port}") == 200
+        assert status(port, "GET", path, f"evil.example:{port}", None) == 403
+        assert status(port, "GET", path, own, "http://evil.example") == 403
+    assert status(port, "PUT", "/_stcore/upload_file/a/b", own, "http://evil.example") == 403
