@@ -239,9 +239,11 @@ class Trainer:
                 self.model, train, self.prepared.batches.tokens, device=self.device,
                 precision=self.config.training.precision, progress=self._watch(stop),
             )  # fmt: skip
-            found["kept"] = self.guide.recluster(
+            kept = self.guide.recluster(
                 embedded.images, embedded.texts, train.image_of_text, seed=self.config.training.seed
             )
+            if found:  # after the first pass there were no labels to keep
+                found["kept"] = kept
         parallel.from_first_tensors(self.guide.clusters.buffers())
         return found
 

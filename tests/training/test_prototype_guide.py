@@ -143,14 +143,14 @@ def test_the_report_by_hand() -> None:
 
 @pytest.fixture(scope="module")
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with twin and banks, a full clustering after epoch 2, never stopped."""
-    config = with_prototypes(tiny_config(data), recluster=2)
+    """A run with twin and banks, a full clustering after epochs 1 and 2, never stopped."""
+    config = with_prototypes(tiny_config(data), recluster=1)
     return start_run(config, tmp_path_factory.mktemp("whole"), quiet())
 
 
 @pytest.mark.parametrize("number", [2, PER_EPOCH - 1, 2 * PER_EPOCH - 1, 12])
 def test_stopped_during_any_step_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, number: int) -> None:
-    """4 is the last step of the seeding pass, 9 the one before the full clustering."""
+    """4 is the last step of the seeding pass, 9 the one before the second full clustering."""
     stopped = stop_during(whole, tmp_path / "tiny", number, signal.SIGTERM)
     continue_run(stopped, None, quiet())
     assert_same_run(stopped, whole)
@@ -164,7 +164,7 @@ def test_the_history_tells_of_the_prototypes(whole: Path) -> None:
     by_epoch = {event["epoch"]: event.get("prototypes") for event in events if event["event"] == "epoch"}
     assert by_epoch[1] is None  # the first pass only seeds
     assert set(by_epoch[2]) == {
-        "used", "dead", "largest", "reseeded", "inertia", "image_accuracy", "text_accuracy", "kept"
+        "used", "dead", "largest", "reseeded", "inertia", "image_accuracy", "text_accuracy", "changed", "kept"
     }  # fmt: skip
     assert 0 < by_epoch[3]["changed"] <= 1
     assert 0 < by_epoch[3]["inertia"] < 2
@@ -242,3 +242,19 @@ def test_a_run_without_a_bank_may_have_prototypes(data: Path, tmp_path: Path) ->
     config = replace(tiny_config(data, epochs=2), memory=MemoryConfig(prototypes=4))
     run = start_run(replace(config, objective=replace(config.objective, loss="infonce")), tmp_path, quiet())
     assert "pgc" in [event for event in read_history(run / HISTORY) if event["event"] == "step"][-1]["losses"]
+
+
+@pytest.mark.timeout(400)
+def test_the_command_in_two_processes_clusters_anew_for_both(data: Path, tmp_path: Path) -> None:
+    """The first process clusters, the second takes its centroids over: two more epochs on them come to an end."""
+    flags = [
+        f"--data={data}", "--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=3", "--batch-size=8",
+        "--prototypes=6", "--prototype-recluster=1", "--threads=1", "--device=cpu", f"--root={tmp_path}", "--name=pair",
+    ]  # fmt: skip
+    ended = run_two("-m", "coder_core.train", *flags)
+    assert [code for code, _ in ended] == [0, 0], ended
+    epochs = [event for event in read_history(tmp_path / "pair" / HISTORY) if event["event"] == "epoch"]
+    assert "kept" in epochs[1]["prototypes"]
+    assert epochs[2]["prototypes"]["used"] > 0
+    clusters = newest_state(tmp_path / "pair").tensors("prototypes")
+    assert int(clusters["clusters.members"].sum()) == 40
