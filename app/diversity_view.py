@@ -142,7 +142,7 @@ def ranked(choice: Choice, tables: Tables, changes: pd.DataFrame | None, modalit
 
 LABELS = {
     "diversity_b": ("diversity", "%.4f", "diversity"), "diversity_a": ("1st run", "%.4f", "diversity"),
-    "move": ("move, %", "%+.0f", "move"), "SD": ("SD", "%.4f", "SD"), "entropy": ("entropy", "%.4f", "entropy"),
+    "move": ("move, %", "%+.1f", "move"), "SD": ("SD", "%.4f", "SD"), "entropy": ("entropy", "%.4f", "entropy"),
     "rank_b": ("rank", "%d", "rank"), "rank_a": ("1st rank", "%d", "1st run"),
 }  # fmt: skip
 
