@@ -77,6 +77,9 @@ class ModelConfig:
     """Graph convolutions over the concepts (CODER: 1, CVSE: 2)."""
     concept_smoothing: float = 10.0
     """λ of the concept attention; larger is sharper (CODER supplement eq. 14: 10)."""
+    concept_query: Literal["pooled", "unit"] = "pooled"
+    """What reads the concepts: the pooled vector before it is normalised (CODER supplement A.2), or the same at length
+    1, so that an image and a caption start equally sharp whatever the scale of their features."""
     concept_threshold: float = 0.3
     """ε: concepts are connected from this co-occurrence on (CVSE: 0.3 after rescaling, a raw probability of 0.168)."""
     concept_rescale: bool = True

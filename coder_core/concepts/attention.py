@@ -47,16 +47,20 @@ class ConceptBranch(nn.Module):
         dimension: D of the queries and of the embeddings.
         layers: of the graph network.
         smoothing: of the attention.
+        unit_queries: bring every query to length 1 first. CODER reads with the pooled vector as it is; where the region
+            features are large, its length alone then picks one concept, and a caption of small word vectors reads all.
     """
 
     def __init__(
-        self, graph: Tensor, vectors: Tensor, dimension: int, *, layers: int = 1, smoothing: float = 10.0
-    ) -> None:
+        self, graph: Tensor, vectors: Tensor, dimension: int, *, layers: int = 1, smoothing: float = 10.0,
+        unit_queries: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.network = ConceptGraphNetwork(graph, vectors, dimension, layers=layers)
         self.image_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dimension, dimension)))
         self.text_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dimension, dimension)))
         self.smoothing = smoothing
+        self.unit_queries = unit_queries
 
     @property
     def count(self) -> int:
@@ -79,4 +83,5 @@ class ConceptBranch(nn.Module):
 
     def _read(self, queries: Tensor, nodes: Tensor, weight: Tensor) -> Reading:
         with torch.autocast(queries.device.type, enabled=False):  # λ_s magnifies a half-precision error tenfold
-            return attend(full_precision(queries), nodes, weight, smoothing=self.smoothing)
+            queries = normalise(queries) if self.unit_queries else full_precision(queries)
+            return attend(queries, nodes, weight, smoothing=self.smoothing)

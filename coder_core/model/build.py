@@ -54,7 +54,7 @@ def build_model(
         branch = ConceptBranch(
             torch.from_numpy(concepts.graph(threshold=config.concept_threshold, rescaled=config.concept_rescale)),
             torch.from_numpy(concepts.vectors), config.dimension, layers=config.gcn_layers,
-            smoothing=config.concept_smoothing,
+            smoothing=config.concept_smoothing, unit_queries=config.concept_query == "unit",
         )  # fmt: skip
         pooling = POOLINGS[config.text_pooling]()
     return Coder(

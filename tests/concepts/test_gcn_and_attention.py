@@ -92,6 +92,18 @@ def test_the_branch_reads_with_a_weight_for_each_modality_in_full_precision() ->
     assert branch.count == 6
 
 
+def test_unit_queries_read_alike_whatever_the_length_of_the_features() -> None:
+    vectors, queries = draw(6, 4).float(), draw(3, 8, seed=12).float()
+    branch = ConceptBranch(torch.eye(6), vectors, 8, unit_queries=True)
+    nodes = branch.nodes()
+    found = branch.read_images(queries, nodes).attention
+    torch.testing.assert_close(branch.read_images(35 * queries, nodes).attention, found)
+    rows = queries / queries.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(found, attend(rows, nodes, branch.image_weight).attention)
+    branch.unit_queries = False
+    assert not torch.allclose(branch.read_images(queries, nodes).attention, found)
+
+
 def test_graph_and_vectors_are_no_weights_and_in_no_save() -> None:
     branch = ConceptBranch(torch.eye(6), draw(6, 4).float(), 8, layers=2)
     assert sorted(branch.state_dict()) == ["image_weight", "network.weights.0", "network.weights.1", "text_weight"]
