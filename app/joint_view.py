@@ -120,7 +120,9 @@ def _said(count: int, points: np.ndarray, images: int, pairs: int, lines: bool, 
         if lines and pairs > MOST_LINES:
             parts.append(f"Lines of {MOST_LINES:,} of their {pairs:,} pairs.")
     else:
-        parts.append("Diamonds are images, dots captions. Draw around points (lasso or box), or click one.")
+        parts.append(
+            "Diamonds are images, dots captions. Draw around points with the lasso, or take the cross (Pan) and click one."
+        )
     cards.note(" ".join([*parts, remark]))
 
 
