@@ -120,9 +120,7 @@ def _said(count: int, points: np.ndarray, images: int, pairs: int, lines: bool, 
         if lines and pairs > MOST_LINES:
             parts.append(f"Lines of {MOST_LINES:,} of their {pairs:,} pairs.")
     else:
-        parts.append(
-            "Diamonds are images, dots captions. Draw around points (lasso, box), or take the cross (Pan) and click one."
-        )
+        parts.append("Diamonds are images, dots captions. Draw around points (lasso, box), or take Pan and click one.")
     cards.note(" ".join([*parts, remark]))
 
 
