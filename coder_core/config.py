@@ -126,6 +126,8 @@ class ObjectiveConfig:
     """Weight of the concept branch's DCL, both directions together (eq. 8: 1; the supplement counts it twice: 2)."""
     weight_prototypes: float = 1.0
     """Weight of the prototype-guided classification, both modalities together (eq. 7, 8: 1). Needs prototypes."""
+    prototype_temperature: float = 1.0
+    """Divides the classification's logits (eq. 7: 1); below 1 the classifier sharpens sooner in a short run."""
 
 
 @dataclass(frozen=True)
@@ -292,7 +294,8 @@ def problems(config: Config) -> list[Fault]:
     o, m, t, d, b = config.objective, config.model, config.training, config.data, config.memory
     found: list[Fault] = []
     for place, value in [
-        ("temperature", o.temperature), ("epsilon", o.epsilon), ("entropy-temperature", o.entropy_temperature),
+        ("temperature", o.temperature), ("prototype-temperature", o.prototype_temperature), ("epsilon", o.epsilon),
+        ("entropy-temperature", o.entropy_temperature),
         ("learning-rate", t.learning_rate), ("clip-norm", t.clip_norm),
     ]:  # fmt: skip
         found += _outside(place, value, value > 0, "a value above 0")

@@ -14,9 +14,21 @@ from torch import Tensor
 from coder_core.ops import full_precision
 
 
-def prototype_logits(vectors: Tensor, classifier: Tensor) -> Tensor:
-    """P^C v for every row: (B, F) vectors, (K, F) classifier -> (B, K)."""
-    return full_precision(vectors) @ full_precision(classifier).mT
+def prototype_logits(vectors: Tensor, classifier: Tensor, *, temperature: float = 1.0) -> Tensor:
+    """P^C v for every row: (B, F) vectors, (K, F) classifier -> (B, K).
+
+    Args:
+        vectors: (B, F) unit rows.
+        classifier: (K, F).
+        temperature: divides the logits; eq. 7 has none (1). Unit vectors and a classifier that starts small give nearly
+            equal probabilities, and a smaller temperature shortens the way out of them.
+
+    Raises:
+        ValueError: temperature is not positive.
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be > 0, got {temperature}")
+    return full_precision(vectors) @ (full_precision(classifier) / temperature).mT
 
 
 def prototype_guided(logits: Tensor, labels: Tensor) -> Tensor:

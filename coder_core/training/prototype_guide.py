@@ -44,11 +44,14 @@ class PrototypeGuide(nn.Module):
         pairs: of the train split.
         pass_pairs: pairs a pass sees.
         seed: of the classifier's start.
+        temperature: of the logits.
     """
 
     tally: Tensor
 
-    def __init__(self, count: int, dimension: int, pairs: int, pass_pairs: int, *, seed: int = 0) -> None:
+    def __init__(
+        self, count: int, dimension: int, pairs: int, pass_pairs: int, *, seed: int = 0, temperature: float = 1.0
+    ) -> None:
         super().__init__()
         self.clusters = Prototypes(count, dimension, pairs, pass_pairs)
         self.classifier = nn.Parameter(torch.empty(count, dimension))
@@ -56,6 +59,7 @@ class PrototypeGuide(nn.Module):
         bound = 1 / math.sqrt(dimension)  # as nn.Linear starts
         nn.init.uniform_(self.classifier, -bound, bound, generator=torch.Generator().manual_seed(int(drawn)))
         self.register_buffer("tally", torch.zeros(len(SUMS), dtype=torch.float64))
+        self.temperature = temperature
         self._pending: Pending | None = None
         self._batch = torch.zeros(len(SUMS), dtype=torch.float64)
 
@@ -74,7 +78,9 @@ class PrototypeGuide(nn.Module):
             return None
         assigned = self.clusters.assign(own)
         classifier = parallel.averaging_gradient(self.classifier)
-        logits = prototype_logits(torch.cat(classified), classifier)  # one product for both modalities
+        logits = prototype_logits(
+            torch.cat(classified), classifier, temperature=self.temperature
+        )  # one product for both
         both = assigned.labels.repeat(2)
         per_pair = prototype_guided(logits, both).view(2, -1).sum(0)
         right = (logits.detach().argmax(1) == both).float().view(2, -1)
@@ -156,8 +162,9 @@ def make_guide(config: Config, pairs: int, pass_pairs: int) -> PrototypeGuide | 
     if config.memory.prototypes == 0:
         return None
     return PrototypeGuide(
-        config.memory.prototypes, config.model.dimension, pairs, pass_pairs, seed=config.training.seed
-    )
+        config.memory.prototypes, config.model.dimension, pairs, pass_pairs, seed=config.training.seed,
+        temperature=config.objective.prototype_temperature,
+    )  # fmt: skip
 
 
 def too_many_prototypes(count: int, pairs: int, pass_pairs: int) -> list[Fault]:

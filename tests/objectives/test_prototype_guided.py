@@ -22,6 +22,15 @@ def test_by_hand() -> None:
     assert prototype_guided(logits, torch.tensor([1])).tolist() == pytest.approx([math.log(4)])
 
 
+def test_a_temperature_divides_the_logits() -> None:
+    """Logit difference log 3 at temperature 1, 2 · log 3 at one half: probability 9/10."""
+    rows, classifier = torch.tensor([[1.0, 0.0]]), torch.tensor([[math.log(3), 5.0], [0.0, -2.0]])
+    logits = prototype_logits(rows, classifier, temperature=0.5)
+    assert prototype_guided(logits, torch.tensor([0])).tolist() == pytest.approx([math.log(10 / 9)])
+    with pytest.raises(ValueError, match="temperature must be > 0"):
+        prototype_logits(rows, classifier, temperature=0.0)
+
+
 @given(seed=st.integers(0, 10_000), pairs=st.integers(1, 6), count=st.integers(2, 7))
 def test_both_modalities_agree_with_the_loops(seed: int, pairs: int, count: int) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -58,7 +58,7 @@ def begun(data: Path, config: Config) -> tuple[Prepared, PrototypeGuide]:
 def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path, concepts: int) -> None:
     """The concept branch is classified; without one the instance branch is."""
     config = guided_config(data, concepts=concepts)
-    config = replace(config, objective=replace(config.objective, weight_prototypes=0.5))
+    config = replace(config, objective=replace(config.objective, weight_prototypes=0.5, prototype_temperature=0.25))
     prepared, guide = begun(data, config)
     loops = reference.OnlineMeans(PROTOTYPES, PER_EPOCH * 8)
     for number in range(PER_EPOCH + 3):
@@ -75,7 +75,7 @@ def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path,
             assert losses.total.item() == plain.total.item()
             continue
         named = found[2:] if concepts else found[:2]
-        classifier = guide.classifier.detach().double().tolist()
+        classifier = (guide.classifier.detach().double() / 0.25).tolist()
         expected = [
             sum(reference.cross_entropy(side[i].tolist(), classifier, label) for side in named)
             for i, label in enumerate(labels)
