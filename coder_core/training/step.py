@@ -19,22 +19,10 @@ from coder_core.objectives.fused import DclTerms, bank_candidates, batch_candida
 from coder_core.objectives.pairs import Direction, in_batch_direction
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.training import parallel
+from coder_core.training.gathering import Anchors, batch_scores, gather_anchors
 from coder_core.training.prototype_guide import PrototypeGuide
 
 Embed = Callable[..., Embedded]
-
-
-@dataclass(frozen=True)
-class Anchors:
-    """This process's pairs and everything they are compared with."""
-
-    images: Tensor  # (B, D) with gradient
-    texts: Tensor  # (B, D) with gradient
-    all_images: Tensor  # (world · B, D) with gradient
-    all_texts: Tensor  # (world · B, D) with gradient
-    image_ids: Tensor  # (B,)
-    all_image_ids: Tensor  # (world · B,)
-    offset: int  # where this process's pairs stand among all
 
 
 @dataclass
@@ -139,27 +127,6 @@ def _with_prototypes(
         named = embedded.concept_images, embedded.concept_texts
     per_pair = guide.losses(instance, named, batch.text_ids)
     return losses if per_pair is None else losses.plus("pgc", per_pair, objective.weight_prototypes)
-
-
-def gather_anchors(images: Tensor, texts: Tensor, image_ids: Tensor) -> Anchors:
-    """One branch's embeddings of this process's pairs, beside those of all processes."""
-    return Anchors(
-        images,
-        texts,
-        parallel.gather_with_gradient(images),
-        parallel.gather_with_gradient(texts),
-        image_ids,
-        parallel.gather_rows(image_ids),
-        parallel.rank() * len(image_ids),
-    )
-
-
-def batch_scores(anchors: Anchors) -> tuple[Tensor, Tensor]:
-    """(B, world · B) scores of this process's images to all texts, and of its texts to all images."""
-    forward = anchors.images @ anchors.all_texts.T
-    if parallel.world_size() == 1:
-        return forward, forward.T
-    return forward, anchors.texts @ anchors.all_images.T
 
 
 def _plain(anchors: Anchors, objective: ObjectiveConfig, epoch: float) -> Losses:
