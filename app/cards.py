@@ -50,6 +50,7 @@ class Result:
     show: bool = False
     notes: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
+    term: str = "similarity"  # what the score is
 
 
 def data_url(picture: bytes | None) -> str:
@@ -79,7 +80,7 @@ def results_html(results: Sequence[Result]) -> str:
         mark = '<span class="cl-match">✓ match</span>' if result.match else ""
         notes = "".join(f"<span>{html.escape(note)}</span>" for note in result.notes)
         head = (
-            f'<div class="cl-head"><b>{result.place}</b><span title="{html.escape(TERMS["similarity"], quote=True)}">'
+            f'<div class="cl-head"><b>{result.place}</b><span title="{html.escape(TERMS[result.term], quote=True)}">'
             f"{result.score:.3f}</span>{notes}{mark}</div>"
         )
         caption = f'<div class="cl-text">{html.escape(result.caption)}</div>' if result.caption else ""

@@ -77,6 +77,28 @@ TERMS = {
         "Adjusted mutual information of the two runs’ clusters over the same pairs: 0 is what chance gives, 1 the same "
         "groups."
     ),
+    "concept": (
+        "A word that is frequent in the training captions: an object, a property or a motion. Images and captions read "
+        "the same list of concepts (CODER section 3.2.2)."
+    ),
+    "attention": "How much of a sample’s concept embedding comes from a concept; over all concepts it sums to 100 %.",
+    "concepts read": (
+        "Perplexity of the attention, exp of its entropy: 1 when one concept has everything, 5 when it is spread as "
+        "widely as over five concepts alike."
+    ),
+    "shared": (
+        "Attention that the caption and its image have in common, the sum over concepts of the smaller of the two: "
+        "100 % when they read alike, 0 when no concept is read by both."
+    ),
+    "concept edge": (
+        "An arrow from a concept to one that it reads: the second stands in the training captions of the first often "
+        "enough (the threshold of its graph)."
+    ),
+    "concept strength": (
+        "Captions: how many training captions hold the concept. Edges: how many arrows lead to and from it. Reading: "
+        "how much attention the images and captions of this split give it."
+    ),
+    "most read": "How many different concepts are the most read one of some sample.",
     "hubness": "Among the first ten results of how many queries a sample stands.",
     "temperature": "μ·div, the anchor's effective temperature: smaller lets only the closest negatives count.",
     "gamma": "γ of CODER eq. 4: negatives more similar than this are pushed away hard, those below hardly at all.",

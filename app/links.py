@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
+from app.backend import RunSummary
 from app.state import NO_RUN, Choice
 
 ANCHORS = {"text": "Captions", "image": "Images"}
@@ -37,7 +38,19 @@ def joint_space(choice: Choice, modality: str, number: int) -> str:
     return address("joint", choice, focus=f"{'caption' if modality == 'text' else 'image'}-{number}")
 
 
+def concepts(choice: Choice, text: int) -> str:
+    """The caption beside its image in what the concept branch reads."""
+    return address("concepts", choice, caption=text)
+
+
 def of_sample(choice: Choice, modality: str, number: int, *, here: str = "") -> tuple[tuple[str, str], ...]:
     """From a sample to where else it can be looked at; the page one is on is left out."""
     places = {"diversity": diversity, "query": retrieval, "joint space": joint_space}
-    return tuple((label, find(choice, modality, number)) for label, find in places.items() if label != here)
+    found = tuple((label, find(choice, modality, number)) for label, find in places.items() if label != here)
+    if modality == "text" and here != "concepts" and any(_reads_concepts(run) for run in choice.runs):
+        found += (("concepts", concepts(choice, number)),)
+    return found
+
+
+def _reads_concepts(run: RunSummary) -> bool:
+    return bool(run.config.get("model", {}).get("concepts", 0))

@@ -2,6 +2,7 @@
 
 from app.charts.clusters import cluster_map, word_bars
 from app.charts.colouring import Kinds, Ramp, frequent, kinds, ramp, split_ramp
+from app.charts.concepts import concept_graph, concepts_read, side_by_side
 from app.charts.diversity import density, found_by_diversity, histogram, negative_weights, similarity_histogram
 from app.charts.figure import DARK, LIGHT, Tone, plain, run_colour, tone
 from app.charts.joint import Map, Marks, joint_map, similarity_curves
@@ -18,6 +19,8 @@ __all__ = [
     "Ramp",
     "Tone",
     "cluster_map",
+    "concept_graph",
+    "concepts_read",
     "density",
     "found_by_diversity",
     "frequent",
@@ -36,6 +39,7 @@ __all__ = [
     "rank_matrix",
     "recall_bars",
     "run_colour",
+    "side_by_side",
     "similarity_curves",
     "similarity_histogram",
     "split_ramp",

@@ -28,6 +28,15 @@ class ConceptView:
         """v^C (n, D) and w^C (m, D), unit rows, memory-mapped float32."""
         return self._tables.image_embeddings, self._tables.text_embeddings
 
+    @property
+    def whole(self) -> bool:
+        """Whether the attention to every concept was kept; otherwise only the strongest of every sample."""
+        return all(f"concept_{modality}_attention" in self._tables.arrays for modality in ("image", "text"))
+
+    def rows(self, modality: Modality, numbers: Array | slice) -> Array:
+        """(k, g) float32 attention of some images or captions; what was not kept is 0."""
+        return self._tables.attention(modality, numbers)
+
     def table(self) -> pd.DataFrame:
         """One row a concept: concept, word, kind, count (train captions), forms, reads (edges from it), read_by."""
         edges = self._edges()

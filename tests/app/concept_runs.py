@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,7 +45,9 @@ def two_branches(images: int, seed: int = 0) -> tuple[SplitEmbeddings, np.ndarra
     return SplitEmbeddings(v, w, vc, wc, *attention), owner
 
 
-def write_concept_run(root: Path, name: str, *, images: int = 30, beta: float = 0.6, seed: int = 0) -> Path:
+def write_concept_run(
+    root: Path, name: str, *, images: int = 30, beta: float = 0.6, seed: int = 0, captions: Sequence[str] | None = None,
+) -> Path:  # fmt: skip
     """A run whose dev analysis holds both branches."""
     config = Config(name=name, data=DataConfig(data="demo"))
     config = replace(config, model=replace(config.model, concepts=10, beta=beta))
@@ -54,7 +57,7 @@ def write_concept_run(root: Path, name: str, *, images: int = 30, beta: float = 
     arrays, documents = concept_tables(found, some_concepts(), threshold=0.3, rescaled=True)
     write_analysis(
         folder, "dev", image_embeddings=found.images, text_embeddings=found.texts, image_of_text=owner,
-        captions=[f"scene {i}" for i in range(len(owner))], image_names=[f"{i}.png" for i in range(images)],
+        captions=captions or [f"scene {i}" for i in range(len(owner))], image_names=[f"{i}.png" for i in range(images)],
         metrics=metrics_from_ranks(ranked), fingerprint="0" * 12, image_ranks=ranked.image_ranks,
         text_ranks=ranked.text_ranks, image_best=ranked.image_best, text_best=ranked.text_best,
         extra_arrays=arrays, extra_documents=documents, beta=beta,

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.app.run_folders import damage, import_run_folder, write_run
 
-PAGES = ("overview", "diversity", "similarity", "joint", "clusters", "retrieval")
+PAGES = ("overview", "diversity", "similarity", "joint", "clusters", "concepts", "retrieval")
 ROOTS = ("none", "one", "two", "damaged", "no pictures", "imported")
 PROJECT = Path(__file__).resolve().parents[2]
 

@@ -1,0 +1,59 @@
+"""What does the concept branch read?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import backend, cards, concepts_view, sidebar
+from app import backend_concepts as concepts
+from app.backend import RunSummary
+from app.state import Choice
+
+WAY_OUT = (
+    "Train with a preset that has one: coder-flickr8k, coder-f30k-bigru, coder-coco-bigru or another that begins with "
+    "coder-, or set --concepts 400 on any preset."
+)
+
+
+def absent(run: RunSummary) -> str:
+    """What a run without concepts lacks, in one sentence."""
+    if run.imported:
+        return f"{run.name} holds imported embeddings, which have no concept branch."
+    return f"{run.name} was trained without a concept branch."
+
+
+def page(choice: Choice) -> None:
+    runs = [run for run in choice.runs if concepts.has_concepts(run, choice.split)]
+    without = [run for run in choice.runs if run not in runs]
+    if not runs:
+        cards.empty(" ".join(absent(run) for run in without), WAY_OUT)
+        return
+    if without:
+        cards.note(f"{absent(without[0])} {runs[0].name} is shown alone.")
+    sample = backend.sample(runs[-1], choice.split)
+    if sample is not None:
+        cards.note(
+            f"This split is large: attention is summed up over {len(sample.images):,} of {sample.of_images:,} images, "
+            f"drawn at random, with their {len(sample.texts):,} of {sample.of_texts:,} captions."
+        )
+    word = concepts_view.graphs(runs, choice.split)
+    concepts_view.amounts(runs, choice.split)
+    order = concepts_view.disagreements(runs, choice)
+    concepts_view.one_pair(runs, choice, order)
+    concepts_view.readers(runs, choice, word)
+    concepts_view.all_concepts(runs, choice.split)
+
+
+choice = sidebar.choose()
+cards.question(
+    "What does the concept branch read?",
+    "Images and captions both look into one list of words from the training captions. What they read there is the "
+    "second of CODER’s two embeddings; a pair scores high in it when both read the same concepts.",
+)
+if choice is None:
+    cards.empty(
+        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
+    )
+    st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
+else:
+    page(choice)

@@ -1,0 +1,77 @@
+"""The Concepts page in a real browser: drawn in both themes, a click chooses a concept, deaf to hostile captions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.app.concept_runs import write_concept_run
+from tests.app.test_browser import PATIENCE, Visit, listener, payloads
+
+__all__ = ["listener"]  # a fixture
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    given = os.environ.get("CODER_SCREENSHOT_RUNS")
+    if given:
+        return Path(given).resolve()
+    root = tmp_path_factory.mktemp("concepts") / "runs"
+    write_concept_run(root, "coder")
+    return root
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_page_draws(serve: Callable[[Path], int], browser: Any, runs: Path, theme: str) -> None:
+    visit = Visit(browser, serve(runs), theme)
+    visit.open("concepts")
+    visit.check()
+    visit.check_charts()
+    visit.shoot(f"concepts-{theme}")
+    visit.check()
+    visit.context.close()
+
+
+def test_a_click_on_a_mark_chooses_the_concept(serve: Callable[[Path], int], browser: Any, tmp_path: Path) -> None:
+    write_concept_run(tmp_path / "runs", "coder")
+    visit = Visit(browser, serve(tmp_path / "runs"), "light")
+    visit.open("concepts?concept=dog")
+    spot = visit.page.evaluate(
+        """() => {
+          const chart = document.querySelector('.st-key-concept-graph-0 .js-plotly-plot'), full = chart._fullLayout
+          for (const t of chart._fullData) if (t.mode === 'markers+text') {
+            const i = Array.from(t.text).indexOf('ball'), box = chart.getBoundingClientRect()
+            if (i >= 0) return [box.x + full.xaxis._offset + full.xaxis.d2p(t.x[i]),
+                                box.y + full.yaxis._offset + full.yaxis.d2p(t.y[i])]
+          }
+        }"""
+    )
+    visit.page.mouse.click(*spot)
+    visit.page.wait_for_url("**concept=ball*", timeout=PATIENCE)
+    visit.settle()
+    assert visit.page.get_by_text("Who reads “ball” most").count() == 1
+    visit.check()
+    visit.context.close()
+
+
+def test_hostile_captions_stay_text(
+    serve: Callable[[Path], int], browser: Any, tmp_path: Path, listener: tuple[int, list[str]]
+) -> None:
+    port, seen = listener
+    evil = payloads(port)
+    root = tmp_path / "runs"
+    write_concept_run(root, "x", images=8, captions=[evil[i % len(evil)] for i in range(40)])
+    visit = Visit(browser, serve(root), "light")
+    visit.open("concepts")
+    for chart in visit.page.locator(".js-plotly-plot").all()[:2]:
+        chart.hover()
+    visit.check()
+    assert visit.page.locator("h1", has_text="closed").count() == 0
+    assert seen == []
+    visit.context.close()

@@ -1,0 +1,130 @@
+"""The Concepts page: graph, readings, pairs and readers of runs with a concept branch; what is absent in others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app import charts
+from app.charts import LIGHT
+from coder_core.api import open_run
+from coder_core.api.concept_graph import graph_of
+from tests.app.concept_runs import write_concept_run
+from tests.app.run_folders import damage, import_run_folder, write_run
+from tests.app.test_pages import opened, texts
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("concepts") / "runs"
+    write_concept_run(base, "one")
+    write_concept_run(base, "two", beta=0.8)
+    write_run(base, "plain", images=30, captions=[f"scene {i}" for i in range(150)])
+    import_run_folder(base, "clip", images=30)
+    damage(write_concept_run(base, "torn"))
+    return base
+
+
+def shown(
+    root: Path, monkeypatch: pytest.MonkeyPatch, run: str, versus: str, page: str = "concepts", **query: str
+) -> AppTest:
+    """A page with these two runs chosen in the sidebar."""
+    app = opened(root, page, monkeypatch, **query)
+    app.selectbox(key="run").set_value(run)
+    app.selectbox(key="versus").set_value(versus).run()
+    assert not app.exception
+    return app
+
+
+def test_two_runs_with_concepts_stand_side_by_side(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = shown(root, monkeypatch, "one", "two")
+    said = texts(app)
+    assert "Both runs have the same concepts and the same edges" in said
+    assert "most read by some caption" in said
+    assert said.count("training captions (") == 2  # the chosen concept's readers in either run
+    app.segmented_control(key="by").set_value("read").run()  # the attention of two runs differs: two graphs
+    assert "Both runs have the same concepts" not in texts(app)
+    app.segmented_control(key="pairs-of").set_value("one").run()
+    assert not app.exception
+
+
+def test_every_control(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = shown(root, monkeypatch, "one", "—", concept="ball", caption="7")
+    assert app.selectbox(key="concept").value == "ball"
+    assert "Who reads “ball” most" in app.subheader[-2].value
+    assert "Caption 7 of image 1" in texts(app)
+    app.segmented_control(key="kind").set_value("motion").run()
+    assert "1 of 1 concepts" in texts(app)
+    assert "is not among them" in texts(app)
+    app.segmented_control(key="part").set_value("around").run()
+    assert not app.exception
+    app.segmented_control(key="first").set_value("most").run()
+    app.button(key="caption-next").click().run()
+    assert not app.exception
+    found = open_run(root / "one").concepts("dev")
+    assert found is not None
+    best = found.readers(2, "image", top=1)["attention"][0]
+    assert f"{best:.3f}" in texts(app)
+
+
+def test_a_run_without_concepts_is_named_and_the_other_shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = shown(root, monkeypatch, "plain", "two")
+    assert app.selectbox(key="run").value == "plain"
+    assert "plain was trained without a concept branch. two is shown alone." in texts(app)
+    assert "The concept graph" in [item.value for item in app.subheader]
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [("plain", "plain was trained without a concept branch."), ("clip", "clip holds imported embeddings")],
+)
+def test_what_is_absent_and_which_preset_has_it(
+    root: Path, run: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = shown(root, monkeypatch, run, "—")
+    assert said in texts(app)
+    assert "coder-flickr8k" in texts(app)
+    assert not app.subheader
+
+
+@pytest.mark.parametrize("value", ["../../etc", "<script>alert(1)</script>", "9" * 400, "inf"])
+def test_strange_values_in_the_url_change_nothing(root: Path, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = ("concept", "caption", "count", "kind", "by", "part", "first", "pairs-of")
+    app = shown(root, monkeypatch, "one", "two", **dict.fromkeys(keys, value))
+    assert "<script>" not in texts(app)
+    assert app.selectbox(key="concept").value in ("dog", "grass", "ball", "red", "run")
+
+
+def test_a_caption_leads_to_its_concepts(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = shown(root, monkeypatch, "one", "—", "diversity", caption="7")
+    assert 'href="concepts?run=one&amp;versus=%E2%80%94&amp;split=dev&amp;caption=7"' in texts(app)
+    app = shown(root, monkeypatch, "plain", "—", "diversity", caption="7")
+    assert 'href="concepts?' not in texts(app)
+
+
+def test_the_graph_draws_every_kind_every_edge_and_the_ring(root: Path) -> None:
+    view = open_run(root / "one").concepts("dev")
+    assert view is not None
+    graph = graph_of(view, np.arange(5))
+    figure = charts.concept_graph(graph.nodes, graph.edges, 2, LIGHT)
+    marks = [trace for trace in figure.data if trace.mode == "markers+text"]
+    assert [trace.name for trace in marks] == ["objects", "properties", "motions"]
+    assert len({trace.marker.color for trace in marks}) == len({trace.marker.symbol for trace in marks}) == 3
+    assert sum(len(trace.x) for trace in figure.data if trace.mode == "lines+markers") == 3 * len(graph.edges)
+    ring = next(trace for trace in figure.data if trace.mode == "markers")
+    assert list(ring.x) == graph.nodes.loc[graph.nodes["concept"] == 2, "x"].tolist()
+
+
+def test_bars_count_every_sample_once_and_sides_have_their_sign() -> None:
+    figure = charts.concepts_read({"a": np.array([0.99999, 1.0, 3.0, 500.0])}, "captions", LIGHT)
+    assert sum(figure.data[0].y) == pytest.approx(100)
+    assert figure.data[0].customdata[0] == 2
+    pair = pd.DataFrame({"word": ["<b>a", "b"], "kind": ["object", "motion"], "image": [0.7, 0], "text": [0.1, 0.9]})
+    left, right = charts.side_by_side(pair, LIGHT).data[:2]
+    assert list(left.x) == [-70]
+    assert list(right.x) == pytest.approx([10])
+    assert "<b>" not in left.y[0]
