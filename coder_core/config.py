@@ -15,6 +15,7 @@ from coder_core.faults import Fault, InputError
 
 Loss = Literal["btr-sum", "btr-hardest", "infonce", "dcl-i", "dcl"]
 Diversity = Literal["std", "entropy"]
+Boosting = Literal["none", "rs", "rm", "as", "am"]
 Pooling = Literal["gpo", "mean", "max"]
 LARGEST_SEED = 2**31
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -128,6 +129,26 @@ class ObjectiveConfig:
     """Weight of the prototype-guided classification, both modalities together (eq. 7, 8: 1). Needs prototypes."""
     prototype_temperature: float = 1.0
     """Divides the classification's logits (eq. 7: 1); below 1 the classifier sharpens sooner in a short run."""
+    boosting: Boosting = "none"
+    """Deep Boosting Learning on top of the loss: relative (rs, rm) or absolute (as, am) margins over an anchor branch,
+    summed over negatives or at the hardest (DBL eq. 7-10; the paper recommends rm and am)."""
+    boosting_weight: float = 1.0
+    """Weight of the boosting loss, which is summed over the batch (DBL: 1, beside the summed triplet loss)."""
+    boosting_margin: float = 0.2
+    """γ, by how much the target should surpass the anchor (DBL: 0.2)."""
+    boosting_split: float = 0.5
+    """α of as and am: the positive's share of γ, the negative's is the rest (DBL: 0.5)."""
+    boosting_soft: bool = False
+    """Shrink γ where the anchor's score leaves less room (DBL eq. 14-20; the paper recommends the fixed one)."""
+    boosting_scenario: Literal["offline", "momentum"] = "momentum"
+    """Who is the anchor: a finished run (offline), or a moving average of the model itself (momentum)."""
+    boosting_momentum: float = 0.99995
+    """Share of the moving average that stays at the first step; rises to 1 on a cosine (DBL: 0.99995, which on a short
+    run leaves the anchor near its random start)."""
+    boosting_anchor: str = ""
+    """Folder of the finished run that is the offline anchor."""
+    boosting_start: Literal["anchor", "scratch"] = "anchor"
+    """Offline: training starts from the anchor's weights, as DBL's program does, or from scratch, as its text says."""
 
 
 @dataclass(frozen=True)
@@ -289,6 +310,32 @@ def _prototype_problems(memory: MemoryConfig) -> list[Fault]:
     return found
 
 
+def _boosting_problems(config: Config) -> list[Fault]:
+    o = config.objective
+    found: list[Fault] = []
+    for place, value in [("boosting-weight", o.boosting_weight), ("boosting-margin", o.boosting_margin)]:
+        found += _outside(place, value, value >= 0, "0 or more")
+    for place, value in [("boosting-split", o.boosting_split), ("boosting-momentum", o.boosting_momentum)]:
+        found += _outside(place, value, 0 <= value <= 1, "a value from 0 to 1")
+    offline = o.boosting_scenario == "offline"
+    if o.boosting == "none" and (offline or o.boosting_anchor):
+        place, about = ("anchor", "given") if o.boosting_anchor else ("scenario", "offline")
+        fix = "give --boosting rm or am as well, or leave it out"
+        found.append(Fault(f"--boosting-{place}", f"is {about} with --boosting none", "a form of boosting", fix))
+    elif offline != bool(o.boosting_anchor):
+        expected = "the folder of a finished run" if offline else "empty: the anchor follows the model"
+        about = f"is {o.boosting_anchor!r} with --boosting-scenario {o.boosting_scenario}"
+        fix = "" if offline else "for a finished run as anchor give --boosting-scenario offline as well"
+        found.append(Fault("--boosting-anchor", about, expected, fix))
+    if o.boosting != "none" and o.loss not in ("btr-sum", "btr-hardest") and o.boosting_weight >= 1:
+        about = (
+            f"is {o.boosting_weight:g} with loss {o.loss}, which is averaged over the batch; boosting is summed over it"
+        )
+        fix = f"begin near 1 / batch size ({1 / max(config.training.batch_size, 1):.2g}) and measure"
+        found.append(Fault("--boosting-weight", about, "a smaller weight", fix, severity="warning"))
+    return found
+
+
 def problems(config: Config) -> list[Fault]:
     """Impossible values (errors) and doubtful ones (warnings), each naming its flag."""
     o, m, t, d, b = config.objective, config.model, config.training, config.data, config.memory
@@ -345,6 +392,7 @@ def problems(config: Config) -> list[Fault]:
         )
     found += _concept_problems(m)
     found += _prototype_problems(b)
+    found += _boosting_problems(config)
     others = (o.weight_memory > 0 and b.bank_size > 0) or (o.weight_concept > 0 and m.concepts > 0)
     if o.loss in ("dcl", "dcl-i") and o.weight_instance == 0 and not others:
         found.append(Fault("--weight-instance", "is 0 and no bank loss is on", "at least one loss with a weight"))

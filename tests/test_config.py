@@ -135,6 +135,14 @@ def test_the_papers_values(name: str) -> None:
         ("batch_size", 1, "--batch-size: is 1; expected 2 or more"),
         ("threads", -1, "--threads"),
         ("bert_rate", -0.1, "--bert-rate"),
+        ("boosting_weight", -1.0, "--boosting-weight: is -1; expected 0 or more"),
+        ("boosting_weight", float("inf"), "--boosting-weight"),
+        ("boosting_margin", -0.1, "--boosting-margin"),
+        ("boosting_margin", float("nan"), "--boosting-margin"),
+        ("boosting_split", 1.1, "--boosting-split: is 1.1; expected a value from 0 to 1"),
+        ("boosting_momentum", 1.1, "--boosting-momentum: is 1.1; expected a value from 0 to 1"),
+        ("boosting_anchor", "runs/a", "--boosting-anchor: is given with --boosting none"),
+        ("boosting_scenario", "offline", "--boosting-scenario: is offline with --boosting none"),
     ],
 )
 def test_an_impossible_value_names_its_flag(key: str, value: Any, said: str) -> None:
@@ -155,6 +163,8 @@ def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
         ({"bank_size": 512, "loss": "btr-hardest"}, "--bank-size"),
         ({"weight_instance": 0.0, "loss": "dcl"}, "--weight-instance"),
         ({"weight_instance": 0.0, "weight_memory": 0.0, "bank_size": 512}, "--weight-instance"),
+        ({"loss": "btr-sum", "boosting": "am", "boosting_scenario": "offline"}, "--boosting-anchor"),
+        ({"loss": "btr-sum", "boosting": "am", "boosting_anchor": "runs/a"}, "--boosting-anchor"),
     ],
 )
 def test_values_that_do_not_go_together(values: dict[str, Any], place: str) -> None:
@@ -169,6 +179,14 @@ def test_all_impossible_values_are_told_together() -> None:
 def test_a_key_encoder_that_never_moves_is_a_warning() -> None:
     (fault,) = problems(changed(Config(), bank_size=4096, momentum=1.0))
     assert (fault.place, fault.severity) == ("--momentum", "warning")
+
+
+def test_boosting_as_heavy_as_beside_a_summed_loss_is_a_warning_beside_an_averaged_one() -> None:
+    (fault,) = problems(changed(Config(), boosting="am"))
+    assert (fault.place, fault.severity) == ("--boosting-weight", "warning")
+    assert "Begin near 1 / batch size (0.0078)" in str(fault)
+    assert problems(changed(Config(), boosting="am", boosting_weight=0.01)) == []
+    assert problems(changed(Config(), boosting="am", loss="btr-hardest")) == []
 
 
 def test_never_saving_between_epochs_and_never_clipping_are_possible() -> None:

@@ -1,8 +1,9 @@
-"""The slow twin of an encoder. He et al. 2020 (MoCo), eq. 2; CODER section 3.3."""
+"""The slow twin of an encoder. He et al. 2020 (MoCo), eq. 2; CODER section 3.3; Diao et al. 2024 (DBL), eq. 22."""
 
 from __future__ import annotations
 
 import copy
+import math
 from typing import TypeVar
 
 import torch
@@ -33,3 +34,25 @@ def follow(twin: nn.Module, module: nn.Module, momentum: float) -> None:
     torch._foreach_lerp_(list(twin.parameters()), [p.detach() for p in module.parameters()], 1 - momentum)
     for slow, fast in zip(twin.buffers(), module.buffers(), strict=True):
         slow.copy_(fast)
+
+
+def cosine_momentum(step: int, steps: int, start: float) -> float:
+    """Share of the twin that stays at a step: from `start` at step 0 towards 1 on half a cosine (DBL eq. 22).
+
+    Args:
+        step: from 0 to steps - 1.
+        steps: of the whole run.
+        start: from 0 to 1.
+    """
+    return 1 - (1 - start) * (1 + math.cos(math.pi * step / steps)) / 2
+
+
+def share_of_start(steps: int, start: float) -> float:
+    """How much of its first weights is left in a twin that followed for `steps` steps of `cosine_momentum`."""
+    return math.prod(cosine_momentum(step, steps, start) for step in range(steps))
+
+
+def start_that_leaves(share: float, steps: int) -> float:
+    """A start of `cosine_momentum` after which at most `share` of the twin's first weights is left."""
+    # The steps' (1 - momentum) add up to (1 - start) · (steps + 1) / 2, and log(momentum) <= momentum - 1.
+    return max(0.0, 1 + 2 * math.log(share) / (steps + 1))

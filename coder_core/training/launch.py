@@ -27,10 +27,11 @@ from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.stopping import StopRequest, StopRequestedError
 from coder_core.training.trainer import Trainer
 
+ANCHOR = "boosting_anchor_fingerprint"  # in the table [about] of a run with an offline anchor
 MAY_CHANGE = {
-    "data.data", "data.pictures", "model.concept_list", "training.device", "training.threads", "training.precision",
-    "training.compile",
-    "training.save_every", "training.gradient_checkpointing",
+    "data.data", "data.pictures", "model.concept_list", "objective.boosting_anchor", "training.device",
+    "training.threads", "training.precision", "training.compile", "training.save_every",
+    "training.gradient_checkpointing",
 }  # fmt: skip
 
 
@@ -92,6 +93,9 @@ def continue_run(folder: Path, overrides: Config | None, console: Console) -> Pa
     if prepared.fingerprint != about.get("data_fingerprint"):
         fix = "give --data the folder the run was started with"
         raise InputError(Fault(config.data.data, "holds other training data than the run began with", fix=fix))
+    if prepared.anchor is not None and prepared.anchor.fingerprint != about.get(ANCHOR):
+        place, fix = f"--boosting-anchor {config.objective.boosting_anchor}", "give the anchor as it was then"
+        raise InputError(Fault(place, "holds another best model than when the run began", fix=fix))
     return _train(config, folder, prepared, device, console, resume=True)
 
 
@@ -144,6 +148,8 @@ def _files(config: Config, prepared: Prepared) -> dict[str, bytes | str]:
         "train_images": prepared.train.n_images,
         "train_captions": prepared.train.n_texts,
     }
+    if prepared.anchor is not None:
+        about[ANCHOR] = prepared.anchor.fingerprint
     files: dict[str, bytes | str] = {"config.toml": tomli_w.dumps({**to_document(config), ABOUT: about})}
     if prepared.vocabulary is not None:
         files["words.json"] = prepared.vocabulary.to_text()

@@ -22,7 +22,9 @@ from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
 from coder_core.model.concept_making import make_concepts
 from coder_core.model.reader import CaptionReader, make_reader, starting_vectors
+from coder_core.runs.restore import LoadedModel
 from coder_core.training import parallel
+from coder_core.training.boosting import random_start_left, read_anchor, start_from_anchor
 from coder_core.training.prototype_guide import too_many_prototypes
 
 Progress = Callable[[str, int, int], None]
@@ -46,6 +48,7 @@ class Prepared:
         fingerprint: of the train split.
         faults: warnings and notes about all of it.
         concepts: of the concept branch, or None.
+        anchor: the finished run whose scores are to be surpassed, or None.
     """
 
     train: Split
@@ -58,6 +61,7 @@ class Prepared:
     fingerprint: str
     faults: list[Fault]
     concepts: Concepts | None = None
+    anchor: LoadedModel | None = None
 
 
 def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
@@ -126,13 +130,17 @@ def prepare(
             config, train.captions, progress=partial(progress, "finding concepts") if progress else None
         )
         faults += about_concepts
+    faults += random_start_left(config, batches.per_epoch * config.training.epochs)
+    anchor = read_anchor(config, vocabulary, train.feature_size)
     torch.manual_seed(config.training.seed)
     model = build_model(
         config.model, feature_size=train.feature_size, words=reader.size, vectors=vectors,
         checkpointing=config.training.gradient_checkpointing, concepts=concepts,
     )  # fmt: skip
+    if anchor is not None:
+        start_from_anchor(config, model, anchor)
     dev_tokens = reader.encode(dev.captions) if dev else None
     return Prepared(
         train, dev, dev_tokens, reader, vocabulary if config.model.text_encoder == "bigru" else None, batches, model,
-        fingerprint(train), faults, concepts,
+        fingerprint(train), faults, concepts, anchor,
     )  # fmt: skip

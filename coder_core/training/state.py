@@ -18,6 +18,7 @@ from coder_core.model.coder import Coder
 from coder_core.runs.checkpoint import PROTOTYPES, Save
 from coder_core.runs.packing import pack_state, unpack_state
 from coder_core.runs.restore import load_weights
+from coder_core.training.boosting import BoostingAnchor
 from coder_core.training.prototype_guide import PrototypeGuide
 from coder_core.training.step import Memory
 
@@ -70,6 +71,7 @@ def capture(
     position: Position,
     around: Circumstances,
     guide: PrototypeGuide | None = None,
+    boosting: BoostingAnchor | None = None,
 ) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     """Tensors and documents of a save."""
     moments, optimizer_document = pack_state(optimizer.state_dict())
@@ -78,6 +80,8 @@ def capture(
         tensors["memory"] = memory.state_dict()
     if guide is not None:
         tensors[PROTOTYPES] = guide.state_dict()
+    if boosting is not None and boosting.moves:
+        tensors["anchor"] = boosting.state_dict()
     documents = {"position": asdict(position), "optimizer": optimizer_document, "circumstances": asdict(around)}
     return tensors, documents
 
@@ -88,17 +92,20 @@ def restore(
     optimizer: torch.optim.Optimizer,
     memory: Memory | None,
     guide: PrototypeGuide | None = None,
+    boosting: BoostingAnchor | None = None,
 ) -> tuple[Position, Circumstances]:
-    """Give model, optimizer, memory and prototypes their state back.
+    """Give model, optimizer, memory, prototypes and a moving anchor their state back.
 
     Raises:
-        InputError: names or shapes differ, or the save has no bank or prototypes although the configuration asks for.
+        InputError: names or shapes differ, or the save lacks what the configuration asks for.
     """
     load_weights(model, save.tensors("model"), str(save.path / "model.safetensors"))
     if memory is not None:
         load_weights(memory, save.tensors("memory"), str(save.path / "memory.safetensors"))
     if guide is not None:
         load_weights(guide, save.tensors(PROTOTYPES), str(save.path / f"{PROTOTYPES}.safetensors"))
+    if boosting is not None and boosting.moves:
+        load_weights(boosting, save.tensors("anchor"), str(save.path / "anchor.safetensors"))
     try:
         optimizer.load_state_dict(unpack_state(save.tensors("optimizer"), save.document("optimizer")))
         return Position(**save.document("position")), Circumstances(**save.document("circumstances"))

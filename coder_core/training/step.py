@@ -19,6 +19,7 @@ from coder_core.objectives.fused import DclTerms, bank_candidates, batch_candida
 from coder_core.objectives.pairs import Direction, in_batch_direction
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.training import parallel
+from coder_core.training.boosting import BoostingAnchor, boosting_losses
 from coder_core.training.gathering import Anchors, batch_scores, gather_anchors
 from coder_core.training.prototype_guide import PrototypeGuide
 
@@ -87,6 +88,7 @@ def make_memory(model: Coder, config: Config) -> Memory | None:
 def compute_losses(
     embed: Embed, model: Coder, memory: Memory | None, batch: Batch, config: Config, *, epoch: float,
     autocast: AbstractContextManager[None], guide: PrototypeGuide | None = None,
+    boosting: BoostingAnchor | None = None,
 ) -> Losses:  # fmt: skip
     """Embed a batch and weigh every term of both branches (eq. 8).
 
@@ -99,21 +101,32 @@ def compute_losses(
         epoch: epochs done, with fraction.
         autocast: around everything but the losses.
         guide: the prototypes and their classifier, or None.
+        boosting: the anchor of Deep Boosting Learning, or None.
     """
     with autocast:
         embedded = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
         keys = memory.keys(model, batch) if memory is not None else None
+        surpassed = boosting.encode(batch) if boosting is not None else None
     anchors = gather_anchors(embedded.images, embedded.texts, batch.image_ids)
     if config.objective.loss in ("dcl", "dcl-i"):
         losses = _dcl(anchors, memory, keys, config, epoch)
     else:
         losses = _plain(anchors, config.objective, epoch)
+    if surpassed is not None:
+        losses = _boosted(losses, anchors, surpassed, config.objective)
     if embedded.concept_images is not None and embedded.concept_texts is not None:
         # With weight 0 it is still computed: several processes wait for a gradient of every parameter.
         concepts = gather_anchors(embedded.concept_images, embedded.concept_texts, batch.image_ids)
         per_pair = _concept_dcl(concepts, config.objective)
         losses = losses.plus("dcl-concept", per_pair, config.objective.weight_concept)
     return losses if guide is None else _with_prototypes(losses, guide, embedded, batch, config.objective)
+
+
+def _boosted(losses: Losses, target: Anchors, surpassed: tuple[Tensor, Tensor], objective: ObjectiveConfig) -> Losses:
+    """With DBL's loss of the instance branch. It is a sum over the batch, whatever the loss it stands beside."""
+    per_pair = boosting_losses(target, surpassed, objective)
+    pairs = len(per_pair) * parallel.world_size()  # several processes average their gradients
+    return losses.plus(f"boosting-{objective.boosting}", per_pair, objective.boosting_weight * pairs)
 
 
 def _with_prototypes(

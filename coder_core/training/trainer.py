@@ -20,6 +20,7 @@ from coder_core.runs.checkpoint import PROTOTYPES, SaveStore
 from coder_core.runs.history import HISTORY, HistoryWriter
 from coder_core.runs.status import write_status
 from coder_core.training import parallel
+from coder_core.training.boosting import make_boosting
 from coder_core.training.display import Display
 from coder_core.training.optim import learning_rate, make_optimizer, set_rate
 from coder_core.training.prepare import Prepared
@@ -68,6 +69,7 @@ class Trainer:
         self.optimizer = make_optimizer(self.model, config.training, device, extra)
         self.position = Position()
         self.steps = self.per_epoch * config.training.epochs
+        self.boosting = make_boosting(config, self.model, self.steps, prepared.anchor)
         self.around = Circumstances(torch.__version__, torch.get_num_threads(), str(device), parallel.world_size())
         self.states = SaveStore(folder / "state", keep=STATES_KEPT)
         self.best = SaveStore(folder / "best", keep=1)
@@ -90,7 +92,7 @@ class Trainer:
             return
         for fault in save.skipped:
             self.display.say(f"warning: passed over a damaged save: {fault}")
-        self.position, before = restore(save, self.model, self.optimizer, self.memory, self.guide)
+        self.position, before = restore(save, self.model, self.optimizer, self.memory, self.guide, self.boosting)
         for fault in changed_circumstances(before, self.around):
             self.display.say(f"warning: {fault}")
 
@@ -152,7 +154,7 @@ class Trainer:
         seed_step(training.seed, step, parallel.rank())
         losses = compute_losses(
             self._embed, self.model, self.memory, batch, self.config, epoch=step / self.per_epoch,
-            autocast=autocast(self.device, training.precision), guide=self.guide,
+            autocast=autocast(self.device, training.precision), guide=self.guide, boosting=self.boosting,
         )  # fmt: skip
         check_losses(losses, batch, step)
         self.optimizer.zero_grad(set_to_none=True)
@@ -165,6 +167,8 @@ class Trainer:
             self.memory.remember()
         if self.guide is not None:
             self.guide.remember()
+        if self.boosting is not None:
+            self.boosting.follow(self.model, step)
         self.position.step += 1
         self.position.seconds += time.monotonic() - started
         self.position.loss_sum += float(parallel.mean(losses.total))
@@ -277,7 +281,7 @@ class Trainer:
     def _save(self) -> None:
         if self.first:
             tensors, documents = capture(
-                self.model, self.optimizer, self.memory, self.position, self.around, self.guide
+                self.model, self.optimizer, self.memory, self.position, self.around, self.guide, self.boosting
             )
             check_state(tensors, self.position.step)
             self.states.write(str(self.position.step), tensors, documents)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from coder_core.config import Config, MemoryConfig
 from coder_core.encoders.regions import RegionBatchNorm
 from coder_core.training import parallel
+from coder_core.training.boosting import make_boosting
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses, make_memory
 from tests.training.tiny_runs import tiny_config
@@ -31,6 +32,8 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
     "dcl-without-bank": ({"loss": "dcl", "same_image_negatives": True}, 0),
     "concepts": ({"loss": "dcl"}, 13),
     "concepts-unweighted": ({"loss": "infonce", "weight_concept": 0.0}, 0),
+    "boosting": ({"loss": "btr-sum", "weight_instance": 0.1, "boosting": "am", "boosting_weight": 0.1}, 0),
+    "boosting-soft": ({"loss": "dcl", "boosting": "rs", "boosting_soft": True, "boosting_weight": 0.01}, 13),
 }
 
 
@@ -47,16 +50,17 @@ def case_config(data: Path, name: str) -> Config:
             embedding_dropout=0.0,
             concepts=10 if name.startswith("concepts") else 0,
         ),
-        objective=replace(config.objective, **objective),
+        objective=replace(config.objective, boosting_momentum=0.9, **objective),
         memory=MemoryConfig(bank_size=bank),
     )
 
 
 def trained(config: Config) -> dict[str, Tensor]:
-    """Losses, gradients, diversity, twin and banks of every step, under plain gradient descent."""
+    """Losses, gradients, diversity, twin, banks and boosting anchor of every step, under plain gradient descent."""
     prepared = prepare(config)
     model = prepared.model.train()
     memory = make_memory(model, config)
+    boosting = make_boosting(config, model, STEPS, None)
     embed: nn.Module = model
     if parallel.world_size() > 1:
         embed = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
@@ -64,7 +68,7 @@ def trained(config: Config) -> dict[str, Tensor]:
     for step in range(STEPS):
         losses = compute_losses(
             embed, model, memory, prepared.batches(step), config,
-            epoch=step / prepared.batches.per_epoch, autocast=nullcontext(),
+            epoch=step / prepared.batches.per_epoch, autocast=nullcontext(), boosting=boosting,
         )  # fmt: skip
         model.zero_grad()
         losses.total.backward()
@@ -82,6 +86,9 @@ def trained(config: Config) -> dict[str, Tensor]:
         if memory is not None:
             memory.remember()
             found |= {f"{step} memory {name}": value.clone() for name, value in memory.state_dict().items()}
+        if boosting is not None:
+            boosting.follow(model, step)
+            found |= {f"{step} anchor {name}": value.clone() for name, value in boosting.state_dict().items()}
     found |= {f"buffer {name}": value.clone() for name, value in model.named_buffers()}
     return found
 

@@ -97,11 +97,11 @@ def newest_state(folder: Path) -> Save:
 
 
 def state_tensors(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of the newest state: weights, moments, twin, banks."""
+    """Every tensor of the newest state: weights, moments, twin, banks, boosting anchor."""
     save = newest_state(folder)
     return {
         f"{stem}.{name}": tensor
-        for stem in ("model", "optimizer", "memory")
+        for stem in ("model", "optimizer", "memory", "anchor")
         if f"{stem}.safetensors" in save.manifest["files"]
         for name, tensor in save.tensors(stem).items()
     }

@@ -1,0 +1,187 @@
+"""Deep Boosting Learning while training: who the anchor is, how it moves, and the loss. Diao et al. 2024, section III.
+
+The anchor scores the same batch as the model that is trained, the target, but gets no gradient and is never saved as a
+model: momentum, it is a moving average of the target (MSS); offline, it is a finished run (OAS).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from coder_core.config import Config, ObjectiveConfig
+from coder_core.data.batches import Batch
+from coder_core.data.words import Vocabulary
+from coder_core.faults import Fault, InputError
+from coder_core.memory.momentum import cosine_momentum, follow, share_of_start, start_that_leaves
+from coder_core.model.coder import Coder
+from coder_core.objectives.boosting import absolute_max, absolute_sum, relative_max, relative_sum
+from coder_core.objectives.pairs import Direction, in_batch_direction
+from coder_core.runs.restore import LoadedModel, load_model, load_weights, read_vocabulary
+from coder_core.runs.status import read_status
+from coder_core.training.gathering import Anchors, batch_scores, gather_anchors
+
+MOST_OF_START = 0.05  # share of the random start that may remain in a momentum anchor without a warning
+
+
+class BoostingAnchor(nn.Module):
+    """The branch that sets the margins.
+
+    It reads without dropout, as the authors' program has it: its margins should not be noise. A moving average
+    normalises by the batch, for the running statistics are the target's, not its own.
+
+    Args:
+        branch: its weights; taken over, not copied.
+        steps: of the whole run.
+        momentum: share of it that stays at the first step; None for a branch that never moves.
+    """
+
+    def __init__(self, branch: Coder, steps: int, momentum: float | None) -> None:
+        super().__init__()
+        self.branch = branch.requires_grad_(False).eval()
+        self.steps, self.momentum = steps, momentum
+        if momentum is not None:
+            for module in self.branch.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.train()
+
+    @property
+    def moves(self) -> bool:
+        """Whether it has a state of its own to save."""
+        return self.momentum is not None
+
+    @torch.no_grad()
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Images and texts of this process's pairs in the instance branch, (B, D) each."""
+        images = self.branch.encode_images(batch.regions, batch.region_lengths)
+        return images, self.branch.encode_texts(batch.words, batch.word_lengths)
+
+    def follow(self, target: Coder, step: int) -> None:
+        """Take in the target as the optimizer left it at this step, counted from 0 (eq. 22)."""
+        if self.momentum is not None:
+            follow(self.branch, target, cosine_momentum(step, self.steps, self.momentum))
+
+
+def make_boosting(config: Config, model: Coder, steps: int, anchor: LoadedModel | None) -> BoostingAnchor | None:
+    """The anchor a configuration asks for.
+
+    Args:
+        config: of the run.
+        model: the target at its start, where it is trained.
+        steps: of the whole run.
+        anchor: what `read_anchor` found.
+    """
+    if config.objective.boosting == "none":
+        return None
+    if anchor is not None:
+        return BoostingAnchor(anchor.model.to(next(model.parameters()).device), steps, None)
+    return BoostingAnchor(copy.deepcopy(model), steps, config.objective.boosting_momentum)
+
+
+def boosting_losses(target: Anchors, encoded: tuple[Tensor, Tensor], objective: ObjectiveConfig) -> Tensor:
+    """The boosting loss of this process's pairs, both directions together, (B,).
+
+    Args:
+        target: the model's embeddings.
+        encoded: the anchor's embeddings of the same pairs.
+        objective: names the form and its margins.
+    """
+    anchor = gather_anchors(*encoded, target.image_ids)
+
+    def direction(scores: Tensor) -> Direction:
+        return in_batch_direction(
+            scores, target.image_ids, target.all_image_ids, keep_same_image=objective.same_image_negatives,
+            positive_offset=target.offset,
+        )  # fmt: skip
+
+    def loss(scores: Tensor, anchor_scores: Tensor) -> Tensor:
+        known = direction(anchor_scores)
+        branches = *direction(scores), known.scores, known.positive_scores
+        margin, soft = objective.boosting_margin, objective.boosting_soft
+        if objective.boosting in ("rs", "rm"):
+            relative = relative_sum if objective.boosting == "rs" else relative_max
+            return relative(*branches, margin=margin, soft=soft)
+        absolute = absolute_sum if objective.boosting == "as" else absolute_max
+        return absolute(*branches, margin=margin, split=objective.boosting_split, soft=soft)
+
+    images, texts = (loss(*both) for both in zip(batch_scores(target), batch_scores(anchor), strict=True))
+    return images + texts
+
+
+def read_anchor(config: Config, vocabulary: Vocabulary | None, feature_size: int) -> LoadedModel | None:
+    """The finished run that is the offline anchor; None for any other configuration.
+
+    Args:
+        config: of the run to train.
+        vocabulary: of that run; None with BERT.
+        feature_size: F of its regions.
+
+    Raises:
+        InputError: the anchor is no finished run, is damaged, or reads other numbers than this run's batches hold.
+    """
+    if config.objective.boosting == "none" or config.objective.boosting_scenario != "offline":
+        return None
+    folder = Path(config.objective.boosting_anchor)
+    place = f"--boosting-anchor {folder}"
+    state = (read_status(folder) or {}).get("state")
+    if state != "finished":
+        found = f"is {state}" if state else "holds no run that was trained here"
+        raise InputError(Fault(place, found, "a finished run", "train it to its end first"))
+    anchor = load_model(folder)
+    found = _reads_otherwise(config, anchor, read_vocabulary(folder, anchor.config), vocabulary, feature_size)
+    if found:
+        fix = "train the anchor on the same data, with the same text encoder and --word-threshold"
+        raise InputError(Fault(place, found, "a run that reads the same images and words", fix))
+    return anchor
+
+
+def _reads_otherwise(
+    config: Config, anchor: LoadedModel, known: Vocabulary | None, vocabulary: Vocabulary | None, feature_size: int
+) -> str:
+    theirs, ours = anchor.config.model, config.model
+    if theirs.text_encoder != ours.text_encoder:
+        return f"reads captions with {theirs.text_encoder}, this run with {ours.text_encoder}"
+    if ours.text_encoder == "bert" and theirs.bert != ours.bert:
+        return f"has the word pieces of {theirs.bert}, this run those of {ours.bert}"
+    if known is not None and vocabulary is not None and known.words != vocabulary.words:
+        return f"knows other words ({len(known):,}) than this run ({len(vocabulary):,})"
+    if anchor.feature_size != feature_size:
+        return f"reads {anchor.feature_size} numbers a region, this data has {feature_size}"
+    return ""
+
+
+def start_from_anchor(config: Config, model: Coder, anchor: LoadedModel) -> None:
+    """Give the target the anchor's weights, where the configuration asks for that.
+
+    Raises:
+        InputError: the two are different models.
+    """
+    if config.objective.boosting_start != "anchor":
+        return
+    try:
+        load_weights(model, anchor.model.state_dict(), f"--boosting-anchor {config.objective.boosting_anchor}")
+    except InputError as error:
+        fix = "give the values of [model] that the anchor was trained with, or --boosting-start scratch"
+        different = Fault("--boosting-start", "is anchor, and the anchor is another model", "the same model", fix)
+        raise InputError([different, *error.faults]) from None
+
+
+def random_start_left(config: Config, steps: int) -> list[Fault]:
+    """A warning when more than 5% of the random start would still be in a momentum anchor at the run's end."""
+    objective = config.objective
+    if objective.boosting == "none" or objective.boosting_scenario != "momentum":
+        return []
+    left = share_of_start(steps, objective.boosting_momentum)
+    if left <= MOST_OF_START:
+        return []
+    fitting = math.floor(start_that_leaves(MOST_OF_START, steps) * 1e5) / 1e5
+    found = (
+        f"is {objective.boosting_momentum:g}: after {steps:,} steps {left:.0%} of the anchor would be its random start"
+    )
+    expected = f"at most {fitting:.5g} for {MOST_OF_START:.0%}"
+    fix = "an anchor that knows little sets margins that mean little"
+    return [Fault("--boosting-momentum", found, expected, fix, severity="warning")]

@@ -1,0 +1,325 @@
+"""Boosting in training: the loss on top of another, who the anchor is, how it moves, resuming, what is saved."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from coder_core.config import Config, MemoryConfig
+from coder_core.data.batches import Batch
+from coder_core.faults import InputError
+from coder_core.memory.momentum import cosine_momentum
+from coder_core.model.coder import Coder
+from coder_core.presets import PRESETS
+from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.history import HISTORY, read_history
+from coder_core.runs.restore import load_model, read_config
+from coder_core.training.boosting import BoostingAnchor, make_boosting, random_start_left
+from coder_core.training.launch import continue_run, start_run
+from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.step import Losses, compute_losses
+from coder_core.training.trainer import Trainer
+from tests.reference import boosting as reference
+from tests.reference.pairs import kept, negatives, transposed
+from tests.training.test_resume import stop_during
+from tests.training.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config, write_tiny_data
+
+PER_EPOCH, STEPS = 5, 15
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_data(tmp_path_factory.mktemp("data"))
+
+
+def boosted(data: Path, name: str = "tiny", *, dropout: bool = True, **objective: Any) -> Config:
+    """AM beside the summed triplet loss, unless said otherwise."""
+    config = tiny_config(data, name)
+    values: dict[str, Any] = {"loss": "btr-sum", "weight_instance": 1.0, "boosting": "am", "boosting_momentum": 0.7}
+    if not dropout:
+        quiet_model = replace(config.model, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0)
+        config = replace(config, model=quiet_model)
+    return replace(config, objective=replace(config.objective, **values | objective), memory=MemoryConfig())
+
+
+def started(config: Config, *, apart: float = 0.3) -> tuple[Prepared, BoostingAnchor]:
+    """Data, model and an anchor that has moved away from the model."""
+    prepared = prepare(config)
+    boosting = make_boosting(config, prepared.model, STEPS, prepared.anchor)
+    assert boosting is not None
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in boosting.branch.parameters():
+            parameter.add_(apart * torch.randn_like(parameter))
+    return prepared, boosting
+
+
+def take(prepared: Prepared, boosting: BoostingAnchor | None, config: Config, batch: Batch, seed: int = 4) -> Losses:
+    torch.manual_seed(seed)  # of the dropout
+    return compute_losses(
+        prepared.model, prepared.model, None, batch, config, epoch=5.0, autocast=nullcontext(), boosting=boosting
+    )
+
+
+def scores(model: Coder, batch: Batch) -> list[list[float]]:
+    with torch.no_grad():
+        images = model.encode_images(batch.regions, batch.region_lengths)
+        texts = model.encode_texts(batch.words, batch.word_lengths)
+    found: list[list[float]] = (images.double() @ texts.double().T).tolist()
+    return found
+
+
+@pytest.mark.parametrize("form", ["rs", "rm", "as", "am"])
+@pytest.mark.parametrize("loss", ["btr-sum", "btr-hardest", "infonce", "dcl"])
+def test_it_comes_on_top_of_any_loss_as_a_sum_over_the_batch(data: Path, form: str, loss: str) -> None:
+    config = boosted(
+        data, dropout=False, loss=loss, boosting=form, boosting_weight=0.5, boosting_margin=0.4, boosting_split=0.3
+    )
+    prepared, boosting = started(config)
+    batch = prepared.batches(0)
+    plain, found = take(prepared, None, config, batch), take(prepared, boosting, config, batch)
+    ids = batch.image_ids.tolist()
+    target, anchor = scores(prepared.model, batch), scores(boosting.branch, batch)
+    expected = [0.0] * len(ids)
+    for rows, known in ((target, anchor), (transposed(target), transposed(anchor))):
+        for i, mask in enumerate(negatives(ids, ids)):
+            expected[i] += reference.loss(
+                form, kept(rows[i], mask), kept(known[i], mask), rows[i][i], known[i][i], margin=0.4, split=0.3,
+                is_soft=False,
+            )  # fmt: skip
+    assert sum(expected) > 0
+    assert found.total.item() - plain.total.item() == pytest.approx(0.5 * sum(expected), rel=1e-4)
+    assert found.parts[f"boosting-{form}"].item() == pytest.approx(sum(expected) / len(ids), rel=1e-4)
+    assert {name: value for name, value in found.parts.items() if not name.startswith("boosting")} == plain.parts
+
+
+def test_soft_margins_and_literal_negatives_reach_the_loss(data: Path) -> None:
+    """γ is so large that the soft one is smaller everywhere; the second pair is of the first one's image."""
+    config = boosted(data, dropout=False, boosting="as", boosting_margin=3.0)
+    prepared, boosting = started(config)
+    batch = prepared.batches(0)
+    ids = batch.image_ids.clone()
+    ids[1] = ids[0]
+    batch = replace(batch, image_ids=ids)
+
+    def found(**change: Any) -> float:
+        switched = replace(config, objective=replace(config.objective, **change))
+        return take(prepared, boosting, switched, batch).parts["boosting-as"].item()
+
+    assert found(boosting_soft=True) < found() < found(same_image_negatives=True)
+
+
+def test_gradients_reach_the_target_alone(data: Path) -> None:
+    config = boosted(data, weight_instance=0.0)
+    prepared, boosting = started(config)
+    take(prepared, boosting, config, prepared.batches(0)).total.backward()
+    assert all(parameter.grad is None for parameter in boosting.parameters())
+    reached = [parameter.grad for parameter in prepared.model.parameters() if parameter.grad is not None]
+    assert len(reached) == len(list(prepared.model.parameters()))
+    assert max(gradient.abs().max().item() for gradient in reached) > 0
+
+
+def test_the_anchor_reads_without_dropout_and_takes_no_random_number_from_the_target(data: Path) -> None:
+    config = boosted(data)
+    prepared, boosting = started(config)
+    batch = prepared.batches(0)
+    assert torch.equal(boosting.encode(batch)[0], boosting.encode(batch)[0])
+    plain, found = take(prepared, None, config, batch), take(prepared, boosting, config, batch)
+    assert found.parts["btr-sum"] == plain.parts["btr-sum"]
+
+
+def test_a_moving_anchor_normalises_by_the_batch_and_one_that_stays_by_its_own_statistics(data: Path) -> None:
+    prepared = prepare(boosted(data))
+    moving, staying = (BoostingAnchor(prepare(boosted(data)).model, STEPS, momentum) for momentum in (0.9, None))
+    assert prepared.model.training
+    for anchor, training in ((moving, True), (staying, False)):
+        norms = [m for m in anchor.branch.modules() if isinstance(m, torch.nn.BatchNorm1d)]
+        assert norms
+        assert {norm.training for norm in norms} == {training}
+    assert moving.moves
+    assert not staying.moves
+
+
+def test_the_anchor_follows_on_the_cosine_after_every_step(data: Path, tmp_path: Path) -> None:
+    config = boosted(data)
+    prepared = prepare(config)
+    trainer = Trainer(config, tmp_path, prepared, torch.device("cpu"), quiet())
+    assert trainer.boosting is not None
+    expected = {name: value.detach().double() for name, value in prepared.model.named_parameters()}
+    for step, batch in enumerate(prepared.batches.stream(0, 3)):
+        trainer._step(batch, None)
+        stays = cosine_momentum(step, STEPS, 0.7)
+        for name, value in trainer.model.named_parameters():
+            expected[name] = stays * expected[name] + (1 - stays) * value.detach().double()
+    for name, value in trainer.boosting.branch.named_parameters():
+        torch.testing.assert_close(value.double(), expected[name], atol=1e-6, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a moving anchor, never stopped."""
+    return start_run(boosted(data), tmp_path_factory.mktemp("whole"), quiet())
+
+
+@pytest.mark.parametrize("step", [0, PER_EPOCH - 1, 7, STEPS - 1])
+def test_stopped_during_any_step_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, step: int) -> None:
+    stopped = stop_during(whole, tmp_path / "tiny", step, signal.SIGTERM)
+    continue_run(stopped, None, quiet())
+    assert_same_run(stopped, whole)
+
+
+def test_the_state_holds_the_anchor_and_the_best_model_is_the_target_alone(whole: Path) -> None:
+    anchor, model = (newest_state(whole).tensors(stem) for stem in ("anchor", "model"))
+    assert set(anchor) == {f"branch.{name}" for name in model}
+    assert not torch.equal(anchor["branch.regions.linear.weight"], model["regions.linear.weight"])
+    best = SaveStore(whole / "best", keep=1).newest()
+    assert best is not None
+    assert set(best.manifest["files"]) == {"model.safetensors", "metrics.json"}
+    assert load_model(whole).encode_text(["a red star"]).shape == (1, 8)
+    steps = [event for event in read_history(whole / HISTORY) if event["event"] == "step"]
+    assert set(steps[0]["losses"]) == {"btr-sum", "boosting-am"}
+
+
+def test_a_state_without_its_anchor_is_refused(whole: Path, data: Path, tmp_path: Path) -> None:
+    plain = start_run(boosted(data, boosting="none"), tmp_path, quiet())
+    assert "anchor.safetensors" not in newest_state(plain).manifest["files"]
+    shutil.copy(whole / "config.toml", plain / "config.toml")
+    shutil.copy(whole / "manifest.json", plain / "manifest.json")
+    with pytest.raises(InputError, match=r"anchor\.safetensors"):
+        continue_run(plain, None, quiet())
+
+
+def test_an_anchor_near_its_random_start_is_warned_of_with_a_start_that_fits(data: Path, tmp_path: Path) -> None:
+    """Flickr8k's eight epochs are 1,872 steps: 95% of the random start would remain."""
+    config = replace(PRESETS["flickr8k-baseline"].config)
+    config = replace(config, objective=replace(config.objective, boosting="am"))
+    (fault,) = random_start_left(config, 1_872)
+    assert fault.severity == "warning"
+    assert str(fault).startswith(
+        "--boosting-momentum: is 0.99995: after 1,872 steps 95% of the anchor would be its random start; "
+        "expected at most 0.9968 for 5%"
+    )
+    fitting = replace(config, objective=replace(config.objective, boosting_momentum=0.9968))
+    assert random_start_left(fitting, 1_872) == []
+    console = quiet()
+    start_run(replace(boosted(data, boosting_momentum=0.99995), name="slow"), tmp_path, console)
+    assert "100% of the anchor would be its random start" in printed(console)
+
+
+@pytest.fixture(scope="module")
+def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run to surpass."""
+    return start_run(boosted(data, "first", boosting="none"), tmp_path_factory.mktemp("anchors"), quiet())
+
+
+def offline(data: Path, anchor: Path, **objective: Any) -> Config:
+    return boosted(data, boosting_scenario="offline", boosting_anchor=str(anchor), **objective)
+
+
+def weights(model: Coder) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> bool:
+    return all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_an_offline_target_starts_from_the_anchor_or_from_scratch(data: Path, finished: Path) -> None:
+    best = weights(load_model(finished).model)
+    scratch = weights(prepare(boosted(data, boosting="none")).model)
+    assert same(weights(prepare(offline(data, finished)).model), best)
+    assert same(weights(prepare(offline(data, finished, boosting_start="scratch")).model), scratch)
+
+
+def test_an_offline_anchor_never_moves_and_equals_the_best_model_of_its_run(
+    data: Path, finished: Path, tmp_path: Path
+) -> None:
+    config = offline(data, finished)
+    prepared = prepare(config)
+    trainer = Trainer(config, tmp_path, prepared, torch.device("cpu"), quiet())
+    assert trainer.boosting is not None
+    for batch in prepared.batches.stream(0, 2):
+        trainer._step(batch, None)
+    best = weights(load_model(finished).model)
+    assert same(weights(trainer.boosting.branch), best)
+    assert not same(weights(trainer.model), best)
+
+
+@pytest.fixture(scope="module")
+def surpassing(data: Path, finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run over a finished one, never stopped."""
+    return start_run(offline(data, finished, boosting="rm"), tmp_path_factory.mktemp("offline"), quiet())
+
+
+@pytest.mark.parametrize("step", [0, 8])
+def test_an_offline_run_stopped_and_continued_equals_one_never_stopped(
+    surpassing: Path, tmp_path: Path, step: int
+) -> None:
+    stopped = stop_during(surpassing, tmp_path / "tiny", step)
+    assert "anchor.safetensors" not in newest_state(stopped).manifest["files"]
+    continue_run(stopped, None, quiet())
+    assert_same_run(stopped, surpassing)
+
+
+def test_the_anchor_may_have_moved_but_not_changed(
+    surpassing: Path, finished: Path, data: Path, tmp_path: Path
+) -> None:
+    stopped = stop_during(surpassing, tmp_path / "tiny", 3)
+    config, _ = read_config(stopped)
+
+    def over(anchor: Path) -> Config:
+        return replace(config, objective=replace(config.objective, boosting_anchor=str(anchor)))
+
+    other = replace(boosted(data, "other", boosting="none"))
+    other = start_run(replace(other, training=replace(other.training, seed=9)), tmp_path, quiet())
+    with pytest.raises(InputError, match="holds another best model than when the run began"):
+        continue_run(stopped, over(other), quiet())
+    moved = shutil.copytree(finished, tmp_path / "moved")
+    continue_run(stopped, over(moved), quiet())
+    assert_same_run(stopped, surpassing)
+
+
+def test_an_anchor_of_another_size_sets_margins_but_gives_no_start(data: Path, finished: Path) -> None:
+    config = offline(data, finished)
+    wider = replace(config, model=replace(config.model, dimension=12))
+    with pytest.raises(InputError) as refused:
+        prepare(wider)
+    assert "--boosting-start: is anchor, and the anchor is another model" in str(refused.value)
+    assert f"--boosting-anchor {finished}: regions.linear.weight has shape (8, 6); expected (12, 6)" in str(
+        refused.value
+    )
+    scratch = replace(wider, objective=replace(wider.objective, boosting_start="scratch"))
+    prepared, boosting = started(scratch)
+    assert take(prepared, boosting, scratch, prepared.batches(0)).parts["boosting-am"] > 0
+
+
+def test_what_is_no_finished_run_of_the_same_words_is_refused(data: Path, finished: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no run that was trained here; expected a finished run"):
+        prepare(offline(data, tmp_path / "nowhere"))
+    stopped = stop_during(finished, tmp_path / "stopped", 7)
+    with pytest.raises(InputError, match="is stopped; expected a finished run"):
+        prepare(offline(data, stopped))
+    config = offline(data, finished)
+    rarer = replace(config, data=replace(config.data, word_threshold=12))
+    with pytest.raises(InputError, match=r"knows other words \(17\) than this run \(\d+\)"):
+        prepare(rarer)
+    broader = shutil.copytree(data, tmp_path / "broader")
+    for features in broader.glob("*_ims.npy"):
+        np.save(features, np.pad(np.load(features), ((0, 0), (0, 0), (0, 1))))
+    with pytest.raises(InputError, match="reads 6 numbers a region, this data has 7"):
+        prepare(offline(broader, finished))
+
+
+def test_nothing_is_written_when_the_anchor_cannot_be_used(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--boosting-anchor"):
+        start_run(offline(data, tmp_path / "nowhere"), tmp_path / "runs", quiet())
+    assert not (tmp_path / "runs").exists()
