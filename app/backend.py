@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import streamlit as st
+from threadpoolctl import threadpool_limits
 
 from app import jobs
 from coder_core.api import (
@@ -49,6 +50,10 @@ __all__ = [
     "rank_correlation", "runs", "runs_root", "sample", "search", "search_picture", "spread", "start_demo", "steps",
     "stop_job", "thumbnail", "thumbnails",
 ]  # fmt: skip
+
+# Several visitors share the server, and no page multiplies more than takes one processor a second: a second thread of
+# linear algebra mostly waits, spinning, for its turn (a principal plane: 1.0 s of processor time with two, 0.06 alone).
+threadpool_limits(1, user_api="blas")
 
 LISTING_SECONDS = 2
 OPEN_RUNS = 8

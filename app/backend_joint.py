@@ -23,53 +23,69 @@ from coder_core.api.layouts import (
     kept_layout,
     principal_layout,
 )
+from coder_core.api.sampling import Sample
 
 __all__ = [
-    "METHODS", "MOST_TSNE", "Distributions", "Gap", "Kept", "Layout", "LayoutSettings", "Method", "distributions",
-    "draw_points", "gap", "kept_maps", "map_command", "principal_maps", "samples",
+    "METHODS", "MOST_TSNE", "Distributions", "Gap", "Kept", "Layout", "LayoutSettings", "Method", "Sample",
+    "distributions", "draw_points", "gap", "kept_maps", "map_command", "points_sample", "principal_maps", "samples",
 ]  # fmt: skip
 
 
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _points_sample(path: str, stamp: str, split: str) -> Sample | None:
+    return _opened(path, stamp).points_sample(split)
+
+
+def points_sample(run: RunSummary, split: str) -> Sample | None:
+    """What a split too large to look at whole is opened with; None for the others. Two runs on one split share it."""
+    return _points_sample(str(run.path), run.stamp, split)
+
+
+def _drawn(path: str, stamp: str, split: str, part: bool) -> Sample | None:
+    return _points_sample(path, stamp, split) if part else None
+
+
 @st.cache_resource(max_entries=16, show_spinner="Measuring every sample …")
-def _samples(path: str, stamp: str, split: str) -> pd.DataFrame:
-    return geometry.samples(_opened(path, stamp), split)
+def _samples(path: str, stamp: str, split: str, part: bool) -> pd.DataFrame:
+    return geometry.samples(_opened(path, stamp), split, sample=_drawn(path, stamp, split, part))
 
 
-def samples(run: RunSummary, split: str) -> pd.DataFrame:
-    """Every sample with what is known about it, in the order of a map's points. Shared: not to be changed."""
-    return _samples(str(run.path), run.stamp, split)
+def samples(run: RunSummary, split: str, part: bool) -> pd.DataFrame:
+    """Every sample, or with `part` those of `points_sample`, in the order of a map's points. Shared: never changed."""
+    return _samples(str(run.path), run.stamp, split, part)
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
-def _gap(path: str, stamp: str, split: str) -> Gap:
-    return geometry.gap(_opened(path, stamp), split)
+def _gap(path: str, stamp: str, split: str, part: bool) -> Gap:
+    return geometry.gap(_opened(path, stamp), split, sample=_drawn(path, stamp, split, part))
 
 
-def gap(run: RunSummary, split: str) -> Gap:
-    """The modality gap and the mean similarities."""
-    return _gap(str(run.path), run.stamp, split)
+def gap(run: RunSummary, split: str, part: bool) -> Gap:
+    """The modality gap and the mean similarities, of all samples or of a part."""
+    return _gap(str(run.path), run.stamp, split, part)
 
 
 @st.cache_data(max_entries=32, show_spinner="Counting similarities …")
-def _distributions(path: str, stamp: str, split: str) -> Distributions:
-    return geometry.distributions(_opened(path, stamp), split)
+def _distributions(path: str, stamp: str, split: str, part: bool) -> Distributions:
+    return geometry.distributions(_opened(path, stamp), split, sample=_drawn(path, stamp, split, part))
 
 
-def distributions(run: RunSummary, split: str) -> Distributions:
+def distributions(run: RunSummary, split: str, part: bool) -> Distributions:
     """How often each similarity occurs among matching and among other pairs."""
-    return _distributions(str(run.path), run.stamp, split)
+    return _distributions(str(run.path), run.stamp, split, part)
 
 
 @st.cache_resource(max_entries=16, show_spinner="Finding the principal plane …")
-def _principal(paths: tuple[str, ...], stamps: tuple[str, ...], split: str) -> list[Layout]:
+def _principal(paths: tuple[str, ...], stamps: tuple[str, ...], split: str, part: bool) -> list[Layout]:
     first, *others = (_opened(path, stamp) for path, stamp in zip(paths, stamps, strict=True))
-    made = [principal_layout(first, split)]
-    return made + [principal_layout(run, split, made[0]) for run in others]
+    sample = _drawn(paths[0], stamps[0], split, part)
+    made = [principal_layout(first, split, sample=sample)]
+    return made + [principal_layout(run, split, made[0], sample=sample) for run in others]
 
 
-def principal_maps(runs: Sequence[RunSummary], split: str) -> list[Layout]:
+def principal_maps(runs: Sequence[RunSummary], split: str, part: bool) -> list[Layout]:
     """The principal plane of every run, the second laid over the first. Quick enough to be computed at once."""
-    return _principal(tuple(str(run.path) for run in runs), tuple(run.stamp for run in runs), split)
+    return _principal(tuple(str(run.path) for run in runs), tuple(run.stamp for run in runs), split, part)
 
 
 def kept_maps(runs: Sequence[RunSummary], split: str, settings: LayoutSettings) -> list[Kept]:

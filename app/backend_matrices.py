@@ -14,6 +14,7 @@ from coder_core.api.anchors import Loss
 from coder_core.api.batch_view import Batch, Order, Source, choose_batch
 from coder_core.api.diversity import Measure
 from coder_core.api.matrices import (
+    batch_spread,
     hardest_in_cell,
     labels,
     matrix_table,
@@ -62,13 +63,26 @@ def batch_of(run: RunSummary, settings: Settings) -> Batch:
     Raises:
         InputError: the settings give fewer than two pairs.
     """
+    return _batch(str(run.path), run.stamp, _without_sliders(settings), run)  # the order does not follow the sliders
+
+
+def _without_sliders(settings: Settings) -> Settings:
+    """The settings with the measure of diversity, and the usual μ, γ, ε: all that stays when a slider is moved."""
     loss = Loss(function=settings.loss.function, entropy_temperature=settings.loss.entropy_temperature)
-    return _batch(str(run.path), run.stamp, replace(settings, loss=loss), run)  # the order does not follow the sliders
+    return replace(settings, loss=loss)
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _spread(
+    path: str, stamp: str, by: tuple[str, str], settings: Settings, _run: RunSummary, _batch: Batch
+) -> np.ndarray:
+    return batch_spread(open_summary(_run), settings.split, _batch, settings.direction, settings.loss)
 
 
 @st.cache_data(max_entries=32, show_spinner="Computing the matrix …")
 def _matrix(path: str, stamp: str, by: tuple[str, str], settings: Settings, _run: RunSummary, _batch: Batch) -> Scaled:
-    return scaled_matrix(open_summary(_run), settings.split, _batch, settings.direction, settings.loss)
+    spread = _spread(path, stamp, by, _without_sliders(settings), _run, _batch)
+    return scaled_matrix(open_summary(_run), settings.split, _batch, settings.direction, settings.loss, spread=spread)
 
 
 def matrix(run: RunSummary, by: RunSummary, settings: Settings, batch: Batch) -> Scaled:

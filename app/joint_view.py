@@ -28,16 +28,32 @@ KINDS = ("modality", "cluster")
 DIGITS = {"rank": "%d", "gain": "%+d", "diversity": "%.3f", "similarity": "%.3f", "hubness": "%d"}
 
 
-def tables_of(choice: Choice) -> list[pd.DataFrame]:
-    """All samples of every run; with two runs also by how many places the second one ranks them better."""
-    tables = [joint.samples(run, choice.split) for run in choice.runs]
+def tables_of(choice: Choice, part: bool) -> list[pd.DataFrame]:
+    """All samples of every run, or a random part; with two runs also how many places the second ranks them better."""
+    tables = [joint.samples(run, choice.split, part) for run in choice.runs]
     if len(tables) == 2:
         gain = tables[0]["rank"] - tables[1]["rank"]
         tables = [table.assign(gain=gain) for table in tables]
     labels = [clusters.labels(run, choice.split) for run in choice.runs]
-    if all(label is not None for label in labels):
-        tables = [table.assign(cluster=label) for table, label in zip(tables, labels, strict=True)]
+    found = [label for label in labels if label is not None]
+    if len(found) == len(tables):
+        rows = point_rows(choice, tables[0])
+        tables = [table.assign(cluster=label[rows]) for table, label in zip(tables, found, strict=True)]
     return tables
+
+
+def point_rows(choice: Choice, table: pd.DataFrame) -> np.ndarray:
+    """Where the samples of a table stand among all points of the split, images first; ascending."""
+    images = len(backend.open_summary(choice.first).ranks(choice.split)["i2t"])
+    return np.asarray(table["number"].to_numpy() + np.where(table["modality"] == "image", 0, images))
+
+
+def position(rows: np.ndarray, point: int | None) -> int | None:
+    """Where a point of the split stands among these rows; None when it is not among them."""
+    if point is None:
+        return None
+    found = int(np.searchsorted(rows, point))
+    return found if found < len(rows) and rows[found] == point else None
 
 
 @st.fragment
@@ -45,7 +61,10 @@ def explore(choice: Choice, planes: Sequence[np.ndarray], tables: Sequence[pd.Da
     """Draw it. Only this part of the page runs again after a lasso. `remark`: how the maps were made."""
     count = len(planes[0])
     images = int((tables[0]["modality"] == "image").sum())
-    owner = tables[0]["image"].to_numpy()[images:]
+    numbers = tables[0]["number"].to_numpy()
+    owner = np.searchsorted(numbers[:images], tables[0]["image"].to_numpy()[images:])  # positions among the images
+    rows, ranks = point_rows(choice, tables[0]), backend.open_summary(choice.first).ranks(choice.split)
+    of_images, of_captions = len(ranks["i2t"]), len(ranks["t2i"])
     names = [name for name in COLUMNS if name in tables[0]]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         column = str(st.selectbox("Colour", names, **bound("colour"), width=170))
@@ -53,7 +72,8 @@ def explore(choice: Choice, planes: Sequence[np.ndarray], tables: Sequence[pd.Da
         chosen = maps.read(st.query_params.get(AREA))
         st.button("Clear selection", icon=":material/deselect:", on_click=_clear, disabled=not chosen)
     points = maps.points_in(chosen, planes)
-    focus = maps.focus_point(st.query_params.get(FOCUS), images, count - images)
+    opened = maps.focus_point(st.query_params.get(FOCUS), of_images, of_captions)
+    focus = position(rows, opened)
     around = np.union1d(points, [] if focus is None else [focus]).astype(np.int64)
     pairs, total = maps.pairs_of(around, owner, images, MOST_LINES)
     _said(count, points, images, total, lines, remark)
@@ -69,12 +89,14 @@ def explore(choice: Choice, planes: Sequence[np.ndarray], tables: Sequence[pd.Da
         figure, CHART, "joint space", on_select=_picked, selection_mode=("points", "box", "lasso"), theme=None
     )
     if chosen:
-        _table(choice, planes, tables, points)
+        _table(choice, planes, tables, points, rows)
         _pictures(choice, tables[-1], points)
-    if focus is not None:
+    if opened is not None:
         cards.heading("One sample, opened")
-        number = focus if focus < images else focus - images
-        show_sample(choice, "image" if focus < images else "text", number, here="joint space")
+        if focus is None:
+            cards.note("It is not among the samples drawn at random, so the map does not show it.")
+        number = opened if opened < of_images else opened - of_images
+        show_sample(choice, "image" if opened < of_images else "text", number, here="joint space")
 
 
 def _figure(
@@ -143,8 +165,10 @@ def _remember(key: str, value: str) -> None:
         st.query_params.pop(key, None)
 
 
-def _table(choice: Choice, planes: Sequence[np.ndarray], tables: Sequence[pd.DataFrame], points: np.ndarray) -> None:
-    images = int((tables[0]["modality"] == "image").sum())
+def _table(
+    choice: Choice, planes: Sequence[np.ndarray], tables: Sequence[pd.DataFrame], points: np.ndarray, of: np.ndarray
+) -> None:
+    images = len(backend.open_summary(choice.first).ranks(choice.split)["i2t"])
     everything = joint.table_of(choice.runs, tables, planes, points)
     rows = everything.head(ROWS_SHOWN)
     cards.heading(
@@ -169,7 +193,7 @@ def _table(choice: Choice, planes: Sequence[np.ndarray], tables: Sequence[pd.Dat
                 columns[f"{name}{suffix}"] = rows[f"{name}{suffix}"]
                 label = name if name == "gain" else f"{name}{suffix}"
                 config[f"{name}{suffix}"] = st.column_config.NumberColumn(label, format=digits, help=tip(name))
-    shown = points[: len(rows)]
+    shown = of[points[: len(rows)]]
 
     def opened() -> None:
         point = selected_id(st.session_state.get(TABLE), shown)

@@ -10,10 +10,11 @@ from app import backend, backend_joint, cards, charts, downloads, sidebar, work_
 from app.backend_joint import Layout, LayoutSettings, Method
 from app.controls import choose_one
 from app.glossary import tip
-from app.joint_view import explore, tables_of
-from app.state import Choice, bound_number, theme
+from app.joint_view import explore, point_rows, tables_of
+from app.state import Choice, bound, bound_number, theme
 
 METHODS = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
+LARGE = 50_000
 MINUTES = {"umap": "about a minute", "tsne": "two to four minutes"}
 
 
@@ -36,9 +37,25 @@ def settings() -> LayoutSettings:
         return replace(chosen, seed=int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"))))
 
 
-def numbers(choice: Choice) -> None:
+def take_part(choice: Choice) -> bool:
+    """Whether only a random part of the split is looked at; a small split is always looked at whole."""
+    sample = backend_joint.points_sample(choice.first, choice.split)
+    if sample is None:
+        return False
+    total, drawn = sample.of_images + sample.of_texts, len(sample.images) + len(sample.texts)
+    if st.toggle(f"Look at all {total:,} samples (takes a minute)", False, **bound("everything")):
+        return False
+    cards.note(
+        f"{drawn:,} of {total:,} samples, drawn at random: {len(sample.images):,} of {sample.of_images:,} images, and "
+        "their captions. Everything on this page is of these; ranks are those in the whole split, hubness counts only "
+        "these queries."
+    )
+    return True
+
+
+def numbers(choice: Choice, part: bool) -> None:
     """The gap, and how far matching pairs stand from the others."""
-    found = [backend_joint.gap(run, choice.split) for run in choice.runs]
+    found = [backend_joint.gap(run, choice.split, part) for run in choice.runs]
     items = []
     for label, term, values in (
         ("modality gap", "modality gap", [one.gap for one in found]),
@@ -51,22 +68,27 @@ def numbers(choice: Choice) -> None:
     cards.tiles(items)
 
 
-def similarities(choice: Choice) -> None:
-    found = [backend_joint.distributions(run, choice.split) for run in choice.runs]
-    part = found[-1]
-    told = ""
-    if part.images < part.of_images:
-        told = f" Counted over {part.images:,} of {part.of_images:,} images, drawn at random, and all captions."
+def similarities(choice: Choice, part: bool) -> None:
+    found = [backend_joint.distributions(run, choice.split, part) for run in choice.runs]
+    last, told = found[-1], ""
+    if last.images < last.of_images:
+        captions = "their sample’s captions" if part else "all captions"
+        told = f" Counted over {last.images:,} of {last.of_images:,} images, drawn at random, and {captions}."
     cards.heading(
         "How alike are matching pairs, and all others?",
         f"The further apart the filled and the dotted curve, the easier the retrieval.{told}",
     )
-    numbers(choice)
+    numbers(choice, part)
     names = [run.name for run in choice.runs]
     figure = charts.similarity_curves(
-        names, part.edges, [one.positive for one in found], [one.negative for one in found], charts.tone(theme())
+        names, last.edges, [one.positive for one in found], [one.negative for one in found], charts.tone(theme())
     )
     downloads.chart(figure, "similarity-curves", "similarities of matching and other pairs")
+
+
+def minutes(method: Method, points: int) -> str:
+    """How long a map takes, in words."""
+    return "many minutes" if points > LARGE else MINUTES[method]
 
 
 def remark(choice: Choice, layouts: list[Layout]) -> str:
@@ -86,12 +108,14 @@ def remark(choice: Choice, layouts: list[Layout]) -> str:
 
 
 def show(choice: Choice) -> None:
+    part = take_part(choice)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         chosen = settings()
-    tables = tables_of(choice)
-    if chosen.method == "tsne" and len(tables[0]) > backend_joint.MOST_TSNE:
+    tables = tables_of(choice, part)
+    total = sum(len(ranks) for ranks in backend.open_summary(choice.first).ranks(choice.split).values())
+    if chosen.method == "tsne" and total > backend_joint.MOST_TSNE:
         cards.empty(
-            f"t-SNE takes at most {backend_joint.MOST_TSNE:,} points, and there are {len(tables[0]):,}.",
+            f"t-SNE takes at most {backend_joint.MOST_TSNE:,} points, and there are {total:,}.",
             "UMAP and PCA take all of them; PCA is shown.",
         )
         chosen = LayoutSettings("pca")
@@ -104,14 +128,18 @@ def show(choice: Choice) -> None:
             offered = work_view.Work(
                 kept[-1].name, backend_joint.map_command(choice.runs, choice.split, chosen),
                 f"Compute the {METHODS[chosen.method]} map",
-                f"There is none yet. {len(tables[0]):,} points take {MINUTES[chosen.method]} a run; it is kept beside "
+                f"There is none yet. {total:,} points take {minutes(chosen.method, total)} a run; it is kept beside "
                 "the run. PCA is shown meanwhile.",
             )  # fmt: skip
             work_view.show(offered, faults)
             layouts = []
     if not layouts:
-        layouts = backend_joint.principal_maps(choice.runs, choice.split)
-    explore(choice, [one.plane for one in layouts], tables, remark(choice, layouts))
+        layouts = backend_joint.principal_maps(choice.runs, choice.split, part)
+    planes = [one.plane for one in layouts]
+    if len(planes[0]) > len(tables[0]):  # a kept map is of all points
+        planes = [plane[point_rows(choice, tables[0])] for plane in planes]
+    explore(choice, planes, tables, remark(choice, layouts))
+    similarities(choice, part)
 
 
 choice = sidebar.choose()
@@ -127,4 +155,3 @@ if choice is None:
     st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
 else:
     show(choice)
-    similarities(choice)

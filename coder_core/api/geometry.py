@@ -10,7 +10,7 @@ import pandas as pd
 from coder_core.api.diversity import Array, Modality
 from coder_core.api.hubs import occurrences
 from coder_core.api.run import Run
-from coder_core.api.sampling import SCORES_AT_MOST
+from coder_core.api.sampling import SCORES_AT_MOST, Sample
 
 TILE_ELEMENTS = 4_194_304
 PAIRS_AT_MOST = 20_000_000  # similarities counted exactly; of larger splits a random part of the images
@@ -19,7 +19,7 @@ BINS = 120
 
 @dataclass(frozen=True)
 class Gap:
-    """Where the two modalities stand to each other; all of it exact.
+    """Where the two modalities stand to each other; exact for what is looked at.
 
     Args:
         gap: distance between the mean image and the mean caption. Liang et al. 2022, "Mind the gap", section 2.
@@ -42,7 +42,8 @@ class Distributions:
 
     Args:
         edges: (BINS + 1,) of the bins. positive, negative: (BINS,) counts of matching and of other pairs.
-        images, of_images: how many images the counts are over, and how many the split has; all captions always.
+        images, of_images: how many images the counts are over, and how many there are; always with all captions, of
+            the split or of the sample that is looked at.
     """
 
     edges: Array
@@ -52,10 +53,10 @@ class Distributions:
     of_images: int
 
 
-def gap(run: Run, split: str) -> Gap:
-    """The modality gap and the mean similarities of a split, from the sums of its embeddings."""
-    v, w = run.embeddings(split)
-    owner = run.image_of_text(split)
+def gap(run: Run, split: str, *, sample: Sample | None = None) -> Gap:
+    """The modality gap and the mean similarities of a split, or of a sample of it, from the sums of its embeddings."""
+    part = run.part(split, sample)
+    v, w, owner = part.images, part.texts, part.owner
     own = own_similarity(v, w, owner)
     sum_v, sum_w = _total(v), _total(w)
     others = len(v) * len(w) - len(own)
@@ -82,14 +83,17 @@ def _total(rows: Array) -> Array:
     return total
 
 
-def distributions(run: Run, split: str, *, pairs: int = PAIRS_AT_MOST, seed: int = 0) -> Distributions:
+def distributions(
+    run: Run, split: str, *, pairs: int = PAIRS_AT_MOST, seed: int = 0, sample: Sample | None = None
+) -> Distributions:
     """Histograms of the similarities of matching and of other pairs, over −1 to 1, tile by tile.
 
     Args:
         pairs: at most so many similarities are looked at; beyond, those of random images to all captions.
+        sample: only its images and captions.
     """
-    v, w = run.embeddings(split)
-    owner = run.image_of_text(split)
+    part = run.part(split, sample)
+    v, w, owner = part.images, part.texts, part.owner
     count = min(len(v), max(1, pairs // len(w)))
     chosen = np.arange(len(v))
     if count < len(v):
@@ -108,41 +112,51 @@ def _counted(scores: Array) -> Array:
     return np.bincount(np.clip(place, 0, BINS - 1).ravel(), minlength=BINS)
 
 
-def samples(run: Run, split: str) -> pd.DataFrame:
+def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:
     """Every sample of a split, images first, in the order of the points of a layout.
+
+    Args:
+        sample: from `Run.points_sample`: only its rows are read; hubness then counts its queries, diversity is taken
+            over its candidates, and ranks are those in the whole split.
 
     Returns:
         One row a sample: modality ("image", "caption"), number (row in its modality), image, text (the caption; of an
         image its first one), rank (of the best true match, from 1), similarity (to its match, of an image the best),
         hubness (among the first ten results of so many queries), words (of the caption), and diversity (with the
-        run's ε, over the whole split) where the split is small enough to look at whole.
+        run's ε) where the split, or the sample, is small enough to look at whole.
     """
-    v, w = run.embeddings(split)
-    n, owner, captions = len(v), run.image_of_text(split), run.captions(split)
-    own = own_similarity(v, w, owner)
+    part = run.part(split, sample)
+    n, m, owner = len(part.images), len(part.texts), part.owner
+    everything = run.captions(split)
+    captions = [everything[j] for j in part.text_rows.tolist()]
+    own = own_similarity(part.images, part.texts, owner)
     best = np.full(n, np.nan)
     np.fmax.at(best, owner, own)
-    first = run.first_captions(split)
+    first = np.full(n, -1, dtype=np.int64)
+    first[owner[::-1]] = np.arange(m)[::-1]  # of equal places the last one written stays: the first
     ranks = run.ranks(split)
-    rank = np.concatenate([ranks["i2t"], ranks["t2i"]]) + 1.0
-    hubs = [occurrences(run, split, direction)["count"].to_numpy() for direction in ("t2i", "i2t")]
+    rank = np.concatenate([ranks["i2t"][part.image_rows], ranks["t2i"][part.text_rows]]) + 1.0
+    hubs = [occurrences(run, split, direction, sample=sample)["count"].to_numpy() for direction in ("t2i", "i2t")]
     lengths = np.array([caption.count(" ") + 1.0 for caption in captions])
     table = pd.DataFrame(
         {
-            "modality": np.repeat(np.array(["image", "caption"], dtype=object), [n, len(w)]),
-            "number": np.concatenate([np.arange(n), np.arange(len(w))]),
-            "image": np.concatenate([np.arange(n), owner]),
-            "text": [captions[j] if j >= 0 else "" for j in first.tolist()] + list(captions),
+            "modality": np.repeat(np.array(["image", "caption"], dtype=object), [n, m]),
+            "number": np.concatenate([part.image_rows, part.text_rows]),
+            "image": np.concatenate([part.image_rows, part.image_rows[owner]]),
+            "text": [captions[j] if j >= 0 else "" for j in first.tolist()] + captions,
             "rank": np.where(rank < 1, np.nan, rank),
             "similarity": np.concatenate([best, own]),
             "hubness": np.concatenate(hubs),
             "words": np.concatenate([np.where(first >= 0, lengths[first], np.nan), lengths]),
         }
     )
-    if n * len(w) <= SCORES_AT_MOST:
+    if n * m <= SCORES_AT_MOST:
         epsilon = run.loss.epsilon
         both: tuple[Modality, Modality] = ("image", "text")
         table["diversity"] = np.concatenate(
-            [run.diversity(split, modality=m, epsilon=epsilon)["diversity"].to_numpy() for m in both]
+            [
+                run.diversity(split, modality=modality, epsilon=epsilon, sample=sample)["diversity"].to_numpy()
+                for modality in both
+            ]
         )
     return table

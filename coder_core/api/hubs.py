@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from coder_core.api.run import Run
+from coder_core.api.sampling import Sample
 
 Direction = Literal["i2t", "t2i"]
 
@@ -29,23 +30,30 @@ class Hubness:
     never: float
 
 
-def occurrences(run: Run, split: str, direction: Direction, *, k: int = 10) -> pd.DataFrame:
+def occurrences(
+    run: Run, split: str, direction: Direction, *, k: int = 10, sample: Sample | None = None
+) -> pd.DataFrame:
     """N_k of every candidate: among the first k results of how many queries it stands.
 
     Args:
         k: up to the ten results the analysis keeps of every query.
+        sample: only its candidates, counted among the results of only its queries.
 
     Returns:
         One row a candidate: candidate, count, right (queries it belongs to), wrong.
     """
     analysis, owner = run.analysis(split), run.image_of_text(split)
-    best = np.asarray(analysis.text_best if direction == "t2i" else analysis.image_best)[:, :k]
+    best = (analysis.text_best if direction == "t2i" else analysis.image_best)[:, :k]
     candidates = len(analysis.image_embeddings) if direction == "t2i" else len(owner)
-    query = np.arange(len(best))[:, None]
-    match = best == owner[:, None] if direction == "t2i" else owner[best] == query
+    query, shown = np.arange(len(best)), np.arange(candidates)
+    if sample is not None:
+        query, shown = (sample.texts, sample.images) if direction == "t2i" else (sample.images, sample.texts)
+    best = best[query]
+    match = best == owner[query, None] if direction == "t2i" else owner[best] == query[:, None]
     count = np.bincount(best.ravel(), minlength=candidates)
     right = np.bincount(best[match], minlength=candidates)
-    return pd.DataFrame({"candidate": np.arange(candidates), "count": count, "right": right, "wrong": count - right})
+    count, right = count[shown], right[shown]
+    return pd.DataFrame({"candidate": shown, "count": count, "right": right, "wrong": count - right})
 
 
 def hubness(counts: np.ndarray, k: int) -> Hubness:

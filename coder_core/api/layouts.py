@@ -7,6 +7,7 @@ from typing import Literal
 
 from coder_core.api.diversity import Array
 from coder_core.api.run import Run
+from coder_core.api.sampling import Sample
 from coder_core.faults import InputError
 from coder_core.geometry.layout import METHODS, Layout, LayoutSettings, Method, lay_out
 from coder_core.geometry.points import Points, stratified
@@ -49,9 +50,10 @@ def kept_layout(run: Run, split: str, settings: LayoutSettings, reference: Run |
     return Kept("missing" if found is None else "there", place.name, found)
 
 
-def principal_layout(run: Run, split: str, reference: Layout | None = None) -> Layout:
-    """The principal plane, computed now; laid over `reference` when there is one."""
-    points = Points(*run.embeddings(split))
+def principal_layout(run: Run, split: str, reference: Layout | None = None, *, sample: Sample | None = None) -> Layout:
+    """The principal plane of a split, or of a sample of it, computed now; laid over `reference` when there is one."""
+    part = run.part(split, sample)
+    points = Points(part.images, part.texts)
     return lay_out(points, LayoutSettings("pca"), reference=None if reference is None else reference.plane)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from coder_core.api.anchors import Loss
 from coder_core.api.batch_view import Batch, Order, order_batch
 from coder_core.api.diversity import Array, Sides
-from coder_core.api.scaling import CELLS, Direction, Pair, Scaled, open_pair, scale, spread_of
+from coder_core.api.scaling import CELLS, Direction, Pair, Scaled, measured, open_pair, scale, spread_of
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run
@@ -35,20 +35,27 @@ def ordered(run: Run, split: str, batch: Batch, by: Order, direction: Direction,
     return order_batch(run, split, batch, by, diversity, "image" if direction == "i2t" else "text")
 
 
+def batch_spread(run: Run, split: str, batch: Batch, direction: Direction, loss: Loss) -> Array:
+    """Each anchor's standard deviation or entropy over what is shown; of `loss` only the measure and τ matter."""
+    return measured(batch_sides(run, split, batch, direction), loss)
+
+
 def scaled_matrix(
-    run: Run, split: str, batch: Batch, direction: Direction, loss: Loss, *, cells: int = CELLS
-) -> Scaled:
+    run: Run, split: str, batch: Batch, direction: Direction, loss: Loss, *, cells: int = CELLS,
+    spread: Array | None = None,
+) -> Scaled:  # fmt: skip
     """S, exponents, what diversity adds to them, and shares of the loss; diversity is taken over what is shown.
 
     Args:
         batch: from `choose_batch`, perhaps `ordered`. loss: μ, γ, ε, measure of diversity.
         cells: a side; a larger matrix is shown as the means of blocks.
+        spread: from `batch_spread`, when it is known.
 
     Raises:
         ValueError: μ or ε is not positive.
     """
     sides = batch_sides(run, split, batch, direction)
-    return scale(sides, spread_of(sides, loss), loss, cells=cells)
+    return scale(sides, spread_of(sides, loss, spread), loss, cells=cells)
 
 
 def scaled_pair(

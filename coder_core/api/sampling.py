@@ -9,6 +9,7 @@ import numpy as np
 Array = np.ndarray
 
 SCORES_AT_MOST = 125_000_000  # 5,000 images × 25,000 captions: up to here a whole split is looked at, tile by tile
+POINTS_AT_MOST = 20_000  # of a larger split, so many images and captions together stand for its joint space
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,21 @@ def draw_sample(images: int, image_of_text: Array, *, scores: int = SCORES_AT_MO
     chosen = np.zeros(images, dtype=bool)
     chosen[rng.choice(images, min(count, images), replace=False)] = True
     return Sample(np.flatnonzero(chosen), np.flatnonzero(chosen[image_of_text]), images, texts, seed)
+
+
+def draw_points_sample(
+    images: int, image_of_text: Array, *, points: int = POINTS_AT_MOST, scores: int = SCORES_AT_MOST, seed: int = 0
+) -> Sample | None:
+    """About `points` images and captions together; None where `draw_sample` would look at the whole split.
+
+    Args:
+        images: n. image_of_text: (m,). scores: the largest matrix of similarities of a split that is looked at whole.
+    """
+    texts = len(image_of_text)
+    if images * texts <= scores:
+        return None
+    count = points * images / (images + texts)  # k images have about k·m/n captions
+    return draw_sample(images, image_of_text, scores=int(count * count * texts / images), seed=seed)
 
 
 def part_of(images: Array, texts: Array, image_of_text: Array, sample: Sample | None) -> Part:

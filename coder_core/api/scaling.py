@@ -63,9 +63,18 @@ class Scaled:
     loss: Loss
 
 
-def spread_of(s: Sides, loss: Loss) -> Spread:
-    """Spread and diversity of every anchor over the negatives in `s`, normalised over these anchors."""
-    spread = std_over_split(s) if loss.function == "std" else entropy_over_split(s, loss.entropy_temperature)
+def measured(s: Sides, loss: Loss) -> Array:
+    """(Q,) standard deviation, or entropy in bits, of every anchor over the negatives in `s`; μ, γ, ε play no part."""
+    return std_over_split(s) if loss.function == "std" else entropy_over_split(s, loss.entropy_temperature)
+
+
+def spread_of(s: Sides, loss: Loss, spread: Array | None = None) -> Spread:
+    """Spread and diversity of every anchor over the negatives in `s`, normalised over these anchors.
+
+    Args:
+        spread: what `measured` gave for these sides, when it is known.
+    """
+    spread = measured(s, loss) if spread is None else spread
     raw = squash(spread, loss.epsilon)
     images, counts = np.unique(s.candidate_images, return_counts=True)
     place = np.minimum(np.searchsorted(images, s.anchor_images), len(images) - 1)
@@ -99,11 +108,12 @@ def scale(s: Sides, spread: Spread, loss: Loss, *, cells: int = CELLS) -> Scaled
         tile = np.ascontiguousarray(s.anchors[part]) @ candidates.T
         own = np.nonzero(s.anchor_images[part, None] == s.candidate_images[None, :])
         block, first = np.unique(np.arange(part.start, part.stop) // row_step, return_index=True)
-        sums["similarity"][block] += np.add.reduceat(np.add.reduceat(tile, starts, 1), first)
-        tile[own] = 0.0
+        across = np.add.reduceat(tile, starts, 1)
+        sums["similarity"][block] += np.add.reduceat(across, first)
         left = np.repeat(lengths[None, :], len(tile), 0)
         np.subtract.at(left, (own[0], own[1] // column_step), 1)
-        over = np.add.reduceat(tile, starts, 1) - loss.gamma * left  # Σ (S − γ) over the negatives of a block
+        np.subtract.at(across, (own[0], own[1] // column_step), tile[own])
+        over = across - loss.gamma * left  # Σ (S − γ) over the negatives of a block
         counts[block] += np.add.reduceat(left, first)
         sums["exponent"][block] += np.add.reduceat(over / effective, first)
         sums["plain"][block] += np.add.reduceat(over / loss.temperature, first)

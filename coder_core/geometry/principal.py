@@ -10,8 +10,8 @@ from coder_core.geometry.points import Array, Points
 def principal_plane(points: Points) -> tuple[Array, tuple[float, float]]:
     """Coordinates on the first two principal axes, and the share of the variance each one holds.
 
-    Exact for any number of points: the covariance (D, D) is summed tile by tile in float64. An axis points to where its
-    largest loading is positive, so that the same data always give the same picture.
+    The covariance (D, D) of any number of points: products of tiles in float32, summed in float64. An axis points to
+    where its largest loading is positive, so that the same data always give the same picture.
 
     Returns:
         (N, 2) float32 and two shares of the total variance.
@@ -23,7 +23,7 @@ def principal_plane(points: Points) -> tuple[Array, tuple[float, float]]:
     mean /= max(count, 1)
     scatter = np.zeros((width, width))
     for _, tile in points.tiles():
-        centred = np.asarray(tile, dtype=np.float64) - mean
+        centred = tile - mean.astype(np.float32)
         scatter += centred.T @ centred
     values, vectors = np.linalg.eigh(scatter)
     axes = np.zeros((width, 2))
@@ -31,7 +31,7 @@ def principal_plane(points: Points) -> tuple[Array, tuple[float, float]]:
     axes *= np.where(axes[np.abs(axes).argmax(0), [0, 1]] < 0, -1.0, 1.0)
     plane = np.empty((count, 2), dtype=np.float32)
     for rows, tile in points.tiles():
-        plane[rows] = (tile - mean) @ axes
+        plane[rows] = (tile - mean.astype(np.float32)) @ axes.astype(np.float32)
     total = float(np.maximum(values, 0).sum())
     largest = [*np.maximum(values, 0)[::-1][:2], 0.0]
     shares = [float(value) / total if total > 0 else 0.0 for value in largest]

@@ -9,6 +9,7 @@ import pytest
 
 from coder_core.api import geometry, open_run
 from coder_core.api.layouts import LayoutSettings, draw_points, kept_layout, principal_layout
+from coder_core.api.sampling import draw_points_sample
 from coder_core.runs.deriving import make_layouts
 from tests.app.run_folders import write_run
 
@@ -94,3 +95,24 @@ def test_points_are_drawn_at_random_and_in_proportion() -> None:
     assert len(drawn) == 600
     assert (drawn < 1_000).sum() == 100
     np.testing.assert_array_equal(draw_points(3, 4, 600), np.arange(7))
+
+
+def test_a_sample_of_a_large_split_reads_as_the_whole_of_its_rows(root: Path) -> None:
+    run = open_run(root / "a")
+    owner = run.image_of_text("dev")
+    sample = draw_points_sample(14, owner, points=36, scores=100)
+    assert sample is not None
+    assert (len(sample.images), len(sample.texts)) == (6, 30)
+    whole, part = geometry.samples(run, "dev"), geometry.samples(run, "dev", sample=sample)
+    rows = np.concatenate([sample.images, 14 + sample.texts])
+    for column in ("modality", "number", "image", "text", "rank", "similarity", "words"):
+        assert part[column].tolist() == whole[column].to_numpy()[rows].tolist(), column
+    best = np.asarray(run.analysis("dev").text_best)[sample.texts]
+    assert part["hubness"][:6].tolist() == [int((best == image).sum()) for image in sample.images]
+    v, w = (np.asarray(x, dtype=np.float64) for x in run.embeddings("dev"))
+    v, w = v[sample.images], w[sample.texts]
+    assert geometry.gap(run, "dev", sample=sample).gap == pytest.approx(np.linalg.norm(v.mean(0) - w.mean(0)), abs=1e-6)
+    counted = geometry.distributions(run, "dev", sample=sample)
+    assert (counted.positive.sum(), counted.negative.sum()) == (30, 6 * 30 - 30)
+    assert principal_layout(run, "dev", sample=sample).plane.shape == (36, 2)
+    assert draw_points_sample(14, owner, scores=14 * 70) is None

@@ -6,10 +6,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app import backend_work, jobs
-from coder_core.api import open_run
+from coder_core.api import Run, open_run
+from coder_core.api.sampling import draw_points_sample
 from coder_core.geometry.layout import LayoutSettings
 from coder_core.runs.deriving import make_layouts
 from tests.app.run_folders import write_run
@@ -121,3 +123,25 @@ def backend_work_runs() -> list:  # type: ignore[type-arg]
     from app import backend
 
     return backend.runs()
+
+
+def test_a_large_split_is_opened_by_a_sample_and_looked_at_whole_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "runs"
+    for name, noise in (("demo-baseline", 3.0), ("demo", 1.5)):
+        write_run(root, name, noise=noise, images=20)
+    drawn = draw_points_sample(20, open_run(root / "demo").image_of_text("dev"), points=60, scores=100)
+    assert drawn is not None
+    monkeypatch.setattr(Run, "points_sample", lambda self, split, **_: drawn)
+    inside, outside = int(drawn.images[-1]), int(np.setdiff1d(np.arange(20), drawn.images)[0])
+    app = opened(root, "joint", monkeypatch, map="PCA", area=EVERYTHING, focus=f"image-{inside}")
+    assert "60 of 120 samples, drawn at random: 10 of 20 images" in texts(app)
+    assert "60 of 60 selected: 10 images, 50 captions." in texts(app)
+    assert f"Image {inside}" in texts(app)
+    app.query_params["focus"] = f"image-{outside}"
+    app.run()
+    assert "the map does not show it" in texts(app)
+    app.toggle(key="everything").set_value(True).run()
+    assert not app.exception
+    assert "120 of 120 selected: 20 images, 100 captions." in texts(app)
