@@ -1,7 +1,8 @@
 """Server time and memory of the app: `python -m benchmarks.app [--images N …]`.
 
-A page's script is run as the server runs it, without a browser; each size in a process of its own. The bars are
-seconds, so processor time is what is held against them; wall time stands beside it and grows on a busy machine.
+A page's script is run as the server runs it, without a browser; each size in a process of its own, and every line is
+printed as soon as it is known. The bars are seconds, so processor time is what is held against them; wall time stands
+beside it and grows on a busy machine. The runs of the largest size are 1.6 GB of random numbers: kept with `--runs`.
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tyro
-from rich.console import Console
 
-from benchmarks.app_runs import CAPTIONS_AN_IMAGE, WORDS, write_runs
+from benchmarks.app_runs import CAPTIONS_AN_IMAGE, NAMES, WORDS, write_runs
 from benchmarks.evaluation import held
 from benchmarks.timing import Line, Seconds, clock
 
@@ -32,12 +32,14 @@ CHANGE_BAR, QUERY_BAR, MEMORY_BAR = 0.3, 0.3, 1_500.0
 SMALL = 1_000
 REPEATS = 3
 TIMEOUT = 600
+TEXT, MEMORY, MARK = "free text", "memory", "found: "
 NOT_MEASURED = ("There is no evaluated run", "the first one is shown alone", "cannot answer")
 
 # What somebody changes on a page: (page, what, session keys and values, one set a repeat)
 CHANGES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (
     ("diversity", "ε", "epsilon", (0.2, 0.3, 0.4)),
     ("diversity", "another anchor", "caption", (17, 29, 41)),
+    ("similarity", "whole split, μ", "mu", (0.2, 0.3, 0.4)),
     ("retrieval", "another query", "query-text", (17, 29, 41)),
     ("retrieval", "right within the first", "at", ("5", "10", "1")),
     ("retrieval", "hubs", "look", ("hubs", "near", "hubs")),
@@ -50,17 +52,21 @@ class Arguments:
 
     Args:
         images: sizes; five captions each.
+        runs: folder where the runs are kept and looked for; empty writes them anew and takes them away.
     """
 
     images: tuple[int, ...] = SIZES
+    runs: str = ""
 
 
-def measure(root: Path) -> dict[str, Any]:
+Found = tuple[str, list[list[float]]]  # what was measured, and the processor and wall seconds of every time
+
+
+def measure(root: Path, tell: Callable[[Found], None]) -> None:
     """In this process: seconds of every cold and warm page, of changes and of free texts, and the peak memory."""
     os.environ["CODER_CHECKPOINTS"] = str(root)
     from streamlit.testing.v1 import AppTest
 
-    found: dict[str, Any] = {"cold": {}, "warm": {}, "change": {}, "query": []}
     app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=TIMEOUT)
     app.run()
 
@@ -74,33 +80,43 @@ def measure(root: Path) -> dict[str, Any]:
 
     for page in PAGES:
         app.switch_page(f"pages/{page}.py")
-        found["cold"][page] = seconds(app.run)
-        found["warm"][page] = [seconds(app.run) for _ in range(REPEATS)]
+        tell((f"{page}, first time", [[*seconds(app.run)]]))
+        tell((f"{page}, warm", [[*seconds(app.run)] for _ in range(REPEATS)]))
         for where, what, key, values in CHANGES:
             if where != page:
                 continue
+            if page == "similarity":
+                app.session_state["batch-of"] = "split"
+                app.run()
             taken = []
             for value in values:
                 app.session_state[key] = value
-                taken.append(seconds(app.run))
-            found["change"][f"{page}: {what}"] = taken
+                taken.append([*seconds(app.run)])
+            tell((f"{page}: {what}", taken))
     app.session_state["ask"] = "text"
     app.session_state["text"] = "the first one loads the models"
     app.run()
+    taken = []
     for words in WORDS[: REPEATS + 1]:
         app.session_state["text"] = f"{words} on the beach"
-        found["query"].append(seconds(app.run))
-    found["memory"] = held("VmHWM")
-    return found
+        taken.append([*seconds(app.run)])
+    tell((TEXT, taken))
+    tell((MEMORY, [[held("VmHWM"), held("RssAnon")]]))
 
 
-def in_process(root: Path) -> dict[str, Any]:
-    """`measure` in a process of its own."""
+def in_process(root: Path) -> Iterator[Found]:
+    """`measure` in a process of its own; what it finds, as it finds it."""
     command = [sys.executable, "-m", "benchmarks.app", "--measure", str(root)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PROJECT)
-    if done.returncode:
-        raise SystemExit(done.stderr[-2_000:] or done.stdout)
-    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+    with tempfile.TemporaryFile("w+") as errors:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=PROJECT) as process:
+            assert process.stdout is not None
+            for text in process.stdout:
+                if text.startswith(MARK):
+                    name, taken = json.loads(text[len(MARK) :])
+                    yield name, taken
+        if process.returncode:
+            errors.seek(0)
+            raise SystemExit(errors.read()[-2_000:])
 
 
 def line(name: str, bar: float | None, taken: list[list[float]], note: str = "") -> Line:
@@ -111,39 +127,51 @@ def line(name: str, bar: float | None, taken: list[list[float]], note: str = "")
     return Line(name, f"≤ {bar:g} s", cpu / bar, wall / bar, 1e3 * cpu, cpu <= bar, note)
 
 
-def lines(folder: Path, images: int) -> list[Line]:
-    """Every line of one size."""
-    root = write_runs(folder / str(images), images)
-    found = in_process(root)
-    size = f"{images:,} × {CAPTIONS_AN_IMAGE * images:,}"
-    bar = PAGE_BARS.get(images)
-    table = [line(f"{size}, {page}, warm", bar, taken) for page, taken in found["warm"].items()]
-    small = images == SMALL
-    first = None if small else bar
-    table += [line(f"{size}, {page}, first time", first, [taken]) for page, taken in found["cold"].items()]
-    for what, taken in found["change"].items():
-        table.append(line(f"{size}, {what}", CHANGE_BAR if small else None, taken))
-    table.append(line(f"{size}, free text", QUERY_BAR if small else None, found["query"]))
-    memory, bound = found["memory"], f"≤ {MEMORY_BAR:,.0f} MiB" if small else ""
-    ratio = memory / MEMORY_BAR if small else None
-    table.append(Line(f"{size}, memory", bound, ratio, None, None, memory <= MEMORY_BAR if small else None,
-                      f"{memory:,.0f} MiB at the most, mapped files included"))  # fmt: skip
-    return table
+def line_of(found: Found, images: int) -> Line:
+    """One thing measured, against its bar at this size."""
+    name, taken = found
+    size, small = f"{images:,} × {CAPTIONS_AN_IMAGE * images:,}, {name}", images == SMALL
+    if name == MEMORY:
+        peak, own = taken[0]
+        note = f"{peak:,.0f} MiB at the most, mapped files included; at the end {own:,.0f} of its own"
+        if not small:
+            return Line(size, "", None, None, None, None, note)
+        return Line(size, f"≤ {MEMORY_BAR:,.0f} MiB", peak / MEMORY_BAR, None, None, peak <= MEMORY_BAR, note)
+    if name == TEXT:
+        return line(size, QUERY_BAR if small else None, taken)
+    if name.endswith(", warm"):
+        return line(size, PAGE_BARS.get(images), taken)
+    if name.endswith(", first time"):
+        return line(size, None if small else PAGE_BARS.get(images), taken)
+    return line(size, CHANGE_BAR if small else None, taken)
+
+
+def lines(folder: Path, images: int) -> Iterator[Line]:
+    """Every line of one size, as it is measured."""
+    root = folder / str(images)
+    if not all((root / name / "analysis").is_dir() for name in NAMES):
+        write_runs(root, images)
+    for found in in_process(root):
+        yield line_of(found, images)
+
+
+def said(one: Line) -> str:
+    """One line of the table as plain text."""
+    reached = "" if one.reached is None else ("yes" if one.reached else "NO")
+    spent = "" if one.milliseconds is None else f"{one.milliseconds:,.0f} ms CPU"
+    return f"{one.name:48} {spent:>14} {one.bar:>10} {reached:3} {one.note}".rstrip()
 
 
 def main(arguments: Arguments) -> None:
-    """Measure and print."""
-    from benchmarks.__main__ import show
-
-    table = []
+    """Measure and print, line by line."""
     with tempfile.TemporaryDirectory() as name:
         for images in arguments.images:
-            table += lines(Path(name), images)
-    show(table, Console(width=150))
+            for one in lines(Path(arguments.runs or name), images):
+                print(said(one), flush=True)
 
 
 if __name__ == "__main__":
     if "--measure" in sys.argv:
-        print(json.dumps(measure(Path(sys.argv[-1]))))
+        measure(Path(sys.argv[-1]), lambda found: print(f"{MARK}{json.dumps(found)}", flush=True))
     else:
         main(tyro.cli(Arguments))
