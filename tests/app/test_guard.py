@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ def test_the_app_behind_is_not_reached(kind: str, answer: str) -> None:
         sent.append(message)
 
     scope = {"type": kind, "headers": [(b"host", b"evil.example")]}
-    asyncio.run(Guard(behind)(scope, receive, send))
+    with ThreadPoolExecutor(1) as thread:  # in this one an event loop of the browser tests may be running
+        thread.submit(asyncio.run, Guard(behind)(scope, receive, send)).result()
     assert sent[0]["type"] == answer
     assert sent[0].get("status", 403) == 403
 
