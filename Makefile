@@ -30,7 +30,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
