@@ -12,7 +12,8 @@ import pytest
 import tomli_w
 
 from coder_core import config as config_module
-from coder_core.config import Config, from_document, problems, to_document
+from coder_core.config import Config, from_document, to_document
+from coder_core.config_problems import problems
 from coder_core.faults import Fault, InputError
 from coder_core.presets import DEMO_PAIR, PRESETS
 

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from coder_core.ablation.tables import AblationTable, Row
 from coder_core.ablation.values import as_flags, row_config
-from coder_core.config import Config, problems
+from coder_core.config import Config
+from coder_core.config_problems import problems
 from coder_core.faults import Fault, InputError, stop_on_errors
 from coder_core.runs.analysis import list_splits
 from coder_core.runs.analysis_reader import open_analysis

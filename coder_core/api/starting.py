@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from coder_core import config as configuration
-from coder_core.config import RUN_NAME, Config, from_document, problems, to_document
+from coder_core.config import RUN_NAME, Config, from_document, to_document
+from coder_core.config_problems import problems
 from coder_core.data.dataset import find_layout
 from coder_core.faults import Fault, InputError
 from coder_core.presets import PRESETS

@@ -15,7 +15,8 @@ import tomli_w
 import torch
 from rich.console import Console
 
-from coder_core.config import Config, problems, to_document
+from coder_core.config import Config, to_document
+from coder_core.config_problems import problems
 from coder_core.faults import Fault, InputError, stop_on_errors
 from coder_core.runs.evaluating import evaluate_split
 from coder_core.runs.lock import RunLock

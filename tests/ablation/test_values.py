@@ -12,7 +12,8 @@ from coder_core.ablate import Arguments
 from coder_core.ablation.grid import read_grid
 from coder_core.ablation.tables import TABLES, AblationTable, Row, Times
 from coder_core.ablation.values import as_flags, changed, chosen_rows, named_flags, row_config
-from coder_core.config import RUN_NAME, Config, problems
+from coder_core.config import RUN_NAME, Config
+from coder_core.config_problems import problems
 from coder_core.faults import InputError
 from coder_core.presets import PRESETS
 from coder_core.train import _parse

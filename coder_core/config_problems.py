@@ -1,0 +1,144 @@
+"""Impossible and doubtful values of a configuration, each named by its flag before anything is written."""
+
+from __future__ import annotations
+
+import math
+
+from coder_core.config import LARGEST_SEED, RUN_NAME, Config, MemoryConfig, ModelConfig, to_document
+from coder_core.faults import Fault
+
+
+def _outside(place: str, value: float, fits: bool, expected: str, fix: str = "") -> list[Fault]:
+    return [] if fits else [Fault(f"--{place}", f"is {value:g}", expected, fix)]
+
+
+def _not_finite(config: Config) -> list[Fault]:
+    """Inf, where it means nothing (NaN lies outside every range). A clip norm and a save interval may be infinite."""
+    return [
+        Fault(f"--{key.replace('_', '-')}", f"is {value}", "a finite number")
+        for table in to_document(config).values()
+        if isinstance(table, dict)
+        for key, value in table.items()
+        if isinstance(value, float) and math.isinf(value) and key not in ("clip_norm", "save_every")
+    ]
+
+
+def _concept_problems(model: ModelConfig) -> list[Fault]:
+    found = _outside("beta", model.beta, 0 <= model.beta <= 1, "a share from 0 to 1")
+    found += _outside("gcn-layers", model.gcn_layers, model.gcn_layers in (1, 2), "1 (CODER) or 2 (CVSE)")
+    found += _outside("concept-smoothing", model.concept_smoothing, model.concept_smoothing > 0, "a value above 0")
+    found += _outside(
+        "concept-threshold", model.concept_threshold, model.concept_threshold > 0, "a value above 0",
+        "At 0 every concept is connected with every other",
+    )  # fmt: skip
+    if model.concepts == 1:
+        found.append(Fault("--concepts", "is 1", "0 (no concept branch) or 2 and more", "one concept says nothing"))
+    if model.concept_list and model.concepts == 0:
+        fix = "give --concepts as well, or leave the list out"
+        found.append(Fault("--concept-list", "is given with --concepts 0", "concepts to read", fix))
+    return found
+
+
+def _prototype_problems(memory: MemoryConfig) -> list[Fault]:
+    found: list[Fault] = []
+    if memory.prototypes == 1:
+        found.append(Fault("--prototypes", "is 1", "0 (none) or 2 and more", "one class says nothing"))
+    if memory.prototype_recluster and memory.prototypes == 0:
+        fix = "give --prototypes as well, or leave it out"
+        found.append(Fault("--prototype-recluster", "is given with --prototypes 0", "prototypes to cluster", fix))
+    return found
+
+
+def _boosting_problems(config: Config) -> list[Fault]:
+    o = config.objective
+    found: list[Fault] = []
+    for place, value in [("boosting-weight", o.boosting_weight), ("boosting-margin", o.boosting_margin)]:
+        found += _outside(place, value, value >= 0, "0 or more")
+    for place, value in [("boosting-split", o.boosting_split), ("boosting-momentum", o.boosting_momentum)]:
+        found += _outside(place, value, 0 <= value <= 1, "a value from 0 to 1")
+    offline = o.boosting_scenario == "offline"
+    if o.boosting == "none" and (offline or o.boosting_anchor):
+        place, about = ("anchor", "given") if o.boosting_anchor else ("scenario", "offline")
+        fix = "give --boosting rm or am as well, or leave it out"
+        found.append(Fault(f"--boosting-{place}", f"is {about} with --boosting none", "a form of boosting", fix))
+    elif offline != bool(o.boosting_anchor):
+        expected = "the folder of a finished run" if offline else "empty: the anchor follows the model"
+        about = f"is {o.boosting_anchor!r} with --boosting-scenario {o.boosting_scenario}"
+        fix = "" if offline else "for a finished run as anchor give --boosting-scenario offline as well"
+        found.append(Fault("--boosting-anchor", about, expected, fix))
+    if o.boosting != "none" and o.loss not in ("btr-sum", "btr-hardest") and o.boosting_weight >= 1:
+        about = (
+            f"is {o.boosting_weight:g} with loss {o.loss}, which is averaged over the batch; boosting is summed over it"
+        )
+        fix = f"begin near 1 / batch size ({1 / max(config.training.batch_size, 1):.2g}) and measure"
+        found.append(Fault("--boosting-weight", about, "a smaller weight", fix, severity="warning"))
+    return found
+
+
+def problems(config: Config) -> list[Fault]:
+    """Impossible values (errors) and doubtful ones (warnings), each naming its flag."""
+    o, m, t, d, b = config.objective, config.model, config.training, config.data, config.memory
+    found: list[Fault] = []
+    for place, value in [
+        ("temperature", o.temperature), ("prototype-temperature", o.prototype_temperature), ("epsilon", o.epsilon),
+        ("entropy-temperature", o.entropy_temperature),
+        ("learning-rate", t.learning_rate), ("clip-norm", t.clip_norm),
+    ]:  # fmt: skip
+        found += _outside(place, value, value > 0, "a value above 0")
+    for place, value in [
+        ("margin", o.margin), ("warmup-epochs", o.warmup_epochs), ("weight-instance", o.weight_instance),
+        ("weight-memory", o.weight_memory), ("weight-concept", o.weight_concept), ("weight-decay", t.weight_decay),
+        ("weight-prototypes", o.weight_prototypes), ("prototypes", b.prototypes),
+        ("prototype-recluster", b.prototype_recluster),
+        ("bank-start-epoch", b.bank_start_epoch), ("concepts", m.concepts), ("warmup-steps", t.warmup_steps),
+        ("patience", t.patience), ("bank-size", b.bank_size),
+        ("image-layers", m.image_layers), ("threads", t.threads), ("bert-rate", t.bert_rate),
+    ]:  # fmt: skip
+        found += _outside(place, value, value >= 0, "0 or more")
+    for place, value in [
+        ("word-size", m.word_size), ("text-layers", m.text_layers), ("epochs", t.epochs),
+        ("word-threshold", d.word_threshold), ("evaluate-every", t.evaluate_every),
+    ]:  # fmt: skip
+        found += _outside(place, value, value >= 1, "1 or more")
+    found += _not_finite(config)
+    if config.name and not RUN_NAME.fullmatch(config.name):
+        expected = "letters, digits, '.', '_' and '-', a letter or digit first"
+        found.append(Fault("--name", f"is {config.name!r}", expected, "it becomes the name of a folder"))
+    found += _outside("momentum", b.momentum, 0 <= b.momentum <= 1, "a value from 0 to 1")
+    found += _outside("dimension", m.dimension, m.dimension >= 2, "2 or more")
+    found += _outside("decay-at", t.decay_at, 0 < t.decay_at <= 1, "a share above 0 and at most 1")
+    found += _outside("drop-regions", d.drop_regions, 0 <= d.drop_regions <= 0.5, "a share from 0 to 0.5")
+    for place, value in [
+        ("drop-words", d.drop_words), ("image-dropout", m.image_dropout), ("word-dropout", m.word_dropout),
+        ("embedding-dropout", m.embedding_dropout),
+    ]:  # fmt: skip
+        found += _outside(place, value, 0 <= value < 1, "a share from 0 to below 1")
+    found += _outside("save-every", t.save_every, t.save_every > 0, "a number of seconds above 0")
+    found += _outside("seed", t.seed, 0 <= t.seed < LARGEST_SEED, f"a whole number from 0 to {LARGEST_SEED - 1}")
+    found += _outside(
+        "batch-size", t.batch_size, t.batch_size >= 2, "2 or more", "A contrastive loss needs negatives in the batch"
+    )
+    if o.loss != "infonce":
+        found += _outside("gamma", o.gamma, -1 <= o.gamma <= 1, "a cosine, from -1 to 1")
+    if 0 < b.bank_size < t.batch_size:
+        found.append(
+            Fault(
+                "--bank-size",
+                f"is {b.bank_size}, smaller than the batch of {t.batch_size}",
+                "0 (no bank) or at least --batch-size",
+                "a bank must hold at least one whole batch of keys",
+            )
+        )
+    found += _concept_problems(m)
+    found += _prototype_problems(b)
+    found += _boosting_problems(config)
+    others = (o.weight_memory > 0 and b.bank_size > 0) or (o.weight_concept > 0 and m.concepts > 0)
+    if o.loss in ("dcl", "dcl-i") and o.weight_instance == 0 and not others:
+        found.append(Fault("--weight-instance", "is 0 and no bank loss is on", "at least one loss with a weight"))
+    if b.bank_size > 0 and o.loss not in ("dcl", "dcl-i"):
+        found.append(Fault("--bank-size", f"is {b.bank_size} with loss {o.loss}", "0: only dcl and dcl-i read a bank"))
+    if b.bank_size > 0 and b.momentum == 1:
+        found.append(
+            Fault("--momentum", "is 1", "below 1", "the key encoder would keep its random start", severity="warning")
+        )
+    return found
