@@ -25,7 +25,7 @@ KINDS = {
     ),
     "share": (
         "Negative probabilities",
-        "The share of the anchor’s loss that each negative carries; a strong colour is what the model learns from.", "p",
+        "Each negative’s share of the anchor’s loss; strong colours are what the model learns from.", "p",
     ),
 }  # fmt: skip
 
