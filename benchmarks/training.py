@@ -24,9 +24,10 @@ from coder_core.data.batches import Batch
 from coder_core.encoders.gru import PADDING, pack
 from coder_core.ops import normalise
 from coder_core.presets import PRESETS
+from coder_core.training.keys import make_memory
 from coder_core.training.optim import make_optimizer
 from coder_core.training.prepare import Prepared, prepare
-from coder_core.training.step import compute_losses, make_memory
+from coder_core.training.step import compute_losses
 
 BAR = 1.6
 Products = list[Callable[[], Tensor]]

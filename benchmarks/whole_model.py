@@ -23,10 +23,11 @@ from coder_core.config import Config
 from coder_core.data.batches import Batch
 from coder_core.ops import normalise
 from coder_core.presets import PRESETS
+from coder_core.training.keys import make_memory
 from coder_core.training.optim import make_optimizer
 from coder_core.training.prepare import prepare
 from coder_core.training.prototype_guide import PrototypeGuide
-from coder_core.training.step import compute_losses, make_memory
+from coder_core.training.step import compute_losses
 
 BAR = 1.6
 PRESET = "coder-f30k-bigru"

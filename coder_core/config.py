@@ -10,11 +10,11 @@ import re
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from coder_core.boosting_config import BoostingConfig
 from coder_core.faults import Fault, InputError
 
 Loss = Literal["btr-sum", "btr-hardest", "infonce", "dcl-i", "dcl"]
 Diversity = Literal["std", "entropy"]
-Boosting = Literal["none", "rs", "rm", "as", "am"]
 Pooling = Literal["gpo", "mean", "max"]
 LARGEST_SEED = 2**31
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -128,26 +128,6 @@ class ObjectiveConfig:
     """Weight of the prototype-guided classification, both modalities together (eq. 7, 8: 1). Needs prototypes."""
     prototype_temperature: float = 1.0
     """Divides the classification's logits (eq. 7: 1); below 1 the classifier sharpens sooner in a short run."""
-    boosting: Boosting = "none"
-    """Deep Boosting Learning on top of the loss: relative (rs, rm) or absolute (as, am) margins over an anchor branch,
-    summed over negatives or at the hardest (DBL eq. 7-10; the paper recommends rm and am)."""
-    boosting_weight: float = 1.0
-    """Weight of the boosting loss, which is summed over the batch (DBL: 1, beside the summed triplet loss)."""
-    boosting_margin: float = 0.2
-    """γ, by how much the target should surpass the anchor (DBL: 0.2)."""
-    boosting_split: float = 0.5
-    """α of as and am: the positive's share of γ, the negative's is the rest (DBL: 0.5)."""
-    boosting_soft: bool = False
-    """Shrink γ where the anchor's score leaves less room (DBL eq. 14-20; the paper recommends the fixed one)."""
-    boosting_scenario: Literal["offline", "momentum"] = "momentum"
-    """Who is the anchor: a finished run (offline), or a moving average of the model itself (momentum)."""
-    boosting_momentum: float = 0.99995
-    """Share of the moving average that stays at the first step; rises to 1 on a cosine (DBL: 0.99995, which on a short
-    run leaves the anchor near its random start)."""
-    boosting_anchor: str = ""
-    """Folder of the finished run that is the offline anchor."""
-    boosting_start: Literal["anchor", "scratch"] = "anchor"
-    """Offline: training starts from the anchor's weights, as DBL's program does, or from scratch, as its text says."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +198,7 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    boosting: BoostingConfig = field(default_factory=BoostingConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 

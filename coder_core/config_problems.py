@@ -50,25 +50,25 @@ def _prototype_problems(memory: MemoryConfig) -> list[Fault]:
 
 
 def _boosting_problems(config: Config) -> list[Fault]:
-    o = config.objective
+    b, loss = config.boosting, config.objective.loss
     found: list[Fault] = []
-    for place, value in [("boosting-weight", o.boosting_weight), ("boosting-margin", o.boosting_margin)]:
+    for place, value in [("boosting-weight", b.boosting_weight), ("boosting-margin", b.boosting_margin)]:
         found += _outside(place, value, value >= 0, "0 or more")
-    for place, value in [("boosting-split", o.boosting_split), ("boosting-momentum", o.boosting_momentum)]:
+    for place, value in [("boosting-split", b.boosting_split), ("boosting-momentum", b.boosting_momentum)]:
         found += _outside(place, value, 0 <= value <= 1, "a value from 0 to 1")
-    offline = o.boosting_scenario == "offline"
-    if o.boosting == "none" and (offline or o.boosting_anchor):
-        place, about = ("anchor", "given") if o.boosting_anchor else ("scenario", "offline")
+    offline = b.boosting_scenario == "offline"
+    if b.boosting == "none" and (offline or b.boosting_anchor):
+        place, about = ("anchor", "given") if b.boosting_anchor else ("scenario", "offline")
         fix = "give --boosting rm or am as well, or leave it out"
         found.append(Fault(f"--boosting-{place}", f"is {about} with --boosting none", "a form of boosting", fix))
-    elif offline != bool(o.boosting_anchor):
+    elif offline != bool(b.boosting_anchor):
         expected = "the folder of a finished run" if offline else "empty: the anchor follows the model"
-        about = f"is {o.boosting_anchor!r} with --boosting-scenario {o.boosting_scenario}"
+        about = f"is {b.boosting_anchor!r} with --boosting-scenario {b.boosting_scenario}"
         fix = "" if offline else "for a finished run as anchor give --boosting-scenario offline as well"
         found.append(Fault("--boosting-anchor", about, expected, fix))
-    if o.boosting != "none" and o.loss not in ("btr-sum", "btr-hardest") and o.boosting_weight >= 1:
+    if b.boosting != "none" and loss not in ("btr-sum", "btr-hardest") and b.boosting_weight >= 1:
         about = (
-            f"is {o.boosting_weight:g} with loss {o.loss}, which is averaged over the batch; boosting is summed over it"
+            f"is {b.boosting_weight:g} with loss {loss}, which is averaged over the batch; boosting is summed over it"
         )
         fix = f"begin near 1 / batch size ({1 / max(config.training.batch_size, 1):.2g}) and measure"
         found.append(Fault("--boosting-weight", about, "a smaller weight", fix, severity="warning"))

@@ -5,27 +5,20 @@ from __future__ import annotations
 import ast
 import inspect
 import tomllib
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
+from types import ModuleType
 from typing import Any
 
 import pytest
 import tomli_w
 
+from coder_core import boosting_config
 from coder_core import config as config_module
 from coder_core.config import Config, from_document, to_document
 from coder_core.config_problems import problems
 from coder_core.faults import Fault, InputError
 from coder_core.presets import DEMO_PAIR, PRESETS
-
-SECTIONS = [f.name for f in fields(Config) if f.name != "name"]
-
-
-def changed(config: Config, **values: Any) -> Config:
-    """Change values wherever they stand."""
-    for key, value in values.items():
-        (section,) = [name for name in SECTIONS if key in asdict(getattr(config, name))]
-        config = replace(config, **{section: replace(getattr(config, section), **{key: value})})
-    return config
+from tests.configs import changed
 
 
 def errors(config: Config) -> list[Fault]:
@@ -241,13 +234,14 @@ def test_a_whole_number_serves_as_a_float_and_missing_keys_are_defaults() -> Non
         from_document({"data": 3})
 
 
-def test_every_value_is_explained() -> None:
+@pytest.mark.parametrize("module", [config_module, boosting_config])
+def test_every_value_is_explained(module: ModuleType) -> None:
     """A string stands under every field: it is its help text."""
-    tree = ast.parse(inspect.getsource(config_module))
+    tree = ast.parse(inspect.getsource(module))
     for node in tree.body:
         if not isinstance(node, ast.ClassDef) or node.name == "Config":
             continue
-        assert is_dataclass(getattr(config_module, node.name))
+        assert is_dataclass(getattr(module, node.name))
         for place, statement in enumerate(node.body):
             if isinstance(statement, ast.AnnAssign):
                 after = node.body[place + 1]

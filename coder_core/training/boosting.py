@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from coder_core.config import Config, ObjectiveConfig
+from coder_core.config import Config
 from coder_core.data.batches import Batch
 from coder_core.data.words import Vocabulary
 from coder_core.faults import Fault, InputError
@@ -75,38 +75,39 @@ def make_boosting(config: Config, model: Coder, steps: int, anchor: LoadedModel 
         steps: of the whole run.
         anchor: what `read_anchor` found.
     """
-    if config.objective.boosting == "none":
+    if config.boosting.boosting == "none":
         return None
     if anchor is not None:
         return BoostingAnchor(anchor.model.to(next(model.parameters()).device), steps, None)
-    return BoostingAnchor(copy.deepcopy(model), steps, config.objective.boosting_momentum)
+    return BoostingAnchor(copy.deepcopy(model), steps, config.boosting.boosting_momentum)
 
 
-def boosting_losses(target: Anchors, encoded: tuple[Tensor, Tensor], objective: ObjectiveConfig) -> Tensor:
+def boosting_losses(target: Anchors, encoded: tuple[Tensor, Tensor], config: Config) -> Tensor:
     """The boosting loss of this process's pairs, both directions together, (B,).
 
     Args:
         target: the model's embeddings.
         encoded: the anchor's embeddings of the same pairs.
-        objective: names the form and its margins.
+        config: names the form, its margins, and whether other captions of an image are negatives.
     """
+    boosting = config.boosting
     anchor = gather_anchors(*encoded, target.image_ids)
 
     def direction(scores: Tensor) -> Direction:
         return in_batch_direction(
-            scores, target.image_ids, target.all_image_ids, keep_same_image=objective.same_image_negatives,
+            scores, target.image_ids, target.all_image_ids, keep_same_image=config.objective.same_image_negatives,
             positive_offset=target.offset,
         )  # fmt: skip
 
     def loss(scores: Tensor, anchor_scores: Tensor) -> Tensor:
         known = direction(anchor_scores)
         branches = *direction(scores), known.scores, known.positive_scores
-        margin, soft = objective.boosting_margin, objective.boosting_soft
-        if objective.boosting in ("rs", "rm"):
-            relative = relative_sum if objective.boosting == "rs" else relative_max
+        margin, soft = boosting.boosting_margin, boosting.boosting_soft
+        if boosting.boosting in ("rs", "rm"):
+            relative = relative_sum if boosting.boosting == "rs" else relative_max
             return relative(*branches, margin=margin, soft=soft)
-        absolute = absolute_sum if objective.boosting == "as" else absolute_max
-        return absolute(*branches, margin=margin, split=objective.boosting_split, soft=soft)
+        absolute = absolute_sum if boosting.boosting == "as" else absolute_max
+        return absolute(*branches, margin=margin, split=boosting.boosting_split, soft=soft)
 
     images, texts = (loss(*both) for both in zip(batch_scores(target), batch_scores(anchor), strict=True))
     return images + texts
@@ -123,9 +124,9 @@ def read_anchor(config: Config, vocabulary: Vocabulary | None, feature_size: int
     Raises:
         InputError: the anchor is no finished run, is damaged, or reads other numbers than this run's batches hold.
     """
-    if config.objective.boosting == "none" or config.objective.boosting_scenario != "offline":
+    if config.boosting.boosting == "none" or config.boosting.boosting_scenario != "offline":
         return None
-    folder = Path(config.objective.boosting_anchor)
+    folder = Path(config.boosting.boosting_anchor)
     place = f"--boosting-anchor {folder}"
     state = (read_status(folder) or {}).get("state")
     if state != "finished":
@@ -160,10 +161,10 @@ def start_from_anchor(config: Config, model: Coder, anchor: LoadedModel) -> None
     Raises:
         InputError: the two are different models.
     """
-    if config.objective.boosting_start != "anchor":
+    if config.boosting.boosting_start != "anchor":
         return
     try:
-        load_weights(model, anchor.model.state_dict(), f"--boosting-anchor {config.objective.boosting_anchor}")
+        load_weights(model, anchor.model.state_dict(), f"--boosting-anchor {config.boosting.boosting_anchor}")
     except InputError as error:
         fix = "give the values of [model] that the anchor was trained with, or --boosting-start scratch"
         different = Fault("--boosting-start", "is anchor, and the anchor is another model", "the same model", fix)
@@ -172,15 +173,15 @@ def start_from_anchor(config: Config, model: Coder, anchor: LoadedModel) -> None
 
 def random_start_left(config: Config, steps: int) -> list[Fault]:
     """A warning when more than 5% of the random start would still be in a momentum anchor at the run's end."""
-    objective = config.objective
-    if objective.boosting == "none" or objective.boosting_scenario != "momentum":
+    boosting = config.boosting
+    if boosting.boosting == "none" or boosting.boosting_scenario != "momentum":
         return []
-    left = share_of_start(steps, objective.boosting_momentum)
+    left = share_of_start(steps, boosting.boosting_momentum)
     if left <= MOST_OF_START:
         return []
     fitting = math.floor(start_that_leaves(MOST_OF_START, steps) * 1e5) / 1e5
     found = (
-        f"is {objective.boosting_momentum:g}: after {steps:,} steps {left:.0%} of the anchor would be its random start"
+        f"is {boosting.boosting_momentum:g}: after {steps:,} steps {left:.0%} of the anchor would be its random start"
     )
     expected = f"at most {fitting:.5g} for {MOST_OF_START:.0%}"
     fix = "an anchor that knows little sets margins that mean little"

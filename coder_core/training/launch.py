@@ -30,7 +30,7 @@ from coder_core.training.trainer import Trainer
 
 ANCHOR = "boosting_anchor_fingerprint"  # in the table [about] of a run with an offline anchor
 MAY_CHANGE = {
-    "data.data", "data.pictures", "model.concept_list", "objective.boosting_anchor", "training.device",
+    "data.data", "data.pictures", "model.concept_list", "boosting.boosting_anchor", "training.device",
     "training.threads", "training.precision", "training.compile", "training.save_every",
     "training.gradient_checkpointing",
 }  # fmt: skip
@@ -95,7 +95,7 @@ def continue_run(folder: Path, overrides: Config | None, console: Console) -> Pa
         fix = "give --data the folder the run was started with"
         raise InputError(Fault(config.data.data, "holds other training data than the run began with", fix=fix))
     if prepared.anchor is not None and prepared.anchor.fingerprint != about.get(ANCHOR):
-        place, fix = f"--boosting-anchor {config.objective.boosting_anchor}", "give the anchor as it was then"
+        place, fix = f"--boosting-anchor {config.boosting.boosting_anchor}", "give the anchor as it was then"
         raise InputError(Fault(place, "holds another best model than when the run began", fix=fix))
     return _train(config, folder, prepared, device, console, resume=True)
 

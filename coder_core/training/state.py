@@ -19,8 +19,8 @@ from coder_core.runs.checkpoint import PROTOTYPES, Save
 from coder_core.runs.packing import pack_state, unpack_state
 from coder_core.runs.restore import load_weights
 from coder_core.training.boosting import BoostingAnchor
+from coder_core.training.keys import Memory
 from coder_core.training.prototype_guide import PrototypeGuide
-from coder_core.training.step import Memory
 
 DROPOUT = 2  # the stream of random numbers of a step that dropout draws from (see data/batches.py)
 

@@ -22,11 +22,13 @@ from coder_core.runs.status import write_status
 from coder_core.training import parallel
 from coder_core.training.boosting import make_boosting
 from coder_core.training.display import Display
+from coder_core.training.keys import make_memory
+from coder_core.training.losses import Losses
 from coder_core.training.optim import learning_rate, make_optimizer, set_rate
 from coder_core.training.prepare import Prepared
 from coder_core.training.prototype_guide import make_guide
 from coder_core.training.state import Circumstances, Position, capture, changed_circumstances, restore, seed_step
-from coder_core.training.step import Losses, compute_losses, make_memory
+from coder_core.training.step import compute_losses
 from coder_core.training.stopping import (
     StopRequest,
     StopRequestedError,

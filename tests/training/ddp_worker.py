@@ -18,8 +18,10 @@ from coder_core.config import Config, MemoryConfig
 from coder_core.encoders.regions import RegionBatchNorm
 from coder_core.training import parallel
 from coder_core.training.boosting import make_boosting
+from coder_core.training.keys import make_memory
 from coder_core.training.prepare import prepare
-from coder_core.training.step import compute_losses, make_memory
+from coder_core.training.step import compute_losses
+from tests.configs import changed
 from tests.training.tiny_runs import tiny_config
 
 STEPS = 4
@@ -40,8 +42,8 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
 def case_config(data: Path, name: str) -> Config:
     """No dropout: it draws other numbers in every process."""
     config = tiny_config(data, epochs=2)
-    objective, bank = CASES[name]
-    return replace(
+    values, bank = CASES[name]
+    quiet = replace(
         config,
         model=replace(
             config.model,
@@ -50,9 +52,9 @@ def case_config(data: Path, name: str) -> Config:
             embedding_dropout=0.0,
             concepts=10 if name.startswith("concepts") else 0,
         ),
-        objective=replace(config.objective, boosting_momentum=0.9, **objective),
         memory=MemoryConfig(bank_size=bank),
     )
+    return changed(quiet, boosting_momentum=0.9, **values)
 
 
 def trained(config: Config) -> dict[str, Tensor]:

@@ -25,9 +25,11 @@ from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.restore import load_model, read_config
 from coder_core.training.boosting import BoostingAnchor, make_boosting, random_start_left
 from coder_core.training.launch import continue_run, start_run
+from coder_core.training.losses import Losses
 from coder_core.training.prepare import Prepared, prepare
-from coder_core.training.step import Losses, compute_losses
+from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer
+from tests.configs import changed
 from tests.reference import boosting as reference
 from tests.reference.pairs import kept, negatives, transposed
 from tests.training.test_resume import stop_during
@@ -41,14 +43,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_data(tmp_path_factory.mktemp("data"))
 
 
-def boosted(data: Path, name: str = "tiny", *, dropout: bool = True, **objective: Any) -> Config:
+def boosted(data: Path, name: str = "tiny", *, dropout: bool = True, **boosting: Any) -> Config:
     """AM beside the summed triplet loss, unless said otherwise."""
     config = tiny_config(data, name)
     values: dict[str, Any] = {"loss": "btr-sum", "weight_instance": 1.0, "boosting": "am", "boosting_momentum": 0.7}
     if not dropout:
         quiet_model = replace(config.model, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0)
         config = replace(config, model=quiet_model)
-    return replace(config, objective=replace(config.objective, **values | objective), memory=MemoryConfig())
+    return replace(changed(config, **values | boosting), memory=MemoryConfig())
 
 
 def started(config: Config, *, apart: float = 0.3) -> tuple[Prepared, BoostingAnchor]:
@@ -112,7 +114,7 @@ def test_soft_margins_and_literal_negatives_reach_the_loss(data: Path) -> None:
     batch = replace(batch, image_ids=ids)
 
     def found(**change: Any) -> float:
-        switched = replace(config, objective=replace(config.objective, **change))
+        switched = changed(config, **change)
         return take(prepared, boosting, switched, batch).parts["boosting-as"].item()
 
     assert found(boosting_soft=True) < found() < found(same_image_negatives=True)
@@ -201,14 +203,14 @@ def test_a_state_without_its_anchor_is_refused(whole: Path, data: Path, tmp_path
 def test_an_anchor_near_its_random_start_is_warned_of_with_a_start_that_fits(data: Path, tmp_path: Path) -> None:
     """Flickr8k's eight epochs are 1,872 steps: 95% of the random start would remain."""
     config = replace(PRESETS["flickr8k-baseline"].config)
-    config = replace(config, objective=replace(config.objective, boosting="am"))
+    config = changed(config, boosting="am")
     (fault,) = random_start_left(config, 1_872)
     assert fault.severity == "warning"
     assert str(fault).startswith(
         "--boosting-momentum: is 0.99995: after 1,872 steps 95% of the anchor would be its random start; "
         "expected at most 0.9968 for 5%"
     )
-    fitting = replace(config, objective=replace(config.objective, boosting_momentum=0.9968))
+    fitting = changed(config, boosting_momentum=0.9968)
     assert random_start_left(fitting, 1_872) == []
     console = quiet()
     start_run(replace(boosted(data, boosting_momentum=0.99995), name="slow"), tmp_path, console)
@@ -221,8 +223,8 @@ def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return start_run(boosted(data, "first", boosting="none"), tmp_path_factory.mktemp("anchors"), quiet())
 
 
-def offline(data: Path, anchor: Path, **objective: Any) -> Config:
-    return boosted(data, boosting_scenario="offline", boosting_anchor=str(anchor), **objective)
+def offline(data: Path, anchor: Path, **boosting: Any) -> Config:
+    return boosted(data, boosting_scenario="offline", boosting_anchor=str(anchor), **boosting)
 
 
 def weights(model: Coder) -> dict[str, Tensor]:
@@ -277,7 +279,7 @@ def test_the_anchor_may_have_moved_but_not_changed(
     config, _ = read_config(stopped)
 
     def over(anchor: Path) -> Config:
-        return replace(config, objective=replace(config.objective, boosting_anchor=str(anchor)))
+        return changed(config, boosting_anchor=str(anchor))
 
     other = replace(boosted(data, "other", boosting="none"))
     other = start_run(replace(other, training=replace(other.training, seed=9)), tmp_path, quiet())
@@ -297,7 +299,7 @@ def test_an_anchor_of_another_size_sets_margins_but_gives_no_start(data: Path, f
     assert f"--boosting-anchor {finished}: regions.linear.weight has shape (8, 6); expected (12, 6)" in str(
         refused.value
     )
-    scratch = replace(wider, objective=replace(wider.objective, boosting_start="scratch"))
+    scratch = changed(wider, boosting_start="scratch")
     prepared, boosting = started(scratch)
     assert take(prepared, boosting, scratch, prepared.batches(0)).parts["boosting-am"] > 0
 

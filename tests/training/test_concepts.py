@@ -20,9 +20,11 @@ from coder_core.faults import InputError
 from coder_core.model.encode import encode_split
 from coder_core.runs.analysis_reader import open_analysis
 from coder_core.runs.restore import load_model, read_concepts, read_config, read_vocabulary
+from coder_core.training.keys import make_memory
 from coder_core.training.launch import continue_run, start_run
+from coder_core.training.losses import Losses
 from coder_core.training.prepare import Prepared, prepare
-from coder_core.training.step import Losses, compute_losses, make_memory
+from coder_core.training.step import compute_losses
 from tests.reference import step as reference
 from tests.training.test_resume import train
 from tests.training.tiny_runs import (

@@ -19,9 +19,10 @@ from coder_core.runs.checkpoint import SaveStore
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.restore import load_model
 from coder_core.training.launch import continue_run, start_run
+from coder_core.training.losses import Losses
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.prototype_guide import PrototypeGuide, make_guide
-from coder_core.training.step import Losses, compute_losses
+from coder_core.training.step import compute_losses
 from tests.reference import prototypes as reference
 from tests.training.prototype_worker import PROTOTYPES, guided_config, trained
 from tests.training.test_parallel import run_two

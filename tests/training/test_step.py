@@ -18,8 +18,10 @@ from coder_core.objectives.contrastive import info_nce
 from coder_core.objectives.pairs import both_directions
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.ops import normalise
+from coder_core.training.keys import Memory, make_memory
+from coder_core.training.losses import Losses
 from coder_core.training.prepare import Prepared, prepare
-from coder_core.training.step import Losses, Memory, compute_losses, make_memory
+from coder_core.training.step import compute_losses
 from tests.reference import step as reference
 from tests.training.tiny_runs import tiny_config, write_tiny_data
 

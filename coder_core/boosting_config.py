@@ -1,0 +1,34 @@
+"""Values of Deep Boosting Learning: the section [boosting] of a configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Boosting = Literal["none", "rs", "rm", "as", "am"]
+
+
+@dataclass(frozen=True)
+class BoostingConfig:
+    """A second branch whose scores the model has to surpass (Diao et al. 2024)."""
+
+    boosting: Boosting = "none"
+    """Deep Boosting Learning on top of the loss: relative (rs, rm) or absolute (as, am) margins over an anchor branch,
+    summed over negatives or at the hardest (DBL eq. 7-10; the paper recommends rm and am)."""
+    boosting_weight: float = 1.0
+    """Weight of the boosting loss, which is summed over the batch (DBL: 1, beside the summed triplet loss)."""
+    boosting_margin: float = 0.2
+    """γ, by how much the target should surpass the anchor (DBL: 0.2)."""
+    boosting_split: float = 0.5
+    """α of as and am: the positive's share of γ, the negative's is the rest (DBL: 0.5)."""
+    boosting_soft: bool = False
+    """Shrink γ where the anchor's score leaves less room (DBL eq. 14-20; the paper recommends the fixed one)."""
+    boosting_scenario: Literal["offline", "momentum"] = "momentum"
+    """Who is the anchor: a finished run (offline), or a moving average of the model itself (momentum)."""
+    boosting_momentum: float = 0.99995
+    """Share of the moving average that stays at the first step; rises to 1 on a cosine (DBL: 0.99995, which on a short
+    run leaves the anchor near its random start)."""
+    boosting_anchor: str = ""
+    """Folder of the finished run that is the offline anchor."""
+    boosting_start: Literal["anchor", "scratch"] = "anchor"
+    """Offline: training starts from the anchor's weights, as DBL's program does, or from scratch, as its text says."""

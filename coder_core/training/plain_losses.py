@@ -1,0 +1,50 @@
+"""The losses that know nothing of diversity: triplet and InfoNCE, in the batch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from coder_core.config import ObjectiveConfig
+from coder_core.objectives.contrastive import info_nce
+from coder_core.objectives.pairs import Direction, in_batch_direction
+from coder_core.objectives.triplet import triplet_hardest, triplet_sum
+from coder_core.training import parallel
+from coder_core.training.gathering import Anchors, batch_scores
+from coder_core.training.losses import Losses
+
+
+def plain_losses(anchors: Anchors, objective: ObjectiveConfig, epoch: float) -> Losses:
+    """Triplet or InfoNCE, both directions.
+
+    Args:
+        anchors: the instance branch's pairs.
+        objective: names the loss and its values.
+        epoch: epochs done, with fraction; btr-hardest sums at first.
+    """
+
+    def loss(direction: Direction) -> Tensor:
+        if objective.loss == "infonce":
+            return info_nce(*direction, temperature=objective.temperature)
+        if objective.loss == "btr-sum" or epoch < objective.warmup_epochs:
+            return triplet_sum(*direction, margin=objective.margin)
+        return triplet_hardest(*direction, margin=objective.margin)
+
+    per_pair = torch.stack(
+        [
+            loss(
+                in_batch_direction(
+                    scores,
+                    anchors.image_ids,
+                    anchors.all_image_ids,
+                    keep_same_image=objective.same_image_negatives,
+                    positive_offset=anchors.offset,
+                )
+            )
+            for scores in batch_scores(anchors)
+        ]
+    ).sum(0)
+    # Triplet losses are summed over the batch (vsepp); with the clipped gradient this decides how they train.
+    total = per_pair.mean() if objective.loss == "infonce" else per_pair.sum() * parallel.world_size()
+    parts: dict[str, Tensor] = {objective.loss: per_pair.mean().detach()}
+    return Losses(total * objective.weight_instance, parts, per_pair.detach())
