@@ -36,7 +36,8 @@ def test_every_preset_is_valid_and_survives_toml(name: str) -> None:
 
 def test_the_presets_that_were_promised() -> None:
     promised = {
-        "demo-baseline", "demo", "flickr8k-baseline", "flickr8k", "f30k-bigru", "f30k-bert", "coco-bigru", "coco-bert",
+        "demo-baseline", "demo", "flickr8k-baseline", "flickr8k-boosted", "flickr8k",
+        "f30k-bigru", "f30k-bert", "coco-bigru", "coco-bert",
         "coder-flickr8k", "coder-flickr8k-gpu", "coder-f30k-bigru", "coder-f30k-bert", "coder-coco-bigru",
         "coder-coco-bert",
     }  # fmt: skip

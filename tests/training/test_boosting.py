@@ -217,6 +217,13 @@ def test_an_anchor_near_its_random_start_is_warned_of_with_a_start_that_fits(dat
     assert "100% of the anchor would be its random start" in printed(console)
 
 
+def test_the_preset_differs_from_its_baseline_by_boosting_alone_and_leaves_its_start() -> None:
+    boosted_one, baseline = (PRESETS[f"flickr8k-{name}"].config for name in ("boosted", "baseline"))
+    assert replace(boosted_one, boosting=baseline.boosting) == baseline
+    assert boosted_one.boosting.boosting == "am"
+    assert random_start_left(boosted_one, 1_872) == []
+
+
 @pytest.fixture(scope="module")
 def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run to surpass."""
