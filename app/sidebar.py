@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import streamlit as st
 
-from app import backend, frame
+from app import backend, cards, frame
 from app.backend import RunSummary
 from app.glossary import tip
 from app.state import NO_RUN, Choice, bound
@@ -49,3 +51,14 @@ def choose() -> Choice | None:
             st.html("<small>These two runs were evaluated on other samples; the first one is shown alone.</small>")
             chosen = chosen[:1]
     return Choice(chosen[0], chosen[1] if len(chosen) > 1 else None, split)
+
+
+def answer(choice: Choice | None, show: Callable[[Choice], None]) -> None:
+    """What a page shows of the chosen runs; without any, where to get one."""
+    if choice is not None:
+        show(choice)
+        return
+    cards.empty(
+        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
+    )
+    st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")

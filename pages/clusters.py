@@ -96,10 +96,4 @@ cards.question(
     "A cluster holds image-caption pairs that look alike to the model. Where an image and its caption fall into "
     "different clusters, the model sees two things in them.",
 )
-if choice is None:
-    cards.empty(
-        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
-    )
-    st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
-else:
-    show(choice)
+sidebar.answer(choice, show)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import streamlit as st
-
 from app import backend, cards, concepts_view, sidebar
 from app import backend_concepts as concepts
 from app.backend import RunSummary
@@ -22,7 +20,7 @@ def absent(run: RunSummary) -> str:
     return f"{run.name} was trained without a concept branch."
 
 
-def page(choice: Choice) -> None:
+def show(choice: Choice) -> None:
     runs = [run for run in choice.runs if concepts.has_concepts(run, choice.split)]
     without = [run for run in choice.runs if run not in runs]
     if not runs:
@@ -50,10 +48,4 @@ cards.question(
     "Images and captions both look into one list of words from the training captions. What they read there is the "
     "second of CODER’s two embeddings; a pair scores high in it when both read the same concepts.",
 )
-if choice is None:
-    cards.empty(
-        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
-    )
-    st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
-else:
-    page(choice)
+sidebar.answer(choice, show)

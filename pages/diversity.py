@@ -73,7 +73,7 @@ def measured(choice: Choice, chosen: dict[str, Any], epsilon: float) -> dict[str
     return tables
 
 
-def page(choice: Choice) -> None:
+def show(choice: Choice) -> None:
     chosen, loss = settings(choice)
     modality, sample = str(chosen["modality"]), backend.sample(choice.runs[-1], choice.split)
     if sample is not None:
@@ -111,10 +111,4 @@ cards.question(
     "An anchor is ambiguous when all its negatives look alike to it: its similarities hardly vary, its diversity is "
     "low, and CODER lowers its temperature.",
 )
-if choice is None:
-    cards.empty(
-        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
-    )
-    st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
-else:
-    page(choice)
+sidebar.answer(choice, show)

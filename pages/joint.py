@@ -148,10 +148,4 @@ cards.question(
     "Neighbours look alike to the model. Where diamonds (images) and dots (captions) lie mixed, the two modalities "
     "share a space; where they form two islands, there is a gap between them.",
 )
-if choice is None:
-    cards.empty(
-        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
-    )
-    st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
-else:
-    show(choice)
+sidebar.answer(choice, show)

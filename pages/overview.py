@@ -120,20 +120,7 @@ def draw_differences(runs: list[RunSummary]) -> None:
     downloads.table(table.reset_index(), "settings-that-differ", paper=True)
 
 
-choice = sidebar.choose()
-cards.question(
-    "Which runs do I have, and how good are they?",
-    "Each bar is the share of queries whose true match is among the first 1, 5 or 10 results: taller is better.",
-)
-broken = [(run.name, run.fault) for run in backend.runs() if run.fault]
-if broken:
-    cards.faults(broken)
-if choice is None:
-    cards.empty(
-        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
-    )
-    st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
-else:
+def show(choice: Choice) -> None:
     headline(choice)
     runs = compared(choice)
     left, right = st.columns(2, gap="large")
@@ -144,3 +131,14 @@ else:
     cards.heading("All runs", f"Recall in percent on {choice.split}; a click on a column's name sorts.")
     draw_table(choice.split)
     draw_differences(runs)
+
+
+choice = sidebar.choose()
+cards.question(
+    "Which runs do I have, and how good are they?",
+    "Each bar is the share of queries whose true match is among the first 1, 5 or 10 results: taller is better.",
+)
+broken = [(run.name, run.fault) for run in backend.runs() if run.fault]
+if broken:
+    cards.faults(broken)
+sidebar.answer(choice, show)

@@ -24,8 +24,8 @@ def ask_split(choice: Choice, modality: str, controls: DeltaGenerator) -> None:
         views = {"ranks": "Rank changes" if choice.second else "Ranks", "near": "Near misses", "hubs": "Hubs"}
         view = choose_one("Look at", views, "look", f"{tip('margin')} {tip('hub')}")
     if view == "ranks":
-        show = failures_view.compare_runs if choice.second else failures_view.one_run
-        order = show(choice, direction, at, modality)
+        draw = failures_view.compare_runs if choice.second else failures_view.one_run
+        order = draw(choice, direction, at, modality)
     else:
         order = (failures_view.near_misses if view == "near" else failures_view.hubs)(choice, direction, modality)
     ranks = backend.open_summary(choice.runs[-1]).ranks(choice.split)[direction]
@@ -40,17 +40,7 @@ def ask_split(choice: Choice, modality: str, controls: DeltaGenerator) -> None:
     side_by_side(choice, modality, lambda run: backend.search(run, number, choice.split, modality, RESULTS), heads)
 
 
-choice = sidebar.choose()
-cards.question(
-    "Which is the better answer, baseline or CODER?",
-    "Every query ranks all candidates of the split; the higher its own match stands, the better.",
-)
-if choice is None:
-    cards.empty(
-        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
-    )
-    st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
-else:
+def show(choice: Choice) -> None:
     controls = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     with controls:
         source = choose_one("Ask with", SOURCES, "ask")
@@ -61,3 +51,11 @@ else:
         ask_freely(choice)
     else:
         ask_with_picture(choice)
+
+
+choice = sidebar.choose()
+cards.question(
+    "Which is the better answer, baseline or CODER?",
+    "Every query ranks all candidates of the split; the higher its own match stands, the better.",
+)
+sidebar.answer(choice, show)

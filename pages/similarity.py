@@ -134,10 +134,4 @@ cards.question(
     "Each row is an anchor, each column a candidate. Compare a row before and after: where the row is ambiguous, "
     "scaling pulls its candidates further apart.",
 )
-if choice is None:
-    cards.empty(
-        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
-    )
-    st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
-else:
-    show(choice)
+sidebar.answer(choice, show)
