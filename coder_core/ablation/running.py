@@ -14,13 +14,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import Any
 
 import coder_core
 from coder_core.ablation.planning import PlannedRun, commands
 from coder_core.faults import InputError
 from coder_core.runs.status import read_status
+from coder_core.stop_signals import StopSignals
 
 PACKAGE_FOLDER = Path(coder_core.__file__).resolve().parents[1]
 LOGS = "logs"
@@ -64,26 +64,15 @@ class Progress:
     seconds_left: float | None = None
 
 
-class _Stop:
-    """SIGTERM or Ctrl-C, noted instead of raised."""
+class _Stop(StopSignals):
+    """How many signals came."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.count = 0
-        self._before: dict[int, object] = {}
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def noted(self, number: int) -> None:
         self.count += 1
-
-    def __enter__(self) -> _Stop:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, self._note)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
 
 
 def run_all(

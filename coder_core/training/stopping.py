@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from types import FrameType, TracebackType
 
 import torch
 from torch import Tensor, nn
 
 from coder_core.data.batches import Batch
 from coder_core.faults import Fault, InputError
+from coder_core.stop_signals import StopSignals
 from coder_core.training.losses import Losses
 
 SAMPLES_NAMED = 5
@@ -26,7 +26,7 @@ class StopRequestedError(Exception):
     """A signal came during an evaluation."""
 
 
-class StopRequest:
+class StopRequest(StopSignals):
     """SIGTERM or Ctrl-C asks to save and leave; a second one leaves at once.
 
     Attributes:
@@ -34,26 +34,15 @@ class StopRequest:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.signal = 0
-        self._before: dict[int, signal.Handlers | object] = {}
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def noted(self, number: int) -> None:
         if self.signal:
             os._exit(128 + number)
         self.signal = number
         message = f"\n{signal.Signals(number).name}: saving, then leaving (once more leaves at once)\n"
         os.write(sys.stderr.fileno(), message.encode())
-
-    def __enter__(self) -> StopRequest:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, self._note)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
 
 
 def check_losses(losses: Losses, batch: Batch, step: int) -> None:
