@@ -6,11 +6,13 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -70,3 +72,27 @@ def browser() -> Iterator[Any]:
         chromium = session.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
         yield chromium
         chromium.close()
+
+
+class _Listener(BaseHTTPRequestHandler):
+    seen: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append(self.path)
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Silence."""
+
+
+@pytest.fixture
+def listener() -> Iterator[tuple[int, list[str]]]:
+    _Listener.seen = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Listener)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server.server_address[1], _Listener.seen
+    server.shutdown()
+    server.server_close()
+    thread.join()

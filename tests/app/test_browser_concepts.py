@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,18 +9,16 @@ from typing import Any
 import pytest
 
 from tests.app.concept_runs import write_concept_run
-from tests.app.test_browser import PATIENCE, Visit, listener, payloads
-
-__all__ = ["listener"]  # a fixture
+from tests.app.visits import PATIENCE, Visit, given_runs, payloads
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    given = os.environ.get("CODER_SCREENSHOT_RUNS")
-    if given:
-        return Path(given).resolve()
+    given = given_runs()
+    if given is not None:
+        return given
     root = tmp_path_factory.mktemp("concepts") / "runs"
     write_concept_run(root, "coder")
     return root
@@ -29,13 +26,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_page_draws(serve: Callable[[Path], int], browser: Any, runs: Path, theme: str) -> None:
-    visit = Visit(browser, serve(runs), theme)
-    visit.open("concepts")
-    visit.check()
-    visit.check_charts()
-    visit.shoot(f"concepts-{theme}")
-    visit.check()
-    visit.context.close()
+    Visit(browser, serve(runs), theme).look("concepts", f"concepts-{theme}")
 
 
 def test_a_click_on_a_mark_chooses_the_concept(serve: Callable[[Path], int], browser: Any, tmp_path: Path) -> None:
@@ -68,10 +59,6 @@ def test_hostile_captions_stay_text(
     root = tmp_path / "runs"
     write_concept_run(root, "x", images=8, captions=[evil[i % len(evil)] for i in range(40)])
     visit = Visit(browser, serve(root), "light")
-    visit.open("concepts")
-    for chart in visit.page.locator(".js-plotly-plot").all()[:2]:
-        chart.hover()
-    visit.check()
-    assert visit.page.locator("h1", has_text="closed").count() == 0
+    visit.read_all("concepts")
     assert seen == []
     visit.context.close()

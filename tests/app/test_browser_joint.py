@@ -14,9 +14,7 @@ import pytest
 from coder_core.geometry.kmeans import ClusterSettings
 from coder_core.runs.deriving import make_clusters
 from tests.app.run_folders import write_run
-from tests.app.test_browser import PATIENCE, Visit, listener, payloads
-
-__all__ = ["listener"]  # a fixture
+from tests.app.visits import PATIENCE, Visit, payloads
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 CORNERS = 32
@@ -104,13 +102,7 @@ def test_a_lasso_on_either_map_fills_the_table_and_the_files(
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["joint?colour=rank&area=a:-9,-9,9,-9,9,0,-9,0&focus=caption-7", "clusters?cluster=3"])
 def test_the_page_draws(serve: Callable[[Path], int], browser: Any, runs: Path, path: str, theme: str) -> None:
-    visit = Visit(browser, serve(runs), theme)
-    visit.open(path)
-    visit.check()
-    visit.check_charts()
-    visit.shoot(f"{path.split('?')[0]}-{theme}")
-    visit.check()
-    visit.context.close()
+    Visit(browser, serve(runs), theme).look(path, f"{path.split('?')[0]}-{theme}")
 
 
 def test_hostile_captions_stay_text(
@@ -123,11 +115,6 @@ def test_hostile_captions_stay_text(
         run = write_run(root, name, noise=noise, images=8, captions=[evil[i % len(evil)] for i in range(40)])
         make_clusters(run, "dev", ClusterSettings(4))
     visit = Visit(browser, serve(root), "light")
-    for path in ("joint?map=PCA&area=a:-9,-9,9,-9,9,9,-9,9&focus=caption-2", "clusters?k=4"):
-        visit.open(path)
-        for chart in visit.page.locator(".js-plotly-plot").all()[:2]:
-            chart.hover()
-        visit.check()
-        assert visit.page.locator("h1", has_text="closed").count() == 0
+    visit.read_all("joint?map=PCA&area=a:-9,-9,9,-9,9,9,-9,9&focus=caption-2", "clusters?k=4")
     assert seen == []
     visit.context.close()

@@ -15,8 +15,8 @@ from app import charts, clicks
 from app.backend_matrices import Loss, Pair
 from app.pair_view import steps, steps_html
 from tests.app.run_folders import damage, import_run_folder, write_run
-from tests.app.test_browser import PATIENCE, Visit
 from tests.app.test_pages import opened, texts
+from tests.app.visits import PATIENCE, Visit
 
 COLOURS = charts.tone("light")
 

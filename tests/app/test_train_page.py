@@ -19,8 +19,8 @@ from app import backend_training, jobs
 from app.backend_training import Watched
 from coder_core.runs.status import read_status, write_status
 from tests.app.run_folders import damage, import_run_folder, write_run
-from tests.app.test_browser import PATIENCE, Visit
 from tests.app.test_pages import opened, texts
+from tests.app.visits import PATIENCE, Visit
 from tests.training.tiny_runs import write_tiny_data
 
 TINY = {"dimension": 8, "bank_size": 16, "batch_size": 8, "warmup_steps": 0, "threads": 1, "word_threshold": 1}
