@@ -1,9 +1,30 @@
-"""What holds for every test."""
+"""What holds for every test, and the tiny data that many of them train on."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
 from hypothesis import settings
+
+from tests.training.tiny_runs import write_tiny_data
 
 # No test asserts a time: the first example of a process pays for torch's start, and a busy machine for its neighbours.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of train and dev splits; a run over them takes a second or two."""
+    return write_tiny_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def own_threads() -> Iterator[None]:
+    """Training sets the number of threads; the tests of other files get theirs back."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)

@@ -23,22 +23,11 @@ from coder_core.train import main
 from tests.training.tiny_runs import newest_state, position, write_tiny_data
 
 ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.usefixtures("own_threads")
 SMALL = [
     "--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=1", "--batch-size=8", "--threads=1",
     "--device=cpu",
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _threads() -> object:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_data(tmp_path_factory.mktemp("data"))
 
 
 def plain(text: str) -> str:

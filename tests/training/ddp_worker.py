@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from coder_core.config import Config, MemoryConfig
@@ -22,6 +21,7 @@ from coder_core.training.keys import make_memory
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.configs import changed
+from tests.training.several_processes import run_as_one_of_several
 from tests.training.tiny_runs import tiny_config
 
 STEPS = 4
@@ -122,18 +122,5 @@ def everything(data: Path) -> dict[str, Tensor]:
     return found
 
 
-def main() -> None:
-    """Run as one process of several."""
-    torch.set_num_threads(1)
-    parallel.start(torch.device("cpu"))
-    found = everything(Path(sys.argv[1]))
-    for name, value in found.items():  # every process must hold the same
-        same = parallel.gather_rows(value.reshape(1, -1))
-        assert torch.equal(same[0], same[-1]), name
-    if parallel.rank() == 0:
-        save_file({name: value.contiguous() for name, value in found.items()}, sys.argv[2])
-    parallel.finish()
-
-
 if __name__ == "__main__":
-    main()
+    run_as_one_of_several(lambda: everything(Path(sys.argv[1])), sys.argv[2])

@@ -1,6 +1,6 @@
 """One of several processes: training steps with prototypes, everything they came to in one file.
 
-python -m tests.training.prototype_worker DATA OUT.safetensors
+python -m tests.training.prototype_worker DATA OUT.safetensors STEPS
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from coder_core.config import Config, MemoryConfig
@@ -19,6 +18,7 @@ from coder_core.training import parallel
 from coder_core.training.prepare import prepare
 from coder_core.training.prototype_guide import make_guide
 from coder_core.training.step import compute_losses
+from tests.training.several_processes import run_as_one_of_several
 from tests.training.tiny_runs import tiny_config
 
 PROTOTYPES, RATE = 6, 0.5
@@ -64,18 +64,5 @@ def trained(config: Config, steps: int) -> dict[str, Tensor]:
     return found
 
 
-def main() -> None:
-    """Run as one process of several."""
-    torch.set_num_threads(1)
-    parallel.start(torch.device("cpu"))
-    found = trained(guided_config(Path(sys.argv[1])), int(sys.argv[3]))
-    for name, value in found.items():  # every process must hold the same
-        same = parallel.gather_rows(value.reshape(1, -1))
-        assert torch.equal(same[0], same[-1]), name
-    if parallel.rank() == 0:
-        save_file({name: value.contiguous() for name, value in found.items()}, sys.argv[2])
-    parallel.finish()
-
-
 if __name__ == "__main__":
-    main()
+    run_as_one_of_several(lambda: trained(guided_config(Path(sys.argv[1])), int(sys.argv[3])), sys.argv[2])

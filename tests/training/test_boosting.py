@@ -33,14 +33,9 @@ from tests.configs import changed
 from tests.reference import boosting as reference
 from tests.reference.pairs import kept, negatives, transposed
 from tests.training.test_resume import stop_during
-from tests.training.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config, write_tiny_data
+from tests.training.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config
 
 PER_EPOCH, STEPS = 5, 15
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_data(tmp_path_factory.mktemp("data"))
 
 
 def boosted(data: Path, name: str = "tiny", *, dropout: bool = True, **boosting: Any) -> Config:

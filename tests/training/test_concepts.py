@@ -35,15 +35,9 @@ from tests.training.tiny_runs import (
     tiny_config,
     told,
     with_data,
-    write_tiny_data,
 )
 
 CONCEPTS = 10
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_data(tmp_path_factory.mktemp("data"))
 
 
 def concept_config(data: Path, *, bank: int = 13, objective: dict[str, Any] | None = None, **model: Any) -> Config:

@@ -21,14 +21,9 @@ from coder_core.training.launch import start_run
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.stopping import NotFiniteError, check_gradients
 from coder_core.training.trainer import Trainer
-from tests.training.tiny_runs import newest_state, quiet, state_tensors, tiny_config, write_tiny_data
+from tests.training.tiny_runs import newest_state, quiet, state_tensors, tiny_config
 
 PER_EPOCH = 5
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_data(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture

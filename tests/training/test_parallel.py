@@ -24,7 +24,7 @@ from coder_core.training import parallel
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import prepare
 from tests.training.ddp_worker import CASES, STEPS, everything
-from tests.training.tiny_runs import position, quiet, tiny_config, write_tiny_data
+from tests.training.tiny_runs import position, quiet, tiny_config
 
 ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-5
@@ -61,11 +61,6 @@ def run_two(*arguments: str, timeout: float = 500) -> list[tuple[int, str]]:
     finally:
         for process in processes:
             process.kill()
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_data(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")

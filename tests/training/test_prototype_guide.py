@@ -27,14 +27,9 @@ from tests.reference import prototypes as reference
 from tests.training.prototype_worker import PROTOTYPES, guided_config, trained
 from tests.training.test_parallel import run_two
 from tests.training.test_resume import stop_during
-from tests.training.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config, write_tiny_data
+from tests.training.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config
 
 PER_EPOCH, TOLERANCE = 5, 1e-5
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_data(tmp_path_factory.mktemp("data"))
 
 
 def with_prototypes(config: Config, count: int = PROTOTYPES, recluster: int = 0) -> Config:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,19 +38,8 @@ from tests.training.tiny_runs import (
     write_tiny_data,
 )
 
+pytestmark = pytest.mark.usefixtures("own_threads")
 PER_EPOCH, STEPS = 5, 15
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_data(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")

@@ -23,12 +23,7 @@ from coder_core.training.losses import Losses
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference
-from tests.training.tiny_runs import tiny_config, write_tiny_data
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_data(tmp_path_factory.mktemp("data"))
+from tests.training.tiny_runs import tiny_config
 
 
 def plain_config(data: Path, *, bank: int = 0, **objective: Any) -> Config:
