@@ -15,7 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from coder_core import config as configuration
 from coder_core.config import RUN_NAME, Config, from_document, to_document
 from coder_core.config_problems import problems
 from coder_core.data.dataset import find_layout
@@ -70,7 +69,7 @@ def options(preset: str) -> list[Option]:
         part = getattr(config, section.name)
         if isinstance(part, str):
             continue
-        kinds, texts = get_type_hints(type(part)), _texts(type(part).__name__)
+        kinds, texts = get_type_hints(type(part)), _texts(type(part))  # type: ignore[arg-type]
         for field in fields(part):
             kind, choices = _kind(kinds[field.name], field.name)
             if kind is not None:
@@ -162,12 +161,11 @@ def _kind(hint: Any, key: str) -> tuple[Literal["number", "decimal", "switch", "
 
 
 @cache
-def _texts(section: str) -> dict[str, str]:
+def _texts(section: type) -> dict[str, str]:
     """Field → the docstring under it, of one class of the configuration."""
-    tree = ast.parse(inspect.getsource(configuration))
-    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == section)
+    (tree,) = ast.parse(inspect.getsource(section)).body
     found = {}
-    for field, text in pairwise(body):
+    for field, text in pairwise(tree.body if isinstance(tree, ast.ClassDef) else []):
         if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
             continue
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
