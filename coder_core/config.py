@@ -12,8 +12,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from coder_core.boosting_config import BoostingConfig
 from coder_core.faults import Fault, InputError
+from coder_core.weighting_config import WeightingConfig
 
-Loss = Literal["btr-sum", "btr-hardest", "infonce", "dcl-i", "dcl"]
+Loss = Literal["btr-sum", "btr-hardest", "npairs-hinge", "infonce", "dcl-i", "dcl"]
 Diversity = Literal["std", "entropy"]
 Pooling = Literal["gpo", "mean", "max"]
 LARGEST_SEED = 2**31
@@ -93,9 +94,12 @@ class ObjectiveConfig:
     """The loss of the instance branch (CODER eq. 3-6 and 8)."""
 
     loss: Loss = "dcl"
-    """btr-sum, btr-hardest (bidirectional triplet), infonce, dcl-i (CODER's loss without diversity), dcl (eq. 4)."""
+    """btr-sum, btr-hardest (bidirectional triplet), npairs-hinge (all negatives, averaged),
+    infonce, dcl-i (CODER's loss without diversity), dcl (eq. 4)."""
     margin: float = 0.2
     """Margin of the triplet losses (vsepp: 0.2)."""
+    npairs_margin: float = 0.1
+    """Margin of npairs-hinge (Thomas and Kovashka 2022: 0.1)."""
     warmup_epochs: float = 1.0
     """Epochs in which btr-hardest sums over all negatives before it takes the hardest (vse_infty: 1)."""
     temperature: float = 0.1
@@ -199,6 +203,7 @@ class Config:
     model: ModelConfig = field(default_factory=ModelConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     boosting: BoostingConfig = field(default_factory=BoostingConfig)
+    weighting: WeightingConfig = field(default_factory=WeightingConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 

@@ -6,6 +6,7 @@ import math
 
 from coder_core.config import LARGEST_SEED, RUN_NAME, Config, MemoryConfig, ModelConfig, to_document
 from coder_core.faults import Fault
+from coder_core.weighting_config import OF_NEIGHBOURHOODS
 
 
 def _outside(place: str, value: float, fits: bool, expected: str, fix: str = "") -> list[Fault]:
@@ -75,6 +76,40 @@ def _boosting_problems(config: Config) -> list[Fault]:
     return found
 
 
+def _weighting_problems(config: Config) -> list[Fault]:
+    w, t = config.weighting, config.training
+    found: list[Fault] = []
+    for place, value in [
+        ("weight-scale", w.weight_scale), ("diversity-share", w.diversity_share),
+        ("discrepancy-share", w.discrepancy_share), ("within-image", w.within_image), ("within-text", w.within_text),
+    ]:  # fmt: skip
+        found += _outside(place, value, value >= 0, "0 or more")
+    found += _outside("weight-direction", w.weight_direction, w.weight_direction in (-1, 0, 1), "-1, 0 or 1")
+    found += _outside("neighbours", w.neighbours, w.neighbours >= 1, "1 or more")
+    found += _outside("text-space-size", w.text_space_size, w.text_space_size >= 2, "2 or more")
+    again = w.neighbours_of_neighbours
+    found += _outside(
+        "neighbours-of-neighbours", again, again == 0 or again >= w.neighbours,
+        f"0 (all of them) or at least --neighbours, {w.neighbours}", "one is drawn of every neighbour at least",
+    )  # fmt: skip
+    if w.text_space and not w.reads_neighbours:
+        fix = "give --sample-weights diversity, discrepancy or combined as well, or leave it out"
+        found.append(Fault("--text-space", "is given, but nothing reads neighbours", "weights that do", fix))
+    if w.sample_weights == "combined" and w.diversity_share == w.discrepancy_share == 0:
+        found.append(Fault("--diversity-share", "is 0, and so is --discrepancy-share", "one of them above 0"))
+    if w.sample_weights != "none" and 0 < w.weight_scale < t.batch_size:
+        found.append(Fault(
+            "--weight-scale", f"is {w.weight_scale:g}, below the batch size of {t.batch_size}",
+            "0 (the batch size) or more", "weights below 1 on average shrink the loss", severity="warning",
+        ))  # fmt: skip
+    if w.sample_weights in OF_NEIGHBOURHOODS and t.epochs == 1:
+        found.append(Fault(
+            "--epochs", f"is 1 with --sample-weights {w.sample_weights}", "2 or more",
+            "the first epoch only collects embeddings; its weights are all alike", severity="warning",
+        ))  # fmt: skip
+    return found
+
+
 def problems(config: Config) -> list[Fault]:
     """Impossible values (errors) and doubtful ones (warnings), each naming its flag."""
     o, m, t, d, b = config.objective, config.model, config.training, config.data, config.memory
@@ -86,7 +121,8 @@ def problems(config: Config) -> list[Fault]:
     ]:  # fmt: skip
         found += _outside(place, value, value > 0, "a value above 0")
     for place, value in [
-        ("margin", o.margin), ("warmup-epochs", o.warmup_epochs), ("weight-instance", o.weight_instance),
+        ("margin", o.margin), ("npairs-margin", o.npairs_margin),
+        ("warmup-epochs", o.warmup_epochs), ("weight-instance", o.weight_instance),
         ("weight-memory", o.weight_memory), ("weight-concept", o.weight_concept), ("weight-decay", t.weight_decay),
         ("weight-prototypes", o.weight_prototypes), ("prototypes", b.prototypes),
         ("prototype-recluster", b.prototype_recluster),
@@ -132,6 +168,7 @@ def problems(config: Config) -> list[Fault]:
     found += _concept_problems(m)
     found += _prototype_problems(b)
     found += _boosting_problems(config)
+    found += _weighting_problems(config)
     others = (o.weight_memory > 0 and b.bank_size > 0) or (o.weight_concept > 0 and m.concepts > 0)
     if o.loss in ("dcl", "dcl-i") and o.weight_instance == 0 and not others:
         found.append(Fault("--weight-instance", "is 0 and no bank loss is on", "at least one loss with a weight"))

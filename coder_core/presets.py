@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from coder_core.boosting_config import BoostingConfig
 from coder_core.config import Config, DataConfig, MemoryConfig, ModelConfig, ObjectiveConfig, TrainingConfig
+from coder_core.weighting_config import SampleWeights, WeightingConfig
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,16 @@ _FLICKR8K_BASELINE = replace(
 _FLICKR8K_BOOSTED = replace(_FLICKR8K_BASELINE, boosting=BoostingConfig(boosting="am", boosting_momentum=0.9965))
 
 
+# Weights of complementary samples: the baseline's model, under the loss they were made for.
+_FLICKR8K_NPAIRS = replace(
+    _FLICKR8K_BASELINE, objective=ObjectiveConfig(loss="npairs-hinge", weight_instance=1.0),
+)  # fmt: skip
+
+
+def _weighted(kind: SampleWeights) -> Config:
+    return replace(_FLICKR8K_NPAIRS, weighting=WeightingConfig(sample_weights=kind))
+
+
 _DEMO_BASELINE = replace(
     _DEMO,
     objective=ObjectiveConfig(loss="btr-hardest", warmup_epochs=3.0, weight_instance=1.0),  # an epoch is 59 steps only
@@ -94,6 +105,16 @@ PRESETS: dict[str, Preset] = {
         _FLICKR8K_BOOSTED, "Flickr8k on two CPU cores, bidirectional triplet loss with Deep Boosting Learning"
     ),
     "flickr8k": Preset(_FLICKR8K, "Flickr8k on two CPU cores, CODER's instance branch"),
+    "flickr8k-npairs": Preset(_FLICKR8K_NPAIRS, "Flickr8k on two CPU cores, n-pairs hinge: all negatives, no weights"),
+    "flickr8k-diversity-weights": Preset(
+        _weighted("diversity"), "Flickr8k, n-pairs hinge, positives weighted by their neighbours' diversity"
+    ),
+    "flickr8k-discrepancy-weights": Preset(
+        _weighted("discrepancy"), "Flickr8k, n-pairs hinge, positives weighted by their neighbours' discrepancy"
+    ),
+    "flickr8k-combined-weights": Preset(
+        _weighted("combined-stats"), "Flickr8k, n-pairs hinge, both weights, combined by their statistics"
+    ),
     "f30k-bigru": Preset(replace(_PAPER, data=DataConfig(data="f30k_precomp")), "Flickr30K, BiGRU, the paper's values"),
     "f30k-bert": Preset(
         replace(_PAPER, data=DataConfig(data="f30k_precomp"), model=_BERT), "Flickr30K, BERT, the paper's values"

@@ -16,6 +16,14 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing a test searches or copies stays in the cache of whoever runs it; its subprocesses share this one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CODER_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of train and dev splits; a run over them takes a second or two."""

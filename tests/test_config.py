@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from coder_core import boosting_config
+from coder_core import boosting_config, weighting_config
 from coder_core import config as config_module
 from coder_core.config import Config, from_document, to_document
 from coder_core.config_problems import problems
@@ -138,6 +138,18 @@ def test_the_papers_values(name: str) -> None:
         ("boosting_momentum", 1.1, "--boosting-momentum: is 1.1; expected a value from 0 to 1"),
         ("boosting_anchor", "runs/a", "--boosting-anchor: is given with --boosting none"),
         ("boosting_scenario", "offline", "--boosting-scenario: is offline with --boosting none"),
+        ("npairs_margin", -0.1, "--npairs-margin: is -0.1; expected 0 or more"),
+        ("weight_direction", 2, "--weight-direction: is 2; expected -1, 0 or 1"),
+        ("weight_scale", -1.0, "--weight-scale: is -1; expected 0 or more"),
+        ("weight_scale", float("inf"), "--weight-scale"),
+        ("diversity_share", -1.0, "--diversity-share"),
+        ("discrepancy_share", float("nan"), "--discrepancy-share"),
+        ("neighbours", 0, "--neighbours: is 0; expected 1 or more"),
+        ("neighbours_of_neighbours", 199, "--neighbours-of-neighbours: is 199; expected 0 (all of them) or at least"),
+        ("text_space", "minilm", "--text-space: is given, but nothing reads neighbours"),
+        ("text_space_size", 1, "--text-space-size: is 1; expected 2 or more"),
+        ("within_image", -1.0, "--within-image"),
+        ("within_text", -1.0, "--within-text"),
     ],
 )
 def test_an_impossible_value_names_its_flag(key: str, value: Any, said: str) -> None:
@@ -160,6 +172,7 @@ def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
         ({"weight_instance": 0.0, "weight_memory": 0.0, "bank_size": 512}, "--weight-instance"),
         ({"loss": "btr-sum", "boosting": "am", "boosting_scenario": "offline"}, "--boosting-anchor"),
         ({"loss": "btr-sum", "boosting": "am", "boosting_anchor": "runs/a"}, "--boosting-anchor"),
+        ({"sample_weights": "combined", "diversity_share": 0.0, "discrepancy_share": 0.0}, "--diversity-share"),
     ],
 )
 def test_values_that_do_not_go_together(values: dict[str, Any], place: str) -> None:
@@ -182,6 +195,14 @@ def test_boosting_as_heavy_as_beside_a_summed_loss_is_a_warning_beside_an_averag
     assert "Begin near 1 / batch size (0.0078)" in str(fault)
     assert problems(changed(Config(), boosting="am", boosting_weight=0.01)) == []
     assert problems(changed(Config(), boosting="am", loss="btr-hardest")) == []
+
+
+def test_weights_below_one_and_a_single_epoch_of_them_are_warnings() -> None:
+    (small,) = problems(changed(Config(), sample_weights="hal", weight_scale=32.0))
+    assert str(small).startswith("--weight-scale: is 32, below the batch size of 128")
+    (short,) = problems(changed(Config(), sample_weights="diversity", epochs=1))
+    assert (short.place, small.severity, short.severity) == ("--epochs", "warning", "warning")
+    assert problems(changed(Config(), sample_weights="diversity", text_space="minilm", weight_scale=200.0)) == []
 
 
 def test_never_saving_between_epochs_and_never_clipping_are_possible() -> None:
@@ -214,7 +235,7 @@ def test_an_unknown_table_is_named() -> None:
             "objective",
             "loss",
             "dcl_i",
-            "is 'dcl_i'; expected one of 'btr-sum', 'btr-hardest', 'infonce', 'dcl-i', 'dcl'",
+            "is 'dcl_i'; expected one of 'btr-sum', 'btr-hardest', 'npairs-hinge', 'infonce', 'dcl-i', 'dcl'",
         ),
         ("objective", "margin", "a", "expected a value of type float"),
         ("data", "data", 3, "expected a value of type str"),
@@ -235,7 +256,7 @@ def test_a_whole_number_serves_as_a_float_and_missing_keys_are_defaults() -> Non
         from_document({"data": 3})
 
 
-@pytest.mark.parametrize("module", [config_module, boosting_config])
+@pytest.mark.parametrize("module", [config_module, boosting_config, weighting_config])
 def test_every_value_is_explained(module: ModuleType) -> None:
     """A string stands under every field: it is its help text."""
     tree = ast.parse(inspect.getsource(module))

@@ -14,8 +14,9 @@ from coder_core.training.losses import Losses
 
 
 def instance_dcl(
-    anchors: Anchors, memory: Memory | None, keys: tuple[Tensor, Tensor] | None, config: Config, epoch: float
-) -> Losses:
+    anchors: Anchors, memory: Memory | None, keys: tuple[Tensor, Tensor] | None, config: Config, epoch: float,
+    weights: Tensor | None = None,
+) -> Losses:  # fmt: skip
     """3·L_DCL^I + L_M_DCL^I (eq. 8), both directions. What the two directions share is computed once.
 
     Args:
@@ -24,6 +25,7 @@ def instance_dcl(
         keys: (B, D) image and text keys of this process's pairs; None without a memory.
         config: of the run.
         epoch: epochs done, with fraction; the bank's loss may wait.
+        weights: (B,) of this process's pairs, or None; they multiply a pair's loss in the batch and against the banks.
     """
     objective = config.objective
     bank_loss = objective.weight_memory > 0 and epoch >= config.memory.bank_start_epoch
@@ -65,6 +67,8 @@ def instance_dcl(
         in_bank = forward.bank + back.bank
         per_pair = per_pair + objective.weight_memory * in_bank
         parts["m-dcl"] = in_bank.mean().detach()
+    if weights is not None:
+        per_pair = per_pair * weights
     diversity = None
     if forward.diversity is not None and back.diversity is not None:
         diversity = torch.cat([forward.diversity, back.diversity]).detach()

@@ -20,6 +20,7 @@ from coder_core.config_problems import problems
 from coder_core.faults import Fault, InputError, stop_on_errors
 from coder_core.runs.evaluating import evaluate_split
 from coder_core.runs.lock import RunLock
+from coder_core.runs.neighbour_store import run_text_space, same_neighbours
 from coder_core.runs.restore import ABOUT, load_model, read_concepts, read_config, read_vocabulary
 from coder_core.runs.run_files import create_run
 from coder_core.training import parallel
@@ -30,8 +31,8 @@ from coder_core.training.trainer import Trainer
 
 ANCHOR = "boosting_anchor_fingerprint"  # in the table [about] of a run with an offline anchor
 MAY_CHANGE = {
-    "data.data", "data.pictures", "model.concept_list", "boosting.boosting_anchor", "training.device",
-    "training.threads", "training.precision", "training.compile", "training.save_every",
+    "data.data", "data.pictures", "model.concept_list", "boosting.boosting_anchor", "weighting.text_space",
+    "training.device", "training.threads", "training.precision", "training.compile", "training.save_every",
     "training.gradient_checkpointing",
 }  # fmt: skip
 
@@ -89,14 +90,17 @@ def continue_run(folder: Path, overrides: Config | None, console: Console) -> Pa
     stored, about = read_config(folder)
     config = _merged(stored, overrides) if overrides is not None else stored
     device = _begin(config)
+    space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
     with preparing(console) as progress:
-        prepared = prepare(config, read_vocabulary(folder, config), progress, read_concepts(folder, config))
+        prepared = prepare(config, read_vocabulary(folder, config), progress, read_concepts(folder, config), space)
     if prepared.fingerprint != about.get("data_fingerprint"):
         fix = "give --data the folder the run was started with"
         raise InputError(Fault(config.data.data, "holds other training data than the run began with", fix=fix))
     if prepared.anchor is not None and prepared.anchor.fingerprint != about.get(ANCHOR):
         place, fix = f"--boosting-anchor {config.boosting.boosting_anchor}", "give the anchor as it was then"
         raise InputError(Fault(place, "holds another best model than when the run began", fix=fix))
+    if prepared.neighbourhood is not None and parallel.rank() == 0:
+        print_faults(console, same_neighbours(prepared.neighbourhood, config, about))
     return _train(config, folder, prepared, device, console, resume=True)
 
 
@@ -151,11 +155,15 @@ def _files(config: Config, prepared: Prepared) -> dict[str, bytes | str]:
     }
     if prepared.anchor is not None:
         about[ANCHOR] = prepared.anchor.fingerprint
+    if prepared.neighbourhood is not None:
+        about |= prepared.neighbourhood.about(config)
     files: dict[str, bytes | str] = {"config.toml": tomli_w.dumps({**to_document(config), ABOUT: about})}
     if prepared.vocabulary is not None:
         files["words.json"] = prepared.vocabulary.to_text()
     if prepared.concepts is not None:
         files |= prepared.concepts.to_files()
+    if prepared.neighbourhood is not None:
+        files |= prepared.neighbourhood.space.to_files()
     return files
 
 

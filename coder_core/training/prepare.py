@@ -18,10 +18,12 @@ from coder_core.data.dataset import Split, available_splits, fingerprint, read_s
 from coder_core.data.demo import DEMO_FOLDER, make_demo
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.faults import Fault, InputError, stop_on_errors
+from coder_core.geometry.text_space import TextSpace
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
 from coder_core.model.concept_making import make_concepts
 from coder_core.model.reader import CaptionReader, make_reader, starting_vectors
+from coder_core.runs.neighbour_store import Neighbourhood, train_neighbourhood
 from coder_core.runs.restore import LoadedModel
 from coder_core.training import parallel
 from coder_core.training.boosting import random_start_left, read_anchor, start_from_anchor
@@ -49,6 +51,7 @@ class Prepared:
         faults: warnings and notes about all of it.
         concepts: of the concept branch, or None.
         anchor: the finished run whose scores are to be surpassed, or None.
+        neighbourhood: the train captions' semantic neighbours, or None.
     """
 
     train: Split
@@ -62,6 +65,7 @@ class Prepared:
     faults: list[Fault]
     concepts: Concepts | None = None
     anchor: LoadedModel | None = None
+    neighbourhood: Neighbourhood | None = None
 
 
 def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
@@ -84,7 +88,7 @@ def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -
 
 def prepare(
     config: Config, vocabulary: Vocabulary | None = None, progress: Progress | None = None,
-    concepts: Concepts | None = None,
+    concepts: Concepts | None = None, text_space: TextSpace | None = None,
 ) -> Prepared:  # fmt: skip
     """Read and check the data, build words, batches and model.
 
@@ -93,6 +97,7 @@ def prepare(
         vocabulary: of a run that is continued; built from the train captions when None.
         progress: called with what is being made, how much is done and how much there is.
         concepts: of a run that is continued; taken from the train captions when None and the configuration has them.
+        text_space: of a run that is continued; made when None and the configuration needs it.
 
     Raises:
         InputError: the data or the BERT folder cannot be used.
@@ -132,6 +137,8 @@ def prepare(
         faults += about_concepts
     faults += random_start_left(config, batches.per_epoch * config.training.epochs)
     anchor = read_anchor(config, vocabulary, train.feature_size)
+    neighbourhood = _find_neighbours(config, train, text_space, progress)
+    faults += neighbourhood.faults if neighbourhood is not None else []
     torch.manual_seed(config.training.seed)
     model = build_model(
         config.model, feature_size=train.feature_size, words=reader.size, vectors=vectors,
@@ -142,5 +149,19 @@ def prepare(
     dev_tokens = reader.encode(dev.captions) if dev else None
     return Prepared(
         train, dev, dev_tokens, reader, vocabulary if config.model.text_encoder == "bigru" else None, batches, model,
-        fingerprint(train), faults, concepts, anchor,
+        fingerprint(train), faults, concepts, anchor, neighbourhood,
     )  # fmt: skip
+
+
+def _find_neighbours(
+    config: Config, train: Split, text_space: TextSpace | None, progress: Progress | None
+) -> Neighbourhood | None:
+    """The neighbours weights and within-modality losses read. The first process searches, the others read its find."""
+    if not config.weighting.reads_neighbours:
+        return None
+    if parallel.rank() != 0:
+        parallel.wait()
+    found = train_neighbourhood(config, train.captions, train.image_of_text, space=text_space, progress=progress)
+    if parallel.rank() == 0:
+        parallel.wait()
+    return found

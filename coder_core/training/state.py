@@ -20,6 +20,7 @@ from coder_core.runs.packing import pack_state, unpack_state
 from coder_core.runs.restore import load_weights
 from coder_core.training.boosting import BoostingAnchor
 from coder_core.training.keys import Memory
+from coder_core.training.neighbourhoods import Neighbourhoods
 from coder_core.training.prototype_guide import PrototypeGuide
 
 DROPOUT = 2  # the stream of random numbers of a step that dropout draws from (see data/batches.py)
@@ -72,6 +73,7 @@ def capture(
     around: Circumstances,
     guide: PrototypeGuide | None = None,
     boosting: BoostingAnchor | None = None,
+    neighbourhoods: Neighbourhoods | None = None,
 ) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     """Tensors and documents of a save."""
     moments, optimizer_document = pack_state(optimizer.state_dict())
@@ -82,6 +84,8 @@ def capture(
         tensors[PROTOTYPES] = guide.state_dict()
     if boosting is not None and boosting.moves:
         tensors["anchor"] = boosting.state_dict()
+    if neighbourhoods is not None:
+        tensors["neighbourhoods"] = neighbourhoods.state_dict()
     documents = {"position": asdict(position), "optimizer": optimizer_document, "circumstances": asdict(around)}
     return tensors, documents
 
@@ -93,8 +97,9 @@ def restore(
     memory: Memory | None,
     guide: PrototypeGuide | None = None,
     boosting: BoostingAnchor | None = None,
+    neighbourhoods: Neighbourhoods | None = None,
 ) -> tuple[Position, Circumstances]:
-    """Give model, optimizer, memory, prototypes and a moving anchor their state back.
+    """Give model, optimizer, memory, prototypes, a moving anchor and cached embeddings their state back.
 
     Raises:
         InputError: names or shapes differ, or the save lacks what the configuration asks for.
@@ -106,6 +111,9 @@ def restore(
         load_weights(guide, save.tensors(PROTOTYPES), str(save.path / f"{PROTOTYPES}.safetensors"))
     if boosting is not None and boosting.moves:
         load_weights(boosting, save.tensors("anchor"), str(save.path / "anchor.safetensors"))
+    if neighbourhoods is not None:
+        place = str(save.path / "neighbourhoods.safetensors")
+        load_weights(neighbourhoods, save.tensors("neighbourhoods"), place)
     try:
         optimizer.load_state_dict(unpack_state(save.tensors("optimizer"), save.document("optimizer")))
         return Position(**save.document("position")), Circumstances(**save.document("circumstances"))

@@ -16,8 +16,10 @@ from coder_core.training.dcl_losses import concept_dcl, instance_dcl
 from coder_core.training.gathering import Anchors, gather_anchors
 from coder_core.training.keys import Memory
 from coder_core.training.losses import Losses
+from coder_core.training.neighbourhoods import Neighbourhoods
 from coder_core.training.plain_losses import plain_losses
 from coder_core.training.prototype_guide import PrototypeGuide
+from coder_core.training.sample_weights import sample_weights
 
 Embed = Callable[..., Embedded]
 
@@ -25,7 +27,7 @@ Embed = Callable[..., Embedded]
 def compute_losses(
     embed: Embed, model: Coder, memory: Memory | None, batch: Batch, config: Config, *, epoch: float,
     autocast: AbstractContextManager[None], guide: PrototypeGuide | None = None,
-    boosting: BoostingAnchor | None = None,
+    boosting: BoostingAnchor | None = None, neighbourhoods: Neighbourhoods | None = None,
 ) -> Losses:  # fmt: skip
     """Embed a batch and weigh every term of both branches (eq. 8).
 
@@ -39,16 +41,20 @@ def compute_losses(
         autocast: around everything but the losses.
         guide: the prototypes and their classifier, or None.
         boosting: the anchor of Deep Boosting Learning, or None.
+        neighbourhoods: what knows every pair's neighbours, or None.
     """
     with autocast:
         embedded = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
         keys = memory.keys(model, batch) if memory is not None else None
         surpassed = boosting.encode(batch) if boosting is not None else None
     anchors = gather_anchors(embedded.images, embedded.texts, batch.image_ids)
+    weights = sample_weights(anchors, batch.text_ids, config, neighbourhoods)
     if config.objective.loss in ("dcl", "dcl-i"):
-        losses = instance_dcl(anchors, memory, keys, config, epoch)
+        losses = instance_dcl(anchors, memory, keys, config, epoch, weights)
     else:
-        losses = plain_losses(anchors, config.objective, epoch)
+        losses = plain_losses(anchors, config.objective, epoch, weights)
+    if neighbourhoods is not None:
+        neighbourhoods.notice(anchors, batch.text_ids)
     if surpassed is not None:
         losses = _boosted(losses, anchors, surpassed, config)
     if embedded.concept_images is not None and embedded.concept_texts is not None:

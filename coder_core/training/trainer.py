@@ -24,6 +24,7 @@ from coder_core.training.boosting import make_boosting
 from coder_core.training.display import Display
 from coder_core.training.keys import make_memory
 from coder_core.training.losses import Losses
+from coder_core.training.neighbourhoods import make_neighbourhoods
 from coder_core.training.optim import learning_rate, make_optimizer, set_rate
 from coder_core.training.prepare import Prepared
 from coder_core.training.prototype_guide import make_guide
@@ -72,6 +73,9 @@ class Trainer:
         self.position = Position()
         self.steps = self.per_epoch * config.training.epochs
         self.boosting = make_boosting(config, self.model, self.steps, prepared.anchor)
+        self.neighbourhoods = make_neighbourhoods(config, prepared)
+        if self.neighbourhoods is not None:
+            self.neighbourhoods.to(device)
         self.around = Circumstances(torch.__version__, torch.get_num_threads(), str(device), parallel.world_size())
         self.states = SaveStore(folder / "state", keep=STATES_KEPT)
         self.best = SaveStore(folder / "best", keep=1)
@@ -94,7 +98,9 @@ class Trainer:
             return
         for fault in save.skipped:
             self.display.say(f"warning: passed over a damaged save: {fault}")
-        self.position, before = restore(save, self.model, self.optimizer, self.memory, self.guide, self.boosting)
+        self.position, before = restore(
+            save, self.model, self.optimizer, self.memory, self.guide, self.boosting, self.neighbourhoods
+        )
         for fault in changed_circumstances(before, self.around):
             self.display.say(f"warning: {fault}")
 
@@ -154,9 +160,12 @@ class Trainer:
         batch = batch.to(self.device)
         set_rate(self.optimizer, learning_rate(step, self.steps, training))
         seed_step(training.seed, step, parallel.rank())
+        if self.neighbourhoods is not None and step % self.per_epoch == 0:
+            self.neighbourhoods.begin_epoch(step // self.per_epoch)
         losses = compute_losses(
             self._embed, self.model, self.memory, batch, self.config, epoch=step / self.per_epoch,
             autocast=autocast(self.device, training.precision), guide=self.guide, boosting=self.boosting,
+            neighbourhoods=self.neighbourhoods,
         )  # fmt: skip
         check_losses(losses, batch, step)
         self.optimizer.zero_grad(set_to_none=True)
@@ -171,6 +180,8 @@ class Trainer:
             self.guide.remember()
         if self.boosting is not None:
             self.boosting.follow(self.model, step)
+        if self.neighbourhoods is not None:
+            self.neighbourhoods.remember()
         self.position.step += 1
         self.position.seconds += time.monotonic() - started
         self.position.loss_sum += float(parallel.mean(losses.total))
@@ -283,8 +294,9 @@ class Trainer:
     def _save(self) -> None:
         if self.first:
             tensors, documents = capture(
-                self.model, self.optimizer, self.memory, self.position, self.around, self.guide, self.boosting
-            )
+                self.model, self.optimizer, self.memory, self.position, self.around, self.guide, self.boosting,
+                self.neighbourhoods,
+            )  # fmt: skip
             check_state(tensors, self.position.step)
             self.states.write(str(self.position.step), tensors, documents)
         self._saved_at = time.monotonic()

@@ -18,6 +18,7 @@ from coder_core.encoders.regions import RegionBatchNorm
 from coder_core.training import parallel
 from coder_core.training.boosting import make_boosting
 from coder_core.training.keys import make_memory
+from coder_core.training.neighbourhoods import make_neighbourhoods
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.configs import changed
@@ -26,6 +27,9 @@ from tests.training.tiny_runs import tiny_config
 
 STEPS = 4
 RATE = 0.05
+# λ far above the batch of 8, so that the weights of so few pairs differ
+WEIGHTED = {"sample_weights": "diversity", "weight_scale": 40.0, "neighbours": 4, "neighbours_of_neighbours": 8}
+SCORED_AT = 2  # the step before which weights are taken from what was embedded so far
 CASES: dict[str, tuple[dict[str, object], int]] = {
     "btr-hardest": ({"loss": "btr-hardest", "warmup_epochs": 0.4, "weight_instance": 1.0}, 0),
     "infonce": ({"loss": "infonce"}, 0),
@@ -36,6 +40,8 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
     "concepts-unweighted": ({"loss": "infonce", "weight_concept": 0.0}, 0),
     "boosting": ({"loss": "btr-sum", "weight_instance": 0.1, "boosting": "am", "boosting_weight": 0.1}, 0),
     "boosting-soft": ({"loss": "dcl", "boosting": "rs", "boosting_soft": True, "boosting_weight": 0.01}, 13),
+    "diversity-weights": ({"loss": "npairs-hinge", "npairs_margin": 0.5, **WEIGHTED}, 0),
+    "combined-weights": ({"loss": "dcl", **WEIGHTED, "sample_weights": "combined", "weight_modalities": "sum"}, 13),
 }
 
 
@@ -58,19 +64,23 @@ def case_config(data: Path, name: str) -> Config:
 
 
 def trained(config: Config) -> dict[str, Tensor]:
-    """Losses, gradients, diversity, twin, banks and boosting anchor of every step, under plain gradient descent."""
+    """Losses, gradients, diversity, and every memory of every step, under plain gradient descent."""
     prepared = prepare(config)
     model = prepared.model.train()
     memory = make_memory(model, config)
     boosting = make_boosting(config, model, STEPS, None)
+    neighbourhoods = make_neighbourhoods(config, prepared)
     embed: nn.Module = model
     if parallel.world_size() > 1:
         embed = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
     found: dict[str, Tensor] = {}
     for step in range(STEPS):
+        if neighbourhoods is not None and step == SCORED_AT:
+            neighbourhoods.begin_epoch(1)
         losses = compute_losses(
             embed, model, memory, prepared.batches(step), config,
             epoch=step / prepared.batches.per_epoch, autocast=nullcontext(), boosting=boosting,
+            neighbourhoods=neighbourhoods,
         )  # fmt: skip
         model.zero_grad()
         losses.total.backward()
@@ -91,6 +101,9 @@ def trained(config: Config) -> dict[str, Tensor]:
         if boosting is not None:
             boosting.follow(model, step)
             found |= {f"{step} anchor {name}": value.clone() for name, value in boosting.state_dict().items()}
+        if neighbourhoods is not None:
+            neighbourhoods.remember()
+            found |= {f"{step} samples {name}": value.clone() for name, value in neighbourhoods.state_dict().items()}
     found |= {f"buffer {name}": value.clone() for name, value in model.named_buffers()}
     return found
 

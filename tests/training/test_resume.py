@@ -16,6 +16,7 @@ import torch
 from coder_core.config import Config, MemoryConfig
 from coder_core.data.words import Tokens
 from coder_core.faults import InputError
+from coder_core.runs import sealed
 from coder_core.runs.checkpoint import SaveStore
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.lock import RunLock
@@ -50,7 +51,8 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def begin(like: Path, folder: Path) -> tuple[Path, Config, Prepared]:
     """A run folder as `start_run` makes it, before the first step, and what the trainer needs."""
-    create_run(folder, {name: read_run_file(like, name) for name in ("config.toml", "words.json")})
+    files = sealed.read_manifest(like)["files"]
+    create_run(folder, {name: read_run_file(like, name) for name in files})
     config, _ = read_config(folder)
     return folder, config, prepare(config, read_vocabulary(folder, config))
 

@@ -97,11 +97,11 @@ def newest_state(folder: Path) -> Save:
 
 
 def state_tensors(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of the newest state: weights, moments, twin, banks, boosting anchor."""
+    """Every tensor of the newest state: weights, moments, twin, banks, boosting anchor, cached embeddings."""
     save = newest_state(folder)
     return {
         f"{stem}.{name}": tensor
-        for stem in ("model", "optimizer", "memory", "anchor")
+        for stem in ("model", "optimizer", "memory", "anchor", "neighbourhoods")
         if f"{stem}.safetensors" in save.manifest["files"]
         for name, tensor in save.tensors(stem).items()
     }

@@ -1,0 +1,231 @@
+"""Captions → unit vectors of a fixed text space, which training does not move.
+
+TF-IDF with truncated SVD of the train captions needs nothing but the captions. A sentence-embedding model, in a folder
+that transformers can read, puts captions beside each other that mean the same in other words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from coder_core.faults import Fault, InputError
+
+Progress = Callable[[int, int], None]
+FORMAT = "coder-text-space-1"
+NAMES, ARRAYS = "text_space.json", "text_space.safetensors"
+FEWEST_CAPTIONS = 2  # a word of one caption alone brings no other near it
+CAPTIONS_AT_ONCE = 4096
+SENTENCES_AT_ONCE = 64
+SEED = 0  # of the randomised SVD: the space does not change with a run's seed
+
+
+class TextSpace(Protocol):
+    """Where captions are compared."""
+
+    @property
+    def name(self) -> str:
+        """What it is, for a person."""
+
+    def encode(self, captions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
+        """(m, S) float32 unit rows; a zero row for a caption that says nothing in this space."""
+
+    def to_files(self) -> dict[str, bytes | str]:
+        """What a run keeps of it."""
+
+
+@dataclass(frozen=True)
+class TfidfSpace:
+    """TF-IDF (log counts, smoothed idf, unit rows) projected on its first right singular vectors.
+
+    Args:
+        terms: T words, in the order of the columns.
+        idf: (T,) float64.
+        components: (S, T) float32.
+    """
+
+    terms: tuple[str, ...]
+    idf: np.ndarray
+    components: np.ndarray
+
+    @property
+    def name(self) -> str:
+        """What it is, for a person."""
+        return f"TF-IDF of {len(self.terms):,} words, SVD to {len(self.components)}"
+
+    def encode(self, captions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
+        """(m, S) float32 unit rows; a caption without any known word is a zero row."""
+        vectorizer = _vectorizer(vocabulary=list(self.terms))
+        vectorizer.idf_ = self.idf
+        found = np.empty((len(captions), len(self.components)), np.float32)
+        for start in range(0, len(captions), CAPTIONS_AT_ONCE):
+            part = captions[start : start + CAPTIONS_AT_ONCE]
+            found[start : start + len(part)] = vectorizer.transform(part) @ self.components.T
+            if progress is not None:
+                progress(start + len(part), len(captions))
+        return _unit(found)
+
+    def to_files(self) -> dict[str, bytes | str]:
+        """text_space.json and text_space.safetensors."""
+        document = {"format": FORMAT, "terms": list(self.terms)}
+        arrays = {"idf": self.idf, "components": self.components}
+        return {NAMES: json.dumps(document, ensure_ascii=False, indent=0), ARRAYS: save(arrays)}
+
+    @classmethod
+    def from_files(cls, names: bytes, arrays: bytes, place: str) -> TfidfSpace:
+        """Read what `to_files` wrote.
+
+        Args:
+            names: of text_space.json.
+            arrays: of text_space.safetensors.
+            place: the folder, for messages.
+
+        Raises:
+            InputError: damaged, or not fitting one another.
+        """
+        try:
+            document: Any = json.loads(names)
+            tensors = load(arrays)
+        except (ValueError, RecursionError, SafetensorError) as error:
+            raise InputError(Fault(f"{place}/{NAMES}", f"or {ARRAYS} cannot be read: {error}")) from None
+        terms = document.get("terms") if isinstance(document, dict) and document.get("format") == FORMAT else None
+        if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
+            raise InputError(Fault(f"{place}/{NAMES}", "is no list of words", f'the format "{FORMAT}"'))
+        idf, components = tensors.get("idf"), tensors.get("components")
+        if idf is None or components is None or idf.shape != (len(terms),) or components.shape[1:] != (len(terms),):
+            raise InputError(Fault(f"{place}/{ARRAYS}", "does not fit the words", f"arrays of {len(terms)} words"))
+        return cls(tuple(terms), idf, components)
+
+
+@dataclass(frozen=True)
+class SentenceSpace:
+    """Mean over a caption's word pieces of a sentence-embedding model's last layer.
+
+    Args:
+        folder: of save_pretrained, with config.json, a tokenizer and safetensors.
+    """
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """What it is, for a person."""
+        return f"sentence embeddings of {self.folder.name}"
+
+    def encode(self, captions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
+        """(m, S) float32 unit rows.
+
+        Raises:
+            InputError: transformers cannot load the folder.
+        """
+        import torch
+
+        tokenizer, model = _load(self.folder)
+        order = np.argsort([len(caption) for caption in captions], kind="stable")
+        found: np.ndarray | None = None
+        with torch.inference_mode():
+            for start in range(0, len(order), SENTENCES_AT_ONCE):
+                rows = order[start : start + SENTENCES_AT_ONCE]
+                pieces = tokenizer(
+                    [captions[row] for row in rows], padding=True, truncation=True, return_tensors="pt"
+                )  # fmt: skip
+                states = model(**pieces).last_hidden_state.float()
+                mask = pieces["attention_mask"].unsqueeze(-1)
+                means = ((states * mask).sum(1) / mask.sum(1).clamp_min(1)).numpy()
+                if found is None:
+                    found = np.empty((len(captions), means.shape[1]), np.float32)
+                found[rows] = means
+                if progress is not None:
+                    progress(start + len(rows), len(captions))
+        if found is None:
+            raise ValueError("there is no caption to encode")
+        return _unit(found)
+
+    def to_files(self) -> dict[str, bytes | str]:
+        """Nothing: the folder is named in the configuration."""
+        return {}
+
+
+def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
+    """The space of a data set's train captions.
+
+    Args:
+        captions: m strings.
+        size: S, fewer where captions and words do not suffice for it.
+
+    Raises:
+        InputError: hardly any word stands in two captions.
+    """
+    from sklearn.decomposition import TruncatedSVD
+
+    vectorizer = _vectorizer(min_df=FEWEST_CAPTIONS)
+    try:
+        weighted = vectorizer.fit_transform(captions)
+    except ValueError:
+        weighted = None
+    if weighted is None or min(weighted.shape) < 3:
+        fix = "name a sentence-embedding model with --text-space"
+        found = f"hardly a word stands in {FEWEST_CAPTIONS} of the {len(captions)} train captions"
+        raise InputError(Fault("--text-space", f"is empty, and {found}", "captions that share words", fix))
+    svd = TruncatedSVD(min(size, min(weighted.shape) - 1), random_state=SEED).fit(weighted)
+    terms = tuple(str(term) for term in vectorizer.get_feature_names_out())
+    components = np.ascontiguousarray(svd.components_, dtype=np.float32)  # as a file gives it back
+    return TfidfSpace(terms, np.asarray(vectorizer.idf_), components)
+
+
+def sentence_space(folder: str) -> SentenceSpace:
+    """The space of a model's folder, looked at before anything is encoded.
+
+    Raises:
+        InputError: it is no folder of a model that transformers can load from safetensors.
+    """
+    path = Path(folder)
+    if not (path / "config.json").is_file() or not any(path.glob("*.safetensors")):
+        expected = "a folder of save_pretrained: config.json, tokenizer and safetensors"
+        raise InputError(Fault(f"--text-space {folder}", "holds no model", expected, "or leave it out for TF-IDF"))
+    return SentenceSpace(path)
+
+
+def folder_fingerprint(folder: Path) -> str:
+    """sha256 (hex) of every file that decides what a model's folder says of a caption."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.suffix in (".json", ".txt", ".safetensors", ".model"):
+            digest.update(path.name.encode() + b"\0")
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _load(folder: Path) -> tuple[Any, Any]:
+    from transformers import AutoModel, AutoTokenizer
+
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), **options)
+        model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **options).eval()
+    except (OSError, ValueError, KeyError) as error:
+        fix = "save model and tokenizer there with save_pretrained"
+        raise InputError(Fault(f"--text-space {folder}", f"could not be loaded: {error}", fix=fix)) from error
+    longest = getattr(model.config, "max_position_embeddings", tokenizer.model_max_length)
+    tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
+    return tokenizer, model
+
+
+def _vectorizer(**options: Any) -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(sublinear_tf=True, dtype=np.float64, **options)
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.divide(rows, length, out=np.zeros_like(rows), where=length > 1e-8)

@@ -1,0 +1,139 @@
+"""Weights of complementary samples while training: the cache of embeddings, and what an epoch makes of it.
+
+Embeddings are kept as batches go by. At the start of every epoch after the first the raw scores of all pairs are
+computed at once from what the epoch before left; within the epoch they stay, so a step only looks up its pairs and
+takes two softmaxes. In the first epoch all weights are alike.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from coder_core.config import Config
+from coder_core.memory.sample_cache import SampleCache
+from coder_core.objectives.neighbourhood import drawn_neighbours, pair_weights, raw_scores, stats_share, upsilon
+from coder_core.training import parallel
+from coder_core.training.gathering import Anchors
+from coder_core.training.prepare import Prepared
+from coder_core.weighting_config import OF_NEIGHBOURHOODS, WeightingConfig
+
+DRAW_STREAM = 6  # of the random numbers that choose neighbours of neighbours
+IMAGE, TEXT = 0, 1  # columns of the raw scores
+
+
+class Neighbourhoods(nn.Module):
+    """Cached embeddings, raw scores and the weights they give. Saved and resumed as a whole.
+
+    Args:
+        config: of the run.
+        neighbours: (m, N) int32 of the train captions.
+        image_of_text: (m,) the image of every train caption.
+        images: n.
+    """
+
+    diversity: Tensor
+    discrepancy: Tensor
+    scored: Tensor
+    neighbours: Tensor
+    image_of_text: Tensor
+
+    def __init__(self, config: Config, neighbours: np.ndarray, image_of_text: np.ndarray, images: int) -> None:
+        super().__init__()
+        texts = len(neighbours)
+        self.config, self.seed = config.weighting, config.training.seed
+        self.scale = weight_scale(config)
+        self.cache = SampleCache(images, texts, config.model.dimension)
+        self.register_buffer("diversity", torch.zeros(texts, 2))
+        self.register_buffer("discrepancy", torch.zeros(texts, 2))
+        self.register_buffer("scored", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("neighbours", torch.from_numpy(neighbours).long(), persistent=False)
+        self.register_buffer("image_of_text", torch.from_numpy(image_of_text).long(), persistent=False)
+        self._pending: tuple[Tensor, ...] | None = None
+
+    @torch.no_grad()
+    def begin_epoch(self, epoch: int) -> None:
+        """Score all pairs by what the epoch before left in the cache. Nothing to do in epoch 0."""
+        if epoch == 0 or self.config.sample_weights not in OF_NEIGHBOURHOODS:
+            return
+        again = self.neighbours
+        if self.config.neighbours_of_neighbours:
+            each = max(1, self.config.neighbours_of_neighbours // self.neighbours.shape[1])
+            drawn = np.random.SeedSequence((self.seed, DRAW_STREAM, epoch)).generate_state(1, np.uint64)[0]
+            generator = torch.Generator().manual_seed(int(drawn) % 2**63)
+            again = drawn_neighbours(self.neighbours.cpu(), each, generator).to(self.neighbours.device)
+        every = torch.arange(len(self.neighbours), device=self.neighbours.device)
+        cache = self.cache
+        sides = (
+            (IMAGE, cache.images, cache.known_images, self.image_of_text),
+            (TEXT, cache.texts, cache.known_texts, every),
+        )
+        for column, values, known, owner in sides:
+            raw = raw_scores(values, known, owner, self.neighbours, again)
+            self.diversity[:, column], self.discrepancy[:, column] = raw
+        self.scored.fill_(True)
+
+    @torch.no_grad()
+    def weigh(self, text_ids: Tensor) -> Tensor:
+        """(B,) weights of this process's pairs; those of all processes sum to λ."""
+        everyone = parallel.gather_rows(text_ids)
+        if not bool(self.scored):
+            return torch.full(text_ids.shape, self.scale / len(everyone), device=text_ids.device)
+        weights = weights_of(self.diversity, self.discrepancy, everyone, self.config, self.scale)
+        start = parallel.rank() * len(text_ids)
+        return weights[start : start + len(text_ids)]
+
+    @torch.no_grad()
+    def notice(self, anchors: Anchors, text_ids: Tensor) -> None:
+        """Keep a step's embeddings, of all processes, for `remember`."""
+        self._pending = (
+            anchors.all_images.detach(), anchors.all_texts.detach(), anchors.all_image_ids,
+            parallel.gather_rows(text_ids),
+        )  # fmt: skip
+
+    def remember(self) -> None:
+        """Take the waiting embeddings in. After backward(), so that a step that fails leaves the cache as it was."""
+        if self._pending is not None:
+            self.cache.write(*self._pending)
+            self._pending = None
+
+
+def make_neighbourhoods(config: Config, prepared: Prepared) -> Neighbourhoods | None:
+    """What a configuration that reads neighbours needs beside its model."""
+    if prepared.neighbourhood is None:
+        return None
+    train = prepared.train
+    return Neighbourhoods(config, prepared.neighbourhood.neighbours, train.image_of_text, train.n_images)
+
+
+def weights_of(
+    diversity: Tensor, discrepancy: Tensor, pairs: Tensor, weighting: WeightingConfig, scale: float
+) -> Tensor:
+    """(B,) weights of some pairs, taken as one batch.
+
+    Args:
+        diversity: (m, 2) raw scores of all pairs, image and text.
+        discrepancy: (m, 2).
+        pairs: (B,) which of them.
+        weighting: how scores become weights.
+        scale: λ.
+    """
+    shares = {
+        "diversity": (1.0, 0.0), "discrepancy": (0.0, 1.0),
+        "combined": (weighting.diversity_share, weighting.discrepancy_share),
+    }  # fmt: skip
+    kind = weighting.sample_weights
+    first, second = shares[kind] if kind in shares else (stats_share(diversity), stats_share(discrepancy))
+    exponents = upsilon(
+        diversity[pairs], discrepancy[pairs], diversity_share=first, discrepancy_share=second,
+        direction=weighting.weight_direction,
+    )  # fmt: skip
+    return pair_weights(
+        exponents[:, IMAGE], exponents[:, TEXT], scale=scale, modalities=weighting.weight_modalities
+    )  # fmt: skip
+
+
+def weight_scale(config: Config) -> float:
+    """λ: as configured, or the batch size."""
+    return config.weighting.weight_scale or float(config.training.batch_size)

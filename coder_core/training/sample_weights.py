@@ -1,0 +1,31 @@
+"""A step's sample weights, from whatever gives them: neighbourhoods over the epoch, or the scores of the batch.
+
+A weight multiplies its pair's loss of the instance branch, in the batch and against the banks, in both directions.
+Boosting, the concept branch and the prototypes are not weighed: they are not what the papers weigh. The weights of a
+batch sum to λ, by default the batch size: their mean is 1, so a loss keeps its size and only shares it out otherwise.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from coder_core.config import Config
+from coder_core.training.gathering import Anchors
+from coder_core.training.neighbourhoods import Neighbourhoods
+from coder_core.weighting_config import OF_NEIGHBOURHOODS
+
+
+def sample_weights(
+    anchors: Anchors, text_ids: Tensor, config: Config, neighbourhoods: Neighbourhoods | None
+) -> Tensor | None:
+    """(B,) weights of this process's pairs, without gradient; None when nothing is weighed.
+
+    Args:
+        anchors: the instance branch's pairs.
+        text_ids: (B,) train captions of this process's pairs.
+        config: of the run.
+        neighbourhoods: needed by the weights of complementary samples.
+    """
+    if config.weighting.sample_weights in OF_NEIGHBOURHOODS and neighbourhoods is not None:
+        return neighbourhoods.weigh(text_ids)
+    return None

@@ -1,0 +1,56 @@
+"""Values of the per-positive sample weights: the section [weighting] of a configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+SampleWeights = Literal[
+    "none", "diversity", "discrepancy", "combined", "combined-stats", "hal", "mithun", "amrani"
+]  # fmt: skip
+Modalities = Literal["difference", "sum", "image", "text"]
+OF_NEIGHBOURHOODS = ("diversity", "discrepancy", "combined", "combined-stats")
+"""The weights that need every caption's neighbours in a fixed text space."""
+
+
+@dataclass(frozen=True)
+class WeightingConfig:
+    """Which positives count more: complementary samples (Thomas and Kovashka, "Emphasizing Complementary Samples for
+    Non-literal Cross-modal Retrieval"), and the weightings they compare with."""
+
+    sample_weights: SampleWeights = "none"
+    """What weighs a positive: how far apart its semantic neighbours are in the joint space (diversity, eq. 4-6), how
+    far it is from its neighbours' neighbours (discrepancy, eq. 2-3), both (combined, eq. 7; combined-stats, eq. 8), how
+    many queries it is a false friend of (hal), how badly it ranks (mithun), how dense its surroundings are (amrani)."""
+    weight_modalities: Modalities = "difference"
+    """The image's and the text's α become one weight by the softmax of |α_X − α_Y| (the paper's choice) or of their
+    sum, or one of them alone is the weight (its table 3)."""
+    weight_direction: int = -1
+    """Γ: -1 emphasises what is diverse or discrepant (the paper's choice), 1 the opposite, 0 weighs all alike."""
+    weight_scale: float = 0.0
+    """λ, which the weights of a batch sum to; 0 takes the batch size, so that their mean is 1 (the paper: at least the
+    batch size; 96 to 196 with batches of 32)."""
+    diversity_share: float = 1.0
+    """β̂ of combined; the paper chooses (β̂, γ̂) on dev from (1, 1), (1, 2) … (1, 5) and (2, 1) … (5, 1)."""
+    discrepancy_share: float = 1.0
+    """γ̂ of combined, the share of discrepancy."""
+    neighbours: int = 200
+    """N, semantic neighbours of a caption; not itself nor captions of its image (the paper: 200)."""
+    neighbours_of_neighbours: int = 1000
+    """Neighbours of neighbours drawn for discrepancy each epoch, equally many of every neighbour (the paper: at most
+    1000 at a time); 0 takes all N²."""
+    text_space: str = ""
+    """Folder of a sentence-embedding model for transformers, in whose space neighbours are found; empty takes TF-IDF
+    and truncated SVD of the train captions."""
+    text_space_size: int = 256
+    """Numbers per caption after the truncated SVD."""
+    within_image: float = 0.0
+    """Weight of the loss that keeps images of neighbouring captions together (THOMAS in the paper's tables: Thomas and
+    Kovashka 2020); 0 has none."""
+    within_text: float = 0.0
+    """Weight of the same loss for captions."""
+
+    @property
+    def reads_neighbours(self) -> bool:
+        """Whether captions need neighbours in the text space."""
+        return self.sample_weights in OF_NEIGHBOURHOODS or self.within_image > 0 or self.within_text > 0

@@ -1,0 +1,236 @@
+"""Weights of complementary samples in training: what they multiply, when they are taken, resuming, what is refused."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from coder_core.config import Config, MemoryConfig
+from coder_core.data.batches import Batch
+from coder_core.faults import InputError
+from coder_core.runs.restore import read_config, read_vocabulary
+from coder_core.training.launch import continue_run, start_run
+from coder_core.training.losses import Losses
+from coder_core.training.neighbourhoods import Neighbourhoods, make_neighbourhoods
+from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.step import compute_losses
+from coder_core.training.trainer import Trainer
+from tests.configs import changed
+from tests.reference import neighbourhood as reference
+from tests.training.test_resume import stop_during
+from tests.training.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config
+
+pytestmark = pytest.mark.usefixtures("own_threads")
+COUNT, BATCH, LAMBDA = 4, 8, 30.0
+KINDS = ["diversity", "discrepancy", "combined", "combined-stats"]
+
+
+def weighted(data: Path, name: str = "tiny", *, dropout: bool = True, bank: int = 0, **values: Any) -> Config:
+    """Diversity weights with the n-pairs hinge, unless said otherwise."""
+    config = tiny_config(data, name)
+    if not dropout:
+        still = replace(config.model, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0)
+        config = replace(config, model=still)
+    usual: dict[str, Any] = {
+        "loss": "npairs-hinge", "npairs_margin": 0.4, "weight_instance": 1.0, "sample_weights": "diversity",
+        "weight_scale": LAMBDA, "neighbours": COUNT, "neighbours_of_neighbours": 0,
+    }  # fmt: skip
+    return replace(changed(config, **usual | values), memory=MemoryConfig(bank_size=bank))
+
+
+def filled(config: Config) -> tuple[Prepared, Neighbourhoods]:
+    """Data, model and neighbourhoods whose cache holds a random embedding of every sample."""
+    prepared = prepare(config)
+    found = make_neighbourhoods(config, prepared)
+    assert found is not None
+    torch.manual_seed(3)
+    images, texts = len(found.cache.images), len(found.cache.texts)
+    for start in range(0, texts, BATCH):
+        text_ids = torch.arange(start, min(start + BATCH, texts))
+        image_ids = found.image_of_text[text_ids]
+        rows = torch.nn.functional.normalize(torch.randn(2, len(text_ids), config.model.dimension), dim=-1)
+        found.cache.write(rows[0], rows[1], image_ids, text_ids)
+    assert int(found.cache.known_images.sum()) == images
+    return prepared, found
+
+
+def take(prepared: Prepared, found: Neighbourhoods | None, config: Config, batch: Batch) -> Losses:
+    torch.manual_seed(4)  # of the dropout
+    return compute_losses(
+        prepared.model, prepared.model, None, batch, config, epoch=5.0, autocast=nullcontext(), neighbourhoods=found
+    )
+
+
+def looped_weights(found: Neighbourhoods, config: Config, pairs: list[int]) -> list[float]:
+    """The weights of some pairs as the paper's sums give them, from the cache."""
+    images = found.cache.images[found.image_of_text].double().tolist()
+    texts = found.cache.texts.double().tolist()
+    near = [[j for j in row if j >= 0] for row in found.neighbours.tolist()]
+    kind, gamma = config.weighting.sample_weights, config.weighting.weight_direction
+    raw: dict[str, list[list[float]]] = {"diversity": [], "discrepancy": []}
+    for side in (images, texts):
+        raw["diversity"].append([reference.diversity([side[j] for j in row]) for row in near])
+        again = [[k for j in row for k in near[j]] for row in near]
+        raw["discrepancy"].append(
+            [reference.discrepancy(side[p], [side[k] for k in row]) for p, row in enumerate(again)]
+        )
+    share = {name: float(name == kind) for name in raw}
+    if kind == "combined":
+        share = {"diversity": config.weighting.diversity_share, "discrepancy": config.weighting.discrepancy_share}
+    if kind == "combined-stats":
+        for name, sides in raw.items():
+            every = torch.tensor(sides, dtype=torch.float64)
+            share[name] = float(every.mean() * every.std(correction=0))
+    both = [
+        [sum(share[name] * gamma * raw[name][side][p] for name in raw) for p in pairs] for side in range(2)
+    ]  # fmt: skip
+    return reference.weights(both[0], both[1], LAMBDA, config.weighting.weight_modalities)
+
+
+@pytest.mark.parametrize("modalities", ["difference", "sum", "image", "text"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_of_a_batch_agree_with_the_loops(data: Path, kind: str, modalities: str) -> None:
+    config = weighted(data, sample_weights=kind, weight_modalities=modalities, diversity_share=3.0)
+    prepared, found = filled(config)
+    found.begin_epoch(1)
+    pairs = prepared.batches(2).text_ids
+    weights = found.weigh(pairs)
+    assert weights.tolist() == pytest.approx(looped_weights(found, config, pairs.tolist()), rel=1e-4)
+    assert weights.sum().item() == pytest.approx(LAMBDA, rel=1e-5)
+    assert weights.std() > 0
+
+
+@pytest.mark.parametrize("loss", ["npairs-hinge", "btr-sum", "btr-hardest", "infonce", "dcl", "dcl-i"])
+def test_a_weight_multiplies_its_pair_in_every_loss_and_nothing_else(data: Path, loss: str) -> None:
+    config = weighted(data, dropout=False, loss=loss)
+    prepared, found = filled(config)
+    found.begin_epoch(1)
+    batch = prepared.batches(1)
+    plain = take(prepared, None, changed(config, sample_weights="none"), batch)
+    ours = take(prepared, found, config, batch)
+    assert plain.per_pair is not None
+    assert ours.per_pair is not None
+    weights = found.weigh(batch.text_ids)
+    torch.testing.assert_close(ours.per_pair, plain.per_pair * weights)
+    size = plain.total / plain.per_pair.sum()
+    torch.testing.assert_close(ours.total, size * (plain.per_pair * weights).sum())
+    assert ours.parts == plain.parts  # what is shown is the loss itself
+
+
+def test_the_default_scale_leaves_the_mean_weight_at_one(data: Path) -> None:
+    prepared, found = filled(weighted(data, weight_scale=0.0))
+    found.begin_epoch(1)
+    assert found.weigh(prepared.batches(0).text_ids).mean().item() == pytest.approx(1.0)
+
+
+def test_the_first_epoch_is_that_of_a_run_without_weights(data: Path, tmp_path: Path) -> None:
+    """Bit for bit with λ of the batch size; from the second epoch on the runs part."""
+    runs = []
+    for kind in ("none", "diversity"):
+        config = weighted(data, kind, sample_weights=kind, weight_scale=0.0)
+        trainer = Trainer(config, tmp_path, prepare(config), torch.device("cpu"), quiet())
+        trainer.model.train()
+        found = []
+        for batch in trainer.prepared.batches.stream(0, 7):
+            trainer._step(batch, None)
+            found.append(torch.cat([p.detach().flatten() for p in trainer.model.parameters()]))
+        runs.append(found)
+    same = [torch.equal(*both) for both in zip(*runs, strict=True)]
+    assert same == [True] * 5 + [False] * 2
+
+
+def test_the_cache_holds_what_the_steps_embedded_and_no_failed_step(data: Path) -> None:
+    config = weighted(data, dropout=False)
+    prepared = prepare(config)
+    found = make_neighbourhoods(config, prepared)
+    assert found is not None
+    batch = prepared.batches(0)
+    take(prepared, found, config, batch)
+    assert not found.cache.known_texts.any()
+    found.remember()
+    with torch.no_grad():
+        embedded = prepared.model(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
+    torch.testing.assert_close(found.cache.texts[batch.text_ids], embedded.texts)
+    last = {image: place for place, image in enumerate(batch.image_ids.tolist())}
+    for image, place in last.items():
+        torch.testing.assert_close(found.cache.images[image], embedded.images[place])
+    assert int(found.cache.known_texts.sum()) == BATCH
+    assert int(found.cache.known_images.sum()) == len(last)
+    assert not any(value.requires_grad for value in found.state_dict().values())
+
+
+def test_neighbours_of_neighbours_are_drawn_anew_every_epoch_and_the_same_every_time(data: Path) -> None:
+    config = weighted(data, sample_weights="discrepancy", neighbours_of_neighbours=2 * COUNT)
+    scores: list[Tensor] = []
+    for epoch in (1, 2, 1):
+        _, found = filled(config)
+        found.begin_epoch(epoch)
+        scores.append(found.discrepancy.clone())
+    assert torch.equal(scores[0], scores[2])
+    assert not torch.equal(scores[0], scores[1])
+    _, every = filled(weighted(data, sample_weights="discrepancy"))
+    every.begin_epoch(1)
+    assert not torch.equal(scores[0], every.discrepancy)
+
+
+def test_a_scale_of_one_epoch_stays_until_the_next(data: Path) -> None:
+    prepared, found = filled(weighted(data))
+    found.begin_epoch(0)
+    assert not found.scored
+    found.begin_epoch(1)
+    pairs = prepared.batches(0).text_ids
+    before = found.weigh(pairs)
+    found.cache.texts.neg_()
+    found.cache.images.roll(1, 0)
+    assert torch.equal(found.weigh(pairs), before)
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with both weights that was never stopped."""
+    config = weighted(data, sample_weights="combined-stats", neighbours_of_neighbours=2 * COUNT)
+    return start_run(config, tmp_path_factory.mktemp("whole"), quiet())
+
+
+@pytest.mark.parametrize("step", [0, 3, 4, 5, 8, 14])
+def test_stopped_during_any_step_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, step: int) -> None:
+    """4, 9 and 14 are an epoch's last step: the scores of the next are taken after the save."""
+    stopped = stop_during(whole, tmp_path / "tiny", step)
+    continue_run(stopped, None, quiet())
+    assert_same_run(stopped, whole)
+
+
+def test_a_continued_run_finds_the_same_neighbours_without_the_cache(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = stop_during(whole, tmp_path / "tiny", 7)
+    monkeypatch.setenv("CODER_CACHE", str(tmp_path / "elsewhere"))
+    console = quiet()
+    continue_run(stopped, None, console)
+    assert "came out otherwise" not in printed(console)
+    assert_same_run(stopped, whole)
+
+
+def test_a_state_without_its_embeddings_is_refused(whole: Path, data: Path, tmp_path: Path) -> None:
+    plain = start_run(weighted(data, sample_weights="none"), tmp_path, quiet())
+    config, _ = read_config(whole)
+    trainer = Trainer(
+        config, plain, prepare(config, read_vocabulary(whole, config)), torch.device("cpu"), quiet()
+    )  # fmt: skip
+    with pytest.raises(InputError, match="neighbourhoods"):
+        trainer.resume()
+    assert "neighbourhoods.safetensors" not in newest_state(plain).manifest["files"]
+
+
+def test_fewer_neighbours_than_asked_for_are_told(data: Path, tmp_path: Path) -> None:
+    """40 captions of 20 images: 38 at most."""
+    console = quiet()
+    config = changed(weighted(data, neighbours=200), neighbours_of_neighbours=0, epochs=2)
+    start_run(config, tmp_path, console)
+    assert "--neighbours: is 200, but 40 of 40 captions have fewer of other images (fewest: 38)" in printed(console)
