@@ -70,14 +70,15 @@ _DEMO_BASELINE = replace(
     memory=MemoryConfig(),
 )
 
+DEMO_CONCEPTS, DEMO_PROTOTYPES = 60, 50  # the demo's captions use few words; about 600 dev and 3,800 train pairs
 CONCEPTS = 400  # g, CODER section 4.1
 FLICKR8K_PROTOTYPES, F30K_PROTOTYPES, COCO_PROTOTYPES = 1_000, 10_000, 20_000  # K; the last two of CODER section 4.2
 
 
-def _whole(config: Config, prototypes: int) -> Config:
+def _whole(config: Config, prototypes: int, concepts: int = CONCEPTS) -> Config:
     """Both branches of CODER. Name a GloVe file for the concepts, as the paper has it, with --word-vectors."""
     memory = replace(config.memory, prototypes=prototypes)
-    return replace(config, model=replace(config.model, concepts=CONCEPTS), memory=memory)
+    return replace(config, model=replace(config.model, concepts=concepts), memory=memory)
 
 
 def _measured(config: Config) -> Config:
@@ -122,6 +123,9 @@ PRESETS: dict[str, Preset] = {
     "coco-bigru": Preset(replace(_PAPER, data=DataConfig(data="coco_precomp")), "MS-COCO, BiGRU, the paper's values"),
     "coco-bert": Preset(
         replace(_PAPER, data=DataConfig(data="coco_precomp"), model=_BERT), "MS-COCO, BERT, the paper's values"
+    ),
+    "coder-demo": Preset(
+        _measured(_whole(_DEMO, DEMO_PROTOTYPES, DEMO_CONCEPTS)), "built-in pictures, the whole of CODER"
     ),
     "coder-flickr8k": Preset(
         _measured(_whole(_FLICKR8K, FLICKR8K_PROTOTYPES)), "Flickr8k on two CPU cores, the whole of CODER"

@@ -8,8 +8,8 @@ from app.backend import RunSummary
 from app.state import Choice
 
 WAY_OUT = (
-    "Train with a preset that has one: coder-flickr8k, coder-f30k-bigru, coder-coco-bigru or another that begins with "
-    "coder-, or set --concepts 400 on any preset."
+    "Start one on the Train page with a preset that has one: coder-demo takes a few minutes on the built-in pictures; "
+    "coder-flickr8k, coder-f30k-bigru and the others that begin with coder- are for your data."
 )
 
 
@@ -24,7 +24,10 @@ def show(choice: Choice) -> None:
     runs = [run for run in choice.runs if concepts.has_concepts(run, choice.split)]
     without = [run for run in choice.runs if run not in runs]
     if not runs:
-        cards.empty(" ".join(absent(run) for run in without), WAY_OUT)
+        both = len(without) == 2 and not any(run.imported for run in without)
+        names = " and ".join(run.name for run in without)
+        fact = f"{names} were trained without a concept branch." if both else " ".join(map(absent, without))
+        cards.empty(fact, WAY_OUT)
         return
     if without:
         cards.note(f"{absent(without[0])} {runs[0].name} is shown alone.")

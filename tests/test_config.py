@@ -38,7 +38,7 @@ def test_the_presets_that_were_promised() -> None:
     promised = {
         "demo-baseline", "demo", "flickr8k-baseline", "flickr8k-boosted", "flickr8k",
         "f30k-bigru", "f30k-bert", "coco-bigru", "coco-bert",
-        "coder-flickr8k", "coder-flickr8k-gpu", "coder-f30k-bigru", "coder-f30k-bert", "coder-coco-bigru",
+        "coder-demo", "coder-flickr8k", "coder-flickr8k-gpu", "coder-f30k-bigru", "coder-f30k-bert", "coder-coco-bigru",
         "coder-coco-bert",
     }  # fmt: skip
     assert promised <= set(PRESETS)
