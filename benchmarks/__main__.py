@@ -16,12 +16,12 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import app, evaluation, loading, objectives, pooling, prototypes, training, whole_model
+from benchmarks import app, boosting, evaluation, loading, objectives, pooling, prototypes, training, whole_model
 from benchmarks.flickr_sized import write_folder
 from benchmarks.timing import Line, Seconds, at_most
 
 EVALUATION_BAR, MEMORY_BAR = 1.2, 64.0
-NAMES = ("evaluation", "objectives", "prototypes", "training", "whole", "loading", "pooling", "app")
+NAMES = ("evaluation", "objectives", "prototypes", "training", "whole", "boosting", "loading", "pooling", "app")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Arguments:
     Args:
         threads: of torch; 0 leaves its own choice.
         rounds: measurements of a slow program; quick ones get more.
-        only: some of evaluation, objectives, prototypes, training, whole, loading, pooling, app.
+        only: some of evaluation, objectives, prototypes, training, whole, boosting, loading, pooling, app.
     """
 
     threads: int = 0
@@ -87,11 +87,12 @@ def main(arguments: Arguments) -> None:
             "prototypes": lambda: prototypes.lines(rounds),
             "whole": lambda: whole_model.lines(folder, rounds),
             "training": lambda: training.lines(folder, rounds),
+            "boosting": lambda: boosting.lines(folder, rounds),
             "loading": lambda: loading.lines(folder, 4 * rounds),
             "pooling": lambda: pooling.lines(2 * rounds),
             "app": lambda: [line for images in app.SIZES for line in app.lines(folder, images)],
         }
-        if {"training", "whole", "loading"} & set(arguments.only):
+        if {"training", "whole", "boosting", "loading"} & set(arguments.only):
             write_folder(folder)
         for part in arguments.only:
             with console.status(f"measuring {part}"):

@@ -13,14 +13,15 @@ MEAN_WORDS, SPREAD_WORDS = 12.3, 5.2  # Flickr30K's training captions: mean and 
 SHORTEST, LONGEST = 3, 60
 
 
-def write_folder(folder: Path, seed: int = 0) -> None:
-    """train_ims.npy (float32, about 150 MB) and train_caps.txt; word frequencies fall as one over their rank."""
+def write_folder(folder: Path, seed: int = 0, features: int = FEATURES) -> None:
+    """train_ims.npy (float32, about 150 MB with 2048 features) and train_caps.txt; word frequencies fall as one over
+    their rank."""
     random = np.random.default_rng(seed)
-    shape = (IMAGES, REGIONS, FEATURES)
-    features = np.lib.format.open_memmap(folder / "train_ims.npy", mode="w+", dtype=np.float32, shape=shape)
-    for row in features:
-        row[:] = random.random((REGIONS, FEATURES), dtype=np.float32)
-    features.flush()
+    shape = (IMAGES, REGIONS, features)
+    regions = np.lib.format.open_memmap(folder / "train_ims.npy", mode="w+", dtype=np.float32, shape=shape)
+    for row in regions:
+        row[:] = random.random((REGIONS, features), dtype=np.float32)
+    regions.flush()
     chances = 1 / np.arange(1, VOCABULARY + 1)
     chances /= chances.sum()
     variance = np.log1p((SPREAD_WORDS / MEAN_WORDS) ** 2)

@@ -24,6 +24,7 @@ from coder_core.data.batches import Batch
 from coder_core.encoders.gru import PADDING, pack
 from coder_core.ops import normalise
 from coder_core.presets import PRESETS
+from coder_core.training.boosting import make_boosting
 from coder_core.training.keys import make_memory
 from coder_core.training.optim import make_optimizer
 from coder_core.training.prepare import Prepared, prepare
@@ -44,19 +45,24 @@ def stepper(prepared: Prepared, config: Config) -> Callable[[Batch], None]:
     """The trainer's step without its bookkeeping; banks are filled before the first one."""
     model = prepared.model.train()
     memory = make_memory(model, config)
+    boosting = make_boosting(config, model, prepared.batches.per_epoch * config.training.epochs, None)
     optimizer = make_optimizer(model, config.training, torch.device("cpu"))
     if memory is not None:
         keys = [normalise(torch.randn(config.memory.bank_size, config.model.dimension)) for _ in range(2)]
         memory.bank.enqueue(keys[0], keys[1], torch.arange(config.memory.bank_size))
 
     def step(batch: Batch) -> None:
-        losses = compute_losses(model, model, memory, batch, config, epoch=1.0, autocast=nullcontext())
+        losses = compute_losses(
+            model, model, memory, batch, config, epoch=1.0, autocast=nullcontext(), boosting=boosting
+        )  # fmt: skip
         optimizer.zero_grad(set_to_none=True)
         losses.total.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), config.training.clip_norm)
         optimizer.step()
         if memory is not None:
             memory.remember()
+        if boosting is not None:
+            boosting.follow(model, 0)
 
     return step
 
