@@ -1,7 +1,7 @@
 """What Deep Boosting Learning with a moving average as anchor adds to a step, at two sizes.
 
-Small is preset flickr8k-boosted beside flickr8k-baseline, on regions of 128 numbers. Large is the model of f30k-bigru on
-its regions of 2048 numbers, under the triplet loss. The anchor adds a forward pass without gradient.
+Small is preset flickr8k-boosted beside flickr8k-baseline, on regions of 128 numbers. Large is the model of f30k-bigru
+on regions of 2048 numbers, under the triplet loss. The anchor adds a forward pass without gradient.
 """
 
 from __future__ import annotations
