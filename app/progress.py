@@ -44,6 +44,8 @@ def curve_label(column: str) -> str:
     group, _, name = column.rpartition(".")
     if name == "rsum":
         return "R@sum"
+    if name == "md":
+        return "mean distance MD"
     if name[:6] in ("i2t_r1", "i2t_r5", "t2i_r1", "t2i_r5"):
         return name.replace("_r", " R@")
     shown = name.replace("_", " ")

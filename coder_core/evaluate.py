@@ -6,36 +6,40 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import tyro
 from rich.console import Console
 from rich.progress import Progress
 
 from coder_core.data.dataset import Split, read_split
+from coder_core.evaluation.choices import DIRECTIONS, accuracies, most_options, option_faults
 from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold
-from coder_core.evaluation.sources import Source
+from coder_core.evaluation.separation import distributions
+from coder_core.evaluation.sources import Source, check_sources
 from coder_core.faults import Fault, InputError
 from coder_core.runs.analysis_reader import open_analysis
 from coder_core.runs.evaluating import evaluate_split
 from coder_core.runs.restore import LoadedModel, load_model
-from coder_core.training.display import metrics_table, print_faults
+from coder_core.training.display import choices_table, metrics_table, print_faults
 from coder_core.training.launch import choose_device
 from coder_core.training.prepare import data_folder
 
 FIVE_FOLD_IMAGES = 5000
 ENSEMBLE = "ensemble"
+FOLDS = "(5 × 1K)"
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Evaluate runs: R@1/5/10, MedR, MeanR both ways, R@sum, ties; write each run's analysis/SPLIT for the app.
+    """Evaluate runs: R@1/5/10, MedR, MeanR both ways, R@sum, MD, ties; write each run's analysis/SPLIT for the app.
 
     The rank of an image is that of its best caption; candidates scoring exactly the same count above the right answer.
     With several runs their scores are averaged as well (ensemble). From 5,000 images on, the mean over five folds of
-    1,000 is printed too.
+    1,000 is printed too. MD is the mean score of matching pairs minus that of all others.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
@@ -50,12 +54,20 @@ class Arguments:
     """How equal scores count in the ensemble and five-fold rows; the runs' own rows are always pessimistic."""
     device: str = "auto"
     """One of "auto", "cpu", "cuda"."""
+    ways: tuple[int, ...] = ()
+    """Also c-way accuracy, the right answer among c options of which the others are of other images: 5 20 100."""
+    ways_repeats: int = 10
+    """Draws of the options behind a mean and its 95% interval."""
+    ways_seed: int = 0
+    """The draws follow from it; every run gets the same questions."""
+    similarities: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write how often each score occurs among matching and among other pairs, as CSV: one row a run and bin."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write the table as JSON."""
     csv: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write the table as CSV."""
     overwrite: bool = False
-    """Replace FILE when it exists."""
+    """Replace files that exist."""
 
 
 def _read(arguments: Arguments, loaded: LoadedModel) -> Split:
@@ -103,7 +115,12 @@ def evaluate(arguments: Arguments, console: Console) -> dict[str, Metrics]:
     folders = arguments.runs
     if not folders:
         raise InputError(Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/demo"))
-    for target in (arguments.json, arguments.csv):
+    if arguments.ways and arguments.ways_repeats < 2:
+        found = f"is {arguments.ways_repeats}"
+        raise InputError(Fault("--ways-repeats", found, "2 or more", "an interval needs two numbers"))
+    if any(c < 2 for c in arguments.ways):
+        raise InputError(Fault("--ways", f"are {' '.join(map(str, arguments.ways))}", "2 options or more"))
+    for target in (arguments.json, arguments.csv, arguments.similarities):
         if target is not None and target.exists() and not arguments.overwrite:
             raise InputError(Fault(str(target), "exists", fix="choose another file, or add --overwrite"))
     table: dict[str, Metrics] = {}
@@ -116,13 +133,58 @@ def evaluate(arguments: Arguments, console: Console) -> dict[str, Metrics]:
         _check_same(splits, folders)
         sources = _sources(folders, arguments.split)
         table[ENSEMBLE] = ensemble_metrics(sources, owner, ties=arguments.ties)
+    if arguments.ways or arguments.similarities is not None:
+        asked = [
+            (str(folder), _sources([folder], arguments.split), split)
+            for folder, split in zip(folders, splits, strict=True)
+        ]
+        asked += [(ENSEMBLE, sources, splits[0])] if len(folders) > 1 else []
+        print_faults(console, _add_ways(table, asked, arguments))
+        if arguments.similarities is not None:
+            _write_similarities(asked, arguments.similarities, arguments.split)
     if splits[0].n_images >= FIVE_FOLD_IMAGES:
         for folder, split in zip(folders, splits, strict=True):
             one = _sources([folder], arguments.split)
-            table[f"{folder} (5 × 1K)"] = five_fold(one, split.image_of_text, ties=arguments.ties)
+            table[f"{folder} {FOLDS}"] = five_fold(one, split.image_of_text, ties=arguments.ties)
         if len(folders) > 1:
-            table[f"{ENSEMBLE} (5 × 1K)"] = five_fold(sources, owner, ties=arguments.ties)
+            table[f"{ENSEMBLE} {FOLDS}"] = five_fold(sources, owner, ties=arguments.ties)
     return table
+
+
+Asked = tuple[str, list[Source], Split]  # a row's name, its scores, what they are of
+
+
+def _add_ways(table: dict[str, Metrics], asked: list[Asked], arguments: Arguments) -> list[Fault]:
+    """Put c-way accuracies into the rows; returns, as warnings, what the split is too small for."""
+    left_out: dict[str, Fault] = {}
+    for name, sources, split in asked:
+        scored = check_sources(sources, split.image_of_text)
+        for way in DIRECTIONS:
+            fits = [c for c in arguments.ways if c <= most_options(split.image_of_text, split.n_images, way)]
+            faults = option_faults(arguments.ways, split.image_of_text, split.n_images, way, arguments.ways_repeats)
+            left_out |= {fault.place: replace(fault, severity="warning") for fault in faults}
+            if not fits:
+                continue
+            found = accuracies(
+                scored, fits, way, repeats=arguments.ways_repeats, seed=arguments.ways_seed, ties=arguments.ties
+            )
+            for c, accuracy in found.items():
+                table[name] |= {f"{way}_{c}way": accuracy.mean, f"{way}_{c}way_interval": accuracy.interval}
+    return list(left_out.values())
+
+
+def _write_similarities(asked: list[Asked], file: Path, name: str) -> None:
+    with file.open("w", newline="", encoding="utf-8") as output:
+        writer = csv.writer(output)
+        writer.writerow(["run", "split", "low", "high", "matching", "others", "images", "of_images"])
+        for run, sources, split in asked:
+            pairings = [(np.asarray(one.image), np.asarray(one.text), one.weight) for one in sources]
+            found = distributions(pairings, split.image_of_text)
+            for low, high, *counts in zip(
+                found.edges[:-1], found.edges[1:], found.positive, found.negative, strict=True
+            ):
+                row = [run, name, f"{low:.6g}", f"{high:.6g}", *map(int, counts), found.images, found.of_images]
+                writer.writerow(row)
 
 
 def write_tables(table: dict[str, Metrics], arguments: Arguments) -> None:
@@ -132,7 +194,8 @@ def write_tables(table: dict[str, Metrics], arguments: Arguments) -> None:
         arguments.json.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
     if arguments.csv is not None:
         with arguments.csv.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, ["run", "split", *next(iter(table.values()))])
+            columns = dict.fromkeys(key for row in table.values() for key in row)
+            writer = csv.DictWriter(file, ["run", "split", *columns])
             writer.writeheader()
             writer.writerows({"run": name, "split": arguments.split, **row} for name, row in table.items())
 
@@ -148,6 +211,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     write_tables(table, parsed)
     console.print(metrics_table(table, f"{parsed.split} · {parsed.ties} ties"))
+    if parsed.ways:
+        rows = {name: row for name, row in table.items() if FOLDS not in name}
+        title = f"right among c options · mean of {parsed.ways_repeats} draws ± 95% · seed {parsed.ways_seed}"
+        console.print(choices_table(rows, parsed.ways, title))
     return 0
 
 

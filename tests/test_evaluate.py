@@ -14,7 +14,9 @@ from rich.console import Console
 from coder_core.config import Config
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import main
+from coder_core.evaluation.choices import accuracies
 from coder_core.evaluation.recall import retrieval_metrics
+from coder_core.evaluation.sources import Source, check_sources
 from coder_core.runs.analysis_reader import open_analysis
 from coder_core.runs.restore import load_model, read_config
 from coder_core.training.launch import start_run
@@ -90,6 +92,51 @@ def test_an_ensemble_mixes_the_branches_of_each_run_first(runs: list[Path], tmp_
     assert found["ensemble"]["t2i_r1"] == pytest.approx(100 * float((ranks < 1).mean()))
     assert found["ensemble"]["t2i_meanr"] == pytest.approx(1 + float(ranks.mean()))
     assert found[str(third)] == two.metrics
+
+
+def test_c_way_accuracy_of_every_run_and_what_the_split_is_too_small_for(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sheet, document = tmp_path / "out.csv", tmp_path / "out.json"
+    asked = ["--ways", "2", "4", "500", "--ways-repeats", "4", "--csv", str(sheet), "--json", str(document)]
+    assert main([*map(str, runs), *asked]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "warning: t2i 500-way: the split has" in printed
+    assert "mean of 4 draws ± 95%" in printed
+    found = json.loads(document.read_text())["runs"]
+    one = open_analysis(runs[0], "dev")
+    scored = check_sources([Source(one.image_embeddings, one.text_embeddings)], np.asarray(one.image_of_text))
+    for way in ("i2t", "t2i"):
+        expected = accuracies(scored, (2, 4), way, repeats=4)  # type: ignore[arg-type]
+        for c, accuracy in expected.items():
+            assert found[str(runs[0])][f"{way}_{c}way"] == accuracy.mean
+            assert found[str(runs[0])][f"{way}_{c}way_interval"] == accuracy.interval
+            assert found["ensemble"][f"{way}_{c}way"] >= 0
+        assert f"{way}_500way" not in found[str(runs[0])]
+    rows = list(csv.DictReader(sheet.open()))
+    assert float(rows[1]["t2i_4way"]) == found[str(runs[1])]["t2i_4way"]
+
+
+def test_similarities_of_every_run_become_a_sheet_of_densities(runs: list[Path], tmp_path: Path) -> None:
+    sheet = tmp_path / "similarities.csv"
+    assert main([str(runs[0]), "--similarities", str(sheet)]) == 0
+    rows = list(csv.DictReader(sheet.open()))
+    one = open_analysis(runs[0], "dev")
+    n, m = len(one.image_embeddings), len(one.text_embeddings)
+    assert sum(int(row["matching"]) for row in rows) == m
+    assert sum(int(row["others"]) for row in rows) == n * m - m
+    middle = np.array([(float(row["low"]) + float(row["high"])) / 2 for row in rows])
+    means = [np.average(middle, weights=[int(row[kind]) for row in rows]) for kind in ("matching", "others")]
+    assert means[0] - means[1] == pytest.approx(one.metrics["md"], abs=0.02)
+    assert main([str(runs[0]), "--similarities", str(sheet)]) == 1
+
+
+@pytest.mark.parametrize(("flags", "said"), [(["1", "5"], "2 options or more"), (["5", "--ways-repeats", "1"], "2 or")])
+def test_choices_that_leave_nothing_to_choose_are_refused(
+    runs: list[Path], flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(runs[0]), "--ways", *flags]) == 1
+    assert said in capsys.readouterr().err
 
 
 def test_a_file_that_exists_is_replaced_only_when_asked(runs: list[Path], tmp_path: Path) -> None:

@@ -7,109 +7,61 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from coder_core.api.diversity import Array, Modality
+from coder_core.api.diversity import Modality
 from coder_core.api.hubs import occurrences
 from coder_core.api.run import Run
 from coder_core.api.sampling import SCORES_AT_MOST, Sample
+from coder_core.evaluation import separation as maths
+from coder_core.evaluation.separation import Distributions, Separation
 
-TILE_ELEMENTS = 4_194_304
-PAIRS_AT_MOST = 20_000_000  # similarities counted exactly; of larger splits a random part of the images
-BINS = 120
+__all__ = [
+    "Distributions", "Gap", "Separation", "distributions", "gap", "samples", "score_distributions", "score_separation",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Gap:
+class Gap(Separation):
     """Where the two modalities stand to each other; exact for what is looked at.
 
     Args:
+        positive, negative: as in `Separation`.
         gap: distance between the mean image and the mean caption. Liang et al. 2022, "Mind the gap", section 2.
-        positive: mean similarity of matching pairs. negative: of all other pairs.
     """
 
     gap: float
-    positive: float
-    negative: float
-
-    @property
-    def mean_distance(self) -> float:
-        """Mean similarity of matching pairs minus that of all others: MD of Deep Boosting Learning, section 4."""
-        return self.positive - self.negative
-
-
-@dataclass(frozen=True)
-class Distributions:
-    """How often each similarity occurs.
-
-    Args:
-        edges: (BINS + 1,) of the bins. positive, negative: (BINS,) counts of matching and of other pairs.
-        images, of_images: how many images the counts are over, and how many there are; always with all captions, of
-            the split or of the sample that is looked at.
-    """
-
-    edges: Array
-    positive: Array
-    negative: Array
-    images: int
-    of_images: int
 
 
 def gap(run: Run, split: str, *, sample: Sample | None = None) -> Gap:
     """The modality gap and the mean similarities of a split, or of a sample of it, from the sums of its embeddings."""
     part = run.part(split, sample)
-    v, w, owner = part.images, part.texts, part.owner
-    own = own_similarity(v, w, owner)
-    sum_v, sum_w = _total(v), _total(w)
-    others = len(v) * len(w) - len(own)
-    negative = (float(sum_v @ sum_w) - float(own.sum())) / others if others else float("nan")
-    distance = float(np.linalg.norm(sum_v / len(v) - sum_w / len(w)))
-    return Gap(distance, float(own.mean()), negative)
-
-
-def own_similarity(v: Array, w: Array, owner: Array) -> Array:
-    """(m,) float64 similarity of every caption to its image."""
-    found = np.empty(len(w))
-    rows = max(1, TILE_ELEMENTS // v.shape[1])
-    for start in range(0, len(w), rows):
-        part = slice(start, start + rows)
-        found[part] = np.einsum("md,md->m", v[owner[part]], w[part], dtype=np.float64)
-    return found
-
-
-def _total(rows: Array) -> Array:
-    total = np.zeros(rows.shape[1])
-    step = max(1, TILE_ELEMENTS // rows.shape[1])
-    for start in range(0, len(rows), step):
-        total += rows[start : start + step].sum(0, dtype=np.float64)
-    return total
+    v, w = part.images, part.texts
+    found = maths.separation([(v, w, 1.0)], part.owner)
+    distance = float(np.linalg.norm(maths.total(v) / len(v) - maths.total(w) / len(w)))
+    return Gap(found.positive, found.negative, distance)
 
 
 def distributions(
-    run: Run, split: str, *, pairs: int = PAIRS_AT_MOST, seed: int = 0, sample: Sample | None = None
+    run: Run, split: str, *, pairs: int = maths.PAIRS_AT_MOST, seed: int = 0, sample: Sample | None = None
 ) -> Distributions:
-    """Histograms of the similarities of matching and of other pairs, over −1 to 1, tile by tile.
+    """How often each similarity of the instance embeddings occurs; see `evaluation.separation.distributions`.
 
     Args:
-        pairs: at most so many similarities are looked at; beyond, those of random images to all captions.
         sample: only its images and captions.
     """
     part = run.part(split, sample)
-    v, w, owner = part.images, part.texts, part.owner
-    count = min(len(v), max(1, pairs // len(w)))
-    chosen = np.arange(len(v))
-    if count < len(v):
-        chosen = np.sort(np.random.default_rng(seed).choice(len(v), count, replace=False))
-    everything = np.zeros(BINS, dtype=np.int64)
-    step = max(1, TILE_ELEMENTS // len(w))
-    for start in range(0, count, step):
-        everything += _counted(v[chosen[start : start + step]] @ w.T)
-    taken = np.isin(owner, chosen)
-    positive = _counted(own_similarity(v, w, owner)[taken])
-    return Distributions(np.linspace(-1, 1, BINS + 1), positive, np.maximum(everything - positive, 0), count, len(v))
+    return maths.distributions([(part.images, part.texts, 1.0)], part.owner, pairs=pairs, seed=seed)
 
 
-def _counted(scores: Array) -> Array:
-    place = ((np.asarray(scores, dtype=np.float32) + np.float32(1)) * np.float32(BINS / 2)).astype(np.int16)
-    return np.bincount(np.clip(place, 0, BINS - 1).ravel(), minlength=BINS)
+def score_separation(run: Run, split: str) -> Separation:
+    """The means of the scores by which the run ranks, of all pairs of a split: both branches where it has two."""
+    v, w = run.scoring(split)
+    return maths.separation([(v, w, 1.0)], run.image_of_text(split))
+
+
+def score_distributions(run: Run, split: str, *, pairs: int = maths.PAIRS_AT_MOST, seed: int = 0) -> Distributions:
+    """How often each score by which the run ranks occurs."""
+    v, w = run.scoring(split)
+    return maths.distributions([(v, w, 1.0)], run.image_of_text(split), pairs=pairs, seed=seed)
 
 
 def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:
@@ -129,7 +81,7 @@ def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFra
     n, m, owner = len(part.images), len(part.texts), part.owner
     everything = run.captions(split)
     captions = [everything[j] for j in part.text_rows.tolist()]
-    own = own_similarity(part.images, part.texts, owner)
+    own = maths.own_similarity([(part.images, part.texts, 1.0)], owner)
     best = np.full(n, np.nan)
     np.fmax.at(best, owner, own)
     first = np.full(n, -1, dtype=np.int64)

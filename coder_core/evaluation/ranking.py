@@ -15,7 +15,7 @@ import torch
 
 from coder_core.evaluation.best import best_lists
 from coder_core.evaluation.counting import count_above
-from coder_core.evaluation.sources import Source, check_sources
+from coder_core.evaluation.sources import Scored, Source, check_sources
 
 Ties = Literal["pessimistic", "optimistic"]
 
@@ -76,7 +76,11 @@ def ensemble_ranks(
     sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic", best: int = 10
 ) -> Ranks:
     """Rank the sum of several sources of scores, for example two runs, without holding the whole matrix."""
-    scored = check_sources(sources, image_of_text)
+    return scored_ranks(check_sources(sources, image_of_text), ties=ties, best=best)
+
+
+def scored_ranks(scored: Scored, *, ties: Ties = "pessimistic", best: int = 10) -> Ranks:
+    """Rank sources that were checked."""
     if ties not in ("pessimistic", "optimistic"):
         raise ValueError(f'ties must be "pessimistic" or "optimistic", got {ties!r}')
     images, texts = count_above(scored)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from coder_core.evaluation.ranking import Ranks, Ties, ensemble_ranks, pair_sources
-from coder_core.evaluation.sources import Source
+from coder_core.evaluation.ranking import Ranks, Ties, pair_sources, scored_ranks
+from coder_core.evaluation.separation import separation
+from coder_core.evaluation.sources import Scored, Source, check_sources
 from coder_core.faults import Fault, InputError
 
 RECALL_AT = (1, 5, 10)
@@ -40,7 +42,8 @@ def retrieval_metrics(
 
     Returns:
         i2t_r1 i2t_r5 i2t_r10 t2i_r1 … in percent, i2t_medr i2t_meanr t2i_medr t2i_meanr (1 is first), rsum (the sum of
-        the six recalls), i2t_ties and t2i_ties: percent of queries whose right answer ties with a wrong one.
+        the six recalls), i2t_ties and t2i_ties: percent of queries whose right answer ties with a wrong one; md, mean
+        score of matching pairs minus that of all others (absent where there are no others).
 
     Raises:
         InputError: NaN or infinite embeddings, shapes or owners that do not fit.
@@ -50,7 +53,17 @@ def retrieval_metrics(
 
 def ensemble_metrics(sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic") -> Metrics:
     """The metrics of several sources of scores added up, for example the mean of two runs."""
-    return metrics_from_ranks(ensemble_ranks(sources, image_of_text, ties=ties, best=0))
+    scored = check_sources(sources, image_of_text)
+    return all_metrics(scored, scored_ranks(scored, ties=ties, best=0))
+
+
+def all_metrics(scored: Scored, ranks: Ranks) -> Metrics:
+    """The metrics of `ranks`, and how far matching pairs stand from the others."""
+    pairings = [
+        (v.numpy(), w.numpy(), share) for v, w, share in zip(scored.images, scored.texts, scored.weights, strict=True)
+    ]
+    md = separation(pairings, scored.image_of_text.numpy()).mean_distance
+    return metrics_from_ranks(ranks) | ({} if math.isnan(md) else {"md": md})
 
 
 def metrics_from_ranks(ranks: Ranks) -> Metrics:

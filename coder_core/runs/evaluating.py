@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from coder_core.data.dataset import Split
-from coder_core.evaluation.ranking import Ranks, ranks
-from coder_core.evaluation.recall import Metrics, metrics_from_ranks
+from coder_core.evaluation.ranking import Ranks, pair_sources, scored_ranks
+from coder_core.evaluation.recall import Metrics, all_metrics
+from coder_core.evaluation.sources import check_sources
 from coder_core.faults import Fault, InputError
 from coder_core.model.encode import Progress, SplitEmbeddings, encode_split
 from coder_core.runs.analysis import write_analysis
@@ -49,9 +50,9 @@ def evaluate_split(
         progress: called with samples done and samples in all.
     """
     in_both, model = embed(loaded, split, progress=progress), loaded.config.model
-    found = ranks(
-        in_both.images, in_both.texts, split.image_of_text, second=in_both.second, weight=model.beta, best=BEST_LISTED
-    )
+    sources = pair_sources(in_both.images, in_both.texts, in_both.second, model.beta)
+    scored = check_sources(sources, split.image_of_text)
+    found = scored_ranks(scored, best=BEST_LISTED)
     arrays: dict[str, np.ndarray] = {}
     documents: dict[str, Any] = {}
     if loaded.concepts is not None:
@@ -61,7 +62,7 @@ def evaluate_split(
     prototypes = read_prototypes(folder, loaded.fingerprint) if loaded.config.memory.prototypes else None
     if prototypes is not None:
         arrays |= cluster_tables(in_both, split.image_of_text, prototypes)
-    metrics = metrics_from_ranks(found)
+    metrics = all_metrics(scored, found)
     write_analysis(
         folder, name, image_embeddings=in_both.images, text_embeddings=in_both.texts,
         image_of_text=split.image_of_text, captions=split.captions, extra_arrays=arrays, extra_documents=documents,

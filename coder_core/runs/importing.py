@@ -11,8 +11,9 @@ import numpy as np
 
 from coder_core.config import RUN_NAME
 from coder_core.data.embeddings import Embeddings
-from coder_core.evaluation.ranking import ranks
-from coder_core.evaluation.recall import Metrics, metrics_from_ranks
+from coder_core.evaluation.ranking import scored_ranks
+from coder_core.evaluation.recall import Metrics, all_metrics
+from coder_core.evaluation.sources import Source, check_sources
 from coder_core.faults import Fault, InputError
 from coder_core.runs import sealed, swap
 from coder_core.runs.analysis import DOCUMENT_IMPORTED, KIND_IMPORTED, split_folder, write_analysis
@@ -48,8 +49,9 @@ def import_run(found: Embeddings, root: str | Path, name: str, split: str) -> tu
         InputError: as `place_of`; disk full or read-only (nothing is left behind then).
     """
     folder = place_of(root, name, split)
-    ranked = ranks(found.images, found.texts, found.image_of_text, best=BEST_LISTED)
-    metrics = metrics_from_ranks(ranked)
+    scored = check_sources([Source(found.images, found.texts)], found.image_of_text)
+    ranked = scored_ranks(scored, best=BEST_LISTED)
+    metrics = all_metrics(scored, ranked)
     temporary = swap.temporary_beside(folder)
     try:
         write_analysis(

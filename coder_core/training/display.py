@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -24,6 +24,7 @@ from rich.table import Table
 from coder_core.faults import Fault
 
 SECONDS_BETWEEN_LINES = 10.0  # where there is no terminal for a live bar
+WAYS = {"i2t": "image→text", "t2i": "text→image"}
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
@@ -158,18 +159,37 @@ def prototypes_in_words(found: Mapping[str, Any]) -> str:
 
 
 def metrics_table(rows: dict[str, dict[str, float]], title: str) -> Table:
-    """The field's table: recalls, MedR and MeanR both ways, R@sum and ties; one row a name."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0))
-    table.add_column("run", min_width=8, overflow="fold")
-    for way in ("image→text", "text→image"):
+    """The field's table: recalls, MedR and MeanR both ways, R@sum, MD and ties; one row a name."""
+    table = _table(title)
+    for way in WAYS.values():
         table.add_column(f"{way}\nR@1/5/10", justify="right", no_wrap=True)
         table.add_column("MedR\nMeanR", justify="right", no_wrap=True)
     table.add_column("R@sum", justify="right", style="bold", no_wrap=True)
+    table.add_column("MD", justify="right", no_wrap=True)
     table.add_column("ties %", justify="right", no_wrap=True)
     for name, m in rows.items():
         cells = [name]
-        for way in ("i2t", "t2i"):
+        for way in WAYS:
             cells.append("/".join(f"{m[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)))
             cells.append(f"{m[f'{way}_medr']:.0f} · {m[f'{way}_meanr']:.1f}")
-        table.add_row(*cells, f"{m['rsum']:.1f}", f"{m['i2t_ties']:.1f} · {m['t2i_ties']:.1f}")
+        md = f"{m['md']:.3f}" if "md" in m else "–"
+        table.add_row(*cells, f"{m['rsum']:.1f}", md, f"{m['i2t_ties']:.1f} · {m['t2i_ties']:.1f}")
+    return table
+
+
+def choices_table(rows: dict[str, dict[str, float]], options: Sequence[int], title: str) -> Table:
+    """c-way accuracy both ways, mean ± half of the 95% interval; a dash where the split is too small."""
+    table = _table(title)
+    for way in WAYS:
+        for c in options:
+            table.add_column(f"{WAYS[way]}\n{c}-way %", justify="right", no_wrap=True)
+    for name, m in rows.items():
+        keys = [f"{way}_{c}way" for way in WAYS for c in options]
+        table.add_row(name, *(f"{m[key]:.1f} ± {m[f'{key}_interval']:.1f}" if key in m else "–" for key in keys))
+    return table
+
+
+def _table(title: str) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0))
+    table.add_column("run", min_width=8, overflow="fold")
     return table

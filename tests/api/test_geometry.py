@@ -10,6 +10,7 @@ import pytest
 from coder_core.api import geometry, open_run
 from coder_core.api.layouts import LayoutSettings, draw_points, kept_layout, principal_layout
 from coder_core.api.sampling import draw_points_sample
+from coder_core.evaluation import separation
 from coder_core.runs.deriving import make_layouts
 from tests.app.run_folders import write_run
 
@@ -46,7 +47,7 @@ def test_distributions_count_every_pair_once(root: Path, monkeypatch: pytest.Mon
     centres = (whole.edges[:-1] + whole.edges[1:]) / 2
     mean = (centres * whole.negative).sum() / whole.negative.sum()
     assert mean == pytest.approx(geometry.gap(run, "dev").negative, abs=0.01)
-    monkeypatch.setattr(geometry, "TILE_ELEMENTS", 71)
+    monkeypatch.setattr(separation, "TILE_ELEMENTS", 71)
     tiled = geometry.distributions(run, "dev")
     np.testing.assert_array_equal(tiled.negative, whole.negative)
     part = geometry.distributions(run, "dev", pairs=5 * 70)

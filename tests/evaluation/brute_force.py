@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 
@@ -27,3 +29,14 @@ def brute_ranks(
         text_above.append(sum(other > scores[owner[j]][j] for other in others))
         text_level.append(sum(other == scores[owner[j]][j] for other in others))
     return image_above, image_level, text_above, text_level
+
+
+def every_score(pairings: Sequence[tuple[np.ndarray, np.ndarray, float]]) -> np.ndarray:
+    """(n, m) float64 scores of a mixture of embeddings, one pair at a time."""
+    images, texts = len(pairings[0][0]), len(pairings[0][1])
+    scores = np.zeros((images, texts))
+    for i in range(images):
+        for j in range(texts):
+            for v, w, weight in pairings:
+                scores[i, j] += weight * sum(float(a) * float(b) for a, b in zip(v[i], w[j], strict=True))
+    return scores

@@ -38,7 +38,7 @@ def test_worked_example() -> None:
 
 def test_keys() -> None:
     ways = [f"{way}_{key}" for way in ("i2t", "t2i") for key in ("r1", "r5", "r10", "medr", "meanr", "ties")]
-    assert set(retrieval_metrics(np.eye(4), np.eye(4), np.arange(4))) == {*ways, "rsum"}
+    assert set(retrieval_metrics(np.eye(4), np.eye(4), np.arange(4))) == {*ways, "rsum", "md"}
 
 
 def test_median_rank_of_an_even_number_of_queries_is_rounded_down() -> None:

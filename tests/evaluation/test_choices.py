@@ -1,0 +1,137 @@
+"""c-way accuracy against loops over every question, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coder_core.evaluation import choices
+from coder_core.evaluation.choices import DIRECTIONS, Direction, accuracies, draw, most_options
+from coder_core.evaluation.ranking import Ties
+from coder_core.evaluation.sources import Scored, Source, check_sources
+from coder_core.faults import InputError
+from tests.evaluation.brute_force import score
+from tests.evaluation.test_recall import correlated
+
+REPEATS = 3
+
+
+def small(seed: int = 0) -> Scored:
+    """Twelve images, captions in no order, some of them the same at several images: ties."""
+    v, w, owner = correlated(12, 40, seed)
+    shuffled = np.random.default_rng(seed).permutation(40)
+    w, owner = w[shuffled], owner[shuffled]
+    w[:6] = w[0]
+    v[3] = v[4]
+    return check_sources([Source(v, w)], owner)
+
+
+def loops(scored: Scored, c: int, most: int, direction: Direction, ties: Ties, seed: int) -> list[float]:
+    """Percent of each repeat, one question and one option after the other."""
+    v, w, owner = scored.images[0].numpy(), scored.texts[0].numpy(), scored.image_of_text.tolist()
+    by_image = sorted(range(len(w)), key=lambda j: (owner[j], j))
+    questions = by_image if direction == "i2t" else list(range(len(w)))
+    right = [0] * REPEATS
+    for block, start in enumerate(range(0, len(questions), choices.BLOCK)):
+        asked = questions[start : start + choices.BLOCK]
+        wrong = []
+        for j in asked:
+            if direction == "i2t":
+                wrong.append([k for k in by_image if owner[k] != owner[j]])
+            else:
+                wrong.append([i for i in range(len(v)) if i != owner[j]])
+        random = np.random.default_rng([seed, DIRECTIONS.index(direction), block])
+        numbers = draw(random, np.array([len(one) for one in wrong] * REPEATS), most - 1)
+        for repeat in range(REPEATS):
+            for position, j in enumerate(asked):
+                answer = score(v[owner[j]], w[j])
+                won = True
+                for number in numbers[repeat * len(asked) + position][: c - 1]:
+                    other = wrong[position][number]
+                    against = score(v[owner[j]], w[other]) if direction == "i2t" else score(v[other], w[j])
+                    won = won and (answer > against or (ties == "optimistic" and answer == against))
+                right[repeat] += won
+    return [100 * one / len(w) for one in right]
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize(("block", "elements"), [(1024, 1 << 22), (7, 90)])
+def test_every_question_agrees_with_the_loops(
+    direction: Direction, ties: Ties, block: int, elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choices, "BLOCK", block)
+    monkeypatch.setattr(choices, "TILE_ELEMENTS", elements)
+    scored = small()
+    found = accuracies(scored, (2, 5, 12), direction, repeats=REPEATS, seed=4, ties=ties)
+    for c, accuracy in found.items():
+        np.testing.assert_allclose(accuracy.repeats, loops(scored, c, 12, direction, ties, 4))
+        assert accuracy.mean == pytest.approx(np.mean(accuracy.repeats))
+
+
+def test_the_worked_example_and_an_interval_by_hand() -> None:
+    """Three numbers 40, 50, 60: deviation 10, Student's t of two degrees of freedom 4.3027, so 4.3027 · 10 / √3."""
+    scores = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]], np.float32)
+    found = accuracies(check_sources([Source(scores, np.eye(3))], np.arange(3)), (3,), "t2i")[3]
+    assert found.mean == pytest.approx(100 / 3)
+    assert found.interval == pytest.approx(0, abs=1e-9)
+    by_hand = choices._accuracy(np.array([40.0, 50.0, 60.0]))
+    assert by_hand.interval == pytest.approx(4.302653 * 10 / 3**0.5, abs=1e-4)
+
+
+def test_all_wrong_images_as_options_is_recall_at_one() -> None:
+    from coder_core.evaluation.recall import ensemble_metrics
+
+    v, w, owner = correlated(30, 80, seed=2)
+    found = accuracies(check_sources([Source(v, w)], owner), (30,), "t2i")[30]
+    assert found.mean == pytest.approx(ensemble_metrics([Source(v, w)], owner)["t2i_r1"])
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_more_options_are_never_easier_and_the_seed_decides(direction: Direction) -> None:
+    scored = small(1)
+    found = accuracies(scored, (2, 4, 8), direction, repeats=6, seed=1)
+    assert (found[2].repeats >= found[4].repeats).all()
+    assert (found[4].repeats >= found[8].repeats).all()
+    again = accuracies(scored, (2, 4, 8), direction, repeats=6, seed=1)
+    np.testing.assert_array_equal(found[4].repeats, again[4].repeats)
+    other = accuracies(scored, (2, 4, 8), direction, repeats=6, seed=2)
+    assert not np.array_equal(found[4].repeats, other[4].repeats)
+
+
+def test_two_branches_are_mixed() -> None:
+    v, w, owner = correlated(15, 50, seed=3)
+    both = accuracies(check_sources([Source(v, w, 0.5), Source(v, w, 0.5)], owner), (5,), "i2t", seed=9)
+    alone = accuracies(check_sources([Source(v, w)], owner), (5,), "i2t", seed=9)
+    np.testing.assert_array_equal(both[5].repeats, alone[5].repeats)
+
+
+def test_a_small_split_is_said() -> None:
+    scored = small()
+    owner = scored.image_of_text.numpy()
+    assert most_options(owner, 12, "t2i") == 12
+    assert most_options(owner, 12, "i2t") == 40 - np.bincount(owner).max() + 1
+    with pytest.raises(InputError, match="t2i 13-way: the split has 11 wrong images for a question; expected 12"):
+        accuracies(scored, (5, 13), "t2i")
+    with pytest.raises(InputError, match="1 options: leave nothing to choose"):
+        accuracies(scored, (1,), "i2t")
+    with pytest.raises(InputError, match="An interval needs two numbers"):
+        accuracies(scored, (5,), "i2t", repeats=1)
+
+
+@given(st.integers(1, 30).flatmap(lambda count: st.tuples(st.just(count), st.integers(count, 40))), st.integers(0, 99))
+def test_options_are_different_and_in_range(size: tuple[int, int], seed: int) -> None:
+    count, others = size
+    found = draw(np.random.default_rng(seed), np.array([others, count]), count)
+    for row, high in zip(found, (others, count), strict=True):
+        assert len(set(row.tolist())) == count
+        assert 0 <= row.min() <= row.max() < high
+
+
+def test_every_option_is_as_likely_at_every_place() -> None:
+    found = draw(np.random.default_rng(0), np.full(20_000, 6), 3)
+    for place in range(3):
+        shares = np.bincount(found[:, place], minlength=6) / len(found)
+        np.testing.assert_allclose(shares, 1 / 6, atol=0.015)
