@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 MOST_FAULTS_SHOWN = 20
+COMMANDS = ("python ", "pip ", "make ", "streamlit ")  # what is typed as it stands keeps its small letter
 
 Severity = Literal["error", "warning", "note"]
 
@@ -34,7 +35,8 @@ class Fault:
         if self.expected:
             text += f"; expected {self.expected}"
         if self.fix:
-            text += f". {self.fix[0].upper()}{self.fix[1:]}"
+            first = self.fix[0] if self.fix.startswith(COMMANDS) else self.fix[0].upper()
+            text += f". {first}{self.fix[1:]}"
         return text
 
 
