@@ -80,10 +80,11 @@ def _weighting_problems(config: Config) -> list[Fault]:
     w, t = config.weighting, config.training
     found: list[Fault] = []
     for place, value in [
-        ("weight-scale", w.weight_scale), ("diversity-share", w.diversity_share),
+        ("diversity-share", w.diversity_share),
         ("discrepancy-share", w.discrepancy_share), ("within-image", w.within_image), ("within-text", w.within_text),
     ]:  # fmt: skip
         found += _outside(place, value, value >= 0, "0 or more")
+    found += _outside("weight-scale", w.weight_scale, w.weight_scale > 0, "a value above 0")
     found += _outside("weight-direction", w.weight_direction, w.weight_direction in (-1, 0, 1), "-1, 0 or 1")
     found += _outside("neighbours", w.neighbours, w.neighbours >= 1, "1 or more")
     found += _outside("text-space-size", w.text_space_size, w.text_space_size >= 2, "2 or more")
@@ -97,11 +98,12 @@ def _weighting_problems(config: Config) -> list[Fault]:
         found.append(Fault("--text-space", "is given, but nothing reads neighbours", "weights that do", fix))
     if w.sample_weights == "combined" and w.diversity_share == w.discrepancy_share == 0:
         found.append(Fault("--diversity-share", "is 0, and so is --discrepancy-share", "one of them above 0"))
-    if w.sample_weights != "none" and 0 < w.weight_scale < t.batch_size:
-        found.append(Fault(
-            "--weight-scale", f"is {w.weight_scale:g}, below the batch size of {t.batch_size}",
-            "0 (the batch size) or more", "weights below 1 on average shrink the loss", severity="warning",
-        ))  # fmt: skip
+    if w.sample_weights != "none" and 0 < w.weight_scale < 1:
+        about, fix = (
+            f"is {w.weight_scale:g}: λ below the batch size",
+            "the weights hardly differ, and shrink npairs-hinge",
+        )
+        found.append(Fault("--weight-scale", about, "1 or more", fix, severity="warning"))
     if w.sample_weights in OF_NEIGHBOURHOODS and t.epochs == 1:
         found.append(Fault(
             "--epochs", f"is 1 with --sample-weights {w.sample_weights}", "2 or more",

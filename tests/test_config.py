@@ -140,7 +140,7 @@ def test_the_papers_values(name: str) -> None:
         ("boosting_scenario", "offline", "--boosting-scenario: is offline with --boosting none"),
         ("npairs_margin", -0.1, "--npairs-margin: is -0.1; expected 0 or more"),
         ("weight_direction", 2, "--weight-direction: is 2; expected -1, 0 or 1"),
-        ("weight_scale", -1.0, "--weight-scale: is -1; expected 0 or more"),
+        ("weight_scale", 0.0, "--weight-scale: is 0; expected a value above 0"),
         ("weight_scale", float("inf"), "--weight-scale"),
         ("diversity_share", -1.0, "--diversity-share"),
         ("discrepancy_share", float("nan"), "--discrepancy-share"),
@@ -198,11 +198,11 @@ def test_boosting_as_heavy_as_beside_a_summed_loss_is_a_warning_beside_an_averag
 
 
 def test_weights_below_one_and_a_single_epoch_of_them_are_warnings() -> None:
-    (small,) = problems(changed(Config(), sample_weights="hal", weight_scale=32.0))
-    assert str(small).startswith("--weight-scale: is 32, below the batch size of 128")
+    (small,) = problems(changed(Config(), sample_weights="hal", weight_scale=0.5))
+    assert str(small).startswith("--weight-scale: is 0.5: λ below the batch size")
     (short,) = problems(changed(Config(), sample_weights="diversity", epochs=1))
     assert (short.place, small.severity, short.severity) == ("--epochs", "warning", "warning")
-    assert problems(changed(Config(), sample_weights="diversity", text_space="minilm", weight_scale=200.0)) == []
+    assert problems(changed(Config(), sample_weights="diversity", text_space="minilm", weight_scale=1.0)) == []
 
 
 def test_never_saving_between_epochs_and_never_clipping_are_possible() -> None:

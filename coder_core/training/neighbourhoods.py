@@ -43,7 +43,6 @@ class Neighbourhoods(nn.Module):
         super().__init__()
         texts = len(neighbours)
         self.config, self.seed = config.weighting, config.training.seed
-        self.scale = weight_scale(config)
         self.cache = SampleCache(images, texts, config.model.dimension)
         self.register_buffer("diversity", torch.zeros(texts, 2))
         self.register_buffer("discrepancy", torch.zeros(texts, 2))
@@ -77,10 +76,9 @@ class Neighbourhoods(nn.Module):
     @torch.no_grad()
     def weigh(self, text_ids: Tensor) -> Tensor:
         """(B,) weights of this process's pairs; those of all processes sum to λ."""
-        everyone = parallel.gather_rows(text_ids)
         if not bool(self.scored):
-            return torch.full(text_ids.shape, self.scale / len(everyone), device=text_ids.device)
-        weights = weights_of(self.diversity, self.discrepancy, everyone, self.config, self.scale)
+            return torch.full(text_ids.shape, self.config.weight_scale, device=text_ids.device)
+        weights = weights_of(self.diversity, self.discrepancy, parallel.gather_rows(text_ids), self.config)
         start = parallel.rank() * len(text_ids)
         return weights[start : start + len(text_ids)]
 
@@ -107,9 +105,7 @@ def make_neighbourhoods(config: Config, prepared: Prepared) -> Neighbourhoods | 
     return Neighbourhoods(config, prepared.neighbourhood.neighbours, train.image_of_text, train.n_images)
 
 
-def weights_of(
-    diversity: Tensor, discrepancy: Tensor, pairs: Tensor, weighting: WeightingConfig, scale: float
-) -> Tensor:
+def weights_of(diversity: Tensor, discrepancy: Tensor, pairs: Tensor, weighting: WeightingConfig) -> Tensor:
     """(B,) weights of some pairs, taken as one batch.
 
     Args:
@@ -117,7 +113,6 @@ def weights_of(
         discrepancy: (m, 2).
         pairs: (B,) which of them.
         weighting: how scores become weights.
-        scale: λ.
     """
     shares = {
         "diversity": (1.0, 0.0), "discrepancy": (0.0, 1.0),
@@ -130,10 +125,6 @@ def weights_of(
         direction=weighting.weight_direction,
     )  # fmt: skip
     return pair_weights(
-        exponents[:, IMAGE], exponents[:, TEXT], scale=scale, modalities=weighting.weight_modalities
+        exponents[:, IMAGE], exponents[:, TEXT], scale=weighting.weight_scale * len(pairs),
+        modalities=weighting.weight_modalities,
     )  # fmt: skip
-
-
-def weight_scale(config: Config) -> float:
-    """λ: as configured, or the batch size."""
-    return config.weighting.weight_scale or float(config.training.batch_size)

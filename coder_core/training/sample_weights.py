@@ -1,8 +1,11 @@
 """A step's sample weights, from whatever gives them: neighbourhoods over the epoch, or the scores of the batch.
 
 A weight multiplies its pair's loss of the instance branch, in the batch and against the banks, in both directions.
-Boosting, the concept branch and the prototypes are not weighed: they are not what the papers weigh. The weights of a
-batch sum to λ, by default the batch size: their mean is 1, so a loss keeps its size and only shares it out otherwise.
+Boosting, the concept branch and the prototypes are not weighed: they are not what the papers weigh.
+
+Under the n-pairs hinge the weights of a batch sum to λ, as eq. 1 has it. Under any other loss they are divided by λ and
+multiplied by the batch size: their mean is 1, so the loss keeps its size beside the terms it is added to, and λ only
+says how far apart the weights are.
 """
 
 from __future__ import annotations
@@ -27,5 +30,7 @@ def sample_weights(
         neighbourhoods: needed by the weights of complementary samples.
     """
     if config.weighting.sample_weights in OF_NEIGHBOURHOODS and neighbourhoods is not None:
-        return neighbourhoods.weigh(text_ids)
-    return None
+        weights = neighbourhoods.weigh(text_ids)
+    else:
+        return None
+    return weights if config.objective.loss == "npairs-hinge" else weights / config.weighting.weight_scale

@@ -28,7 +28,7 @@ from tests.training.tiny_runs import tiny_config
 STEPS = 4
 RATE = 0.05
 # λ far above the batch of 8, so that the weights of so few pairs differ
-WEIGHTED = {"sample_weights": "diversity", "weight_scale": 40.0, "neighbours": 4, "neighbours_of_neighbours": 8}
+WEIGHTED = {"sample_weights": "diversity", "weight_scale": 5.0, "neighbours": 4, "neighbours_of_neighbours": 8}
 SCORED_AT = 2  # the step before which weights are taken from what was embedded so far
 CASES: dict[str, tuple[dict[str, object], int]] = {
     "btr-hardest": ({"loss": "btr-hardest", "warmup_epochs": 0.4, "weight_instance": 1.0}, 0),
