@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
@@ -92,6 +93,14 @@ def _project(table: Tensor, w_in: Tensor, b_in: Tensor, b_hidden: Tensor) -> Ten
     return projected
 
 
+def _tanh(values: Tensor) -> None:
+    """In place. On a CPU NumPy's takes a tenth of the time of PyTorch's."""
+    if values.dtype in (torch.float32, torch.float64):
+        np.tanh(values.numpy(), out=values.numpy())
+    else:
+        values.tanh_()
+
+
 class _PackedGRU(torch.autograd.Function):
     """Table (U, I), rows (2, N) of it in packed order -> states (2, B·T, H), or their mean (B·T, H); 0 where padded."""
 
@@ -119,7 +128,7 @@ class _PackedGRU(torch.autograd.Function):
                     here[k, :, : 3 * size].addmm_(before[k, :running], recurrent[k])
             c, rz, n = here.split([size, 2 * size, size], dim=-1)
             r, z = rz.sigmoid_().split(size, dim=-1)
-            n.addcmul_(r, c).tanh_()
+            _tanh(n.addcmul_(r, c))
             before = torch.lerp(n, before[:, :running], z, out=hidden[:, packed])
             start += running
         if keep:

@@ -68,5 +68,5 @@ class RegionEncoder(nn.Module):
         rows = self.dropout(regions).flatten(0, 1)
         out = self.linear(rows)
         if len(self.mlp) > 0:
-            out = out + self.mlp(rows)
+            out = out + self.mlp(rows) if torch.is_grad_enabled() else out.add_(self.mlp(rows))
         return out.view(*regions.shape[:2], -1)

@@ -128,9 +128,12 @@ def _against_anchor(
 
 
 def _hardest(above: Tensor, anchor: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """S^t − S^a and S^a of the negative where S^t − S^a is largest (Q,), and whether a query has a negative (Q,)."""
-    column = torch.where(negatives, above, float("-inf")).argmax(dim=1, keepdim=True)
-    return above.gather(1, column).squeeze(1), anchor.gather(1, column).squeeze(1), negatives.any(dim=1)
+    """S^t − S^a and S^a of the negative where S^t − S^a is largest (Q,), and whether a query has a negative (Q,).
+
+    Without one the first is -inf, at which every hinge is flat.
+    """
+    highest, column = torch.where(negatives, above, float("-inf")).max(dim=1, keepdim=True)
+    return highest.squeeze(1), anchor.gather(1, column).squeeze(1), highest.squeeze(1) > float("-inf")
 
 
 def _relative(

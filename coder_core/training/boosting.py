@@ -20,7 +20,7 @@ from coder_core.faults import Fault, InputError
 from coder_core.memory.momentum import cosine_momentum, follow, share_of_start, start_that_leaves
 from coder_core.model.coder import Coder
 from coder_core.objectives.boosting import absolute_max, absolute_sum, relative_max, relative_sum
-from coder_core.objectives.pairs import Direction, in_batch_direction
+from coder_core.objectives.pairs import in_batch_direction
 from coder_core.runs.restore import LoadedModel, load_model, load_weights, read_vocabulary
 from coder_core.runs.status import read_status
 from coder_core.training.gathering import Anchors, batch_scores, gather_anchors
@@ -93,15 +93,12 @@ def boosting_losses(target: Anchors, encoded: tuple[Tensor, Tensor], config: Con
     boosting = config.boosting
     anchor = gather_anchors(*encoded, target.image_ids)
 
-    def direction(scores: Tensor) -> Direction:
-        return in_batch_direction(
+    def loss(scores: Tensor, anchor_scores: Tensor) -> Tensor:
+        known = in_batch_direction(
             scores, target.image_ids, target.all_image_ids, keep_same_image=config.objective.same_image_negatives,
             positive_offset=target.offset,
         )  # fmt: skip
-
-    def loss(scores: Tensor, anchor_scores: Tensor) -> Tensor:
-        known = direction(anchor_scores)
-        branches = *direction(scores), known.scores, known.positive_scores
+        branches = *known, anchor_scores, anchor_scores.diagonal(target.offset)
         margin, soft = boosting.boosting_margin, boosting.boosting_soft
         if boosting.boosting in ("rs", "rm"):
             relative = relative_sum if boosting.boosting == "rs" else relative_max
