@@ -13,13 +13,14 @@ from torch import Tensor, nn
 
 from coder_core.config import Config
 from coder_core.memory.sample_cache import SampleCache
-from coder_core.objectives.neighbourhood import drawn_neighbours, pair_weights, raw_scores, stats_share, upsilon
+from coder_core.objectives.neighbourhood import ABSENT, drawn_neighbours, pair_weights, raw_scores, stats_share, upsilon
 from coder_core.training import parallel
 from coder_core.training.gathering import Anchors
 from coder_core.training.prepare import Prepared
 from coder_core.weighting_config import OF_NEIGHBOURHOODS, WeightingConfig
 
 DRAW_STREAM = 6  # of the random numbers that choose neighbours of neighbours
+PARTNER_STREAM = 7  # of those that draw every pair a neighbour
 IMAGE, TEXT = 0, 1  # columns of the raw scores
 
 
@@ -36,6 +37,7 @@ class Neighbourhoods(nn.Module):
     diversity: Tensor
     discrepancy: Tensor
     scored: Tensor
+    partner: Tensor
     neighbours: Tensor
     image_of_text: Tensor
 
@@ -47,21 +49,32 @@ class Neighbourhoods(nn.Module):
         self.register_buffer("diversity", torch.zeros(texts, 2))
         self.register_buffer("discrepancy", torch.zeros(texts, 2))
         self.register_buffer("scored", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("partner", torch.full((texts,), ABSENT))
         self.register_buffer("neighbours", torch.from_numpy(neighbours).long(), persistent=False)
         self.register_buffer("image_of_text", torch.from_numpy(image_of_text).long(), persistent=False)
         self._pending: tuple[Tensor, ...] | None = None
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int) -> None:
-        """Score all pairs by what the epoch before left in the cache. Nothing to do in epoch 0."""
-        if epoch == 0 or self.config.sample_weights not in OF_NEIGHBOURHOODS:
+        """Score all pairs by what the epoch before left in the cache, and draw every pair a neighbour. Nothing to do in
+        epoch 0."""
+        if epoch == 0:
             return
+        if self.config.within_image > 0 or self.config.within_text > 0:
+            self.partner.copy_(self._draw(1, PARTNER_STREAM, epoch).squeeze(1))
+        if self.config.sample_weights in OF_NEIGHBOURHOODS:
+            self._score(epoch)
+
+    def _draw(self, count: int, stream: int, epoch: int) -> Tensor:
+        drawn = np.random.SeedSequence((self.seed, stream, epoch)).generate_state(1, np.uint64)[0]
+        generator = torch.Generator().manual_seed(int(drawn) % 2**63)
+        return drawn_neighbours(self.neighbours.cpu(), count, generator).to(self.neighbours.device)
+
+    def _score(self, epoch: int) -> None:
         again = self.neighbours
         if self.config.neighbours_of_neighbours:
-            each = max(1, self.config.neighbours_of_neighbours // self.neighbours.shape[1])
-            drawn = np.random.SeedSequence((self.seed, DRAW_STREAM, epoch)).generate_state(1, np.uint64)[0]
-            generator = torch.Generator().manual_seed(int(drawn) % 2**63)
-            again = drawn_neighbours(self.neighbours.cpu(), each, generator).to(self.neighbours.device)
+            each = self.config.neighbours_of_neighbours // self.neighbours.shape[1]
+            again = self._draw(each, DRAW_STREAM, epoch)
         every = torch.arange(len(self.neighbours), device=self.neighbours.device)
         cache = self.cache
         sides = (
@@ -81,6 +94,18 @@ class Neighbourhoods(nn.Module):
         weights = weights_of(self.diversity, self.discrepancy, parallel.gather_rows(text_ids), self.config)
         start = parallel.rank() * len(text_ids)
         return weights[start : start + len(text_ids)]
+
+    @torch.no_grad()
+    def drawn(self, text_ids: Tensor, *, images: bool) -> tuple[Tensor, Tensor]:
+        """(B, D) cached embeddings of each pair's drawn neighbour, its image's or its caption's, and (B,) whether there
+        is one."""
+        partner = self.partner[text_ids]
+        row = partner.clamp_min(0)
+        row = self.image_of_text[row] if images else row
+        values, known = (
+            (self.cache.images, self.cache.known_images) if images else (self.cache.texts, self.cache.known_texts)
+        )  # fmt: skip
+        return values[row], (partner >= 0) & known[row]
 
     @torch.no_grad()
     def notice(self, anchors: Anchors, text_ids: Tensor) -> None:

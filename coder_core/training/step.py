@@ -20,6 +20,7 @@ from coder_core.training.neighbourhoods import Neighbourhoods
 from coder_core.training.plain_losses import plain_losses
 from coder_core.training.prototype_guide import PrototypeGuide
 from coder_core.training.sample_weights import sample_weights
+from coder_core.training.within_modality import with_neighbours
 
 Embed = Callable[..., Embedded]
 
@@ -54,6 +55,7 @@ def compute_losses(
     else:
         losses = plain_losses(anchors, config.objective, epoch, weights)
     if neighbourhoods is not None:
+        losses = with_neighbours(losses, anchors, batch.text_ids, config, neighbourhoods)
         neighbourhoods.notice(anchors, batch.text_ids)
     if surpassed is not None:
         losses = _boosted(losses, anchors, surpassed, config)

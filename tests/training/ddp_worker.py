@@ -42,6 +42,10 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
     "boosting-soft": ({"loss": "dcl", "boosting": "rs", "boosting_soft": True, "boosting_weight": 0.01}, 13),
     "diversity-weights": ({"loss": "npairs-hinge", "npairs_margin": 0.5, **WEIGHTED}, 0),
     "combined-weights": ({"loss": "dcl", **WEIGHTED, "sample_weights": "combined", "weight_modalities": "sum"}, 13),
+    "hal": ({"loss": "btr-sum", "sample_weights": "hal"}, 0),
+    "mithun": ({"loss": "npairs-hinge", "npairs_margin": 0.5, "sample_weights": "mithun"}, 0),
+    "amrani": ({"loss": "infonce", "sample_weights": "amrani"}, 0),
+    "within": ({"loss": "infonce", "within_image": 0.3, "within_text": 0.7, "neighbours": 4}, 0),
 }
 
 

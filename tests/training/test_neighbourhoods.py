@@ -14,6 +14,7 @@ from torch import Tensor
 from coder_core.config import Config, MemoryConfig
 from coder_core.data.batches import Batch
 from coder_core.faults import InputError
+from coder_core.objectives.batch_weights import AMRANI_NEIGHBOURS, HAL_SHARPNESS, HAL_THRESHOLD
 from coder_core.runs.restore import read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
@@ -22,6 +23,7 @@ from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer
 from tests.configs import changed
+from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
 from tests.training.test_resume import stop_during
 from tests.training.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config
@@ -187,6 +189,79 @@ def test_a_scale_of_one_epoch_stays_until_the_next(data: Path) -> None:
     found.cache.texts.neg_()
     found.cache.images.roll(1, 0)
     assert torch.equal(found.weigh(pairs), before)
+
+
+@pytest.mark.parametrize("kind", ["hal", "mithun", "amrani"])
+def test_the_weightings_of_others_read_the_batch_alone(data: Path, kind: str) -> None:
+    config = weighted(data, dropout=False, sample_weights=kind)
+    prepared = prepare(config)
+    assert prepared.neighbourhood is None
+    batch = prepared.batches(1)
+    plain = take(prepared, None, changed(config, sample_weights="none"), batch)
+    ours = take(prepared, None, config, batch)
+    with torch.no_grad():
+        images, texts, *_ = prepared.model(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
+    ids = batch.image_ids.tolist()
+    images, texts = images.double(), texts.double()
+    scores = (images @ texts.T).tolist()
+    expected = {
+        "hal": lambda: others.hub_weights(scores, ids, LAMBDA, HAL_SHARPNESS, HAL_THRESHOLD),
+        "mithun": lambda: others.rank_weights(scores, ids, LAMBDA),
+        "amrani": lambda: others.density_weights(
+            (images @ images.T).tolist(), (texts @ texts.T).tolist(), ids, LAMBDA, AMRANI_NEIGHBOURS
+        ),
+    }[kind]()
+    assert plain.per_pair is not None
+    assert ours.per_pair is not None
+    torch.testing.assert_close(ours.per_pair, plain.per_pair * torch.tensor(expected), rtol=1e-4, atol=1e-7)
+
+
+def test_within_modality_losses_agree_with_the_loops(data: Path) -> None:
+    """The positive is the cached embedding of one drawn neighbour; images of no neighbour are the negatives."""
+    config = weighted(data, dropout=False, sample_weights="none", within_image=0.3, within_text=0.7)
+    prepared, found = filled(config)
+    found.begin_epoch(1)
+    batch = prepared.batches(1)
+    losses = take(prepared, found, config, batch)
+    with torch.no_grad():
+        images, texts, *_ = prepared.model(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
+    ids, pairs = batch.image_ids.tolist(), batch.text_ids.tolist()
+    sides = {
+        "within-image": (images.double(), found.cache.images[found.image_of_text].double()),
+        "within-text": (texts.double(), found.cache.texts.double()),
+    }
+    for name, (own, cached) in sides.items():
+        total = 0.0
+        for i, pair in enumerate(pairs):
+            near = found.neighbours[pair].tolist()
+            assert int(found.partner[pair]) in near
+            positive = float(own[i] @ cached[found.partner[pair]])
+            for j, other in enumerate(pairs):
+                if ids[j] != ids[i] and other not in near:
+                    total += max(0.0, float(own[i] @ own[j]) - positive + 0.4)
+        assert losses.parts[name].item() == pytest.approx(total / (2 * BATCH * BATCH), rel=1e-4)
+    plain = take(prepared, found, changed(config, within_image=0.0, within_text=0.0), batch)
+    added = 0.3 * losses.parts["within-image"] + 0.7 * losses.parts["within-text"]
+    torch.testing.assert_close(losses.total, plain.total + added)
+
+
+def test_the_first_epoch_has_no_within_modality_loss(data: Path) -> None:
+    config = weighted(data, sample_weights="none", within_image=0.3)
+    prepared = prepare(config)
+    found = make_neighbourhoods(config, prepared)
+    assert found is not None
+    found.begin_epoch(0)
+    assert take(prepared, found, config, prepared.batches(0)).parts["within-image"] == 0
+
+
+def test_a_run_with_within_modality_losses_stopped_and_continued_equals_one_never_stopped(
+    data: Path, tmp_path: Path
+) -> None:
+    config = weighted(data, sample_weights="none", within_image=0.3, within_text=0.7)
+    never = start_run(config, tmp_path / "whole", quiet())
+    stopped = stop_during(never, tmp_path / "tiny", 7)
+    continue_run(stopped, None, quiet())
+    assert_same_run(stopped, never)
 
 
 @pytest.fixture(scope="module")

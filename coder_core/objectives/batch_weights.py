@@ -1,0 +1,97 @@
+"""The weightings that complementary samples are compared with, as one weight for each positive of a batch.
+
+Thomas and Kovashka 2022 train all methods with the same n-pairs hinge and vary the weights alone; what of each method
+becomes a weight stands beside its function. All are normalised alike: a batch's weights sum to λ, so that methods
+differ in what they emphasise, not in the size of the loss. Nothing here carries a gradient: detach what comes in.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from coder_core.ops import full_precision
+
+HAL_SHARPNESS, HAL_THRESHOLD = 30.0, 0.3
+"""γ and ε of HAL's published program on MS-COCO."""
+AMRANI_NEIGHBOURS = 8
+"""k: pairs of a batch that say how dense it is around one of them. Our choice; a batch of 128 holds few near ones."""
+
+
+def hub_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
+    """HAL: samples that come near to many queries at once weigh more. Liu et al. 2020, arXiv:1911.10097.
+
+    HAL is a loss, (1/γ)·log(1 + Σ_j exp(γ(S_qj − ε))) over a query's negatives. What it lays on a wrong candidate j of
+    query q is the share exp(γ(S_qj − ε)) / (1 + Σ_j' exp(γ(S_qj' − ε))); summed over the queries, that is a soft count
+    of the queries whose closest wrong answer j is: its hubness h_j. A pair's weight is 1 + h, averaged over its image
+    and its caption as candidates. The 1 keeps what is nobody's hub in training, as the 1 in HAL's logarithm does.
+
+    Args:
+        scores: (B, B) similarity of images (rows) to captions, over all processes.
+        negatives: (B, B) bool, symmetric.
+        scale: λ.
+
+    Returns:
+        (B,) weights that sum to λ.
+    """
+    powers = HAL_SHARPNESS * (full_precision(scores) - HAL_THRESHOLD)
+    powers = torch.where(negatives, powers, float("-inf"))
+    captions, images = _shares(powers).sum(0), _shares(powers.T).sum(0)
+    return _to_scale(1 + (captions + images) / 2, scale)
+
+
+def rank_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
+    """MITHUN: a positive weighs more the worse it ranks. Mithun et al. 2018, "Webly Supervised Joint Embedding".
+
+    L(r) = 1 + 1/(N − r + 1) for the rank r (1 is first) among N candidates: just above 1 for the first, 2 for the last.
+    The authors' program takes it for each direction; a pair's weight is the mean of both. Ties count above, as in
+    evaluation. N is the positive and its negatives: other captions of the image are no candidates.
+
+    Args:
+        scores: (B, B) similarity of images (rows) to captions, over all processes.
+        negatives: (B, B) bool, symmetric.
+        scale: λ.
+
+    Returns:
+        (B,) weights that sum to λ.
+    """
+
+    def of(rows: Tensor) -> Tensor:
+        behind = (negatives & (rows < rows.diagonal()[:, None])).sum(1)  # N − r
+        return 1 + 1 / (behind.to(rows.dtype) + 1)
+
+    scores = full_precision(scores)
+    return _to_scale((of(scores) + of(scores.T)) / 2, scale)
+
+
+def density_weights(images: Tensor, captions: Tensor, others: Tensor, *, scale: float) -> Tensor:
+    """AMRANI: pairs whose image and caption both lie in tight clusters weigh more. Amrani et al., arXiv:2003.03186.
+
+    They take the density of a pair's surroundings as the chance that it is no noise. Two pairs are as similar as the
+    less similar of their two modalities, so that both have to agree; the density is the mean similarity of the k
+    nearest other pairs of the batch, and the weights are λ·softmax of it, as eq. 3 and 6 have it for their scores.
+    The mean over k, the smaller of the two and the softmax are our reading of a text that leaves the batch open.
+
+    Args:
+        images: (B, B) cosines between images, over all processes.
+        captions: (B, B) cosines between captions.
+        others: (B, B) bool, pairs of another image.
+        scale: λ.
+
+    Returns:
+        (B,) weights that sum to λ.
+    """
+    similar = torch.where(others, torch.minimum(full_precision(images), full_precision(captions)), float("-inf"))
+    nearest = similar.topk(min(AMRANI_NEIGHBOURS, similar.shape[1]), dim=1).values
+    there = torch.isfinite(nearest)
+    density = torch.where(there, nearest, 0.0).sum(1) / there.sum(1).clamp_min(1)
+    return scale * torch.softmax(density, dim=0)
+
+
+def _shares(powers: Tensor) -> Tensor:
+    """exp(x) / (1 + Σ exp(x)) of every row, for x of any size."""
+    return torch.softmax(torch.cat([powers.new_zeros(len(powers), 1), powers], dim=1), dim=1)[:, 1:]
+
+
+def _to_scale(weights: Tensor, scale: float) -> Tensor:
+    return scale * weights / weights.sum()

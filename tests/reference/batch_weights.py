@@ -1,0 +1,54 @@
+"""HAL's, Mithun's and Amrani's weights of a batch, entry by entry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+Matrix = Sequence[Sequence[float]]
+
+
+def scaled(values: Sequence[float], scale: float) -> list[float]:
+    """So that they sum to λ."""
+    return [scale * value / math.fsum(values) for value in values]
+
+
+def hub_weights(scores: Matrix, ids: Sequence[int], scale: float, sharpness: float, threshold: float) -> list[float]:
+    """1 + the soft count of the queries a sample is the closest wrong answer of."""
+    size = len(scores)
+
+    def hubness(similarity: Matrix, candidate: int) -> float:
+        count = 0.0
+        for query in range(size):
+            wrong = [j for j in range(size) if ids[j] != ids[query]]
+            if candidate in wrong:
+                powers = {j: math.exp(sharpness * (similarity[query][j] - threshold)) for j in wrong}
+                count += powers[candidate] / (1 + math.fsum(powers.values()))
+        return count
+
+    turned = [[scores[j][i] for j in range(size)] for i in range(size)]
+    return scaled([1 + (hubness(scores, i) + hubness(turned, i)) / 2 for i in range(size)], scale)
+
+
+def rank_weights(scores: Matrix, ids: Sequence[int], scale: float) -> list[float]:
+    """1 + 1 / (N − r + 1), the mean of both directions."""
+    size = len(scores)
+    found = []
+    for i in range(size):
+        wrong = [j for j in range(size) if ids[j] != ids[i]]
+        both = []
+        for row in ([scores[i][j] for j in wrong], [scores[j][i] for j in wrong]):
+            rank = 1 + sum(score >= scores[i][i] for score in row)
+            both.append(1 + 1 / (len(wrong) + 1 - rank + 1))
+        found.append(sum(both) / 2)
+    return scaled(found, scale)
+
+
+def density_weights(images: Matrix, captions: Matrix, ids: Sequence[int], scale: float, count: int) -> list[float]:
+    """λ·softmax of the mean similarity of the nearest other pairs, both modalities agreeing."""
+    size, density = len(ids), []
+    for i in range(size):
+        near = sorted((min(images[i][j], captions[i][j]) for j in range(size) if ids[j] != ids[i]), reverse=True)
+        near = near[:count]
+        density.append(math.fsum(near) / len(near) if near else 0.0)
+    return scaled([math.exp(value) for value in density], scale)
