@@ -1,0 +1,75 @@
+"""Neighbours in the cache: what they are known by, whole or not there, found again when damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coder_core.config import Config
+from coder_core.data.dataset import read_split
+from coder_core.runs.neighbour_store import train_neighbourhood
+from tests.configs import changed
+from tests.encoders.tiny_bert import write_tiny_bert
+from tests.training.tiny_runs import WORDS
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "neighbours"
+
+
+def found(data: Path, *, captions: list[str] | None = None, progress: Any = None, **values: Any) -> Any:
+    config = changed(Config(), **{"sample_weights": "diversity", "neighbours": 4, "text_space_size": 8, **values})
+    split = read_split(data, "train")
+    return train_neighbourhood(config, captions or split.captions, split.image_of_text, progress=progress)
+
+
+def test_the_second_time_nothing_is_searched(data: Path, cache: Path) -> None:
+    told: list[str] = []
+    first = found(data, progress=lambda what, done, total: told.append(what))
+    assert list(dict.fromkeys(told)) == [
+        "fitting the text space", "placing captions in the text space", "finding semantic neighbours"
+    ]  # fmt: skip
+    told.clear()
+    second = found(data, progress=lambda what, done, total: told.append(what))
+    assert told == []
+    assert np.array_equal(first.neighbours, second.neighbours)
+    assert first.neighbours.shape == (40, 4)
+    assert first.about(Config()) == second.about(Config())
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_other_captions_another_n_or_another_space_are_another_search(data: Path, cache: Path, tmp_path: Path) -> None:
+    model = write_tiny_bert(tmp_path / "model", WORDS)
+    split = read_split(data, "train")
+    found(data)
+    found(data, neighbours=5, neighbours_of_neighbours=0)
+    found(data, text_space_size=6)
+    found(data, text_space=str(model))
+    found(data, captions=[*split.captions[:-1], "another star"])
+    assert len(list(cache.iterdir())) == 5
+    found(data, sample_weights="combined", diversity_share=2.0, seed=7)
+    assert len(list(cache.iterdir())) == 5  # what does not decide the neighbours does not search again
+
+
+def test_a_damaged_find_is_searched_again_and_replaced(data: Path, cache: Path) -> None:
+    before = found(data).neighbours
+    (folder,) = cache.iterdir()
+    whole = (folder / "neighbours.npy").read_bytes()
+    (folder / "neighbours.npy").write_bytes(whole[:-3] + b"\xff\xff\xff")
+    assert np.array_equal(found(data).neighbours, before)
+    assert (folder / "neighbours.npy").read_bytes() == whole
+
+
+def test_an_interrupted_search_leaves_nothing(data: Path, cache: Path) -> None:
+    def interrupt(what: str, done: int, total: int) -> None:
+        if what == "finding semantic neighbours":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        found(data, progress=interrupt)
+    assert not cache.exists() or not list(cache.iterdir())
