@@ -18,6 +18,31 @@ AMRANI_NEIGHBOURS = 8
 """k: pairs of a batch that say how dense it is around one of them. Our choice; a batch of 128 holds few near ones."""
 
 
+def batch_weights(
+    kind: str, scores: Tensor, images: Tensor, captions: Tensor, others: Tensor, *, scale: float
+) -> Tensor:
+    """(B,) weights of one of the three kinds.
+
+    Args:
+        kind: "hal", "mithun" or "amrani".
+        scores: (B, B) similarity of images (rows) to captions.
+        images: (B, D) unit rows.
+        captions: (B, D) unit rows.
+        others: (B, B) bool, pairs of another image.
+        scale: λ.
+
+    Raises:
+        ValueError: an unknown kind.
+    """
+    if kind == "hal":
+        return hub_weights(scores, others, scale=scale)
+    if kind == "mithun":
+        return rank_weights(scores, others, scale=scale)
+    if kind == "amrani":
+        return density_weights(images @ images.T, captions @ captions.T, others, scale=scale)
+    raise ValueError(f'kind must be "hal", "mithun" or "amrani", got {kind!r}')
+
+
 def hub_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
     """HAL: samples that come near to many queries at once weigh more. Liu et al. 2020, arXiv:1911.10097.
 

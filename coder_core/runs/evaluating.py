@@ -17,6 +17,7 @@ from coder_core.runs.analysis import write_analysis
 from coder_core.runs.cluster_tables import cluster_tables, read_prototypes
 from coder_core.runs.concept_tables import concept_tables
 from coder_core.runs.restore import LoadedModel
+from coder_core.runs.weight_tables import weight_tables
 
 BEST_LISTED = 10
 
@@ -62,6 +63,9 @@ def evaluate_split(
     prototypes = read_prototypes(folder, loaded.fingerprint) if loaded.config.memory.prototypes else None
     if prototypes is not None:
         arrays |= cluster_tables(in_both, split.image_of_text, prototypes)
+    weight_arrays, weight_documents = weight_tables(folder, loaded.config, in_both, split)
+    arrays |= weight_arrays
+    documents |= weight_documents
     metrics = all_metrics(scored, found)
     write_analysis(
         folder, name, image_embeddings=in_both.images, text_embeddings=in_both.texts,

@@ -13,15 +13,15 @@ from torch import Tensor, nn
 
 from coder_core.config import Config
 from coder_core.memory.sample_cache import SampleCache
-from coder_core.objectives.neighbourhood import ABSENT, drawn_neighbours, pair_weights, raw_scores, stats_share, upsilon
+from coder_core.objectives.neighbourhood import ABSENT, drawn_neighbours, raw_scores
+from coder_core.runs.weight_tables import IMAGE, TEXT, weights_of
 from coder_core.training import parallel
 from coder_core.training.gathering import Anchors
 from coder_core.training.prepare import Prepared
-from coder_core.weighting_config import OF_NEIGHBOURHOODS, WeightingConfig
+from coder_core.weighting_config import OF_NEIGHBOURHOODS
 
 DRAW_STREAM = 6  # of the random numbers that choose neighbours of neighbours
 PARTNER_STREAM = 7  # of those that draw every pair a neighbour
-IMAGE, TEXT = 0, 1  # columns of the raw scores
 
 
 class Neighbourhoods(nn.Module):
@@ -128,28 +128,3 @@ def make_neighbourhoods(config: Config, prepared: Prepared) -> Neighbourhoods | 
         return None
     train = prepared.train
     return Neighbourhoods(config, prepared.neighbourhood.neighbours, train.image_of_text, train.n_images)
-
-
-def weights_of(diversity: Tensor, discrepancy: Tensor, pairs: Tensor, weighting: WeightingConfig) -> Tensor:
-    """(B,) weights of some pairs, taken as one batch.
-
-    Args:
-        diversity: (m, 2) raw scores of all pairs, image and text.
-        discrepancy: (m, 2).
-        pairs: (B,) which of them.
-        weighting: how scores become weights.
-    """
-    shares = {
-        "diversity": (1.0, 0.0), "discrepancy": (0.0, 1.0),
-        "combined": (weighting.diversity_share, weighting.discrepancy_share),
-    }  # fmt: skip
-    kind = weighting.sample_weights
-    first, second = shares[kind] if kind in shares else (stats_share(diversity), stats_share(discrepancy))
-    exponents = upsilon(
-        diversity[pairs], discrepancy[pairs], diversity_share=first, discrepancy_share=second,
-        direction=weighting.weight_direction,
-    )  # fmt: skip
-    return pair_weights(
-        exponents[:, IMAGE], exponents[:, TEXT], scale=weighting.weight_scale * len(pairs),
-        modalities=weighting.weight_modalities,
-    )  # fmt: skip

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from coder_core.config import Config
-from coder_core.objectives.batch_weights import density_weights, hub_weights, rank_weights
+from coder_core.objectives.batch_weights import batch_weights
 from coder_core.training import parallel
 from coder_core.training.gathering import Anchors, batch_scores
 from coder_core.training.neighbourhoods import Neighbourhoods
@@ -46,12 +46,8 @@ def _of_the_batch(anchors: Anchors, config: Config) -> Tensor:
     """HAL, MITHUN or AMRANI: all processes' pairs are weighed as one batch, on every process."""
     scores, ids = parallel.gather_rows(batch_scores(anchors)[0].detach()), anchors.all_image_ids
     others = ids[:, None] != ids[None, :]
-    scale = config.weighting.weight_scale * len(ids)
-    if config.weighting.sample_weights == "hal":
-        weights = hub_weights(scores, others, scale=scale)
-    elif config.weighting.sample_weights == "mithun":
-        weights = rank_weights(scores, others, scale=scale)
-    else:
-        images, texts = anchors.all_images.detach(), anchors.all_texts.detach()
-        weights = density_weights(images @ images.T, texts @ texts.T, others, scale=scale)
+    weights = batch_weights(
+        config.weighting.sample_weights, scores, anchors.all_images.detach(), anchors.all_texts.detach(), others,
+        scale=config.weighting.weight_scale * len(ids),
+    )  # fmt: skip
     return weights[anchors.offset : anchors.offset + len(anchors.image_ids)]

@@ -1,0 +1,110 @@
+"""Sample weights in an analysis folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coder_core.data.dataset import read_split
+from coder_core.evaluate import main
+from coder_core.geometry.caption_neighbours import caption_neighbours
+from coder_core.runs.neighbour_store import run_text_space
+from coder_core.runs.restore import read_config
+from coder_core.training.launch import start_run
+from tests.reference import batch_weights as others
+from tests.reference import neighbourhood as reference
+from tests.training.test_neighbourhoods import weighted
+from tests.training.tiny_runs import quiet, write_tiny_data
+
+pytestmark = pytest.mark.usefixtures("own_threads")
+COUNT = 4
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_data(tmp_path_factory.mktemp("more"), images=30, captions=3)  # 6 images in dev
+
+
+@pytest.fixture(scope="module")
+def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = weighted(data, sample_weights="combined", diversity_share=2.0, epochs=2)
+    return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
+
+
+def arrays(folder: Path, *names: str) -> list[np.ndarray]:
+    return [np.load(folder / f"{name}.npy", allow_pickle=False) for name in names]
+
+
+def test_raw_scores_and_weights_are_those_of_the_loops_on_the_splits_own_neighbours(run: Path, data: Path) -> None:
+    folder, split = run / "analysis" / "dev", read_split(data, "dev")
+    images, texts, diversity, discrepancy, weights = arrays(
+        folder, "image_embeddings", "text_embeddings", "weight_diversity", "weight_discrepancy", "sample_weight"
+    )
+    config, _ = read_config(run)
+    space = run_text_space(run, config)
+    near = caption_neighbours(space.encode(split.captions), split.image_of_text, COUNT)
+    near = [[j for j in row if j >= 0] for row in near.tolist()]
+    exponents = []
+    for column, side in enumerate((images[split.image_of_text], texts)):
+        rows = side.astype(float).tolist()
+        raw = np.array([reference.diversity([rows[j] for j in row]) for row in near])
+        again = [[rows[k] for j in row for k in near[j]] for row in near]
+        asymmetric = np.array([reference.discrepancy(rows[p], found) for p, found in enumerate(again)])
+        np.testing.assert_allclose(diversity[:, column], -raw, atol=1e-5)
+        np.testing.assert_allclose(discrepancy[:, column], -asymmetric, atol=1e-5)
+        exponents.append((-2 * raw - asymmetric).tolist())
+    expected = np.array(reference.weights(*exponents, config.weighting.weight_scale * len(texts), "difference"))
+    np.testing.assert_allclose(weights, expected / config.weighting.weight_scale, rtol=1e-3)
+    assert weights.mean() == pytest.approx(1.0, rel=1e-4)
+    assert {array.dtype.str for array in (diversity, discrepancy, weights)} == {"<f4"}
+
+
+def test_the_document_has_the_statistics_of_the_papers_table_1(run: Path) -> None:
+    folder = run / "analysis" / "dev"
+    about = json.loads((folder / "weighting.json").read_text())
+    for name in ("diversity", "discrepancy"):
+        raw = -np.load(folder / f"weight_{name}.npy")
+        assert about["mean"][name] == pytest.approx(raw.mean(), rel=1e-4)
+        assert about["std"][name] == pytest.approx(raw.std(), rel=1e-4)
+    assert about["sample_weights"] == "combined"
+    assert (about["lambda"], about["direction"], about["neighbours"]) == (32.0, -1, COUNT)
+    assert about["text_space"].startswith("TF-IDF of ")
+
+
+def test_evaluate_writes_them_for_another_split(run: Path, data: Path) -> None:
+    assert main([str(run), "--split", "train", "--data", str(data)]) == 0
+    (weights,) = arrays(run / "analysis" / "train", "sample_weight")
+    assert weights.shape == (90,)
+
+
+def test_weights_of_a_batch_are_taken_in_random_batches(data: Path, tmp_path: Path) -> None:
+    """18 captions of dev in two batches of 9."""
+    run = start_run(weighted(data, sample_weights="mithun", epochs=1), tmp_path, quiet())
+    folder, split = run / "analysis" / "dev", read_split(data, "dev")
+    images, texts, weights = arrays(folder, "image_embeddings", "text_embeddings", "sample_weight")
+    order = np.random.default_rng(0).permutation(len(texts))
+    for pairs in (order[:9], order[9:]):
+        scores = images[split.image_of_text[pairs]].astype(float) @ texts[pairs].T.astype(float)
+        expected = others.rank_weights(scores.tolist(), split.image_of_text[pairs].tolist(), 9.0)
+        np.testing.assert_allclose(weights[pairs], expected, rtol=1e-4)
+    assert not (folder / "weight_diversity.npy").exists()
+    assert json.loads((folder / "weighting.json").read_text())["sample_weights"] == "mithun"
+
+
+def test_a_run_without_weights_has_no_such_tables(data: Path, tmp_path: Path) -> None:
+    run = start_run(weighted(data, sample_weights="none", epochs=1), tmp_path, quiet())
+    assert not list((run / "analysis" / "dev").glob("*weight*"))
+    assert not (run / "text_space.json").exists()
+
+
+def test_a_missing_text_space_is_named(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = (run / "text_space.json").read_bytes()
+    (run / "text_space.json").write_bytes(whole[:-2])
+    try:
+        assert main([str(run), "--split", "dev", "--data", str(data)]) == 1
+        assert "text_space.json" in capsys.readouterr().err
+    finally:
+        (run / "text_space.json").write_bytes(whole)
