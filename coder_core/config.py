@@ -55,6 +55,16 @@ class ModelConfig:
     """How regions become one vector. GPO: Chen et al. 2021; CODER supplement eq. 9-11."""
     text_pooling: Pooling = "gpo"
     """How words become one vector."""
+    scorer: Literal["cosine", "interaction"] = "cosine"
+    """How a pair is scored: the cosine of its two embeddings, or DBL's single-branch interaction model, in which every
+    word attends to the regions and nothing is pooled (Diao et al. 2024, section III-A)."""
+    embeddings: int = 1
+    """K, embeddings of every sample by self-attention over its local features; a pair scores the best of its K² cosines
+    (PVSE, Song & Soleymani 2019; 1 is the plain model)."""
+    interaction_size: int = 256
+    """Size of an alignment vector of the interaction scorer (DBL section IV-A: 256)."""
+    interaction_sharpness: float = 9.0
+    """λ of the interaction scorer's attention; larger is sharper (DBL section IV-A: 9)."""
     image_layers: int = 2
     """Layers of the region MLP beside the linear layer; 0 leaves the linear layer alone (vse_infty: 2)."""
     text_layers: int = 1
@@ -87,6 +97,11 @@ class ModelConfig:
     """Rescale the co-occurrence probability to 5^(P - 0.02) - 5^(-0.02) before the threshold, as CVSE does."""
     beta: float = 0.9
     """Share of the instance branch in a score; the rest is the concept branch's (CODER section 4.1: 0.9)."""
+
+    @property
+    def by_pair(self) -> bool:
+        """A score is not the inner product of one vector each: splits are scored pair by pair."""
+        return self.scorer != "cosine" or self.embeddings > 1
 
 
 @dataclass(frozen=True)

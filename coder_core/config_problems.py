@@ -40,6 +40,33 @@ def _concept_problems(model: ModelConfig) -> list[Fault]:
     return found
 
 
+def _scorer_problems(config: Config) -> list[Fault]:
+    model = config.model
+    found = _outside("embeddings", model.embeddings, model.embeddings >= 1, "1 or more")
+    found += _outside("interaction-size", model.interaction_size, model.interaction_size >= 1, "1 or more")
+    sharpness = model.interaction_sharpness
+    found += _outside("interaction-sharpness", sharpness, sharpness > 0, "a value above 0")
+    if model.scorer == "interaction" and model.embeddings > 1:
+        fix = "leave one of the two out"
+        found.append(Fault("--embeddings", f"is {model.embeddings} with --scorer interaction", "1", fix))
+    if not model.by_pair:
+        return found
+    flag = "--scorer interaction" if model.scorer == "interaction" else f"--embeddings {model.embeddings}"
+    needing = {
+        "bank-size": config.memory.bank_size, "prototypes": config.memory.prototypes, "concepts": model.concepts,
+    }  # fmt: skip
+    for place, value in needing.items():
+        if value > 0:
+            fix = f"give --{place} 0, or leave {flag} out"
+            found.append(Fault(f"--{place}", f"is {value} with {flag}", "0: it compares single embeddings", fix))
+    weights = config.weighting.sample_weights
+    if weights in OF_NEIGHBOURHOODS:
+        expected = "weights from the scores of the batch, or none"
+        fix = f"they compare single embeddings: leave {flag} out, or give --sample-weights none"
+        found.append(Fault("--sample-weights", f"is {weights} with {flag}", expected, fix))
+    return found
+
+
 def _prototype_problems(memory: MemoryConfig) -> list[Fault]:
     found: list[Fault] = []
     if memory.prototypes == 1:
@@ -168,6 +195,7 @@ def problems(config: Config) -> list[Fault]:
             )
         )
     found += _concept_problems(m)
+    found += _scorer_problems(config)
     found += _prototype_problems(b)
     found += _boosting_problems(config)
     found += _weighting_problems(config)

@@ -10,21 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 import tyro
 from rich.console import Console
-from rich.progress import Progress
 
 from coder_core.data.dataset import Split, read_split
 from coder_core.evaluation.choices import DIRECTIONS, accuracies, most_options, option_faults
-from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold
+from coder_core.evaluation.matrix import AnySource
+from coder_core.evaluation.ranking import checked
+from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold, pairings
+from coder_core.evaluation.scores import MatrixSource
 from coder_core.evaluation.separation import distributions
-from coder_core.evaluation.sources import Source, check_sources
+from coder_core.evaluation.sources import Source
 from coder_core.faults import Fault, InputError
 from coder_core.runs.analysis_reader import open_analysis
 from coder_core.runs.evaluating import evaluate_split
 from coder_core.runs.restore import LoadedModel, load_model
-from coder_core.training.display import choices_table, metrics_table, print_faults
+from coder_core.training.display import choices_table, metrics_table, print_faults, watching
 from coder_core.training.launch import choose_device
 from coder_core.training.prepare import data_folder
 
@@ -79,19 +80,20 @@ def _evaluate_one(folder: Path, arguments: Arguments, console: Console) -> tuple
     loaded = load_model(folder, device=str(choose_device(arguments.device)))
     split = _read(arguments, loaded)
     print_faults(console, [*loaded.faults, *split.faults])
-    with Progress(console=console, transient=True) as bar:
-        task = bar.add_task(f"{folder.name}: encoding {arguments.split}", total=split.n_images + split.n_texts)
-        metrics, _ = evaluate_split(
-            folder, loaded, split, arguments.split, progress=lambda done, total: bar.update(task, completed=done)
-        )
+    what = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
+    with watching(console, f"{folder.name}: {what} {arguments.split}") as watch:
+        metrics, _ = evaluate_split(folder, loaded, split, arguments.split, progress=watch)
     return metrics, split
 
 
-def _sources(folders: Sequence[Path], split: str) -> list[Source]:
+def _sources(folders: Sequence[Path], split: str) -> list[AnySource]:
     """The scores of every run, both branches where it has two, an equal share each."""
-    found: list[Source] = []
+    found: list[AnySource] = []
     share = 1 / len(folders)
     for one in (open_analysis(folder, split) for folder in folders):
+        if one.scores is not None:
+            found.append(MatrixSource(one.scores, share))
+            continue
         beta = 1.0 if one.concepts is None else one.concepts.beta
         found.append(Source(one.image_embeddings, one.text_embeddings, share * beta))
         if one.concepts is not None:
@@ -151,14 +153,14 @@ def evaluate(arguments: Arguments, console: Console) -> dict[str, Metrics]:
     return table
 
 
-Asked = tuple[str, list[Source], Split]  # a row's name, its scores, what they are of
+Asked = tuple[str, list[AnySource], Split]  # a row's name, its scores, what they are of
 
 
 def _add_ways(table: dict[str, Metrics], asked: list[Asked], arguments: Arguments) -> list[Fault]:
     """Put c-way accuracies into the rows; returns, as warnings, what the split is too small for."""
     left_out: dict[str, Fault] = {}
     for name, sources, split in asked:
-        scored = check_sources(sources, split.image_of_text)
+        scored = checked(sources, split.image_of_text)
         for way in DIRECTIONS:
             fits = [c for c in arguments.ways if c <= most_options(split.image_of_text, split.n_images, way)]
             faults = option_faults(arguments.ways, split.image_of_text, split.n_images, way, arguments.ways_repeats)
@@ -178,8 +180,7 @@ def _write_similarities(asked: list[Asked], file: Path, name: str) -> None:
         writer = csv.writer(output)
         writer.writerow(["run", "split", "low", "high", "matching", "others", "images", "of_images"])
         for run, sources, split in asked:
-            pairings = [(np.asarray(one.image), np.asarray(one.text), one.weight) for one in sources]
-            found = distributions(pairings, split.image_of_text)
+            found = distributions(pairings(checked(sources, split.image_of_text)), split.image_of_text)
             for low, high, *counts in zip(
                 found.edges[:-1], found.edges[1:], found.positive, found.negative, strict=True
             ):

@@ -87,6 +87,9 @@ def test_the_papers_values(name: str) -> None:
         ("concept_threshold", 0.0, "--concept-threshold: is 0"),
         ("beta", 1.1, "--beta: is 1.1; expected a share from 0 to 1"),
         ("weight_concept", -1.0, "--weight-concept: is -1"),
+        ("embeddings", 0, "--embeddings: is 0; expected 1 or more"),
+        ("interaction_size", 0, "--interaction-size: is 0"),
+        ("interaction_sharpness", 0.0, "--interaction-sharpness: is 0; expected a value above 0"),
         ("temperature", 0.0, "--temperature: is 0; expected a value above 0"),
         ("temperature", -0.1, "--temperature: is -0.1"),
         ("temperature", float("nan"), "--temperature: is nan"),
@@ -173,6 +176,10 @@ def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
         ({"loss": "btr-sum", "boosting": "am", "boosting_scenario": "offline"}, "--boosting-anchor"),
         ({"loss": "btr-sum", "boosting": "am", "boosting_anchor": "runs/a"}, "--boosting-anchor"),
         ({"sample_weights": "combined", "diversity_share": 0.0, "discrepancy_share": 0.0}, "--diversity-share"),
+        ({"embeddings": 3, "bank_size": 512}, "--bank-size"),
+        ({"embeddings": 3, "concepts": 40}, "--concepts"),
+        ({"scorer": "interaction", "prototypes": 40}, "--prototypes"),
+        ({"scorer": "interaction", "embeddings": 2}, "--embeddings"),
     ],
 )
 def test_values_that_do_not_go_together(values: dict[str, Any], place: str) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from coder_core.evaluation.sources import Scored
 
 _ROWS = 256
-_SPARE = 8  # candidates looked at beyond the list, so that rounding in the fast product cannot push one out
+SPARE = 8  # candidates looked at beyond the list, so that rounding in the fast product cannot push one out
 
 
 def best_lists(scored: Scored, best: int) -> tuple[np.ndarray, np.ndarray]:
@@ -37,7 +37,7 @@ def _one_way(
     best: int,
 ) -> np.ndarray:
     count = len(candidates[0])
-    width, looked_at = min(best, count), min(best + _SPARE, count)
+    width, looked_at = min(best, count), min(best + SPARE, count)
     lists = np.empty((len(queries[0]), width), np.int32)
     if width == 0:
         return lists
@@ -51,6 +51,18 @@ def _one_way(
         for query, candidate, weight in zip(queries, candidates, weights, strict=True):
             exact += weight * torch.einsum("qd,qkd->qk", query[rows].double(), candidate[found].double())
         own = candidate_image[found] == query_image[rows, None]
-        order = np.lexsort((found.numpy(), own.numpy(), -exact.float().numpy()), axis=1)
-        lists[rows] = np.take_along_axis(found.numpy(), order, 1)[:, :width]
+        lists[rows] = listed(found, exact.float(), own, width)
     return lists
+
+
+def listed(found: Tensor, scores: Tensor, own: Tensor, width: int) -> np.ndarray:
+    """The first `width` of the candidates found: by score, own ones last among equals, then the lower index first.
+
+    Args:
+        found: (rows, k) candidates.
+        scores: (rows, k) of them.
+        own: (rows, k) bool, the query's right answers.
+        width: of the list.
+    """
+    order = np.lexsort((found.numpy(), own.numpy(), -scores.numpy()), axis=1)
+    return np.take_along_axis(found.numpy(), order, 1)[:, :width]

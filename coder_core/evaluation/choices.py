@@ -8,16 +8,15 @@ tile, with the exact scores of `exact`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
 from scipy import stats
-from torch import Tensor
 
-from coder_core.evaluation.ranking import Ties
+from coder_core.evaluation.ranking import Checked, Ties
 from coder_core.evaluation.sources import Scored
 from coder_core.faults import Fault, InputError
 
@@ -48,9 +47,8 @@ class Accuracy:
 class _Side:
     """Queries and candidates of one direction; candidates stand in the order of their images."""
 
-    queries: list[Tensor]
-    candidates: list[Tensor]
-    weights: list[float]
+    tile: Callable[[np.ndarray], np.ndarray]  # (k,) queries -> (k, C) float32 scores with all candidates
+    candidates: int  # C
     query: np.ndarray  # (m,) the query of every question, ascending
     own: np.ndarray  # (m,) its right answer, a place among the candidates
     first: np.ndarray  # (m,) where the candidates of its image begin
@@ -65,7 +63,7 @@ def most_options(image_of_text: np.ndarray, images: int, direction: Direction) -
 
 
 def accuracies(
-    scored: Scored, options: Sequence[int], direction: Direction, *, repeats: int = 10, seed: int = 0,
+    scored: Checked, options: Sequence[int], direction: Direction, *, repeats: int = 10, seed: int = 0,
     ties: Ties = "pessimistic",
 ) -> dict[int, Accuracy]:  # fmt: skip
     """Accuracy among each number of options.
@@ -95,7 +93,7 @@ def accuracies(
     for block, start in enumerate(range(0, scored.m, BLOCK)):
         asked = np.arange(start, min(start + BLOCK, scored.m))
         random = np.random.default_rng([seed, DIRECTIONS.index(direction), block])
-        others = len(side.candidates[0]) - side.count[asked]
+        others = side.candidates - side.count[asked]
         drawn = draw(random, np.tile(others, repeats), max(options) - 1).reshape(repeats, len(asked), -1)
         drawn += np.where(drawn >= side.first[asked, None], side.count[asked, None], 0)  # step over the own ones
         right += _answered(side, asked, drawn, options, ties)
@@ -133,27 +131,27 @@ def draw(random: np.random.Generator, others: np.ndarray, count: int) -> np.ndar
     return random.permuted(chosen.T, axis=1)
 
 
-def _side(scored: Scored, direction: Direction) -> _Side:
+def _side(scored: Checked, direction: Direction) -> _Side:
     owner = scored.image_of_text.numpy()
     order = np.argsort(owner, kind="stable")
     count = np.bincount(owner, minlength=scored.n)
     if direction == "t2i":
         ones = np.ones(scored.m, dtype=np.int64)
-        return _Side(scored.texts, scored.images, scored.weights, np.arange(scored.m), owner, owner, ones)
-    texts = [text[torch.from_numpy(order)] for text in scored.texts]
+        return _Side(_tiles(scored, direction, order), scored.n, np.arange(scored.m), owner, owner, ones)
     sorted_owner = owner[order]
     first = np.searchsorted(sorted_owner, sorted_owner)
     places = np.arange(scored.m)
-    return _Side(scored.images, texts, scored.weights, sorted_owner, places, first, count[sorted_owner])
+    tile = _tiles(scored, direction, order)
+    return _Side(tile, scored.m, sorted_owner, places, first, count[sorted_owner])
 
 
 def _answered(side: _Side, asked: np.ndarray, drawn: np.ndarray, options: Sequence[int], ties: Ties) -> np.ndarray:
     """(len(options), R) questions of a block that are answered rightly."""
     right = np.zeros((len(options), len(drawn)), dtype=np.int64)
     queries, row = np.unique(side.query[asked], return_inverse=True)
-    step = max(1, TILE_ELEMENTS // len(side.candidates[0]))
+    step = max(1, TILE_ELEMENTS // side.candidates)
     for start in range(0, len(queries), step):
-        tile = _tile(side, queries[start : start + step])
+        tile = side.tile(queries[start : start + step])
         here = np.flatnonzero((row >= start) & (row < start + len(tile)))
         rows = row[here] - start
         own = tile[rows, side.own[asked[here]]]
@@ -164,13 +162,27 @@ def _answered(side: _Side, asked: np.ndarray, drawn: np.ndarray, options: Sequen
     return right
 
 
-def _tile(side: _Side, queries: np.ndarray) -> np.ndarray:
-    """(rows, candidates) float32 scores, rounded from float64, so that equal embeddings score equal."""
-    rows = torch.from_numpy(queries)
-    total = torch.zeros(len(rows), len(side.candidates[0]), dtype=torch.float64)
-    for query, candidate, weight in zip(side.queries, side.candidates, side.weights, strict=True):
-        total.addmm_(query[rows].double(), candidate.double().T, alpha=weight)
-    return total.float().numpy()
+def _tiles(scored: Checked, direction: Direction, order: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Scores of some queries with all candidates; captions as candidates stand in `order`.
+
+    Inner products are rounded from float64, so that equal embeddings score equal; a matrix says its scores itself.
+    """
+    everything = slice(None)
+    if not isinstance(scored, Scored):
+        if direction == "t2i":
+            return lambda queries: scored.block(everything, queries).T.numpy()
+        return lambda queries: scored.block(queries, everything).numpy()[:, order]
+    texts = [text if direction == "t2i" else text[torch.from_numpy(order)] for text in scored.texts]
+    sides = (texts, scored.images) if direction == "t2i" else (scored.images, texts)
+
+    def tile(queries: np.ndarray) -> np.ndarray:
+        rows = torch.from_numpy(queries)
+        total = torch.zeros(len(rows), len(sides[1][0]), dtype=torch.float64)
+        for query, candidate, weight in zip(*sides, scored.weights, strict=True):
+            total.addmm_(query[rows].double(), candidate.double().T, alpha=weight)
+        return total.float().numpy()
+
+    return tile
 
 
 def _accuracy(shares: np.ndarray) -> Accuracy:

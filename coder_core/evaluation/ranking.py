@@ -15,8 +15,10 @@ import torch
 
 from coder_core.evaluation.best import best_lists
 from coder_core.evaluation.counting import count_above
+from coder_core.evaluation.matrix import AnySource, Table, best_in_table, count_in_table, table_of
 from coder_core.evaluation.sources import Scored, Source, check_sources
 
+Checked = Scored | Table
 Ties = Literal["pessimistic", "optimistic"]
 
 
@@ -73,18 +75,33 @@ def ranks(
 
 
 def ensemble_ranks(
-    sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic", best: int = 10
+    sources: Sequence[AnySource], image_of_text: Any, *, ties: Ties = "pessimistic", best: int = 10
 ) -> Ranks:
     """Rank the sum of several sources of scores, for example two runs, without holding the whole matrix."""
-    return scored_ranks(check_sources(sources, image_of_text), ties=ties, best=best)
+    return scored_ranks(checked(sources, image_of_text), ties=ties, best=best)
 
 
-def scored_ranks(scored: Scored, *, ties: Ties = "pessimistic", best: int = 10) -> Ranks:
+def checked(sources: Sequence[AnySource], image_of_text: Any) -> Checked:
+    """Refuse what cannot be ranked. Inner products alone are counted as `counting` tells; as soon as there is a matrix
+    of scores, block by block (`matrix`).
+
+    Raises:
+        InputError: as `check_sources` and `table_of`.
+    """
+    products = [one for one in sources if isinstance(one, Source)]
+    return check_sources(products, image_of_text) if len(products) == len(sources) else table_of(sources, image_of_text)
+
+
+def scored_ranks(scored: Checked, *, ties: Ties = "pessimistic", best: int = 10) -> Ranks:
     """Rank sources that were checked."""
     if ties not in ("pessimistic", "optimistic"):
         raise ValueError(f'ties must be "pessimistic" or "optimistic", got {ties!r}')
-    images, texts = count_above(scored)
-    image_best, text_best = best_lists(scored, best)
+    if isinstance(scored, Scored):
+        images, texts = count_above(scored)
+        image_best, text_best = best_lists(scored, best)
+    else:
+        images, texts = count_in_table(scored)
+        image_best, text_best = best_in_table(scored, best)
     asked = torch.bincount(scored.image_of_text, minlength=scored.n) > 0
     counted = int(ties == "pessimistic")
     return Ranks(

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.evaluation.ranking import Ranks, Ties, pair_sources, scored_ranks
-from coder_core.evaluation.separation import separation
-from coder_core.evaluation.sources import Scored, Source, check_sources
+from coder_core.evaluation.matrix import AnySource
+from coder_core.evaluation.ranking import Checked, Ranks, Ties, checked, pair_sources, scored_ranks
+from coder_core.evaluation.scores import MatrixSource
+from coder_core.evaluation.separation import Pairing, separation
+from coder_core.evaluation.sources import Scored, Source
 from coder_core.faults import Fault, InputError
 
 RECALL_AT = (1, 5, 10)
@@ -51,19 +53,27 @@ def retrieval_metrics(
     return ensemble_metrics(pair_sources(image_embeddings, text_embeddings, second, weight), image_of_text, ties=ties)
 
 
-def ensemble_metrics(sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic") -> Metrics:
+def ensemble_metrics(sources: Sequence[AnySource], image_of_text: Any, *, ties: Ties = "pessimistic") -> Metrics:
     """The metrics of several sources of scores added up, for example the mean of two runs."""
-    scored = check_sources(sources, image_of_text)
+    scored = checked(sources, image_of_text)
     return all_metrics(scored, scored_ranks(scored, ties=ties, best=0))
 
 
-def all_metrics(scored: Scored, ranks: Ranks) -> Metrics:
+def all_metrics(scored: Checked, ranks: Ranks) -> Metrics:
     """The metrics of `ranks`, and how far matching pairs stand from the others."""
-    pairings = [
-        (v.numpy(), w.numpy(), share) for v, w, share in zip(scored.images, scored.texts, scored.weights, strict=True)
-    ]
-    md = separation(pairings, scored.image_of_text.numpy()).mean_distance
+    md = separation(pairings(scored), scored.image_of_text.numpy()).mean_distance
     return metrics_from_ranks(ranks) | ({} if math.isnan(md) else {"md": md})
+
+
+def pairings(scored: Checked) -> list[Pairing]:
+    """What was checked, as `separation` takes it."""
+    if isinstance(scored, Scored):
+        sides = zip(scored.images, scored.texts, scored.weights, strict=True)
+        return [(v.numpy(), w.numpy(), share) for v, w, share in sides]
+    return [
+        one if isinstance(one, MatrixSource) else (np.asarray(one.image), np.asarray(one.text), one.weight)
+        for one in scored.sources
+    ]
 
 
 def metrics_from_ranks(ranks: Ranks) -> Metrics:
@@ -76,7 +86,7 @@ def metrics_from_ranks(ranks: Ranks) -> Metrics:
 
 
 def five_fold(
-    sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic", folds: int = 5, size: int = 1000
+    sources: Sequence[AnySource], image_of_text: Any, *, ties: Ties = "pessimistic", folds: int = 5, size: int = 1000
 ) -> Metrics:
     """Each metric averaged over folds of `size` images and their captions; rsum is the sum of the averages.
 
@@ -91,7 +101,8 @@ def five_fold(
         InputError: fewer than folds · size images.
     """
     owner = np.asarray(image_of_text)
-    images = len(sources[0].image)
+    first = sources[0]
+    images = len(first.scores if isinstance(first, MatrixSource) else first.image)
     if images < folds * size:
         raise InputError(Fault("five folds", f"the split has {images:,} images", f"at least {folds * size:,}"))
     found = [_fold(sources, owner, slice(fold * size, (fold + 1) * size), ties) for fold in range(folds)]
@@ -100,9 +111,14 @@ def five_fold(
     return averaged
 
 
-def _fold(sources: Sequence[Source], owner: np.ndarray, images: slice, ties: Ties) -> Metrics:
+def _fold(sources: Sequence[AnySource], owner: np.ndarray, images: slice, ties: Ties) -> Metrics:
     texts = np.flatnonzero((owner >= images.start) & (owner < images.stop))
-    part = [Source(source.image[images], source.text[texts], source.weight) for source in sources]
+    part = [
+        MatrixSource(np.asarray(one.scores[images])[:, texts], one.weight)
+        if isinstance(one, MatrixSource)
+        else Source(one.image[images], one.text[texts], one.weight)
+        for one in sources
+    ]
     return ensemble_metrics(part, owner[texts] - images.start, ties=ties)
 
 

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from coder_core.evaluation.scores import MatrixSource
+
 Array = np.ndarray
-Pairing = tuple[Array, Array, float]  # images (n, D), texts (m, D), weight: a score is Σ weight · ⟨image, text⟩
+# Images (n, D), texts (m, D), weight; or a matrix of scores: a score is Σ weight · ⟨image, text⟩.
+Pairing = tuple[Array, Array, float] | MatrixSource
 
 TILE_ELEMENTS = 4_194_304
 PAIRS_AT_MOST = 20_000_000  # similarities counted exactly; of larger splits a random part of the images
@@ -58,12 +61,12 @@ def separation(pairings: Sequence[Pairing], image_of_text: Array) -> Separation:
     Two images and two captions with scores [[.9, .2], [.4, .7]]: (.9 + .7) / 2 − (.2 + .4) / 2 = 0.5.
 
     Args:
-        pairings: one model's embeddings, or several that are mixed (the concept branch, an ensemble).
+        pairings: one model's embeddings or scores, or several that are mixed (the concept branch, an ensemble).
         image_of_text: (m,) the image each caption belongs to.
     """
-    everything = sum(weight * float(total(v) @ total(w)) for v, w, weight in pairings)
+    everything = sum(_sum(one) for one in pairings)
     own = own_similarity(pairings, image_of_text)
-    others = len(pairings[0][0]) * len(own) - len(own)
+    others = _images(pairings) * len(own) - len(own)
     negative = (everything - float(own.sum())) / others if others else float("nan")
     return Separation(float(own.mean()), negative)
 
@@ -71,7 +74,11 @@ def separation(pairings: Sequence[Pairing], image_of_text: Array) -> Separation:
 def own_similarity(pairings: Sequence[Pairing], image_of_text: Array) -> Array:
     """(m,) float64 similarity of every caption to its image."""
     found = np.zeros(len(image_of_text))
-    for v, w, weight in pairings:
+    for one in pairings:
+        if isinstance(one, MatrixSource):
+            found += one.own(image_of_text)
+            continue
+        v, w, weight = one
         rows = max(1, TILE_ELEMENTS // v.shape[1])
         for start in range(0, len(w), rows):
             part = slice(start, start + rows)
@@ -90,7 +97,7 @@ def distributions(
         pairs: at most so many similarities are looked at; beyond, those of random images to all captions.
         seed: of that draw.
     """
-    count_images, count_texts = len(pairings[0][0]), len(image_of_text)
+    count_images, count_texts = _images(pairings), len(image_of_text)
     count = min(count_images, max(1, pairs // count_texts))
     chosen = np.arange(count_images)
     if count < count_images:
@@ -100,13 +107,25 @@ def distributions(
     for start in range(0, count, step):
         rows = chosen[start : start + step]
         tile = np.zeros((len(rows), count_texts), dtype=np.float32)
-        for v, w, weight in pairings:
-            tile += np.float32(weight) * (v[rows] @ w.T)
+        for one in pairings:
+            tile += one.rows(rows) if isinstance(one, MatrixSource) else np.float32(one[2]) * (one[0][rows] @ one[1].T)
         own = np.flatnonzero(np.isin(image_of_text, rows))
         everything += _counted(tile)
         positive += _counted(tile[np.searchsorted(rows, image_of_text[own]), own])
     edges = np.linspace(-1, 1, BINS + 1)
     return Distributions(edges, positive, everything - positive, count, count_images)
+
+
+def _images(pairings: Sequence[Pairing]) -> int:
+    first = pairings[0]
+    return len(first.scores if isinstance(first, MatrixSource) else first[0])
+
+
+def _sum(one: Pairing) -> float:
+    """Of all weighted scores."""
+    if not isinstance(one, MatrixSource):
+        return one[2] * float(total(one[0]) @ total(one[1]))
+    return one.weight * float(total(one.scores).sum())
 
 
 def total(rows: Array) -> Array:

@@ -88,7 +88,7 @@ def check_sources(sources: Sequence[Source], image_of_text: Any) -> Scored:
     weights = [float(source.weight) for source in sources]
     if not np.isfinite(weights).all():
         raise InputError(Fault("weights", f"are {weights}", "finite numbers"))
-    owner = _owners(image_of_text, len(images[0]), len(texts[0]))
+    owner = check_owners(image_of_text, len(images[0]), len(texts[0]))
     own = torch.zeros(len(texts[0]))
     for k, (image, text, weight) in enumerate(zip(images, texts, weights, strict=True)):
         _refuse_not_finite(image, f"image embeddings of source {k}")
@@ -126,7 +126,8 @@ def _refuse_not_finite(matrix: Tensor, name: str) -> None:
         raise InputError(Fault(name, found, "finite numbers", "a NaN has no rank"))
 
 
-def _owners(image_of_text: Any, n: int, m: int) -> Tensor:
+def check_owners(image_of_text: Any, n: int, m: int) -> Tensor:
+    """(m,) int64 the image of every caption, refused when it cannot be."""
     owners = np.asarray(image_of_text)
     if owners.shape != (m,) or owners.dtype.kind not in "iu":
         found = f"has shape {owners.shape} and dtype {owners.dtype}"

@@ -12,7 +12,10 @@ from coder_core.encoders.bert import BertWords
 from coder_core.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling
 from coder_core.encoders.recurrent import RecurrentWords
 from coder_core.encoders.regions import RegionEncoder
+from coder_core.encoders.several import KeepAll, SeveralPooling
 from coder_core.model.coder import Coder
+from coder_core.scoring.interaction import InteractionScorer
+from coder_core.scoring.scorer import BestPairScorer, CosineScorer, Scorer
 
 POOLINGS: dict[Pooling, type[nn.Module]] = {"gpo": GeneralisedPooling, "mean": MeanPooling, "max": MaxPooling}
 
@@ -45,8 +48,7 @@ def build_model(
     instance = (
         RegionEncoder(feature_size, config.dimension, layers=config.image_layers, dropout=config.image_dropout),
         text,
-        POOLINGS[config.image_pooling](),
-        POOLINGS[config.text_pooling](),
+        *(_pooling(config, name) for name in (config.image_pooling, config.text_pooling)),
     )
     # After the instance branch, so that its random start is that of a model without concepts.
     branch, pooling = None, None
@@ -59,5 +61,20 @@ def build_model(
         pooling = POOLINGS[config.text_pooling]()
     return Coder(
         *instance, dimension=config.dimension, dropout=config.embedding_dropout, concepts=branch,
-        concept_text_pooling=pooling,
+        concept_text_pooling=pooling, scorer=_scorer(config),
     )  # fmt: skip
+
+
+def _pooling(config: ModelConfig, name: Pooling) -> nn.Module:
+    if config.scorer == "interaction":
+        return KeepAll()
+    one = POOLINGS[name]()
+    return one if config.embeddings == 1 else SeveralPooling(one, config.dimension, config.embeddings)
+
+
+def _scorer(config: ModelConfig) -> Scorer:
+    if config.scorer == "interaction":
+        return InteractionScorer(
+            config.dimension, size=config.interaction_size, sharpness=config.interaction_sharpness
+        )  # fmt: skip
+    return CosineScorer() if config.embeddings == 1 else BestPairScorer()

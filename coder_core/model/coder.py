@@ -1,6 +1,7 @@
 """CODER's two branches: an image and a caption as instances and, optionally, as what they read in the concepts.
 
-CODER section 3.2. Without concepts the model is the instance branch alone.
+CODER section 3.2. Without concepts the model is the instance branch alone. What its poolings leave of a sample, one
+unit vector, several, or one for every region and word (`…` below), is what its scorer compares.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from torch import Tensor, nn
 from coder_core.concepts.attention import ConceptBranch
 from coder_core.encoders.dropout import Dropout
 from coder_core.ops import normalise
+from coder_core.scoring.scorer import CosineScorer, Scorer
 
 
 class Embedded(NamedTuple):
     """B pairs in both branches, unit rows in float32; the concept branch is None where a model has none."""
 
     images: Tensor
-    """(B, D) v^I."""
+    """(B, …, D) v^I."""
     texts: Tensor
-    """(B, D) w^I."""
+    """(B, …, D) w^I."""
     concept_images: Tensor | None = None
     """(B, D) v^C."""
     concept_texts: Tensor | None = None
@@ -31,7 +33,7 @@ class Branches(NamedTuple):
     """B samples of one modality in both branches."""
 
     instance: Tensor
-    """(B, D) unit rows."""
+    """(B, …, D) unit rows."""
     concept: Tensor | None = None
     """(B, D) unit rows."""
     attention: Tensor | None = None
@@ -44,17 +46,18 @@ class Coder(nn.Module):
     Args:
         regions: (B, R, F) -> (B, R, D).
         words: (B, T) ids, (B,) lengths -> (B, T, D).
-        image_pooling, text_pooling: (B, L, D), (B,) lengths -> (B, D).
+        image_pooling, text_pooling: (B, L, D), (B,) lengths -> (B, …, D).
         dimension: D.
         dropout: on regions and words just before they are pooled.
         concepts: the concept branch, or None.
         concept_text_pooling: pools the same words into the text's query; images share `image_pooling` (supplement A.2).
+        scorer: of pairs, as the poolings leave them; the cosine for None.
     """
 
     def __init__(
         self, regions: nn.Module, words: nn.Module, image_pooling: nn.Module, text_pooling: nn.Module, *,
         dimension: int, dropout: float = 0.0, concepts: ConceptBranch | None = None,
-        concept_text_pooling: nn.Module | None = None,
+        concept_text_pooling: nn.Module | None = None, scorer: Scorer | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if (concepts is None) != (concept_text_pooling is None):
@@ -67,13 +70,14 @@ class Coder(nn.Module):
         self.dropout = Dropout(dropout)
         self.concepts = concepts
         self.concept_text_pooling = concept_text_pooling
+        self.scorer = CosineScorer() if scorer is None else scorer
 
     def encode_images(self, regions: Tensor, lengths: Tensor) -> Tensor:
-        """(B, R, F), (B,) -> (B, D) unit rows in float32; the instance branch alone."""
+        """(B, R, F), (B,) -> (B, …, D) unit rows in float32; the instance branch alone."""
         return normalise(self._pool_images(regions, lengths))
 
     def encode_texts(self, words: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids, (B,) -> (B, D) unit rows in float32; the instance branch alone."""
+        """(B, T) ids, (B,) -> (B, …, D) unit rows in float32; the instance branch alone."""
         return normalise(self.text_pooling(self._read_words(words, lengths), lengths))
 
     def concept_nodes(self) -> Tensor | None:

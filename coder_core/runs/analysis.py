@@ -1,4 +1,4 @@
-"""`analysis/<split>/`: embeddings and per-sample tables of a run on a split; written once, everything the app needs."""
+"""`analysis/<split>/`: embeddings or scores, and per-sample tables of a run on a split; all the app needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from coder_core.runs import sealed
 
 VERSION = 1
 VERSION_MIXED = 2  # two branches: the ranks are those of the mixture, which a reader of version 1 would not know
-VERSIONS = (VERSION, VERSION_MIXED)
+VERSION_SCORED = 3  # a matrix of scores and no embeddings, which a reader of the others relies on
+VERSIONS = (VERSION, VERSION_MIXED, VERSION_SCORED)
+SCORES = "scores"
+IMAGE_PARTS = "image_parts"  # what the scorer reads of an image, so that a new caption can be scored
+IMAGE_PART_LENGTHS = "image_part_lengths"
 ANALYSIS = "analysis"
 KIND_IMPORTED = "embeddings"  # another model's: no configuration, no history and no weights belong to them
 DOCUMENT_IMPORTED = "imported"  # what such an analysis was made of
@@ -27,8 +31,9 @@ def write_analysis(
     run_folder: Path,
     split: str,
     *,
-    image_embeddings: np.ndarray,
-    text_embeddings: np.ndarray,
+    image_embeddings: np.ndarray | None = None,
+    text_embeddings: np.ndarray | None = None,
+    scores: np.ndarray | None = None,
     image_of_text: np.ndarray,
     captions: Sequence[str],
     image_names: Sequence[str],
@@ -52,6 +57,7 @@ def write_analysis(
         split: lower-case letters, digits, "_", "-".
         image_embeddings: (n, D) unit rows.
         text_embeddings: (m, D) unit rows.
+        scores: (n, m), instead of the two, of a model whose scores are no inner products of one vector each.
         image_of_text: (m,) the image each caption belongs to.
         captions: m strings.
         image_names: n picture paths relative to `picture_folder`, or ids.
@@ -73,9 +79,9 @@ def write_analysis(
         ValueError: shapes that do not fit together, or an impossible name.
         WriteError: disk full or read-only; an earlier analysis is untouched.
     """
+    given = {"image_embeddings": image_embeddings, "text_embeddings": text_embeddings, SCORES: scores}
     arrays: dict[str, np.ndarray] = {
-        "image_embeddings": np.asarray(image_embeddings, np.float32),
-        "text_embeddings": np.asarray(text_embeddings, np.float32),
+        **{name: np.asarray(array, np.float32) for name, array in given.items() if array is not None},
         "image_of_text": np.asarray(image_of_text, np.int64),
         "image_ranks": np.asarray(image_ranks, np.int64),
         "text_ranks": np.asarray(text_ranks, np.int64),
@@ -91,7 +97,7 @@ def write_analysis(
     _check_names(split, [*arrays, *documents])
     _check_shapes(arrays, len(captions), len(image_names))
     about = {
-        "version": VERSION if beta is None else VERSION_MIXED,
+        "version": VERSION_SCORED if scores is not None else VERSION if beta is None else VERSION_MIXED,
         "kind": kind,
         "split": split,
         "fingerprint": fingerprint,
@@ -143,9 +149,13 @@ def _check_names(split: str, names: Sequence[str]) -> None:
 
 
 def _check_shapes(arrays: Mapping[str, np.ndarray], captions: int, images: int) -> None:
+    scored = SCORES in arrays
+    if scored == ("image_embeddings" in arrays) or scored == ("text_embeddings" in arrays):
+        raise ValueError("either scores are written, or image_embeddings and text_embeddings")
+    if scored and arrays[SCORES].shape != (images, captions):
+        raise ValueError(f"{SCORES} has shape {arrays[SCORES].shape}; expected {(images, captions)}")
     expected = {
-        "image_embeddings": images,
-        "text_embeddings": captions,
+        **({} if scored else {"image_embeddings": images, "text_embeddings": captions}),
         "image_of_text": captions,
         "image_ranks": images,
         "text_ranks": captions,

@@ -12,7 +12,7 @@ import numpy as np
 
 from coder_core.faults import Fault, InputError
 from coder_core.runs import sealed
-from coder_core.runs.analysis import VERSION_MIXED, VERSIONS, split_folder
+from coder_core.runs.analysis import SCORES, VERSION_MIXED, VERSION_SCORED, VERSIONS, split_folder
 from coder_core.runs.concept_reader import CONCEPTS, ConceptTables, read_concept_tables
 
 _DTYPE = re.compile(r"[<|][biuf][1248]")
@@ -78,14 +78,35 @@ class Analysis:
         return list(self._arrays)
 
     @property
+    def n_images(self) -> int:
+        """n."""
+        return len(self.image_ranks)
+
+    @property
+    def n_texts(self) -> int:
+        """m."""
+        return len(self.image_of_text)
+
+    @property
+    def scores(self) -> np.ndarray | None:
+        """(n, m) float32 of a model that scores pair by pair; None where embeddings tell the scores."""
+        return self._arrays[SCORES] if self.manifest["version"] == VERSION_SCORED else None
+
+    @property
     def image_embeddings(self) -> np.ndarray:
-        """(n, D) float32 unit rows."""
-        return self._arrays["image_embeddings"]
+        """(n, D) float32 unit rows; an InputError where there are scores only."""
+        return self._embeddings("image_embeddings")
 
     @property
     def text_embeddings(self) -> np.ndarray:
-        """(m, D) float32 unit rows."""
-        return self._arrays["text_embeddings"]
+        """(m, D) float32 unit rows; an InputError where there are scores only."""
+        return self._embeddings("text_embeddings")
+
+    def _embeddings(self, name: str) -> np.ndarray:
+        if self.scores is not None:
+            found = "was written by a model that scores pair by pair: there is not one embedding of a sample"
+            raise InputError(Fault(str(self.path), found, "a run with one embedding of every image and caption"))
+        return self._arrays[name]
 
     @property
     def image_of_text(self) -> np.ndarray:
@@ -197,7 +218,13 @@ def _listed(path: Path) -> dict[str, Any]:
 
 def _check_layout(analysis: Analysis) -> None:
     """The tables every reader relies on exist and fit one another."""
-    n, m = len(analysis.array("image_embeddings")), len(analysis.array("text_embeddings"))
+    if analysis.manifest["version"] == VERSION_SCORED:
+        n, m = len(analysis.array("image_ranks")), len(analysis.array("image_of_text"))
+        if analysis.array(SCORES).shape != (n, m) or analysis.array(SCORES).dtype != np.float32:
+            found = f"holds {analysis.array(SCORES).dtype} {analysis.array(SCORES).shape}"
+            raise InputError(Fault(str(analysis.path / f"{SCORES}.npy"), found, f"float32 {(n, m)}"))
+    else:
+        n, m = len(analysis.array("image_embeddings")), len(analysis.array("text_embeddings"))
     rows = {"image_of_text": m, "image_ranks": n, "text_ranks": m, "image_best": n, "text_best": m}
     for name, count in rows.items():
         if len(analysis.array(name)) != count:

@@ -20,6 +20,7 @@ from coder_core.faults import Fault, InputError
 from coder_core.model.build import build_model
 from coder_core.model.coder import Branches, Coder
 from coder_core.model.encode import TEXTS_AT_ONCE, evaluating
+from coder_core.model.pair_scores import ImageParts, score_texts
 from coder_core.model.reader import CaptionReader, make_reader
 from coder_core.runs.checkpoint import Save, SaveStore
 from coder_core.runs.concept_reader import in_one
@@ -79,6 +80,17 @@ class LoadedModel:
             nodes = self.model.concept_nodes() if scoring else None
             found = self.model.image_branches(torch.from_numpy(regions).to(self.device), lengths.to(self.device), nodes)
         return self._rows(found)
+
+    def score_texts(self, captions: Sequence[str], parts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """(k, n) float32 scores of free texts with the images of an analysis, of a model that scores pair by pair.
+
+        Args:
+            captions: k free texts.
+            parts: (n, L, D) image_parts of the analysis.
+            lengths: (n,) image_part_lengths.
+        """
+        tokens = self.reader.encode(list(captions))
+        return score_texts(self.model, ImageParts(parts, lengths), tokens, device=self.device)
 
     def _rows(self, found: Branches) -> np.ndarray:
         instance = np.asarray(found.instance.float().cpu().numpy())

@@ -23,7 +23,7 @@ from coder_core.objectives.boosting import absolute_max, absolute_sum, relative_
 from coder_core.objectives.pairs import in_batch_direction
 from coder_core.runs.restore import LoadedModel, load_model, load_weights, read_vocabulary
 from coder_core.runs.status import read_status
-from coder_core.training.gathering import Anchors, batch_scores, gather_anchors
+from coder_core.training.gathering import Anchors, Lengths, batch_scores, gather_anchors
 
 MOST_OF_START = 0.05  # share of the random start that may remain in a momentum anchor without a warning
 
@@ -55,10 +55,12 @@ class BoostingAnchor(nn.Module):
         return self.momentum is not None
 
     @torch.no_grad()
-    def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Images and texts of this process's pairs in the instance branch, (B, D) each."""
-        images = self.branch.encode_images(batch.regions, batch.region_lengths)
-        return images, self.branch.encode_texts(batch.words, batch.word_lengths)
+    def encode(self, batch: Batch) -> Anchors:
+        """The pairs in its instance branch, beside those of all processes, to be scored its own way."""
+        lengths = Lengths(batch.region_lengths, batch.word_lengths)
+        images = self.branch.encode_images(batch.regions, lengths.images)
+        texts = self.branch.encode_texts(batch.words, lengths.texts)
+        return gather_anchors(images, texts, batch.image_ids, self.branch.scorer, lengths)
 
     def follow(self, target: Coder, step: int) -> None:
         """Take in the target as the optimizer left it at this step, counted from 0 (eq. 22)."""
@@ -82,16 +84,15 @@ def make_boosting(config: Config, model: Coder, steps: int, anchor: LoadedModel 
     return BoostingAnchor(copy.deepcopy(model), steps, config.boosting.boosting_momentum)
 
 
-def boosting_losses(target: Anchors, encoded: tuple[Tensor, Tensor], config: Config) -> Tensor:
+def boosting_losses(target: Anchors, anchor: Anchors, config: Config) -> Tensor:
     """The boosting loss of this process's pairs, both directions together, (B,).
 
     Args:
-        target: the model's embeddings.
-        encoded: the anchor's embeddings of the same pairs.
+        target: the pairs under the model.
+        anchor: the same pairs under the anchor.
         config: names the form, its margins, and whether other captions of an image are negatives.
     """
     boosting = config.boosting
-    anchor = gather_anchors(*encoded, target.image_ids)
 
     def loss(scores: Tensor, anchor_scores: Tensor) -> Tensor:
         known = in_batch_direction(
@@ -106,7 +107,9 @@ def boosting_losses(target: Anchors, encoded: tuple[Tensor, Tensor], config: Con
         absolute = absolute_sum if boosting.boosting == "as" else absolute_max
         return absolute(*branches, margin=margin, split=boosting.boosting_split, soft=soft)
 
-    images, texts = (loss(*both) for both in zip(batch_scores(target), batch_scores(anchor), strict=True))
+    with torch.no_grad():
+        anchor_scores = batch_scores(anchor)
+    images, texts = (loss(*both) for both in zip(batch_scores(target), anchor_scores, strict=True))
     return images + texts
 
 

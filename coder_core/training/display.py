@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
@@ -15,6 +16,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     TaskID,
+    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -52,6 +54,43 @@ def preparing(console: Console) -> Iterator[Callable[[str, int, int], None]]:
             bar.update(tasks[what], completed=done)
 
         yield update
+
+
+@contextmanager
+def watching(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar with the time left, gone when done; in a file a line now and then, when it takes long."""
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("left")
+    live = console.is_terminal
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=not live) as bar:
+        task = bar.add_task(what, total=None)
+        lines = TimedLines(console, what)
+
+        def update(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+            if not live:
+                lines(done, total)
+
+        yield update
+
+
+class TimedLines:
+    """ "…: 640,000 of 5,000,000, about 0:02:10 left", every ten seconds.
+
+    Args:
+        console: where to.
+        what: is done.
+    """
+
+    def __init__(self, console: Console, what: str) -> None:
+        self.console, self.what = console, what
+        self._began = self._said_at = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._said_at > SECONDS_BETWEEN_LINES and 0 < done < total:
+            self._said_at = now
+            left = timedelta(seconds=round((now - self._began) * (total - done) / done))
+            say(self.console, f"{self.what}: {done:,} of {total:,}, about {left} left")
 
 
 class Display:
@@ -140,6 +179,10 @@ class Display:
         say(self.console, line)
         if prototypes:
             say(self.console, f"    {prototypes_in_words(prototypes)}")
+
+    def scoring(self, what: str) -> Callable[[int, int], None]:
+        """Called with what is done and what there is in all while dev is evaluated: tells how long it will take."""
+        return (lambda done, total: None) if self.quiet else TimedLines(self.console, what)
 
     def say(self, text: str) -> None:
         """A plain line."""

@@ -1,43 +1,83 @@
-"""One branch's embeddings of a batch: this process's pairs beside those of all processes, and their scores."""
+"""One branch's samples of a batch: this process's pairs beside those of all processes, and their scores."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
+from coder_core.scoring.scorer import CosineScorer, Scorer
 from coder_core.training import parallel
+
+
+class Lengths(NamedTuple):
+    """How many regions and words of each pair exist."""
+
+    images: Tensor
+    """(B,)."""
+    texts: Tensor
+    """(B,)."""
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """This process's pairs and everything they are compared with."""
+    """This process's pairs and everything they are compared with. Samples are as the scorer reads them (`…`)."""
 
-    images: Tensor  # (B, D) with gradient
-    texts: Tensor  # (B, D) with gradient
-    all_images: Tensor  # (world · B, D) with gradient
-    all_texts: Tensor  # (world · B, D) with gradient
+    images: Tensor  # (B, …, D) with gradient
+    texts: Tensor  # (B, …, D) with gradient
+    all_images: Tensor  # (world · B, …, D) with gradient
+    all_texts: Tensor  # (world · B, …, D) with gradient
     image_ids: Tensor  # (B,)
     all_image_ids: Tensor  # (world · B,)
     offset: int  # where this process's pairs stand among all
+    scorer: Scorer
+    lengths: Lengths | None = None  # of this process's pairs; read by a local scorer
+    all_lengths: Lengths | None = None  # of all
 
 
-def gather_anchors(images: Tensor, texts: Tensor, image_ids: Tensor) -> Anchors:
-    """One branch's embeddings of this process's pairs, beside those of all processes."""
+def gather_anchors(
+    images: Tensor, texts: Tensor, image_ids: Tensor, scorer: Scorer | None = None, lengths: Lengths | None = None
+) -> Anchors:
+    """One branch's samples of this process's pairs, beside those of all processes.
+
+    Args:
+        images: (B, …, D).
+        texts: (B, …, D).
+        image_ids: (B,).
+        scorer: of the pairs; the cosine for None.
+        lengths: of the pairs, for a local scorer.
+    """
+    all_lengths = lengths
+    if lengths is not None:
+        all_lengths = Lengths(*(parallel.gather_rows(one) for one in lengths))
     return Anchors(
         images,
         texts,
-        parallel.gather_with_gradient(images),
-        parallel.gather_with_gradient(texts),
+        _gather(images),
+        _gather(texts),
         image_ids,
         parallel.gather_rows(image_ids),
         parallel.rank() * len(image_ids),
+        CosineScorer() if scorer is None else scorer,
+        lengths,
+        all_lengths,
     )
+
+
+def _gather(samples: Tensor) -> Tensor:
+    """Local features are padded to the longest of all processes, which each cut to their own share of the batch."""
+    if samples.ndim == 3 and parallel.world_size() > 1:
+        longest = int(parallel.largest(torch.tensor([float(samples.shape[1])], device=samples.device)))
+        samples = torch.nn.functional.pad(samples, (0, 0, 0, longest - samples.shape[1]))
+    return parallel.gather_with_gradient(samples)
 
 
 def batch_scores(anchors: Anchors) -> tuple[Tensor, Tensor]:
     """(B, world · B) scores of this process's images to all texts, and of its texts to all images."""
-    forward = anchors.images @ anchors.all_texts.T
+    lengths, all_lengths = anchors.lengths or (None, None), anchors.all_lengths or (None, None)
+    forward = anchors.scorer(anchors.images, anchors.all_texts, lengths[0], all_lengths[1])
     if parallel.world_size() == 1:
         return forward, forward.T
-    return forward, anchors.texts @ anchors.all_images.T
+    return forward, anchors.scorer(anchors.all_images, anchors.texts, all_lengths[0], lengths[1]).T

@@ -24,7 +24,7 @@ from coder_core.runs.neighbour_store import run_text_space, same_neighbours
 from coder_core.runs.restore import ABOUT, load_model, read_concepts, read_config, read_vocabulary
 from coder_core.runs.run_files import create_run
 from coder_core.training import parallel
-from coder_core.training.display import metrics_table, preparing, print_faults
+from coder_core.training.display import metrics_table, preparing, print_faults, watching
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.stopping import StopRequest, StopRequestedError
 from coder_core.training.trainer import Trainer
@@ -195,9 +195,10 @@ def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
     """The best model on dev, into analysis/dev."""
     if prepared.dev is None:
         return
-    with StopRequest() as stop:
+    with StopRequest() as stop, watching(console, f"{folder.name}, the best model on dev") as tell:
 
         def watch(done: int, total: int) -> None:
+            tell(done, total)
             if stop.signal:
                 raise StopRequestedError
 

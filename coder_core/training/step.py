@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from torch import Tensor
-
 from coder_core.config import Config, ObjectiveConfig
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder, Embedded
 from coder_core.training import parallel
 from coder_core.training.boosting import BoostingAnchor, boosting_losses
 from coder_core.training.dcl_losses import concept_dcl, instance_dcl
-from coder_core.training.gathering import Anchors, gather_anchors
+from coder_core.training.gathering import Anchors, Lengths, gather_anchors
 from coder_core.training.keys import Memory
 from coder_core.training.losses import Losses
 from coder_core.training.neighbourhoods import Neighbourhoods
@@ -48,7 +46,8 @@ def compute_losses(
         embedded = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
         keys = memory.keys(model, batch) if memory is not None else None
         surpassed = boosting.encode(batch) if boosting is not None else None
-    anchors = gather_anchors(embedded.images, embedded.texts, batch.image_ids)
+    lengths = Lengths(batch.region_lengths, batch.word_lengths)
+    anchors = gather_anchors(embedded.images, embedded.texts, batch.image_ids, model.scorer, lengths)
     weights = sample_weights(anchors, batch.text_ids, config, neighbourhoods)
     if config.objective.loss in ("dcl", "dcl-i"):
         losses = instance_dcl(anchors, memory, keys, config, epoch, weights)
@@ -67,7 +66,7 @@ def compute_losses(
     return losses if guide is None else _with_prototypes(losses, guide, embedded, batch, config.objective)
 
 
-def _boosted(losses: Losses, target: Anchors, surpassed: tuple[Tensor, Tensor], config: Config) -> Losses:
+def _boosted(losses: Losses, target: Anchors, surpassed: Anchors, config: Config) -> Losses:
     """With DBL's loss of the instance branch. It is a sum over the batch, whatever the loss it stands beside."""
     per_pair = boosting_losses(target, surpassed, config)
     pairs = len(per_pair) * parallel.world_size()  # several processes average their gradients

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from coder_core.config import Config
 from coder_core.data.batches import Batch
-from coder_core.evaluation.recall import retrieval_metrics
+from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.model.encode import autocast, encode_split
+from coder_core.model.scored import scored_split
 from coder_core.runs.checkpoint import PROTOTYPES, SaveStore
 from coder_core.runs.history import HISTORY, HistoryWriter
 from coder_core.runs.status import write_status
@@ -254,7 +255,7 @@ class Trainer:
             train = self.prepared.train
             embedded = encode_split(
                 self.model, train, self.prepared.batches.tokens, device=self.device,
-                precision=self.config.training.precision, progress=self._watch(stop),
+                precision=self.config.training.precision, progress=self._watch(stop, "clustering"),
             )  # fmt: skip
             kept = self.guide.recluster(
                 embedded.images, embedded.texts, train.image_of_text, seed=self.config.training.seed
@@ -264,8 +265,11 @@ class Trainer:
         parallel.from_first_tensors(self.guide.clusters.buffers())
         return found
 
-    def _watch(self, stop: StopRequest) -> Callable[[int, int], None]:
+    def _watch(self, stop: StopRequest, what: str) -> Callable[[int, int], None]:
+        tell = self.display.scoring(f"{self.folder.name}, {what}")
+
         def watch(done: int, total: int) -> None:
+            tell(done, total)
             if stop.signal and parallel.world_size() == 1:
                 raise StopRequestedError
 
@@ -276,17 +280,11 @@ class Trainer:
         if dev is None or tokens is None:
             return None
 
-        found = encode_split(
-            self.model,
-            dev,
-            tokens,
-            device=self.device,
-            precision=self.config.training.precision,
-            progress=self._watch(stop),
-        )
-        return retrieval_metrics(
-            found.images, found.texts, dev.image_of_text, second=found.second, weight=self.config.model.beta
-        )
+        sources, _ = scored_split(
+            self.model, dev, tokens, beta=self.config.model.beta, device=self.device,
+            precision=self.config.training.precision, progress=self._watch(stop, "evaluating dev"),
+        )  # fmt: skip
+        return ensemble_metrics(sources, dev.image_of_text)
 
     def _out_of_patience(self) -> bool:
         return 0 < self.config.training.patience <= self.position.without_gain

@@ -39,6 +39,18 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
     "concepts": ({"loss": "dcl"}, 13),
     "concepts-unweighted": ({"loss": "infonce", "weight_concept": 0.0}, 0),
     "boosting": ({"loss": "btr-sum", "weight_instance": 0.1, "boosting": "am", "boosting_weight": 0.1}, 0),
+    "several": ({"loss": "dcl", "embeddings": 3}, 0),
+    "interaction": ({"loss": "dcl", "weight_instance": 0.3, "scorer": "interaction"}, 0),
+    "interaction-boosting": (
+        {
+            "loss": "btr-sum",
+            "weight_instance": 0.05,
+            "scorer": "interaction",
+            "boosting": "rm",
+            "boosting_weight": 0.05,
+        },
+        0,
+    ),
     "boosting-soft": ({"loss": "dcl", "boosting": "rs", "boosting_soft": True, "boosting_weight": 0.01}, 13),
     "diversity-weights": ({"loss": "npairs-hinge", "npairs_margin": 0.5, **WEIGHTED}, 0),
     "combined-weights": ({"loss": "dcl", **WEIGHTED, "sample_weights": "combined", "weight_modalities": "sum"}, 13),

@@ -1,0 +1,53 @@
+"""Several embeddings of one sample, and local features kept as they are: two poolings that leave more than one vector.
+
+Song & Soleymani 2019 (PVSE, arXiv:1906.04402), section 3.1.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class SeveralPooling(nn.Module):
+    """K embeddings of a sample: what K attention heads read in its local features, as residuals of its pooled vector.
+
+    A = softmax over the positions of w₂ tanh(w₁ x), and z_k = LayerNorm(pooled + sigmoid(W A_k x + b)).
+
+    Args:
+        pooling: (B, L, D), (B,) -> (B, D), the global vector of every head.
+        dimension: D.
+        count: K.
+    """
+
+    def __init__(self, pooling: nn.Module, dimension: int, count: int) -> None:
+        super().__init__()
+        self.pooling = pooling
+        self.hidden = nn.Linear(dimension, dimension // 2, bias=False)
+        self.heads = nn.Linear(dimension // 2, count, bias=False)
+        self.residual = nn.Linear(dimension, dimension)
+        self.norm = nn.LayerNorm(dimension)
+        for layer in (self.hidden, self.heads, self.residual):
+            nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(self.residual.bias)
+
+    def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """(B, L, D), (B,) -> (B, K, D), not normalised."""
+        pooled = self.pooling(features, lengths)
+        attended = self.attention(features, lengths).transpose(1, 2) @ features  # (B, K, D)
+        found: Tensor = self.norm(pooled.unsqueeze(1) + torch.sigmoid(self.residual(attended)))
+        return found
+
+    def attention(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """(B, L, D), (B,) -> (B, L, K) weights; the columns of every sample sum to 1 over its own positions."""
+        beyond = torch.arange(features.shape[1], device=features.device) >= lengths.unsqueeze(1)
+        scores = self.heads(torch.tanh(self.hidden(features)))
+        return torch.softmax(scores.masked_fill(beyond.unsqueeze(-1), float("-inf")), dim=1)
+
+
+class KeepAll(nn.Module):
+    """No pooling: every region and every word stays, for a scorer that compares them one by one."""
+
+    def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """(B, L, D), (B,) -> (B, L, D)."""
+        return features

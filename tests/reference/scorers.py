@@ -1,0 +1,69 @@
+"""How one image and one caption are scored, loop by loop. Song & Soleymani 2019; Diao et al. 2024, eq. 1, 2."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+Rows = Sequence[Sequence[float]]
+
+
+def dot(one: Sequence[float], other: Sequence[float]) -> float:
+    return math.fsum(a * b for a, b in zip(one, other, strict=True))
+
+
+def unit(row: Sequence[float]) -> list[float]:
+    """The row at length 1; a row of zeros stays."""
+    length = math.sqrt(dot(row, row))
+    return [value / length for value in row] if length > 0 else list(row)
+
+
+def softmax(values: Sequence[float]) -> list[float]:
+    top = max(values)
+    powers = [math.exp(value - top) for value in values]
+    return [power / math.fsum(powers) for power in powers]
+
+
+def linear(row: Sequence[float], weight: Rows, bias: Sequence[float] | None = None) -> list[float]:
+    shifts = [0.0] * len(weight) if bias is None else bias
+    return [dot(line, row) + shift for line, shift in zip(weight, shifts, strict=True)]
+
+
+def best_pair(image: Rows, text: Rows) -> float:
+    """The largest of the K² inner products."""
+    return max(dot(one, other) for one in image for other in text)
+
+
+def several(
+    features: Rows, pooled: Sequence[float], hidden: Rows, heads: Rows, weight: Rows, bias: Sequence[float],
+    scale: Sequence[float], shift: Sequence[float], epsilon: float = 1e-5,
+) -> list[list[float]]:  # fmt: skip
+    """K embeddings of one sample before they are normalised: LayerNorm(pooled + sigmoid(W a_k + b))."""
+    scores = [linear([math.tanh(value) for value in linear(row, hidden)], heads) for row in features]
+    found = []
+    for head in range(len(heads)):
+        share = softmax([row[head] for row in scores])
+        read = [math.fsum(a * row[d] for a, row in zip(share, features, strict=True)) for d in range(len(pooled))]
+        sums = [
+            base + 1 / (1 + math.exp(-value)) for base, value in zip(pooled, linear(read, weight, bias), strict=True)
+        ]
+        mean = math.fsum(sums) / len(sums)
+        spread = math.sqrt(math.fsum((value - mean) ** 2 for value in sums) / len(sums) + epsilon)
+        found.append([(v - mean) / spread * a + b for v, a, b in zip(sums, scale, shift, strict=True)])
+    return found
+
+
+def interaction(
+    regions: Rows, words: Rows, align: Rows, align_bias: Sequence[float], score: Sequence[float], score_bias: float,
+    sharpness: float,
+) -> float:  # fmt: skip
+    """Score of one image and one caption, unit rows of regions and words, nothing padded."""
+    kept = [[max(dot(word, region), 0.0) for word in words] for region in regions]  # (R, T)
+    normed = [unit(row) for row in kept]
+    total = [0.0] * len(align)
+    for place, word in enumerate(words):
+        share = softmax([sharpness * row[place] for row in normed])
+        read = [math.fsum(a * region[d] for a, region in zip(share, regions, strict=True)) for d in range(len(word))]
+        aligned = unit(linear([(a - b) ** 2 for a, b in zip(word, read, strict=True)], align, align_bias))
+        total = [a + b / len(words) for a, b in zip(total, aligned, strict=True)]
+    return math.tanh(dot(score, total) + score_bias)

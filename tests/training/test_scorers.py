@@ -1,0 +1,163 @@
+"""Training with K embeddings and with the interaction: losses from scores, boosting, resuming, what is written."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from coder_core.config import Config, MemoryConfig
+from coder_core.data.batches import Batch
+from coder_core.evaluate import main
+from coder_core.model.coder import Coder
+from coder_core.runs.analysis_reader import open_analysis
+from coder_core.runs.restore import load_model
+from coder_core.training.boosting import make_boosting
+from coder_core.training.launch import continue_run, start_run
+from coder_core.training.prepare import prepare
+from coder_core.training.step import compute_losses
+from tests.configs import changed
+from tests.reference import boosting as reference
+from tests.reference import diversity, losses
+from tests.reference.pairs import kept, negatives, transposed
+from tests.training.test_resume import stop_during
+from tests.training.tiny_runs import assert_same_run, quiet, tiny_config, write_tiny_data
+
+KINDS: dict[str, dict[str, Any]] = {"several": {"embeddings": 3}, "interaction": {"scorer": "interaction"}}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_data(tmp_path_factory.mktemp("data"))
+
+
+def scored(data: Path, kind: str, name: str = "tiny", **values: Any) -> Config:
+    config = replace(tiny_config(data, name), memory=MemoryConfig())
+    return changed(
+        config, **{"loss": "btr-hardest", "warmup_epochs": 1.0, "weight_instance": 1.0, **KINDS[kind]} | values
+    )
+
+
+def without_dropout(config: Config) -> Config:
+    return changed(config, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0)
+
+
+def scores(model: Coder, batch: Batch) -> list[list[float]]:
+    """One pair at a time, its padding cut off."""
+    found = []
+    with torch.no_grad():
+        images = model.encode_images(batch.regions, batch.region_lengths)
+        texts = model.encode_texts(batch.words, batch.word_lengths)
+        for i, r in enumerate(batch.region_lengths.tolist()):
+            row = []
+            for j, t in enumerate(batch.word_lengths.tolist()):
+                cut = (
+                    (images[i : i + 1, :r], texts[j : j + 1, :t])
+                    if model.scorer.local
+                    else (images[i][None], texts[j][None])
+                )
+                row.append(model.scorer(*cut, torch.tensor([r]), torch.tensor([t])).item())
+            found.append(row)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("loss", ["btr-sum", "btr-hardest", "infonce", "dcl-i", "dcl"])
+def test_every_loss_reads_the_scores(data: Path, kind: str, loss: str) -> None:
+    """The same numbers as for the cosine follow from the scores of single pairs."""
+    config = without_dropout(scored(data, kind, loss=loss))
+    prepared = prepare(config)
+    batch = prepared.batches(0)
+    model = prepared.model.train()
+    found = compute_losses(model, model, None, batch, config, epoch=5.0, autocast=nullcontext())
+    found.total.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    rows = scores(model, batch)
+    ids = batch.image_ids.tolist()
+    total = 0.0
+    for matrix in (rows, transposed(rows)):
+        others = [kept(row, mask) for row, mask in zip(matrix, negatives(ids, ids), strict=True)]
+        div = (
+            diversity.normalised([diversity.raw(diversity.deviation(one), 0.1) for one in others])
+            if loss == "dcl"
+            else [1.0] * len(ids)
+        )
+        total += sum(expected(loss, one, matrix[i][i], config, div[i]) for i, one in enumerate(others))
+    assert found.parts[loss].item() == pytest.approx(total / len(ids), rel=1e-4)
+
+
+def expected(loss: str, others: list[float], positive: float, config: Config, diversity: float) -> float:
+    """Of one anchor."""
+    objective = config.objective
+    if loss == "infonce":
+        return losses.info_nce(others, positive, objective.temperature)
+    if loss.startswith("dcl"):
+        return losses.diversity_contrastive(others, positive, diversity=diversity, margin=objective.gamma)
+    triplet = losses.triplet_sum if loss == "btr-sum" else losses.triplet_hardest
+    return triplet(others, positive, objective.margin)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_the_target_and_the_anchor_of_boosting(data: Path, kind: str) -> None:
+    config = without_dropout(
+        scored(data, kind, loss="btr-sum", boosting="am", boosting_margin=0.4, boosting_split=0.3, boosting_weight=0.5)
+    )
+    prepared = prepare(config)
+    boosting = make_boosting(config, prepared.model, 15, None)
+    assert boosting is not None
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in boosting.branch.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    batch = prepared.batches(0)
+    found = compute_losses(
+        prepared.model, prepared.model, None, batch, config, epoch=5.0, autocast=nullcontext(), boosting=boosting
+    )
+    target, anchor = scores(prepared.model, batch), scores(boosting.branch, batch)
+    ids = batch.image_ids.tolist()
+    total = 0.0
+    for rows, known in ((target, anchor), (transposed(target), transposed(anchor))):
+        for i, mask in enumerate(negatives(ids, ids)):
+            total += reference.loss(
+                "am", kept(rows[i], mask), kept(known[i], mask), rows[i][i], known[i][i], margin=0.4, split=0.3,
+                is_soft=False,
+            )  # fmt: skip
+    assert total > 0
+    assert found.parts["boosting-am"].item() == pytest.approx(total / len(ids), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stopped_and_continued_equals_never_stopped(data: Path, kind: str, tmp_path: Path) -> None:
+    whole = start_run(scored(data, kind, boosting="am", boosting_momentum=0.7), tmp_path / "whole", quiet())
+    stopped = stop_during(whole, tmp_path / "stopped" / "tiny", step=7)
+    continue_run(stopped, None, quiet())
+    assert_same_run(stopped, whole)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_writes_its_scores_and_evaluates_alone_and_in_an_ensemble(data: Path, kind: str, tmp_path: Path) -> None:
+    folder = start_run(scored(data, kind), tmp_path, quiet())
+    plain = start_run(changed(scored(data, kind, "plain"), embeddings=1, scorer="cosine"), tmp_path, quiet())
+    analysis = open_analysis(folder, "dev", verify=True)
+    assert analysis.scores is not None
+    assert analysis.scores.shape == (analysis.n_images, analysis.n_texts) == (4, 8)
+    own = analysis.scores[analysis.image_of_text, np.arange(8)]
+    assert analysis.text_ranks.tolist() == [
+        int((np.delete(analysis.scores[:, j], analysis.image_of_text[j]) >= own[j]).sum()) for j in range(8)
+    ]
+    loaded = load_model(folder)
+    again = loaded.score_texts(analysis.captions, analysis.array("image_parts"), analysis.array("image_part_lengths"))
+    np.testing.assert_allclose(again, analysis.scores.T, atol=2e-3)  # parts are kept in half precision
+    assert main([str(folder), str(plain), "--split", "dev", "--json", str(tmp_path / "found.json")]) == 0
+    assert '"ensemble"' in (tmp_path / "found.json").read_text()
+
+
+def test_with_one_embedding_a_run_is_the_plain_run(data: Path, tmp_path: Path) -> None:
+    config = replace(tiny_config(data), memory=MemoryConfig())
+    plain = start_run(config, tmp_path / "plain", quiet())
+    assert_same_run(start_run(changed(config, embeddings=1), tmp_path / "one", quiet()), plain)
