@@ -38,3 +38,21 @@ def diversity_contrastive(
     pull = math.log(1 + max(positive, floor))
     scale = temperature if positive_scale == "temperature" else 1.0
     return temperature * math.log(1 + powers) - scale * pull
+
+
+def projection_matching(negative_scores: Sequence[float], positive: float, temperature: float) -> float:
+    """CMPM: Σ p log(p / (q + ε)) over the positive and the negatives."""
+    powers = [math.exp(score / temperature) for score in (positive, *negative_scores)]
+    found = [power / math.fsum(powers) for power in powers]
+    return math.fsum(p * math.log(p / ((place == 0) + 1e-8)) for place, p in enumerate(found))
+
+
+def polynomial_hardest(negative_scores: Sequence[float], positive: float, margin: float) -> float:
+    """MPL, with the coefficients of the authors' program."""
+    near = [score for score in negative_scores if score + margin > positive]
+    if not near or positive >= 1 - 1e-5:
+        return 0.0
+    hardest = max(near)
+    pull = 0.2 * positive**2 - 0.7 * positive + 0.5
+    push = 0.9 * hardest**2 - 0.4 * hardest + 0.03
+    return max(0.0, pull) + max(0.0, push)
