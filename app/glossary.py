@@ -107,7 +107,7 @@ TERMS = {
     "broken": "The baseline found this query, the second run misses it.",
     "both wrong": "Neither run puts a true match first enough.",
     "both right": "Both runs find a true match.",
-    "loss": "The training objective: btr = triplet, infonce, dcl-i = CODER without diversity, dcl = CODER's eq. 4.",
+    "loss": "The training objective: btr = triplet, dcl = CODER's eq. 4, dcl-i = the same without diversity.",
     "epochs": "Passes over the training captions that ran.",
 }
 

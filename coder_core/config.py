@@ -14,7 +14,7 @@ from coder_core.boosting_config import BoostingConfig
 from coder_core.faults import Fault, InputError
 from coder_core.weighting_config import WeightingConfig
 
-Loss = Literal["btr-sum", "btr-hardest", "npairs-hinge", "infonce", "dcl-i", "dcl"]
+Loss = Literal["btr-sum", "btr-hardest", "npairs-hinge", "infonce", "cmpm", "polynomial", "dcl-i", "dcl"]
 Diversity = Literal["std", "entropy"]
 Pooling = Literal["gpo", "mean", "max"]
 LARGEST_SEED = 2**31
@@ -110,15 +110,16 @@ class ObjectiveConfig:
 
     loss: Loss = "dcl"
     """btr-sum, btr-hardest (bidirectional triplet), npairs-hinge (all negatives, averaged),
-    infonce, dcl-i (CODER's loss without diversity), dcl (eq. 4)."""
+    infonce, cmpm (projection matching, Zhang and Lu 2018), polynomial (universal weighting, Wei et al. 2020),
+    dcl-i (CODER's loss without diversity), dcl (eq. 4)."""
     margin: float = 0.2
-    """Margin of the triplet losses (vsepp: 0.2)."""
+    """Margin of the triplet losses (vsepp: 0.2), and how near a negative of polynomial must come to count."""
     npairs_margin: float = 0.1
     """Margin of npairs-hinge (Thomas and Kovashka 2022: 0.1)."""
     warmup_epochs: float = 1.0
     """Epochs in which btr-hardest sums over all negatives before it takes the hardest (vse_infty: 1)."""
     temperature: float = 0.1
-    """μ of eq. 4 (CODER: 0.1), and the temperature of infonce."""
+    """μ of eq. 4 (CODER: 0.1), and the temperature of infonce and cmpm."""
     gamma: float = 0.3
     """γ of eq. 4: negatives above it are pushed harder (CODER: 0.3)."""
     positive_scale: Literal["one", "temperature"] = "one"

@@ -242,7 +242,8 @@ def test_an_unknown_table_is_named() -> None:
             "objective",
             "loss",
             "dcl_i",
-            "is 'dcl_i'; expected one of 'btr-sum', 'btr-hardest', 'npairs-hinge', 'infonce', 'dcl-i', 'dcl'",
+            "is 'dcl_i'; expected one of 'btr-sum', 'btr-hardest', 'npairs-hinge', 'infonce', 'cmpm', "
+            "'polynomial', 'dcl-i', 'dcl'",
         ),
         ("objective", "margin", "a", "expected a value of type float"),
         ("data", "data", 3, "expected a value of type str"),

@@ -1,4 +1,4 @@
-"""The losses that know nothing of diversity: triplet and InfoNCE, in the batch."""
+"""The losses that know nothing of diversity, in the batch: triplet, n-pairs, InfoNCE, CMPM, polynomial."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from coder_core.config import ObjectiveConfig
 from coder_core.objectives.contrastive import info_nce
 from coder_core.objectives.npairs import npairs_hinge
 from coder_core.objectives.pairs import Direction, in_batch_direction
+from coder_core.objectives.polynomial import polynomial_hardest
+from coder_core.objectives.projection import projection_matching
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.training import parallel
 from coder_core.training.gathering import Anchors, batch_scores
@@ -16,7 +18,7 @@ from coder_core.training.losses import Losses
 
 
 def plain_losses(anchors: Anchors, objective: ObjectiveConfig, epoch: float, weights: Tensor | None = None) -> Losses:
-    """Triplet or InfoNCE, both directions.
+    """Any loss but DCL, both directions.
 
     Args:
         anchors: the instance branch's pairs.
@@ -28,6 +30,10 @@ def plain_losses(anchors: Anchors, objective: ObjectiveConfig, epoch: float, wei
     def loss(direction: Direction) -> Tensor:
         if objective.loss == "infonce":
             return info_nce(*direction, temperature=objective.temperature)
+        if objective.loss == "cmpm":
+            return projection_matching(*direction, temperature=objective.temperature)
+        if objective.loss == "polynomial":
+            return polynomial_hardest(*direction, margin=objective.margin)
         if objective.loss == "npairs-hinge":
             return npairs_hinge(*direction, margin=objective.npairs_margin)
         if objective.loss == "btr-sum" or epoch < objective.warmup_epochs:

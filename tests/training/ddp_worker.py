@@ -33,6 +33,8 @@ SCORED_AT = 2  # the step before which weights are taken from what was embedded 
 CASES: dict[str, tuple[dict[str, object], int]] = {
     "btr-hardest": ({"loss": "btr-hardest", "warmup_epochs": 0.4, "weight_instance": 1.0}, 0),
     "infonce": ({"loss": "infonce"}, 0),
+    "cmpm": ({"loss": "cmpm", "weight_instance": 0.3}, 0),
+    "polynomial": ({"loss": "polynomial"}, 0),
     "dcl": ({"loss": "dcl"}, 13),
     "dcl-gradient": ({"loss": "dcl", "diversity_gradient": True, "diversity_from_bank": False}, 13),
     "dcl-without-bank": ({"loss": "dcl", "same_image_negatives": True}, 0),
@@ -85,6 +87,10 @@ def trained(config: Config) -> dict[str, Tensor]:
     model = prepared.model.train()
     memory = make_memory(model, config)
     boosting = make_boosting(config, model, STEPS, None)
+    if boosting is not None:  # where both branches score alike, rounding would choose the hardest negative
+        with torch.no_grad():
+            for parameter in boosting.branch.parameters():
+                parameter.mul_(0.9)
     neighbourhoods = make_neighbourhoods(config, prepared)
     embed: nn.Module = model
     if parallel.world_size() > 1:

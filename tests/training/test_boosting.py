@@ -76,7 +76,7 @@ def scores(model: Coder, batch: Batch) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("form", ["rs", "rm", "as", "am"])
-@pytest.mark.parametrize("loss", ["btr-sum", "btr-hardest", "infonce", "dcl"])
+@pytest.mark.parametrize("loss", ["btr-sum", "btr-hardest", "infonce", "cmpm", "polynomial", "dcl"])
 def test_it_comes_on_top_of_any_loss_as_a_sum_over_the_batch(data: Path, form: str, loss: str) -> None:
     config = boosted(
         data, dropout=False, loss=loss, boosting=form, boosting_weight=0.5, boosting_margin=0.4, boosting_split=0.3

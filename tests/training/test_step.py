@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,8 @@ from coder_core.config import Config, MemoryConfig
 from coder_core.data.batches import Batch
 from coder_core.objectives.contrastive import info_nce
 from coder_core.objectives.pairs import both_directions
+from coder_core.objectives.polynomial import polynomial_hardest
+from coder_core.objectives.projection import projection_matching
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.ops import normalise
 from coder_core.training.keys import Memory, make_memory
@@ -151,13 +154,23 @@ def test_hardest_negatives_wait_one_epoch(data: Path) -> None:
     assert take(prepared, None, always, batch, epoch=9.0).total.item() == pytest.approx(summed, rel=1e-4)
 
 
-def test_infonce_both_ways(data: Path) -> None:
-    config = plain_config(data, loss="infonce", temperature=0.3, weight_instance=2.0)
+@pytest.mark.parametrize(
+    ("loss", "function", "switches"),
+    [
+        ("infonce", info_nce, {"temperature": 0.3}),
+        ("cmpm", projection_matching, {"temperature": 0.3}),
+        ("polynomial", polynomial_hardest, {"margin": 0.4}),
+    ],
+)
+def test_averaged_losses_both_ways(
+    data: Path, loss: Any, function: Callable[..., Tensor], switches: dict[str, float]
+) -> None:
+    config = plain_config(data, loss=loss, weight_instance=2.0, **switches)
     prepared = prepare(config)
     batch = prepared.batches(0)
     images, texts = embed(prepared.model, batch)
     ways = both_directions(images @ texts.T, batch.image_ids)
-    expected = 2 * sum(float(info_nce(*way, temperature=0.3).mean()) for way in ways)
+    expected = 2 * sum(float(function(*way, **switches).mean()) for way in ways)
     losses = take(prepared, None, config, batch)
     assert losses.total.item() == pytest.approx(expected, rel=1e-4)
     assert losses.per_pair is not None
