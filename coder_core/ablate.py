@@ -20,8 +20,9 @@ from coder_core.ablation.figure import write_figure
 from coder_core.ablation.grid import read_grid
 from coder_core.ablation.planning import PlannedRun, commands, gpus, plan, processors, state_of
 from coder_core.ablation.results import SUM, Results, collect
+from coder_core.ablation.rows import AblationTable
 from coder_core.ablation.running import LOGS, run_all
-from coder_core.ablation.tables import TABLES, AblationTable
+from coder_core.ablation.tables import TABLES
 from coder_core.ablation.values import chosen_rows, named_flags
 from coder_core.ablation.writing import against_shown, legend, shown, write_all
 from coder_core.config import Config

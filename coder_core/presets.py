@@ -154,6 +154,8 @@ _TUNED: dict[tuple[str, str], str] = {
     ("demo", "btr-hardest"): "demo-baseline",
     ("flickr8k", "btr-hardest"): "flickr8k-baseline",
     ("coder-flickr8k", "btr-hardest"): "flickr8k-baseline",
+    ("flickr8k", "npairs-hinge"): "flickr8k-npairs",
+    ("coder-flickr8k", "npairs-hinge"): "flickr8k-npairs",
 }
 
 

@@ -26,7 +26,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from coder_core.ablation.tables import AblationTable, Row
+from coder_core.ablation.rows import AblationTable, Row
 from coder_core.ablation.values import changed
 from coder_core.config import RUN_NAME, Config
 from coder_core.faults import Fault, InputError

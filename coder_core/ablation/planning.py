@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from coder_core.ablation.tables import AblationTable, Row
+from coder_core.ablation.rows import AblationTable, Row
 from coder_core.ablation.values import as_flags, row_config
 from coder_core.config import Config
 from coder_core.config_problems import problems

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coder_core.ablation.bootstrap import Difference, Hits, difference, hits
 from coder_core.ablation.planning import run_name, state_of
-from coder_core.ablation.tables import AblationTable, Recalls, Row
+from coder_core.ablation.rows import AblationTable, Recalls, Row
 from coder_core.faults import Fault, InputError
 from coder_core.runs.analysis import list_splits
 from coder_core.runs.analysis_reader import open_analysis

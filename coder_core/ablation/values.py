@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from coder_core.ablation.tables import AblationTable, Change, Row, Times
+from coder_core.ablation.rows import AblationTable, Change, Row, Times
 from coder_core.config import Config, from_document, to_document
 from coder_core.faults import Fault, InputError
 from coder_core.presets import PRESETS, tuned_for

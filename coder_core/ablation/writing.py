@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from coder_core.ablation.results import RECALLS, SUM, Measured, ResultRow, Results, reported_sum
-from coder_core.ablation.tables import Recalls
+from coder_core.ablation.rows import Recalls
 
 HEADS = ("image→text R@1", "R@5", "R@10", "text→image R@1", "R@5", "R@10", "R@sum")
 
@@ -67,7 +67,7 @@ def legend(results: Results) -> list[str]:
     ]
     if results.table.source:
         found.append(
-            f"The paper: CODER, {results.table.source}, Flickr30K test, BERT: other data and another size; compare the "
+            f"The paper: {results.table.source} ({results.table.quoted}): other data and another size; compare the "
             "differences."
         )
     if results.missing:

@@ -9,7 +9,8 @@ import pytest
 from coder_core.ablation.bootstrap import Difference
 from coder_core.ablation.figure import figure, write_figure
 from coder_core.ablation.results import RECALLS, SUM, Measured, ResultRow, Results, measured
-from coder_core.ablation.tables import TABLES, AblationTable, Row
+from coder_core.ablation.rows import AblationTable, Row
+from coder_core.ablation.tables import TABLES
 from coder_core.ablation.writing import latex, markdown
 
 

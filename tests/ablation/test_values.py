@@ -10,7 +10,8 @@ import tyro
 
 from coder_core.ablate import Arguments
 from coder_core.ablation.grid import read_grid
-from coder_core.ablation.tables import TABLES, AblationTable, Row, Times
+from coder_core.ablation.rows import AblationTable, Row, Times
+from coder_core.ablation.tables import TABLES
 from coder_core.ablation.values import as_flags, changed, chosen_rows, named_flags, row_config
 from coder_core.config import RUN_NAME, Config
 from coder_core.config_problems import problems
@@ -175,3 +176,23 @@ def test_a_grid_that_cannot_be_run_is_refused_before_anything_is_trained(
 ) -> None:
     with pytest.raises(InputError, match=message):
         read_grid(write(tmp_path, text))
+
+
+def test_sample_weights_are_the_papers_rows() -> None:
+    """Table 2 of the complementary-samples paper; COMBINED-VAL chooses from nine pairs of shares."""
+    rows = built("sample-weights")
+    assert {row.objective.loss for row in rows.values()} == {"npairs-hinge"}
+    assert {row.memory.bank_size + row.model.concepts + row.memory.prototypes for row in rows.values()} == {0}
+    shares = [
+        (row.weighting.diversity_share, row.weighting.discrepancy_share)
+        for row in rows.values()
+        if row.weighting.sample_weights == "combined"
+    ]
+    assert sorted(shares) == sorted([(1, 1), *((1, n) for n in range(2, 6)), *((n, 1) for n in range(2, 6))])
+    assert [rows[name].weighting.sample_weights for name in ("none", "hal", "mithun", "amrani", "thomas")] == [
+        "none", "hal", "mithun", "amrani", "none"
+    ]  # fmt: skip
+    assert (rows["thomas"].weighting.within_image, rows["thomas"].weighting.within_text) == (0.1, 0.1)
+    reported = {row.name: row.reported for row in TABLES["sample-weights"].rows}
+    assert reported["combined-1-4"] == (70.56, None, None, 70.13, None, None)
+    assert reported["combined-4-1"] is None
