@@ -11,6 +11,7 @@ scales it): c, r, z are what the recurrent weight adds to, r, z, n what the inpu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,24 +64,29 @@ def pack(lengths: Tensor, longest: int) -> Packing:
     )
 
 
-def _turned_padded_copy(matrix: Tensor) -> Tensor:
-    """The transpose with its rows spaced apart. Through contiguous blocks: only those does PyTorch transpose fast."""
-    rows, columns = matrix.shape
-    turned = matrix.new_empty(columns, rows + PADDING)[:, :rows]
-    for first in range(0, rows, BLOCK):
-        part = slice(first, first + BLOCK)
-        turned[:, part] = matrix[part].T.contiguous()
+def _candidate_first(weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Rows r, z, n -> n and r, z: the recurrent weight in the order of the gates c, r, z."""
+    return weight[2 * size :], weight[: 2 * size]
+
+
+def _turned_padded_copy(parts: Sequence[Tensor]) -> Tensor:
+    """The transpose of matrices that stand one below the other, its rows spaced apart. Through contiguous blocks: only
+    those does PyTorch transpose fast."""
+    rows, first = sum(len(part) for part in parts), 0
+    turned = parts[0].new_empty(parts[0].shape[1], rows + PADDING)[:, :rows]
+    for block in (block for part in parts for block in part.split(BLOCK)):
+        turned[:, first : first + len(block)] = block.T.contiguous()
+        first += len(block)
     return turned
 
 
-def _padded_copy(matrix: Tensor) -> Tensor:
-    rows, columns = matrix.shape
-    return matrix.new_empty(rows, columns + PADDING)[:, :columns].copy_(matrix)
-
-
-def _candidate_first(weight: Tensor, size: int) -> Tensor:
-    """Rows r, z, n -> n, r, z: the recurrent weight in the order of the gates c, r, z."""
-    return torch.cat([weight[2 * size :], weight[: 2 * size]])
+def _padded_copy(parts: Sequence[Tensor]) -> Tensor:
+    """Matrices one below the other, rows spaced apart."""
+    rows, columns = sum(len(part) for part in parts), parts[0].shape[1]
+    copied = parts[0].new_empty(rows, columns + PADDING)[:, :columns]
+    for place, part in zip(copied.split([len(part) for part in parts]), parts, strict=True):
+        place.copy_(part)
+    return copied
 
 
 def _project(table: Tensor, w_in: Tensor, b_in: Tensor, b_hidden: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ GPO is the generalised pooling operator of Chen et al. 2021 (arXiv:2011.04305), 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,7 +24,7 @@ SMALL = 1 << 16  # batches with fewer numbers are worked on by one thread
 
 
 class _RankWeightedSum(torch.autograd.Function):
-    """sum_k weights[b, k] · (k-th smallest value of channel d). (B, L, D), (B,), (B, L) -> (B, D)."""
+    """sum_k weights[b, p, k] · (k-th smallest value of channel d). (B, L, D), (B,), (B, P, L) -> (B, P, D)."""
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ class _RankWeightedSum(torch.autograd.Function):
             )  # fmt: skip
         else:
             ranked, order = channels_first(features, lengths).sort(dim=-1)
-            sums = torch.bmm(ranked, weights.unsqueeze(-1)).squeeze(-1)
+            sums = torch.bmm(weights, ranked.mT)
         ctx.save_for_backward(order, ranked, weights)
         return sums
 
@@ -43,14 +43,20 @@ class _RankWeightedSum(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, Tensor]:
         order, ranked, weights = ctx.saved_tensors
-        for_weights = torch.bmm(gradient.unsqueeze(1), ranked).squeeze(1)
+        for_weights = torch.bmm(gradient, ranked)
         if order is None:
             return None, None, for_weights
         if order.dtype == torch.int64:
-            for_ranked = gradient.unsqueeze(-1) * weights.unsqueeze(1)
-            for_features = torch.empty_like(ranked).scatter_(-1, order, for_ranked)
+            for_features = torch.empty_like(ranked).scatter_(-1, order, _for_ranked(gradient, weights))
             return for_features.transpose(1, 2).contiguous(), None, for_weights
         return unrank_by_sample(gradient, weights, order), None, for_weights
+
+
+def _for_ranked(gradient: Tensor, weights: Tensor) -> Tensor:
+    """The gradient of the ranked values: (B, P, D), (B, P, L) -> (B, D, L)."""
+    if gradient.shape[1] == 1:  # an outer product, which bmm takes longer for
+        return gradient.mT * weights
+    return torch.bmm(gradient.mT, weights)
 
 
 def sum_by_sample(
@@ -63,11 +69,11 @@ def sum_by_sample(
     sample stays in the core's own cache from its transposing to its sum.
 
     Returns:
-        (B, D) sums; (B, D, L) values, smallest first; their positions, as bytes or, beyond 256, as int32.
+        (B, P, D) sums; (B, D, L) values, smallest first; their positions, as bytes or, beyond 256, as int32.
     """
     batch, longest, channels = features.shape
     features = features.contiguous()
-    sums = features.new_empty(batch, channels)
+    sums = features.new_empty(batch, weights.shape[1], channels)
     ranked = features.new_empty(batch, channels, longest) if keep_values else None
     position_type = torch.uint8 if longest <= 256 else torch.int32
     order = torch.empty(batch, channels, longest, dtype=position_type) if keep_order else None
@@ -90,19 +96,19 @@ def sum_by_sample(
             values.copy_(keys)
             order[part].copy_(bits.bitwise_and_(last))
         # A row times a matrix: the product with a column takes three times as long.
-        torch.bmm(weights[part].unsqueeze(1), values.mT, out=sums[part].unsqueeze(1))
+        torch.bmm(weights[part], values.mT, out=sums[part])
 
     _share(rank, batch, longest * channels, CACHED if keep_order else VALUES_CACHED)
     return sums, ranked, order
 
 
 def unrank_by_sample(gradient: Tensor, weights: Tensor, order: Tensor) -> Tensor:
-    """The gradient of the features (B, L, D) from that of the sums (B, D), the weights (B, L) and the positions."""
+    """The gradient of the features (B, L, D) from that of the sums (B, P, D), weights (B, P, L) and positions."""
     batch, channels, longest = order.shape
     for_features = gradient.new_empty(batch, longest, channels)
 
     def unrank(part: slice) -> None:
-        for_ranked = gradient[part, :, None] * weights[part, None]
+        for_ranked = _for_ranked(gradient[part], weights[part])
         turned = torch.empty_like(for_ranked).scatter_(-1, order[part].long(), for_ranked)
         for_features[part].squeeze(0).copy_(turned.transpose(1, 2).squeeze(0))
 
@@ -181,9 +187,21 @@ class GeneralisedPooling(nn.Module):
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
         """(B, L, D), (B,) -> (B, D)."""
-        weights = self.weights(lengths, features.shape[1]).to(features.dtype)
-        with torch.autocast(features.device.type, enabled=False):  # the backward pass expects one type throughout
-            return _RankWeightedSum.apply(features, lengths, weights.flip(1))
+        return _pool_ranked([self], features, lengths)[0]
+
+
+def _pool_ranked(poolings: Sequence[GeneralisedPooling], features: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+    weights = torch.stack([pooling.weights(lengths, features.shape[1]) for pooling in poolings], 1).to(features.dtype)
+    with torch.autocast(features.device.type, enabled=False):  # the backward pass expects one type throughout
+        return _RankWeightedSum.apply(features, lengths, weights.flip(-1)).unbind(1)
+
+
+def pool_each(poolings: Sequence[nn.Module], features: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+    """The same features through several poolings, (B, L, D), (B,) -> (B, D) each. GPOs rank them once together."""
+    ranked = [pooling for pooling in poolings if isinstance(pooling, GeneralisedPooling)]
+    if len(ranked) == len(poolings):
+        return _pool_ranked(ranked, features, lengths)
+    return tuple(pooling(features, lengths) for pooling in poolings)
 
 
 def channels_first(features: Tensor, lengths: Tensor, fill: float = BELOW_EVERYTHING) -> Tensor:

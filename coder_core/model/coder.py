@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from coder_core.concepts.attention import ConceptBranch
 from coder_core.encoders.dropout import Dropout
+from coder_core.encoders.pooling import pool_each
 from coder_core.ops import normalise
 from coder_core.scoring.scorer import CosineScorer, Scorer
 
@@ -94,10 +95,10 @@ class Coder(nn.Module):
     def text_branches(self, words: Tensor, lengths: Tensor, nodes: Tensor | None) -> Branches:
         """(B, T) ids, (B,), Y -> captions in both branches."""
         features = self._read_words(words, lengths)
-        instance = normalise(self.text_pooling(features, lengths))
         if self.concepts is None or self.concept_text_pooling is None or nodes is None:
-            return Branches(instance)
-        return Branches(instance, *self.concepts.read_texts(self.concept_text_pooling(features, lengths), nodes))
+            return Branches(normalise(self.text_pooling(features, lengths)))
+        pooled, query = pool_each([self.text_pooling, self.concept_text_pooling], features, lengths)
+        return Branches(normalise(pooled), *self.concepts.read_texts(query, nodes))
 
     def forward(self, regions: Tensor, region_lengths: Tensor, words: Tensor, word_lengths: Tensor) -> Embedded:
         """B pairs in both branches; the graph network runs once."""

@@ -28,7 +28,8 @@ def prototype_logits(vectors: Tensor, classifier: Tensor, *, temperature: float 
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}")
-    return full_precision(vectors) @ (full_precision(classifier) / temperature).mT
+    # The vectors are fewer than the classifier's rows: dividing them reads and writes a hundredth of it.
+    return (full_precision(vectors) / temperature) @ full_precision(classifier).mT
 
 
 def prototype_guided(logits: Tensor, labels: Tensor) -> Tensor:

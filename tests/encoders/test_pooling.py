@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from coder_core.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling, position_codes
+from coder_core.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling, pool_each, position_codes
 from tests.reference import pooling as reference
 
 LENGTHS = torch.tensor([3, 1, 5, 3])
@@ -133,6 +135,27 @@ def test_parts_and_threads_make_the_plain_sum_and_its_gradient(longest: int, cha
         torch.testing.assert_close(ours, plain, atol=1e-3, rtol=1e-4)
     with torch.no_grad():
         torch.testing.assert_close(pool(features.detach(), lengths), found.detach())
+
+
+@pytest.mark.parametrize("kinds", [(GeneralisedPooling, GeneralisedPooling), (GeneralisedPooling, MaxPooling)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_several_poolings_of_the_same_features_are_each_ones_own(kinds: tuple[type, ...], dtype: torch.dtype) -> None:
+    """Values, and the gradients of the features and of both poolings' weights; float64 takes the other branch."""
+    torch.manual_seed(8)
+    poolings = [kind().to(dtype) for kind in kinds]
+    features = random_features(dtype=dtype).requires_grad_()
+    leaves = [features, *(parameter for pooling in poolings for parameter in pooling.parameters())]
+    slopes = torch.randn(2, len(LENGTHS), 6, dtype=dtype)
+
+    def pooled(outs: Sequence[Tensor]) -> tuple[Sequence[Tensor], tuple[Tensor, ...]]:
+        total = sum((out * slope).sum() for out, slope in zip(outs, slopes, strict=True))
+        return outs, torch.autograd.grad(total, leaves)
+
+    (found, gradients) = pooled(pool_each(poolings, features, LENGTHS))
+    (alone, expected) = pooled([pooling(features, LENGTHS) for pooling in poolings])
+    assert not torch.allclose(alone[0], alone[1])
+    for ours, theirs in zip([*found, *gradients], [*alone, *expected], strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
 
 
 def test_mean_and_max_by_hand() -> None:
