@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from coder_core.ops import SHORTEST_VECTOR, lengths, normalise
+from coder_core.ops import SHORTEST_VECTOR, best_columns, lengths, normalise
 
 NO_LABEL = -1
 SHARE_RESEEDED = 8  # at most one in eight pairs of a batch becomes a new centroid in one step
@@ -99,8 +99,9 @@ class Prototypes(nn.Module):
     @torch.no_grad()
     def assign(self, vectors: Tensor) -> Assignment:
         """The nearest centroid of every row of (B, D) unit `vectors`."""
-        similarities, labels = (vectors @ self.centroids.T).max(dim=1)
-        return Assignment(labels, similarities)
+        similarities = vectors @ self.centroids.T
+        labels = best_columns(similarities)
+        return Assignment(labels, similarities.gather(1, labels[:, None]).squeeze(1))
 
     @torch.no_grad()
     def learn(self, vectors: Tensor, pair_ids: Tensor, assigned: Assignment | None = None) -> None:

@@ -18,6 +18,7 @@ from coder_core.faults import Fault
 from coder_core.memory.prototypes import NO_LABEL, Assignment, Prototypes, pair_vectors
 from coder_core.memory.reclustering import recluster
 from coder_core.objectives.prototype_guided import prototype_guided, prototype_logits
+from coder_core.ops import best_columns
 from coder_core.training import parallel
 
 PAIRS_A_PROTOTYPE = 15  # of the paper: 145,000 pairs of Flickr30K, 10,000 prototypes
@@ -78,12 +79,11 @@ class PrototypeGuide(nn.Module):
             return None
         assigned = self.clusters.assign(own)
         classifier = parallel.averaging_gradient(self.classifier)
-        logits = prototype_logits(
-            torch.cat(classified), classifier, temperature=self.temperature
-        )  # one product for both
+        # One product for both modalities.
+        logits = prototype_logits(torch.cat(classified), classifier, temperature=self.temperature)
         both = assigned.labels.repeat(2)
         per_pair = prototype_guided(logits, both).view(2, -1).sum(0)
-        right = (logits.detach().argmax(1) == both).float().view(2, -1)
+        right = (best_columns(logits) == both).float().view(2, -1)
         facts = parallel.gather_rows(torch.stack([assigned.similarities, *right], 1))
         everyone = Assignment(parallel.gather_rows(assigned.labels), facts[:, 0])
         self._pending = Pending(vectors, ids, everyone, self._sums(everyone, ids, facts[:, 1], facts[:, 2]))
