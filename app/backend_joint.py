@@ -11,7 +11,7 @@ import streamlit as st
 from app import backend_work
 from app.backend import RunSummary, _opened, open_summary
 from coder_core.api import geometry
-from coder_core.api.geometry import Distributions, Gap
+from coder_core.api.geometry import Distributions, Gap, Separation
 from coder_core.api.layouts import (
     METHODS,
     MOST_TSNE,
@@ -27,7 +27,8 @@ from coder_core.api.sampling import Sample
 
 __all__ = [
     "METHODS", "MOST_TSNE", "Distributions", "Gap", "Kept", "Layout", "LayoutSettings", "Method", "Sample",
-    "distributions", "draw_points", "gap", "kept_maps", "map_command", "points_sample", "principal_maps", "samples",
+    "Separation", "distributions", "draw_points", "gap", "kept_maps", "map_command", "points_sample", "principal_maps",
+    "samples", "score_distributions", "score_separation",
 ]  # fmt: skip
 
 
@@ -73,6 +74,26 @@ def _distributions(path: str, stamp: str, split: str, part: bool) -> Distributio
 def distributions(run: RunSummary, split: str, part: bool) -> Distributions:
     """How often each similarity occurs among matching and among other pairs."""
     return _distributions(str(run.path), run.stamp, split, part)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _score_separation(path: str, stamp: str, split: str) -> Separation:
+    return geometry.score_separation(_opened(path, stamp), split)
+
+
+def score_separation(run: RunSummary, split: str) -> Separation:
+    """The mean score of matching and of other pairs, over the whole split."""
+    return _score_separation(str(run.path), run.stamp, split)
+
+
+@st.cache_data(max_entries=64, show_spinner="Counting similarities …")
+def _score_distributions(path: str, stamp: str, split: str) -> Distributions:
+    return geometry.score_distributions(_opened(path, stamp), split)
+
+
+def score_distributions(run: RunSummary, split: str) -> Distributions:
+    """How often each score occurs among matching and among other pairs."""
+    return _score_distributions(str(run.path), run.stamp, split)
 
 
 @st.cache_resource(max_entries=16, show_spinner="Finding the principal plane …")

@@ -65,7 +65,10 @@ TERMS = {
         "top of each other; two unit vectors are at most 2 apart."
     ),
     "mean similarity": "Mean cosine over these image-caption pairs, all of them.",
-    "mean distance": "Mean similarity of matching pairs minus that of all others; larger separates better.",
+    "mean distance": (
+        "Mean similarity of matching pairs minus that of all others, MD of Deep Boosting Learning; larger separates "
+        "better."
+    ),
     "prototype": (
         "A centre that training keeps for a group of image-caption pairs; every pair belongs to the nearest one "
         "(CODER eq. 7)."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app import backend, cards, charts, downloads, sidebar
+from app import backend, cards, charts, downloads, separation_view, sidebar
 from app.backend import RunSummary
 from app.glossary import tip
 from app.progress import curve_label, curves
@@ -13,7 +13,7 @@ from app.state import Choice, bound, theme
 
 COLUMNS = {
     "rsum": "R@sum", "i2t_r1": "i→t R@1", "i2t_r5": "i→t R@5", "i2t_r10": "i→t R@10", "t2i_r1": "t→i R@1",
-    "t2i_r5": "t→i R@5", "t2i_r10": "t→i R@10",
+    "t2i_r5": "t→i R@5", "t2i_r10": "t→i R@10", "md": "MD",
 }  # fmt: skip
 COMPARED = 6
 
@@ -56,7 +56,8 @@ def compared(choice: Choice) -> list[RunSummary]:
     known = {run.name: run for run in backend.runs() if not run.fault}
     names = st.multiselect(
         "Compared here", list(known), [run.name for run in choice.runs], **bound("curves"), max_selections=COMPARED,
-        placeholder="up to six runs", help="Bars, curves and differences show these; other pages show the sidebar’s.",
+        placeholder="up to six runs",
+        help="Everything but the table of all runs shows these; other pages show the sidebar’s.",
     )  # fmt: skip
     return [known[name] for name in names[:COMPARED]]
 
@@ -95,6 +96,7 @@ def draw_table(split: str) -> None:
         table, hide_index=True, height="content", placeholder="–",
         column_config=dict.fromkeys(COLUMNS.values(), percent)
         | {"R@sum": st.column_config.NumberColumn(format="%.1f", help=tip("R@sum")),
+           "MD": st.column_config.NumberColumn(format="%.3f", help=tip("mean distance")),
            "loss": st.column_config.TextColumn(help=tip("loss")),
            "epochs": st.column_config.NumberColumn(help=tip("epochs"))},
     )  # fmt: skip
@@ -130,6 +132,7 @@ def show(choice: Choice) -> None:
         draw_curves(runs)
     cards.heading("All runs", f"Recall in percent on {choice.split}; a click on a column's name sorts.")
     draw_table(choice.split)
+    separation_view.show(runs, choice.split)
     draw_differences(runs)
 
 

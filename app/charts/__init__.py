@@ -5,10 +5,11 @@ from app.charts.colouring import Kinds, Ramp, frequent, kinds, ramp, split_ramp
 from app.charts.concepts import concept_graph, concepts_read, side_by_side
 from app.charts.diversity import density, found_by_diversity, histogram, negative_weights, similarity_histogram
 from app.charts.figure import DARK, LIGHT, Tone, plain, run_colour, tone
-from app.charts.joint import Map, Marks, joint_map, similarity_curves
+from app.charts.joint import Map, Marks, joint_map
 from app.charts.matrices import heat_limits, heat_map
 from app.charts.ranks import margin_histogram, occurrence_bands, rank_band, rank_distribution, rank_matrix
 from app.charts.runs import recall_bars, training_curves
+from app.charts.similarities import similarity_curves, similarity_densities
 
 __all__ = [
     "DARK",
@@ -41,6 +42,7 @@ __all__ = [
     "run_colour",
     "side_by_side",
     "similarity_curves",
+    "similarity_densities",
     "similarity_histogram",
     "split_ramp",
     "tone",

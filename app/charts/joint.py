@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from app.charts.colouring import Kinds, Ramp
-from app.charts.figure import Tone, figure, plain, run_colour
+from app.charts.figure import Tone, figure, plain
 
 MAP_HEIGHT = 520
 GROUND_CELLS = 120
@@ -208,36 +208,3 @@ def _outline(number: int, corners: Sequence[tuple[float, float]], colours: Tone)
         "type": "path", "path": path, "xref": f"x{suffix}", "yref": f"y{suffix}",
         "line": {"color": colours.ink, "width": 1, "dash": "dot"}, "layer": "above",
     }  # fmt: skip
-
-
-def similarity_curves(
-    names: Sequence[str], edges: np.ndarray, positive: Sequence[np.ndarray], negative: Sequence[np.ndarray],
-    colours: Tone,
-) -> go.Figure:  # fmt: skip
-    """How alike matching pairs (filled) and all others (line) are: share of the pairs in each bin, both of area 1."""
-    middle = (edges[:-1] + edges[1:]) / 2
-    traces = []
-    everything = np.sum([*positive, *negative], axis=0)
-    seen = np.flatnonzero(everything)
-    for number, name in enumerate(names):
-        colour = run_colour(number, len(names), colours)
-        for counts, what, fill in ((positive[number], "matching", True), (negative[number], "others", False)):
-            share = 100 * counts / max(int(counts.sum()), 1)
-            traces.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines",
-                    "x": middle,
-                    "y": share,
-                    "name": f"{plain(name)}: {what}",
-                    "line": {"color": colour, "width": 2, "dash": "solid" if fill else "dot", "shape": "hvh"},
-                    "fill": "tozeroy" if fill else None,
-                    "opacity": 0.9,
-                    "hovertemplate": "%{x:.2f}: %{y:.1f} %<extra>" + f"{plain(name)}: {what}</extra>",
-                }
-            )
-    first, last = (max(seen[0] - 1, 0), min(seen[-1] + 2, len(edges) - 1)) if len(seen) else (0, len(edges) - 1)
-    return figure(
-        colours, traces, "similarity of image and caption", "share of the pairs, %", height=300,
-        xaxis={"range": [float(edges[first]), float(edges[last])]}, yaxis={"rangemode": "tozero"},
-    )  # fmt: skip

@@ -85,3 +85,17 @@ def test_similarity_curves_are_shares() -> None:
     figure = charts.similarity_curves(["a"], edges, [np.array([0, 0, 1, 3])], [np.array([0, 10, 0, 0])], LIGHT)
     np.testing.assert_allclose(figure.data[0].y, [0, 0, 25, 75])
     np.testing.assert_allclose(figure.data[1].y, [0, 100, 0, 0])
+
+
+def test_densities_of_any_number_of_runs_have_area_one_and_one_axis() -> None:
+    edges, names = np.linspace(-1, 1, 9), ["a", "<b>b", "c"]
+    matching = [np.array([0, 0, 0, 0, 1, 3, 0, 0]), np.array([0, 0, 0, 0, 0, 0, 5, 0]), np.array([0] * 7 + [2])]
+    others = [np.array([0, 2, 0, 0, 0, 0, 0, 0])] * 3
+    figures = [
+        charts.similarity_densities(names, edges, one, matching + others, "pairs", LIGHT) for one in (matching, others)
+    ]
+    for figure in figures:
+        assert [float(np.sum(trace.y)) * 0.25 for trace in figure.data] == pytest.approx([1, 1, 1])
+        assert len({trace.line.color for trace in figure.data}) == 3
+        assert "<b>" not in figure.data[1].name
+    assert figures[0].layout.xaxis.range == figures[1].layout.xaxis.range == (-1.0, 1.0)
