@@ -19,7 +19,7 @@ app = App(Path(__file__).name, middleware=[Middleware(Guard)])
 
 def draw() -> None:
     """The frame, and in it the page that was asked for."""
-    from app import charts, downloads, frame
+    from app import charts, downloads, frame, sidebar
 
     frame.configure()
     st.html(frame.APP / "style.css")
@@ -27,7 +27,9 @@ def draw() -> None:
     st.html(f"<style>:root {{ --cl-good: {colours.good}; --cl-bad: {colours.bad}; }}</style>")
     st.logo(frame.APP / "logo.svg", size="large", icon_image=frame.APP / "icon.png")
     frame.drawn()
-    st.navigation(frame.page_list()).run()
+    page = st.navigation(frame.page_list())
+    st.session_state[frame.CHOSEN] = None if page.title in frame.START else sidebar.draw()
+    page.run()
     downloads.figures()
 
 

@@ -10,6 +10,8 @@ import streamlit as st
 from app import backend, downloads
 
 APP = Path(__file__).parent
+CHOSEN = "chosen-runs"
+START = ("Start", "Demo training")
 
 
 def page_list() -> list[st.Page]:
@@ -20,7 +22,7 @@ def page_list() -> list[st.Page]:
     return [
         st.Page(
             "pages/start.py",
-            title="Demo training" if usable else "Start",
+            title=START[usable],
             icon=":material/play_circle:",
             default=not usable,
             visibility="visible" if training or not usable else "hidden",
@@ -48,8 +50,9 @@ def configure() -> None:
 
 
 def drawn() -> None:
-    """Said by streamlit_app.py: style and navigation are there."""
+    """Said by streamlit_app.py in every run: style and navigation are there."""
     st.session_state["framed"] = True
+    st.session_state.pop("frame_awaited", None)
     downloads.begin()
 
 
@@ -59,7 +62,7 @@ def need() -> None:
     When a link to a page is the first thing a fresh server is asked for, Streamlit 1.67 runs that file of pages/ alone.
     Calling st.navigation tells it that the pages are ours, and the next run goes through streamlit_app.py.
     """
-    if st.session_state.get("framed"):
+    if st.session_state.pop("framed", False):
         return
     if st.session_state.get("frame_awaited"):
         st.error("Start the app with: streamlit run streamlit_app.py")

@@ -27,8 +27,15 @@ def shared_splits(runs: list[RunSummary]) -> list[str]:
 
 
 def choose() -> Choice | None:
-    """Draw the pickers; None when there is no run that can be looked at."""
+    """What the pickers say; None when there is no run that can be looked at. Every page asks this first."""
     frame.need()
+    found: Choice | None = st.session_state.get(frame.CHOSEN)
+    return found
+
+
+def draw() -> Choice | None:
+    """Draw the pickers, in the frame and not in a page: a widget of a page is another widget on the next one, and the
+    runs that a link names would be forgotten on the way."""
     usable = {run.name: run for run in backend.runs() if run.usable}
     if not usable:
         return None

@@ -32,11 +32,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shown(
     root: Path, monkeypatch: pytest.MonkeyPatch, run: str, versus: str, page: str = "concepts", **query: str
 ) -> AppTest:
-    """A page with these two runs chosen in the sidebar."""
-    app = opened(root, page, monkeypatch, **query)
-    app.selectbox(key="run").set_value(run)
-    app.selectbox(key="versus").set_value(versus).run()
-    assert not app.exception
+    """A page opened by a link that names these two runs."""
+    app = opened(root, page, monkeypatch, run=run, versus=versus, **query)
+    assert (app.selectbox(key="run").value, app.selectbox(key="versus").value) == (run, versus)
     return app
 
 

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from coder_core.api import open_run
+from tests.app.concept_runs import write_concept_run
 from tests.app.run_folders import damage, import_run_folder, write_run
 
 PAGES = ("overview", "diversity", "similarity", "joint", "clusters", "concepts", "retrieval")
 ROOTS = ("none", "one", "two", "damaged", "no pictures", "imported")
 PROJECT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three runs; the sidebar begins with alpha and beta."""
+    root = tmp_path_factory.mktemp("three") / "runs"
+    for number, name in enumerate(("alpha", "beta", "gamma")):
+        write_run(root, name, images=12, noise=1.0 + number)
+    return root
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +42,7 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-def opened(root: Path, page: str, monkeypatch: pytest.MonkeyPatch, **query: str) -> AppTest:
+def opened(root: Path, page: str, monkeypatch: pytest.MonkeyPatch, **query: str | list[str]) -> AppTest:
     monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
     monkeypatch.chdir(PROJECT)
     app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=120)
@@ -81,6 +93,17 @@ def test_one_run_alone_can_be_chosen(roots: dict[str, Path], page: str, monkeypa
     app = opened(roots["two"], page, monkeypatch)
     app.selectbox(key="versus").set_value("—").run()
     assert not app.exception
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(("versus", "shown"), [("beta", {"gamma", "beta"}), ("—", {"gamma"})])
+def test_a_link_opens_the_runs_it_names(
+    three: Path, page: str, versus: str, shown: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = opened(three, page, monkeypatch, run="gamma", versus=versus)
+    assert (app.selectbox(key="run").value, app.selectbox(key="versus").value) == ("gamma", versus)
+    said = [texts(app), *(button.label for button in app.button), *(one.proto.spec for one in app.get("plotly_chart"))]
+    assert {name for name in ("alpha", "beta", "gamma") if any(name in one for one in said)} == shown
 
 
 @pytest.mark.parametrize("anchors", ["text", "image"])
@@ -256,6 +279,27 @@ def test_runs_on_other_samples_are_not_compared(tmp_path: Path, monkeypatch: pyt
     for page in PAGES:
         app = opened(tmp_path / "runs", page, monkeypatch)
         assert "evaluated on other samples" in texts(app)
+
+
+def test_similarities_of_any_number_of_runs_stand_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "runs"
+    for seed, name in enumerate(("a", "b", "c")):
+        write_run(root, name, images=12, seed=seed, noise=1.0 + seed, pictures=False)
+    write_concept_run(root, "both", images=12)
+    app = opened(root, "overview", monkeypatch, curves=["a", "b", "c", "both"])
+    assert app.multiselect(key="curves").value == ["a", "b", "c", "both"]
+    table = next(frame.value for frame in app.dataframe if "matching pairs" in frame.value)
+    assert table["run"].tolist() == ["a", "b", "c", "both"]
+    run = open_run(root / "both")
+    concepts, (v, w) = run.concepts("dev"), run.embeddings("dev")
+    assert concepts is not None
+    branches = run.analysis("dev").concepts
+    assert branches is not None
+    scores = 0.6 * v @ w.T + 0.4 * branches.image_embeddings @ branches.text_embeddings.T
+    own = scores[run.image_of_text("dev"), np.arange(60)]
+    md = own.mean() - (scores.sum() - own.sum()) / (scores.size - 60)
+    assert table["MD"].iloc[3] == pytest.approx(float(md), abs=1e-5)
+    assert len(app.get("plotly_chart")) == 4
 
 
 def test_a_free_text_says_when_the_run_has_no_model(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
