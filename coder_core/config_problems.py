@@ -59,11 +59,6 @@ def _scorer_problems(config: Config) -> list[Fault]:
         if value > 0:
             fix = f"give --{place} 0, or leave {flag} out"
             found.append(Fault(f"--{place}", f"is {value} with {flag}", "0: it compares single embeddings", fix))
-    weights = config.weighting.sample_weights
-    if weights in OF_NEIGHBOURHOODS:
-        expected = "weights from the scores of the batch, or none"
-        fix = f"they compare single embeddings: leave {flag} out, or give --sample-weights none"
-        found.append(Fault("--sample-weights", f"is {weights} with {flag}", expected, fix))
     return found
 
 

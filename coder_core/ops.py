@@ -50,6 +50,25 @@ def lengths(vectors: Tensor) -> Tensor:
     return _safe_root(squared, smallest=SHORTEST_VECTOR**2)
 
 
+def mean_of_parts(samples: Tensor, lengths: Tensor | None = None) -> Tensor:
+    """One vector for each sample of several unit vectors: their mean, not normalised, so that the inner product of two
+    samples is the mean cosine over all pairs of their parts. A sample of one vector stays as it is.
+
+    Args:
+        samples: (n, D), or (n, L, D).
+        lengths: (n,) how many of the L parts exist; all when None.
+
+    Returns:
+        (n, D).
+    """
+    if samples.ndim == 2:
+        return samples
+    if lengths is None:
+        return samples.mean(1)
+    there = torch.arange(samples.shape[1], device=samples.device) < lengths[:, None]
+    return torch.where(there[..., None], samples, 0.0).sum(1) / lengths.clamp_min(1)[:, None]
+
+
 def cosine(first: Tensor, second: Tensor) -> Tensor:
     """Cosine of every row of `first` (Q, D) with every row of `second` (C, D), as (Q, C)."""
     return normalise(first) @ normalise(second).mT

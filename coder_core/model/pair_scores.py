@@ -18,6 +18,7 @@ from coder_core.data.words import Tokens
 from coder_core.faults import Fault, InputError
 from coder_core.model.coder import Coder
 from coder_core.model.encode import IMAGES_AT_ONCE, Progress, autocast, evaluating
+from coder_core.ops import mean_of_parts
 
 TEXTS_AT_ONCE = 64
 PAIRS_AT_MOST = 1 << 28  # 1 GiB of scores: MS-COCO's 5,000 × 25,000 are half of it
@@ -38,6 +39,10 @@ class SplitScores(NamedTuple):
     scores: np.ndarray
     """(n, m) float32."""
     images: ImageParts
+    image_means: np.ndarray
+    """(n, D) float32, the mean of an image's parts."""
+    text_means: np.ndarray
+    """(m, D) float32, the mean of a caption's parts."""
 
 
 def score_split(
@@ -66,12 +71,15 @@ def score_split(
     done = 0
     with evaluating(model):
         images = _encode_images(model, split, device, precision)
-        for ids, columns in _columns(model, images, tokens, device, precision):
-            scores[:, ids] = columns.cpu().numpy()
+        image_means = mean_of_parts(*images).cpu().numpy()
+        text_means = np.empty((split.n_texts, image_means.shape[1]), np.float32)
+        for ids, columns, means in _columns(model, images, tokens, device, precision):
+            scores[:, ids], text_means[ids] = columns.cpu().numpy(), means.cpu().numpy()
             done += columns.numel()
             if progress:
                 progress(done, total)
-    return SplitScores(scores, ImageParts(images[0].cpu().numpy(), images[1].cpu().numpy()))
+    parts = ImageParts(images[0].cpu().numpy(), images[1].cpu().numpy())
+    return SplitScores(scores, parts, image_means, text_means)
 
 
 def score_texts(model: Coder, images: ImageParts, tokens: Tokens, *, device: torch.device) -> np.ndarray:
@@ -79,7 +87,7 @@ def score_texts(model: Coder, images: ImageParts, tokens: Tokens, *, device: tor
     scores = np.empty((len(tokens.lengths), len(images.parts)), np.float32)
     with evaluating(model):
         known = torch.from_numpy(np.array(images.parts, np.float32)), torch.from_numpy(np.array(images.lengths))
-        for ids, columns in _columns(model, (known[0].to(device), known[1].to(device)), tokens, device, "float32"):
+        for ids, columns, _ in _columns(model, (known[0].to(device), known[1].to(device)), tokens, device, "float32"):
             scores[ids] = columns.T.cpu().numpy()
     return scores
 
@@ -101,9 +109,11 @@ def _encode_images(model: Coder, split: Split, device: torch.device, precision: 
 
 def _columns(
     model: Coder, images: tuple[Tensor, Tensor], tokens: Tokens, device: torch.device, precision: str
-) -> Iterator[tuple[np.ndarray, Tensor]]:
-    """(ids, (n, len(ids)) scores) of a few captions at a time."""
+) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
+    """(ids, (n, len(ids)) scores, (len(ids), D) means of their parts) of a few captions at a time."""
     for ids, words, lengths in text_chunks(tokens, TEXTS_AT_ONCE):
         with autocast(device, precision):
             texts = model.encode_texts(words.to(device), lengths.to(device)).float()
-        yield ids, model.scorer(images[0], texts, images[1], lengths.to(device))
+        there = lengths.to(device)
+        means = mean_of_parts(texts, there if model.scorer.local else None)
+        yield ids, model.scorer(images[0], texts, images[1], there), means

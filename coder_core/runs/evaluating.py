@@ -75,21 +75,21 @@ def evaluate_split(
 
 def _tables(folder: Path, loaded: LoadedModel, split: Split, known: SplitEmbeddings | SplitScores) -> dict[str, Any]:
     """What an analysis is made of besides ranks: scores, or embeddings with the tables of concepts and prototypes."""
+    weights, documents = weight_tables(folder, loaded.config, known, split)
     if isinstance(known, SplitScores):
-        return {"scores": known.scores, "extra_arrays": image_part_tables(known.images)}
+        arrays = image_part_tables(known.images) | weights
+        return {"scores": known.scores, "extra_arrays": arrays, "extra_documents": documents}
     model = loaded.config.model
-    arrays: dict[str, np.ndarray] = {}
-    documents: dict[str, Any] = {}
+    arrays = dict(weights)
     if loaded.concepts is not None:
-        arrays, documents = concept_tables(
+        of_concepts, about_concepts = concept_tables(
             known, loaded.concepts, threshold=model.concept_threshold, rescaled=model.concept_rescale
         )
+        arrays |= of_concepts
+        documents |= about_concepts
     prototypes = read_prototypes(folder, loaded.fingerprint) if loaded.config.memory.prototypes else None
     if prototypes is not None:
         arrays |= cluster_tables(known, split.image_of_text, prototypes)
-    weight_arrays, weight_documents = weight_tables(folder, loaded.config, known, split)
-    arrays |= weight_arrays
-    documents |= weight_documents
     return {
         "image_embeddings": known.images, "text_embeddings": known.texts, "extra_arrays": arrays,
         "extra_documents": documents, "beta": model.beta if loaded.concepts is not None else None,

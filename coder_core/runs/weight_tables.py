@@ -5,8 +5,9 @@ Neighbours are found among the split's own captions, in the text space that was 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from coder_core.config import Config
 from coder_core.data.dataset import Split
 from coder_core.model.encode import SplitEmbeddings
+from coder_core.model.pair_scores import SplitScores
 from coder_core.objectives.batch_weights import batch_weights
 from coder_core.objectives.neighbourhood import pair_weights, raw_scores, statistics, stats_share, upsilon
 from coder_core.runs.neighbour_store import run_text_space, split_neighbours
@@ -51,13 +53,32 @@ def weights_of(diversity: Tensor, discrepancy: Tensor, pairs: Tensor, weighting:
     )  # fmt: skip
 
 
-def weight_tables(folder: Path, config: Config, found: SplitEmbeddings, split: Split) -> Tables:
+class _Single(NamedTuple):
+    """A split with one vector a sample, and how a batch of its pairs scores."""
+
+    images: np.ndarray
+    texts: np.ndarray
+    scores: Callable[[np.ndarray], Tensor]
+
+
+def _single(known: SplitEmbeddings | SplitScores, image_of_text: np.ndarray) -> _Single:
+    if isinstance(known, SplitScores):
+        every = known.scores
+        return _Single(
+            known.image_means, known.text_means,
+            lambda pairs: torch.from_numpy(np.ascontiguousarray(every[np.ix_(image_of_text[pairs], pairs)])),
+        )  # fmt: skip
+    images, texts = known.images, known.texts
+    return _Single(images, texts, lambda pairs: torch.from_numpy(images[image_of_text[pairs]] @ texts[pairs].T))
+
+
+def weight_tables(folder: Path, config: Config, known: SplitEmbeddings | SplitScores, split: Split) -> Tables:
     """What a run's weighting makes of a split; nothing for a run without weights.
 
     Args:
         folder: of the run, which holds its text space.
         config: of the run.
-        found: the split's embeddings.
+        known: the split's embeddings, or its scores with the means of what they compare.
         split: the data.
 
     Returns:
@@ -77,6 +98,7 @@ def weight_tables(folder: Path, config: Config, found: SplitEmbeddings, split: S
     }  # fmt: skip
     if weighting.sample_weights == "none":
         return {}, {}
+    found = _single(known, split.image_of_text)
     if weighting.sample_weights not in OF_NEIGHBOURHOODS:
         in_batches = _in_batches(weighting.sample_weights, found, split.image_of_text, config.training.batch_size)
         return {"sample_weight": in_batches}, {DOCUMENT: about}
@@ -99,7 +121,7 @@ def weight_tables(folder: Path, config: Config, found: SplitEmbeddings, split: S
     return arrays | {"sample_weight": weights.float().numpy()}, {DOCUMENT: about}
 
 
-def _raw(found: SplitEmbeddings, image_of_text: np.ndarray, neighbours: Tensor) -> dict[str, Tensor]:
+def _raw(found: _Single, image_of_text: np.ndarray, neighbours: Tensor) -> dict[str, Tensor]:
     """(m, 2) raw scores of both kinds."""
     images, texts = torch.from_numpy(found.images), torch.from_numpy(found.texts)
     owner, every = torch.from_numpy(image_of_text).long(), torch.arange(len(texts))
@@ -113,7 +135,7 @@ def _raw(found: SplitEmbeddings, image_of_text: np.ndarray, neighbours: Tensor) 
     }
 
 
-def _in_batches(kind: str, found: SplitEmbeddings, image_of_text: np.ndarray, size: int) -> np.ndarray:
+def _in_batches(kind: str, found: _Single, image_of_text: np.ndarray, size: int) -> np.ndarray:
     weights = np.empty(len(found.texts), np.float32)
     order = np.random.default_rng(SEED).permutation(len(weights))
     for pairs in np.array_split(order, max(1, round(len(order) / size))):
@@ -121,7 +143,7 @@ def _in_batches(kind: str, found: SplitEmbeddings, image_of_text: np.ndarray, si
         texts = torch.from_numpy(np.asarray(found.texts[pairs]))
         ids = torch.from_numpy(image_of_text[pairs])
         taken = batch_weights(
-            kind, images @ texts.T, images, texts, ids[:, None] != ids[None, :], scale=float(len(pairs))
+            kind, found.scores(pairs), images, texts, ids[:, None] != ids[None, :], scale=float(len(pairs))
         )  # fmt: skip
         weights[pairs] = taken.numpy()
     return weights

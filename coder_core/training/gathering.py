@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from coder_core.ops import mean_of_parts
 from coder_core.scoring.scorer import CosineScorer, Scorer
 from coder_core.training import parallel
 
@@ -81,3 +82,15 @@ def batch_scores(anchors: Anchors) -> tuple[Tensor, Tensor]:
     if parallel.world_size() == 1:
         return forward, forward.T
     return forward, anchors.scorer(anchors.all_images, anchors.texts, all_lengths[0], lengths[1]).T
+
+
+def mean_vectors(anchors: Anchors) -> Anchors:
+    """The same pairs with one vector a sample, the mean of its parts where the scorer reads several."""
+    local = anchors.scorer.local
+    own = anchors.lengths if local and anchors.lengths is not None else (None, None)
+    everyone = anchors.all_lengths if local and anchors.all_lengths is not None else (None, None)
+    return replace(
+        anchors, images=mean_of_parts(anchors.images, own[0]), texts=mean_of_parts(anchors.texts, own[1]),
+        all_images=mean_of_parts(anchors.all_images, everyone[0]),
+        all_texts=mean_of_parts(anchors.all_texts, everyone[1]),
+    )  # fmt: skip

@@ -16,7 +16,7 @@ from torch import Tensor
 from coder_core.config import Config
 from coder_core.objectives.batch_weights import batch_weights
 from coder_core.training import parallel
-from coder_core.training.gathering import Anchors, batch_scores
+from coder_core.training.gathering import Anchors, batch_scores, mean_vectors
 from coder_core.training.neighbourhoods import Neighbourhoods
 from coder_core.weighting_config import OF_NEIGHBOURHOODS
 
@@ -46,8 +46,9 @@ def _of_the_batch(anchors: Anchors, config: Config) -> Tensor:
     """HAL, MITHUN or AMRANI: all processes' pairs are weighed as one batch, on every process."""
     scores, ids = parallel.gather_rows(batch_scores(anchors)[0].detach()), anchors.all_image_ids
     others = ids[:, None] != ids[None, :]
+    single = mean_vectors(anchors)
     weights = batch_weights(
-        config.weighting.sample_weights, scores, anchors.all_images.detach(), anchors.all_texts.detach(), others,
+        config.weighting.sample_weights, scores, single.all_images.detach(), single.all_texts.detach(), others,
         scale=config.weighting.weight_scale * len(ids),
     )  # fmt: skip
     return weights[anchors.offset : anchors.offset + len(anchors.image_ids)]

@@ -11,7 +11,7 @@ from coder_core.model.coder import Coder, Embedded
 from coder_core.training import parallel
 from coder_core.training.boosting import BoostingAnchor, boosting_losses
 from coder_core.training.dcl_losses import concept_dcl, instance_dcl
-from coder_core.training.gathering import Anchors, Lengths, gather_anchors
+from coder_core.training.gathering import Anchors, Lengths, gather_anchors, mean_vectors
 from coder_core.training.keys import Memory
 from coder_core.training.losses import Losses
 from coder_core.training.neighbourhoods import Neighbourhoods
@@ -54,8 +54,9 @@ def compute_losses(
     else:
         losses = plain_losses(anchors, config.objective, epoch, weights)
     if neighbourhoods is not None:
-        losses = with_neighbours(losses, anchors, batch.text_ids, config, neighbourhoods)
-        neighbourhoods.notice(anchors, batch.text_ids)
+        single = mean_vectors(anchors)
+        losses = with_neighbours(losses, single, batch.text_ids, config, neighbourhoods)
+        neighbourhoods.notice(single, batch.text_ids)
     if surpassed is not None:
         losses = _boosted(losses, anchors, surpassed, config)
     if embedded.concept_images is not None and embedded.concept_texts is not None:

@@ -94,6 +94,17 @@ def test_weights_of_a_batch_are_taken_in_random_batches(data: Path, tmp_path: Pa
     assert json.loads((folder / "weighting.json").read_text())["sample_weights"] == "mithun"
 
 
+@pytest.mark.parametrize("kind", ["diversity", "hal"])
+def test_a_run_with_several_embeddings_has_them_too(data: Path, tmp_path: Path, kind: str) -> None:
+    run = start_run(weighted(data, sample_weights=kind, embeddings=2, epochs=2), tmp_path, quiet())
+    folder = run / "analysis" / "dev"
+    (weights,) = arrays(folder, "sample_weight")
+    assert weights.shape == (18,)
+    assert weights.mean() == pytest.approx(1.0, rel=1e-4)
+    assert weights.std() > 0
+    assert (folder / "weight_diversity.npy").exists() == (kind == "diversity")
+
+
 def test_a_run_without_weights_has_no_such_tables(data: Path, tmp_path: Path) -> None:
     run = start_run(weighted(data, sample_weights="none", epochs=1), tmp_path, quiet())
     assert not list((run / "analysis" / "dev").glob("*weight*"))

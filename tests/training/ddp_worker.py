@@ -56,6 +56,7 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
     "boosting-soft": ({"loss": "dcl", "boosting": "rs", "boosting_soft": True, "boosting_weight": 0.01}, 13),
     "diversity-weights": ({"loss": "npairs-hinge", "npairs_margin": 0.5, **WEIGHTED}, 0),
     "combined-weights": ({"loss": "dcl", **WEIGHTED, "sample_weights": "combined", "weight_modalities": "sum"}, 13),
+    "combined-weights-of-parts": ({"loss": "infonce", **WEIGHTED, "sample_weights": "combined", "embeddings": 2}, 0),
     "hal": ({"loss": "btr-sum", "sample_weights": "hal"}, 0),
     "mithun": ({"loss": "npairs-hinge", "npairs_margin": 0.5, "sample_weights": "mithun"}, 0),
     "amrani": ({"loss": "infonce", "sample_weights": "amrani"}, 0),

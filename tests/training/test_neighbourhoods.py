@@ -264,6 +264,27 @@ def test_a_run_with_within_modality_losses_stopped_and_continued_equals_one_neve
     assert_same_run(stopped, never)
 
 
+@pytest.mark.parametrize("several", [{"embeddings": 3}, {"scorer": "interaction"}])
+def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(data: Path, several: dict[str, Any]) -> None:
+    """So that all N² · K² cosines of a double sum are averaged."""
+    config = weighted(data, dropout=False, within_text=0.5, **several)
+    prepared, found = filled(config)
+    found.begin_epoch(1)
+    batch = prepared.batches(0)
+    losses = take(prepared, found, config, batch)
+    assert torch.isfinite(losses.total)
+    assert losses.parts["within-text"] > 0
+    found.remember()
+    model = prepared.model
+    with torch.no_grad():
+        texts = model.encode_texts(batch.words, batch.word_lengths)
+        images = model.encode_images(batch.regions, batch.region_lengths)
+    for place, (row, length) in enumerate(zip(batch.text_ids.tolist(), batch.word_lengths.tolist(), strict=True)):
+        parts = texts[place] if "embeddings" in several else texts[place, :length]
+        torch.testing.assert_close(found.cache.texts[row], parts.mean(0), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(found.cache.images[batch.image_ids[-1]], images[-1].mean(0), rtol=1e-4, atol=1e-6)
+
+
 @pytest.fixture(scope="module")
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with both weights that was never stopped."""
