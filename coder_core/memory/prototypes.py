@@ -158,9 +158,10 @@ class Prototypes(nn.Module):
     def _move(self, vectors: Tensor, labels: Tensor) -> None:
         touched, row = labels.unique(return_inverse=True)
         self.weights *= max(0.0, 1.0 - len(vectors) / self.pass_pairs)
-        kept = self.weights[touched] * self.resultants[touched] + LAST_WORD
+        weights = self.weights[touched]
+        kept = weights * self.resultants[touched] + LAST_WORD
         sums = _add_rows(self.centroids.index_select(0, touched).mul_(kept[:, None]), row, vectors)
-        weights = self.weights[touched].index_add_(0, row, torch.ones_like(row, dtype=self.weights.dtype))
+        weights.index_add_(0, row, torch.ones_like(row, dtype=weights.dtype))
         length = torch.linalg.vector_norm(sums, dim=1)
         self.centroids.index_copy_(0, touched, sums.div_(length.clamp_min(SHORTEST_VECTOR)[:, None]))
         self.resultants[touched] = length / weights
