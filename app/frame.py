@@ -30,6 +30,7 @@ def page_list() -> list[st.Page]:
         *([_overview(url_path="home", default=True, visibility="hidden")] if usable else []),
         _overview(url_path="overview"),
         st.Page("pages/diversity.py", title="Diversity", icon=":material/blur_on:"),
+        st.Page("pages/weights.py", title="Weights", icon=":material/balance:"),
         st.Page("pages/similarity.py", title="Similarity", icon=":material/grid_on:"),
         st.Page("pages/joint.py", title="Joint space", icon=":material/scatter_plot:"),
         st.Page("pages/clusters.py", title="Clusters", icon=":material/workspaces:"),

@@ -102,6 +102,23 @@ TERMS = {
         "how much attention the images and captions of this split give it."
     ),
     "most read": "How many different concepts are the most read one of some sample.",
+    "sample weight": (
+        "How often a pair counts in the loss, as if the split were one batch (of HAL, MITHUN and AMRANI: in random "
+        "batches of training’s size); the mean over all pairs is 1."
+    ),
+    "DIVERSITY": (
+        "How far apart a sample’s semantic neighbours lie in the joint space: minus the squared length of their mean "
+        "(Thomas and Kovashka, eq. 4-6). Larger is more diverse."
+    ),
+    "DISCREPANCY": (
+        "How far a sample is from its neighbours’ neighbours: minus its mean similarity to them (Thomas and Kovashka, "
+        "eq. 2-3). Larger is more discrepant."
+    ),
+    "raw scores": (
+        "Of DIVERSITY the squared length of the neighbours’ mean, of DISCREPANCY the mean similarity, before Γ turns "
+        "their sign: the numbers of table 1 of Thomas and Kovashka."
+    ),
+    "side": "A pair has a caption and an image, and each has its own neighbourhood; the weight comes from both.",
     "hubness": "Among the first ten results of how many queries a sample stands.",
     "temperature": "μ·div, the anchor's effective temperature: smaller lets only the closest negatives count.",
     "gamma": "γ of CODER eq. 4: negatives more similar than this are pushed away hard, those below hardly at all.",

@@ -12,7 +12,7 @@ from coder_core.api import open_run
 from tests.app.concept_runs import write_concept_run
 from tests.app.run_folders import damage, import_run_folder, write_run
 
-PAGES = ("overview", "diversity", "similarity", "joint", "clusters", "concepts", "retrieval")
+PAGES = ("overview", "diversity", "weights", "similarity", "joint", "clusters", "concepts", "retrieval")
 ROOTS = ("none", "one", "two", "damaged", "no pictures", "imported")
 PROJECT = Path(__file__).resolve().parents[2]
 

@@ -1,0 +1,73 @@
+"""What the app asks about sample weights, of runs that were trained with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from coder_core.api import InputError, open_run
+from coder_core.api.weights import CODER, DISCREPANCY, DIVERSITY, WEIGHT, correlations, weight_table, weighting
+from tests.app.run_folders import write_run
+from tests.app.weighted_runs import train_weighted
+
+pytestmark = pytest.mark.usefixtures("own_threads")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_weighted(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.mark.parametrize(("modality", "column"), [("image", 0), ("text", 1)])
+def test_every_pair_has_its_weight_and_its_measures(root: Path, modality: str, column: int) -> None:
+    run = open_run(root / "combined")
+    analysis, owner = run.analysis("dev"), run.image_of_text("dev")
+    table = weight_table(run, "dev", modality)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(table["image"], owner)
+    np.testing.assert_allclose(table[WEIGHT], analysis.array("sample_weight"))
+    np.testing.assert_allclose(table[DIVERSITY], analysis.array("weight_diversity")[:, column])
+    np.testing.assert_allclose(table[DISCREPANCY], analysis.array("weight_discrepancy")[:, column])
+    spread = run.spread("dev", modality=modality)  # type: ignore[arg-type]
+    expected = [spread[owner[j]] if modality == "image" else spread[j] for j in range(len(owner))]
+    np.testing.assert_allclose(table[CODER], expected)
+
+
+def test_larger_is_more_diverse_whatever_gamma_was(root: Path) -> None:
+    run = open_run(root / "opposite")
+    written = run.analysis("dev").array("weight_diversity")
+    assert run.analysis("dev").document("weighting")["direction"] == 1
+    np.testing.assert_allclose(weight_table(run, "dev", "text")[DIVERSITY], -written[:, 1])
+
+
+def test_statistics_are_those_of_the_raw_scores(root: Path) -> None:
+    run = open_run(root / "combined")
+    found = weighting(run, "dev")
+    assert (found.kind, found.neighbours) == ("combined", 4)
+    for row in found.statistics.itertuples():
+        raw = -np.asarray(run.analysis("dev").array(f"weight_{str(row.measure).lower()}"), dtype=np.float64)
+        assert row.mean == pytest.approx(raw.mean(), rel=1e-4)
+        assert row.std == pytest.approx(raw.std(), rel=1e-4)
+
+
+def test_correlations_agree_with_scipy(root: Path) -> None:
+    table = weight_table(open_run(root / "combined"), "dev", "text")
+    found = correlations(table)
+    assert list(found) == [WEIGHT, DIVERSITY, DISCREPANCY, CODER]
+    for a in found:
+        for b in found:
+            assert found.loc[a, b] == pytest.approx(stats.spearmanr(table[a], table[b]).statistic)
+
+
+def test_weights_without_neighbours_have_no_measures(root: Path) -> None:
+    run = open_run(root / "hal")
+    assert list(correlations(weight_table(run, "dev", "image"))) == [WEIGHT, CODER]
+    assert weighting(run, "dev").statistics.empty
+
+
+def test_a_run_without_weights_says_what_to_train(tmp_path: Path) -> None:
+    write_run(tmp_path, "plain", images=8, pictures=False)
+    with pytest.raises(InputError, match=r"was trained without sample weights\. Train with --sample-weights"):
+        weighting(open_run(tmp_path / "plain"), "dev")

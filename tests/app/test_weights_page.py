@@ -1,0 +1,69 @@
+"""The Weights page: extremes, statistics, measures and pairs of runs with weights; what is absent in others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coder_core.api import open_run
+from tests.app.run_folders import import_run_folder, write_run
+from tests.app.test_pages import opened, texts
+from tests.app.weighted_runs import train_weighted
+
+pytestmark = pytest.mark.usefixtures("own_threads")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = train_weighted(tmp_path_factory.mktemp("weights-page"))
+    write_run(base, "plain", images=8)
+    import_run_folder(base, "clip", images=8)
+    return base
+
+
+@pytest.mark.parametrize("side", ["Captions", "Images"])
+def test_two_runs_stand_side_by_side(root: Path, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "weights", monkeypatch, run="opposite", versus="combined", side=side)
+    assert "combined: combined, the weights of a batch sum to λ = 32, 4 neighbours by TF-IDF" in texts(app)
+    assert "opposite: diversity" in texts(app)
+    heads = [item.value for item in app.subheader]
+    assert {"Highest weight", "Lowest weight", "Do the measures agree?"} <= set(heads)
+    statistics = next(frame.value for frame in app.dataframe if "μ" in frame.value)
+    assert statistics["run"].tolist() == ["opposite"] * 3 + ["combined"] * 3
+    app.segmented_control(key="weights-of").set_value("opposite").run()
+    assert not app.exception
+
+
+def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = open_run(root / "combined")
+    weights = run.analysis("dev").array("sample_weight")
+    app = opened(root, "weights", monkeypatch, run="combined", versus="—")
+    for place in (weights.argmax(), weights.argmin()):
+        assert f"{weights[place]:.3f}</span>" in texts(app)
+        assert f"caption={place}" in texts(app)
+    assert app.number_input(key="weighed").value == int(weights.argmax())
+    app.segmented_control(key="ranked-weights").set_value("low").run()
+    app.number_input(key="weighed").set_value(int(weights.argmin())).run()
+    assert f"Caption {int(weights.argmin())} of image" in texts(app)
+    app.button(key="weighed-next").click().run()
+    assert app.number_input(key="weighed").value == int(weights.argsort(kind="stable")[1])
+
+
+def test_weights_without_neighbours_show_what_they_have(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "weights", monkeypatch, run="hal", versus="unweighted")
+    assert "unweighted was trained without sample weights. hal is shown alone." in texts(app)
+    assert "hal: hal, the weights of a batch sum to" in texts(app)
+    assert "DISCREPANCY" not in texts(app)
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [("plain", "plain was trained without sample weights."), ("clip", "clip holds imported embeddings")],
+)
+def test_what_is_absent_and_what_to_train(root: Path, run: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "weights", monkeypatch, run=run, versus="—")
+    assert said in texts(app)
+    assert "Train with --sample-weights diversity" in texts(app)
+    assert not app.subheader
+    assert not app.get("plotly_chart")
