@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from app import backend, cards, charts, downloads
-from app.controls import choose_one, picking_table, picture_urls
+from app.controls import choose_one, picking_table
 from app.glossary import tip
+from app.query_view import sample_columns
 from app.selection import found_by_tenth, matching, most_moved
 from app.state import Choice, bound, theme
 
@@ -118,19 +118,8 @@ def ranked(choice: Choice, tables: Tables, changes: pd.DataFrame | None, modalit
         cards.empty("No caption holds all of these words.", "Use fewer words, or clear the field.")
         return order
     top = order[:ROWS_SHOWN]
-    rows, images = focus["anchor"].to_numpy()[top], focus["image"].to_numpy()[top]
-    opened = backend.open_summary(last)
-    texts = rows if modality == "text" else opened.first_captions(choice.split)[images]
-    table = pd.DataFrame(
-        {
-            "picture": picture_urls(backend.thumbnails(last, choice.split, images, 72)),
-            "caption": [captions[i] if i >= 0 else "" for i in texts.tolist()],
-        }
-    )
-    config: dict[str, Any] = {
-        "picture": st.column_config.ImageColumn("", width=64),
-        "caption": st.column_config.TextColumn("caption" if modality == "text" else "its first caption", width=220),
-    }
+    rows = focus["anchor"].to_numpy()[top]
+    table, config = sample_columns(choice, modality, rows, 220)
     for name, (label, digits, term) in LABELS.items():
         if name in whole:
             table[name] = whole[name].to_numpy()[top]

@@ -8,9 +8,9 @@ import streamlit as st
 
 from app import backend, cards, charts, downloads, export, links
 from app.backend import OUTCOMES
-from app.controls import choose_one, picking_table, picture_urls
+from app.controls import choose_one, picking_table
 from app.glossary import tip
-from app.query_view import query_table
+from app.query_view import query_table, sample_columns
 from app.selection import by_outcome, outcome_counts
 from app.state import Choice, bound_number, theme
 
@@ -149,26 +149,12 @@ def hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
 
 def _hub_table(choice: Choice, modality: str, table: pd.DataFrame) -> int:
     """The hubs as pictures or captions; returns the one chosen."""
-    run = choice.runs[-1]
-    opened, rows = backend.open_summary(run), table["candidate"].to_numpy()
+    opened, rows = backend.open_summary(choice.runs[-1]), table["candidate"].to_numpy()
     pictured = modality == "text"
-    captions = opened.captions(choice.split)
-    texts = opened.first_captions(choice.split)[rows] if pictured else rows
-    images = rows if pictured else opened.image_of_text(choice.split)[rows]
-    shown = pd.DataFrame(
-        {
-            "picture": picture_urls(backend.thumbnails(run, choice.split, images, 72)),
-            "caption": [captions[i] if i >= 0 else "" for i in texts.tolist()],
-            "count": table["count"].to_numpy(),
-            "wrong": table["wrong"].to_numpy(),
-        }
-    )
-    config = {
-        "picture": st.column_config.ImageColumn("", width=64),
-        "caption": st.column_config.TextColumn("its first caption" if pictured else "caption", width=190),
-        "count": st.column_config.NumberColumn("queries", format="%d", help=tip("occurrences"), width=72),
-        "wrong": st.column_config.NumberColumn("by mistake", format="%d", help=tip("hub"), width=82),
-    }
+    shown, config = sample_columns(choice, "image" if pictured else "text", rows, 190)
+    shown["count"], shown["wrong"] = table["count"].to_numpy(), table["wrong"].to_numpy()
+    config["count"] = st.column_config.NumberColumn("queries", format="%d", help=tip("occurrences"), width=72)
+    config["wrong"] = st.column_config.NumberColumn("by mistake", format="%d", help=tip("hub"), width=82)
     if "count_first" in table:
         shown["first"] = table["count_first"].to_numpy()
         config["first"] = st.column_config.NumberColumn("1st run", format="%d", help=tip("occurrences"), width=72)

@@ -73,29 +73,37 @@ def rank_change(choice: Choice, direction: str, number: int) -> dict[str, str]:
     return heads
 
 
+def sample_columns(
+    choice: Choice, modality: str, numbers: np.ndarray, width: int
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Samples of the last run as the first columns of a table: a caption with its image, or an image with its first
+    caption. Returns the columns "picture" and "caption", and how they are shown; `width` is the caption's."""
+    run = choice.runs[-1]
+    opened = backend.open_summary(run)
+    images = opened.image_of_text(choice.split)[numbers] if modality == "text" else numbers
+    texts = numbers if modality == "text" else opened.first_captions(choice.split)[numbers]
+    captions = opened.captions(choice.split)
+    table = pd.DataFrame(
+        {
+            "picture": picture_urls(backend.thumbnails(run, choice.split, images, 72)),
+            "caption": [captions[i] if i >= 0 else "" for i in texts.tolist()],
+        }
+    )
+    return table, {
+        "picture": st.column_config.ImageColumn("", width=64),
+        "caption": st.column_config.TextColumn("caption" if modality == "text" else "its first caption", width=width),
+    }
+
+
 def query_table(choice: Choice, modality: str, table: pd.DataFrame, columns: Mapping[str, tuple[str, str]]) -> None:
     """Queries with picture, caption and numbers; a click opens one.
 
     Args:
         table: the column "query", and those of `columns`: name → (label, printf format); a label is a glossary term.
     """
-    run = choice.runs[-1]
-    opened = backend.open_summary(run)
     rows = table.head(ROWS_SHOWN)
     numbers = rows["query"].to_numpy()
-    images = opened.image_of_text(choice.split)[numbers] if modality == "text" else numbers
-    texts = numbers if modality == "text" else opened.first_captions(choice.split)[numbers]
-    captions = opened.captions(choice.split)
-    shown = pd.DataFrame(
-        {
-            "picture": picture_urls(backend.thumbnails(run, choice.split, images, 72)),
-            "query": [captions[i] if i >= 0 else "" for i in texts.tolist()],
-        }
-    )
-    config: dict[str, Any] = {
-        "picture": st.column_config.ImageColumn("", width=64),
-        "query": st.column_config.TextColumn("caption" if modality == "text" else "its first caption", width=190),
-    }
+    shown, config = sample_columns(choice, modality, numbers, 190)
     for name, (label, digits) in columns.items():
         shown[name] = rows[name].to_numpy()
         config[name] = st.column_config.NumberColumn(label, format=digits, help=tip(label), width=72)
