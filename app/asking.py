@@ -55,8 +55,13 @@ def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFram
         cards.note("Encoded by this run from its pixels.")
         return backend.search_picture(run, content, choice.split, RESULTS)
     like = backend.look_alike(run, content, choice.split)
+    why = (
+        "This run’s region features come from files, so a new picture cannot be encoded."
+        if backend.has_embeddings(run, choice.split)
+        else "This run scores pairs and keeps no captions to score a new picture with."
+    )
     cards.note(
-        "This run’s region features come from files, so a new picture cannot be encoded. Instead image "
+        f"{why} Instead image "
         f"{like.image} asks: of {like.of:,} pictures of the split the one that looks most like it (likeness of the "
         f"pixels {like.likeness:.2f}, at most 1)."
     )

@@ -46,9 +46,9 @@ from coder_core.api import (
 __all__ = [
     "BANK_SIZE", "METRICS", "OUTCOMES", "Anchor", "InputError", "Loss", "Run", "RunSummary", "Sample", "anchor",
     "changes", "comparable", "configuration_changes", "decode", "diversity", "diversity_changes", "epochs", "facts",
-    "found_by_queries", "hubness", "job", "jpeg", "look_alike", "margin_table", "occurrence_table", "open_summary",
-    "rank_correlation", "runs", "runs_root", "sample", "search", "search_picture", "spread", "start_demo", "steps",
-    "stop_job", "thumbnail", "thumbnails",
+    "found_by_queries", "has_embeddings", "hubness", "job", "jpeg", "look_alike", "margin_table", "occurrence_table",
+    "open_summary", "rank_correlation", "runs", "runs_root", "sample", "search", "search_picture", "spread",
+    "start_demo", "steps", "stop_job", "thumbnail", "thumbnails",
 ]  # fmt: skip
 
 # Several visitors share the server, and no page multiplies more than takes one processor a second: a second thread of
@@ -82,6 +82,11 @@ def _opened(path: str, stamp: str) -> Run:
 def open_summary(summary: RunSummary) -> Run:
     """The run behind a summary; its arrays stay memory-mapped and its statistics are kept."""
     return _opened(str(summary.path), summary.stamp)
+
+
+def has_embeddings(summary: RunSummary, split: str) -> bool:
+    """Whether every sample of the split has one embedding; otherwise the run scores pairs."""
+    return open_summary(summary).scores(split) is None
 
 
 @st.cache_data(ttl=LISTING_SECONDS, show_spinner=False)

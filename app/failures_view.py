@@ -160,7 +160,7 @@ def _hub_table(choice: Choice, modality: str, table: pd.DataFrame) -> int:
         config["first"] = st.column_config.NumberColumn("1st run", format="%d", help=tip("occurrences"), width=72)
     key = "hub-image" if pictured else "hub-caption"
     picking_table(shown, rows, key, f"{key}-table", config, 360)
-    count = len(opened.embeddings(choice.split)[0 if pictured else 1])
+    count = opened.count(choice.split, "image" if pictured else "text")
     label = "Number of the hub"
     hub = int(st.number_input(label, 0, count - 1, int(rows[0]), 1, **bound_number(key), width=190) or 0)
     st.html(cards.links_html(links.of_sample(choice, "image" if pictured else "text", hub)))

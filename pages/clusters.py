@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from app import backend, cards, sidebar, work_view
+from app import backend, cards, embedded_runs, sidebar, work_view
 from app import backend_clusters as clusters
 from app.backend_clusters import ClusterSettings, Found
 from app.clusters_view import open_one, overview
@@ -62,7 +62,10 @@ def numbers(choice: Choice, found: list[Found]) -> None:
     cards.tiles(items)
 
 
-def show(choice: Choice) -> None:
+def show(chosen_runs: Choice) -> None:
+    choice = embedded_runs.of(chosen_runs)
+    if choice is None:
+        return
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         chosen = settings(choice)
         names = [run.name for run in choice.runs]

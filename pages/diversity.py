@@ -100,7 +100,7 @@ def show(choice: Choice) -> None:
         "One anchor, opened", "Its similarity to every negative, and which negatives the loss then listens to."
     )
     opened = backend.open_summary(choice.runs[-1])
-    count = len(opened.embeddings(choice.split)[modality == "text"])
+    count = opened.count(choice.split, "text" if modality == "text" else "image")
     number = step_through(f"Number of the {target}", target, order, count, "The row of the sample in its split.")
     open_anchor(choice, number, chosen, loss)
 

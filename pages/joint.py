@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app import backend, backend_joint, cards, charts, downloads, sidebar, work_view
+from app import backend, backend_joint, cards, charts, downloads, embedded_runs, sidebar, work_view
 from app.backend_joint import Layout, LayoutSettings, Method
 from app.controls import choose_one
 from app.glossary import tip
@@ -107,7 +107,10 @@ def remark(choice: Choice, layouts: list[Layout]) -> str:
     return " ".join(parts)
 
 
-def show(choice: Choice) -> None:
+def show(chosen_runs: Choice) -> None:
+    choice = embedded_runs.of(chosen_runs)
+    if choice is None:
+        return
     part = take_part(choice)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         chosen = settings()

@@ -80,11 +80,12 @@ def order_batch(run: Run, split: str, batch: Batch, by: Order, diversity: Array,
     if by == "drawn":
         return batch
     if batch.paired:
-        order = np.argsort(diversity, kind="stable") if by == "diversity" else _alike(*_vectors(run, split, batch))
+        order = np.argsort(diversity, kind="stable") if by == "diversity" else _alike(_vectors(run, split, batch))
         return replace(batch, images=batch.images[order], texts=batch.texts[order])
     owner = np.searchsorted(batch.images, run.image_of_text(split)[batch.texts])  # drawn in ascending order
     if by == "cluster":
-        images = _alike(run.embeddings(split)[0][batch.images])
+        v, _, scores = run.compared(split)
+        images = _alike(v[batch.images] if scores is None else scores[batch.images[:, None], batch.texts[None, :]])
     elif anchors == "image":
         images = np.argsort(diversity, kind="stable")
     else:
@@ -143,7 +144,7 @@ def _numbers(chosen: str, count: int) -> list[int]:
 
 def _hardest(run: Run, split: str, size: int) -> Array:
     """Captions by how far their best wrong image stands above their own, each followed by a caption of that image."""
-    v, w = run.scoring(split)
+    s = run.sides(split, "text")
     owner, best = run.image_of_text(split), np.asarray(run.analysis(split).text_best)
     if best.shape[1] < 2:
         return np.arange(min(size, len(owner)))
@@ -151,8 +152,9 @@ def _hardest(run: Run, split: str, size: int) -> Array:
     gap = np.empty(len(owner))
     for start in range(0, len(owner), PIECE):
         part = slice(start, start + PIECE)
-        gap[part] = np.einsum("pd,pd->p", v[rival[part]] - v[owner[part]], w[part])
-    first = np.full(len(v), -1)
+        texts = np.arange(len(owner))[part]
+        gap[part] = s.pairs(texts, rival[part]) - s.pairs(texts, owner[part])
+    first = np.full(len(s.candidates), -1)
     first[owner[::-1]] = np.arange(len(owner))[::-1]  # the first caption of every image
     kept: dict[int, None] = {}
     for text in np.argsort(-gap, kind="stable").tolist():
@@ -165,9 +167,12 @@ def _hardest(run: Run, split: str, size: int) -> Array:
     return np.fromiter(kept, np.int64, len(kept))
 
 
-def _vectors(run: Run, split: str, batch: Batch) -> tuple[Array]:
-    v, w = run.embeddings(split)
-    return (v[batch.images] + w[batch.texts],)
+def _vectors(run: Run, split: str, batch: Batch) -> Array:
+    """What makes pairs alike: the sum of their embeddings, or how their images score the batch's captions."""
+    v, w, scores = run.compared(split)
+    if scores is not None:
+        return np.asarray(scores[batch.images[:, None], batch.texts[None, :]])
+    return np.asarray(v[batch.images] + w[batch.texts])
 
 
 def _alike(vectors: Array) -> Array:

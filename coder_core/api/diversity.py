@@ -6,7 +6,7 @@ standard deviation over a whole split comes from the candidates' covariance, ent
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -30,20 +30,56 @@ class Sides:
         candidates: (C, D) unit rows.
         anchor_images: (Q,) the image each anchor shows or describes.
         candidate_images: (C,) likewise; an anchor's own image is never a negative.
+        scores: (Q, C) of a model that scores pair by pair; its anchors and candidates have no numbers (D = 0).
     """
 
     anchors: Array
     candidates: Array
     anchor_images: Array
     candidate_images: Array
+    scores: Array | None = None
+
+    def tile(self, rows: slice) -> Array:
+        """(k, C) float32 similarities of some anchors with all candidates, to be written to."""
+        if self.scores is not None:
+            return np.array(self.scores[rows], dtype=np.float32)
+        return np.asarray(np.ascontiguousarray(self.anchors[rows]) @ self.candidates.T)
+
+    def row(self, anchor: int, candidates: Array | slice = slice(None)) -> Array:
+        """(k,) float32 similarities of one anchor with some candidates."""
+        if self.scores is not None:
+            return np.array(self.scores[anchor, candidates], dtype=np.float32)
+        return np.asarray(np.asarray(self.candidates[candidates], np.float32) @ self.anchors[anchor])
+
+    def pairs(self, anchors: Array, candidates: Array) -> Array:
+        """(P,) float32 similarity of each anchor to the candidate at the same place, a tile of rows at a time."""
+        found = np.empty(len(anchors), dtype=np.float32)
+        rows = max(1, TILE_ELEMENTS // max(1, self.anchors.shape[1]))
+        for start in range(0, len(anchors), rows):
+            part = slice(start, start + rows)
+            if self.scores is not None:
+                found[part] = self.scores[anchors[part], candidates[part]]
+            else:
+                found[part] = np.einsum("pd,pd->p", self.anchors[anchors[part]], self.candidates[candidates[part]])
+        return found
+
+    def among(self, candidates: Array) -> Sides:
+        """The same anchors against some of the candidates."""
+        scores = None if self.scores is None else self.scores[:, candidates]
+        images = self.candidate_images[candidates]
+        return Sides(self.anchors, self.candidates[candidates], self.anchor_images, images, scores)
 
 
-def sides(images: Array, texts: Array, image_of_text: Array, modality: Modality) -> Sides:
-    """Images (n, D) and texts (m, D) as anchors and candidates; `modality` names the anchors."""
+def sides(images: Array, texts: Array, image_of_text: Array, modality: Modality, scores: Array | None = None) -> Sides:
+    """Images (n, D) and texts (m, D) as anchors and candidates; `modality` names the anchors.
+
+    Args:
+        scores: (n, m) instead of inner products.
+    """
     numbers = np.arange(len(images))
     if modality == "image":
-        return Sides(images, texts, numbers, image_of_text)
-    return Sides(texts, images, image_of_text, numbers)
+        return Sides(images, texts, numbers, image_of_text, scores)
+    return Sides(texts, images, image_of_text, numbers, None if scores is None else scores.T)
 
 
 def squash(spread: Array, epsilon: float) -> Array:
@@ -88,7 +124,10 @@ def std_over_split(s: Sides) -> Array:
 
     With c̄ the mean candidate and Σ their covariance, an anchor's similarities have variance aᵀΣa over all candidates;
     its own candidates are then taken out. Exact, and O((Q + C)·D²): no similarity matrix is ever formed.
+    Where the scores are known they are read, tile by tile.
     """
+    if s.scores is not None:
+        return _std_of_scores(s)
     total_candidates, width = s.candidates.shape
     rows = max(1, TILE_ELEMENTS // width)
     centre = np.zeros(width)
@@ -107,6 +146,19 @@ def std_over_split(s: Sides) -> Array:
     left = np.maximum(total_candidates - own, 1)
     variance = (squares - own_squares) / left - (own_sum / left) ** 2
     return np.sqrt(np.maximum(variance, 0.0))
+
+
+def _std_of_scores(s: Sides) -> Array:
+    _, own_anchor, own_candidate = _own_pairs(s)
+    found = np.zeros(len(s.anchors))
+    rows = max(1, TILE_ELEMENTS // max(len(s.candidates), 1))
+    for start in range(0, len(s.anchors), rows):
+        tile = s.tile(slice(start, start + rows))
+        first, last = np.searchsorted(own_anchor, (start, start + len(tile)))
+        negatives = np.ones(tile.shape, dtype=bool)
+        negatives[own_anchor[first:last] - start, own_candidate[first:last]] = False
+        found[start : start + len(tile)] = masked_spread(tile.astype(np.float64), negatives, "std", 1.0)
+    return found
 
 
 def masked_spread(scores: Array, negatives: Array, measure: Measure, temperature: float) -> Array:
@@ -134,12 +186,14 @@ def entropy_over_split(s: Sides, temperature: float) -> Array:
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}")
     result = np.zeros(len(s.anchors))
-    candidates = np.ascontiguousarray(s.candidates)
+    if s.scores is None:
+        s = replace(s, candidates=np.ascontiguousarray(s.candidates))
     _, own_anchor, own_candidate = _own_pairs(s)
-    rows = max(1, ENTROPY_TILE // max(len(candidates), 1))
+    rows = max(1, ENTROPY_TILE // max(len(s.candidates), 1))
     scale = np.float32(1.0 / temperature)
     for start in range(0, len(s.anchors), rows):
-        tile = (s.anchors[start : start + rows] * scale) @ candidates.T
+        tile = s.tile(slice(start, start + rows))
+        tile *= scale
         first, last = np.searchsorted(own_anchor, (start, start + len(tile)))
         own = own_anchor[first:last] - start, own_candidate[first:last]
         tile[own] = -np.inf
@@ -211,20 +265,26 @@ def draw_bank(pairs: int, *, size: int, seed: int) -> Array:
 
 
 def spread_in_batches(
-    images: Array, texts: Array, draw: Draw, modality: Modality, measure: Measure, *, temperature: float = 1.0
-) -> Array:
+    images: Array, texts: Array, draw: Draw, modality: Modality, measure: Measure, *, temperature: float = 1.0,
+    scores: Array | None = None,
+) -> Array:  # fmt: skip
     """Each anchor's spread over the negatives of its batch, (Q,) float64.
 
     Args:
         images: (n, D) unit rows. texts: (m, D) unit rows.
         draw: from `draw_batches`. modality: of the anchors.
+        scores: (n, m) instead of inner products.
     """
     spread = np.zeros(len(draw.pair_image))
     for number, batch in enumerate(draw.batches):
-        v, w = images[draw.pair_image[batch]], texts[draw.pair_text[batch]]
-        scores = np.asarray(v @ w.T if modality == "image" else w @ v.T, dtype=np.float64)
+        pair_images, pair_texts = draw.pair_image[batch], draw.pair_text[batch]
+        if scores is None:
+            known = images[pair_images] @ texts[pair_texts].T
+        else:
+            known = scores[pair_images[:, None], pair_texts[None, :]]
+        found_scores = np.asarray(known if modality == "image" else known.T, dtype=np.float64)
         owners = draw.pair_image[batch]
-        found = masked_spread(scores, owners[:, None] != owners[None, :], measure, temperature)
+        found = masked_spread(found_scores, owners[:, None] != owners[None, :], measure, temperature)
         own = draw.batch_of[batch] == number
         spread[batch[own]] = found[own]
     return spread

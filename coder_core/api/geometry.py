@@ -12,6 +12,7 @@ from coder_core.api.hubs import occurrences
 from coder_core.api.run import Run
 from coder_core.api.sampling import SCORES_AT_MOST, Sample
 from coder_core.evaluation import separation as maths
+from coder_core.evaluation.scores import MatrixSource
 from coder_core.evaluation.separation import Distributions, Separation
 
 __all__ = [
@@ -54,14 +55,17 @@ def distributions(
 
 def score_separation(run: Run, split: str) -> Separation:
     """The means of the scores by which the run ranks, of all pairs of a split: both branches where it has two."""
-    v, w = run.scoring(split)
-    return maths.separation([(v, w, 1.0)], run.image_of_text(split))
+    return maths.separation([_scored(run, split)], run.image_of_text(split))
 
 
 def score_distributions(run: Run, split: str, *, pairs: int = maths.PAIRS_AT_MOST, seed: int = 0) -> Distributions:
     """How often each score by which the run ranks occurs."""
-    v, w = run.scoring(split)
-    return maths.distributions([(v, w, 1.0)], run.image_of_text(split), pairs=pairs, seed=seed)
+    return maths.distributions([_scored(run, split)], run.image_of_text(split), pairs=pairs, seed=seed)
+
+
+def _scored(run: Run, split: str) -> maths.Pairing:
+    scores = run.scores(split)
+    return (*run.scoring(split), 1.0) if scores is None else MatrixSource(scores)
 
 
 def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:

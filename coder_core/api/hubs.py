@@ -44,7 +44,7 @@ def occurrences(
     """
     analysis, owner = run.analysis(split), run.image_of_text(split)
     best = (analysis.text_best if direction == "t2i" else analysis.image_best)[:, :k]
-    candidates = len(analysis.image_embeddings) if direction == "t2i" else len(owner)
+    candidates = analysis.n_images if direction == "t2i" else len(owner)
     query, shown = np.arange(len(best)), np.arange(candidates)
     if sample is not None:
         query, shown = (sample.texts, sample.images) if direction == "t2i" else (sample.images, sample.texts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from coder_core.api import diversity as maths
 from coder_core.api.hubs import Direction
 from coder_core.api.run import Run
 from coder_core.api.sampling import Sample
@@ -24,8 +23,8 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
         One row a query that has a match: query, match, wrong (the two candidates), match_score, wrong_score, margin
         (below 0: the wrong one stands above the match), rank (from 1).
     """
-    analysis, owner = run.analysis(split), run.image_of_text(split)
-    s = maths.sides(*run.scoring(split), owner, "text" if direction == "t2i" else "image")
+    analysis = run.analysis(split)
+    s = run.sides(split, "text" if direction == "t2i" else "image")
     best = np.asarray(analysis.text_best if direction == "t2i" else analysis.image_best)
     ranks = run.ranks(split)[direction]
     queries = np.arange(len(s.anchors))
@@ -40,20 +39,18 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
     for step in range(int((last - first).max(initial=0))):  # an image's captions, one after the other
         asked = np.flatnonzero(first + step < last)
         candidate = order[first[asked] + step]
-        score = dots(s, queries[asked], candidate)
+        score = s.pairs(queries[asked], candidate)
         better = score > match_score[asked]
         match[asked[better]], match_score[asked[better]] = candidate[better], score[better]
     foreign = s.candidate_images[best[queries]] != own_image[:, None]
     place = foreign.argmax(1)
     wrong = best[queries, place].astype(np.int64)
     for position in np.flatnonzero(~foreign.any(1)):  # ten true matches come first
-        scores = np.where(
-            s.candidate_images == own_image[position], -np.inf, s.candidates @ s.anchors[queries[position]]
-        )
+        scores = np.where(s.candidate_images == own_image[position], -np.inf, s.row(int(queries[position])))
         wrong[position] = scores.argmax() if np.isfinite(scores).any() else -1
     known = wrong >= 0
     wrong_score = np.full(len(queries), np.nan, dtype=np.float32)
-    wrong_score[known] = dots(s, queries[known], wrong[known])
+    wrong_score[known] = s.pairs(queries[known], wrong[known])
     frame = pd.DataFrame(
         {
             "query": queries,
@@ -66,13 +63,3 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
         }
     )
     return frame[known].reset_index(drop=True)
-
-
-def dots(s: maths.Sides, anchors: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-    """(P,) similarity of each anchor to the candidate at the same place, a tile's worth of rows at a time."""
-    found = np.empty(len(anchors), dtype=np.float32)
-    rows = max(1, maths.TILE_ELEMENTS // s.anchors.shape[1])
-    for start in range(0, len(anchors), rows):
-        part = slice(start, start + rows)
-        found[part] = np.einsum("pd,pd->p", s.anchors[anchors[part]], s.candidates[candidates[part]])
-    return found

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 def batch_sides(run: Run, split: str, batch: Batch, direction: Direction) -> Sides:
     """The embeddings of a batch, anchors first: "i2t" has images as anchors."""
-    v, w = run.embeddings(split)
+    v, w, scores = run.compared(split)
     owner = run.image_of_text(split)[batch.texts]
     images, texts = (np.asarray(v[batch.images]), batch.images), (np.asarray(w[batch.texts]), owner)
-    (anchors, anchor_images), (candidates, candidate_images) = (
-        (images, texts) if direction == "i2t" else (texts, images)
-    )
-    return Sides(anchors, candidates, anchor_images, candidate_images)
+    known = None if scores is None else scores[batch.images[:, None], batch.texts[None, :]]
+    if direction == "i2t":
+        return Sides(images[0], texts[0], images[1], texts[1], known)
+    return Sides(texts[0], images[0], texts[1], images[1], None if known is None else known.T)
 
 
 def ordered(run: Run, split: str, batch: Batch, by: Order, direction: Direction, loss: Loss) -> Batch:
@@ -75,7 +75,7 @@ def hardest_in_cell(
         return first, left
     s = batch_sides(run, split, batch, direction)
     rows, columns = slice(first, first + scaled.row_step), slice(left, left + scaled.column_step)
-    scores = s.anchors[rows] @ s.candidates[columns].T
+    scores = s.tile(rows)[:, columns]
     scores[s.anchor_images[rows, None] == s.candidate_images[None, columns]] = -np.inf
     place = np.unravel_index(int(scores.argmax()), scores.shape)
     return first + int(place[0]), left + int(place[1])

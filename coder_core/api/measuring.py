@@ -49,10 +49,8 @@ def draw_of(part: Part, how: How) -> Draw | None:
 
 def bank_of(part: Part, how: How) -> maths.Sides:
     """Anchors against a bank of random pairs, as the coupled queues hold them: an image stands there once a pair."""
-    sides = maths.sides(part.images, part.texts, part.owner, how.modality)
     pairs = maths.draw_bank(len(part.texts), size=how.bank_size, seed=how.seed)
-    rows = pairs if how.modality == "image" else part.owner[pairs]
-    return maths.Sides(sides.anchors, sides.candidates[rows], sides.anchor_images, sides.candidate_images[rows])
+    return part.sides(how.modality).among(pairs if how.modality == "image" else part.owner[pairs])
 
 
 def spread(part: Part, how: How) -> Array:
@@ -60,12 +58,10 @@ def spread(part: Part, how: How) -> Array:
     draw = draw_of(part, how)
     if draw is not None:
         return maths.spread_in_batches(
-            part.images, part.texts, draw, how.modality, how.function, temperature=how.temperature
-        )
-    if how.candidates == "bank":
-        sides = bank_of(part, how)
-    else:
-        sides = maths.sides(part.images, part.texts, part.owner, how.modality)
+            part.images, part.texts, draw, how.modality, how.function, temperature=how.temperature,
+            scores=part.scores,
+        )  # fmt: skip
+    sides = bank_of(part, how) if how.candidates == "bank" else part.sides(how.modality)
     if how.function == "std":
         return maths.std_over_split(sides)
     return maths.entropy_over_split(sides, how.temperature)

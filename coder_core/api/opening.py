@@ -29,7 +29,7 @@ def open_anchor(s: Sides, number: int, part: Part, how: How, spreads: Array, los
     candidates = measuring.negatives_of(part, how, position, draw)  # an image may stand there more than once
     own = s.candidate_images == s.anchor_images[number]
     candidates = candidates[~own[candidates]]
-    similarities = np.asarray(s.candidates[candidates] @ s.anchors[number])
+    similarities = s.row(number, candidates)
     positives = np.flatnonzero(own)
     spread = float(spreads[position]) if position >= 0 else measuring.spread_of(similarities, how)
     raw = maths.squash(spreads, epsilon)
@@ -40,7 +40,7 @@ def open_anchor(s: Sides, number: int, part: Part, how: How, spreads: Array, los
     effective = loss.temperature * diversity
     return Anchor(
         modality=how.modality, number=number, candidates=candidates, similarities=similarities,
-        positives=np.asarray(s.candidates[positives] @ s.anchors[number]), positive_rows=positives, spread=spread,
+        positives=s.row(number, positives), positive_rows=positives, spread=spread,
         raw=mine, diversity=diversity, temperature=effective,
         plain=negative_weights(similarities, temperature=loss.temperature, gamma=loss.gamma),
         scaled=negative_weights(similarities, temperature=effective, gamma=loss.gamma), loss=loss,

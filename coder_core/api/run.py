@@ -25,6 +25,7 @@ from coder_core.api.pictures import thumbnail
 from coder_core.api.sampling import SCORES_AT_MOST, Part, Sample, draw_points_sample, draw_sample, part_of
 from coder_core.data.demo.encoding import features_of, makes_features
 from coder_core.faults import Fault, InputError
+from coder_core.runs.analysis import IMAGE_PART_LENGTHS, IMAGE_PARTS
 from coder_core.runs.analysis_reader import Analysis, open_analysis
 from coder_core.runs.concept_reader import in_one
 from coder_core.runs.history import read_frame
@@ -101,6 +102,29 @@ class Run:
             )
         return self._mixtures[split]
 
+    def scores(self, split: str) -> Array | None:
+        """(n, m) of a model that scores pair by pair; None where embeddings tell the scores."""
+        return self.analysis(split).scores
+
+    def compared(self, split: str) -> tuple[Array, Array, Array | None]:
+        """Images and texts as `embeddings` has them and None; of a run without embeddings (n, 0), (m, 0) and scores."""
+        scores = self.scores(split)
+        if scores is None:
+            return *self.embeddings(split), None
+        return np.empty((scores.shape[0], 0), np.float32), np.empty((scores.shape[1], 0), np.float32), scores
+
+    def sides(self, split: str, modality: Modality) -> maths.Sides:
+        """All anchors, which `modality` names, and candidates, by the scores by which everything is ranked."""
+        v, w, scores = self.compared(split)
+        if scores is None:
+            v, w = self.scoring(split)
+        return maths.sides(v, w, self.image_of_text(split), modality, scores)
+
+    def count(self, split: str, modality: Modality) -> int:
+        """How many images or captions a split has."""
+        analysis = self.analysis(split)
+        return analysis.n_images if modality == "image" else analysis.n_texts
+
     def concepts(self, split: str) -> ConceptView | None:
         """What the concept branch reads; None for a run without one."""
         tables = self.analysis(split).concepts
@@ -121,7 +145,7 @@ class Run:
     def first_captions(self, split: str) -> Array:
         """(n,) the number of each image's first caption; −1 for an image without captions."""
         owner = self.image_of_text(split)
-        first = np.full(len(self.analysis(split).image_embeddings), -1, dtype=np.int64)
+        first = np.full(self.count(split, "image"), -1, dtype=np.int64)
         first[owner[::-1]] = np.arange(len(owner))[::-1]  # of equal places the last one written stays: the first
         return first
 
@@ -139,30 +163,43 @@ class Run:
 
     def similarity(self, images: Sequence[int] | Array, texts: Sequence[int] | Array, *, split: str) -> Array:
         """(k, l) scores of the chosen images and captions: cosines, with a concept branch mixed by β."""
+        rows, columns = np.asarray(images), np.asarray(texts)
+        scores = self.scores(split)
+        if scores is not None:
+            return np.asarray(scores[rows[:, None], columns[None, :]])
         v, w = self.scoring(split)
-        return np.asarray(v[np.asarray(images)] @ w[np.asarray(texts)].T)
+        return np.asarray(v[rows] @ w[columns].T)
 
     def sample(self, split: str, *, scores: int = SCORES_AT_MOST, seed: int = 0) -> Sample | None:
         """A random part of a split too large to look at whole (images × captions > `scores`); None when it is not."""
-        images = len(self.analysis(split).image_embeddings)
+        images = self.count(split, "image")
         return draw_sample(images, self.image_of_text(split), scores=scores, seed=seed)
 
     def points_sample(self, split: str, *, seed: int = 0) -> Sample | None:
         """About 20,000 images and captions of a split too large to look at whole, for its joint space; or None."""
-        images = len(self.analysis(split).image_embeddings)
+        images = self.count(split, "image")
         return draw_points_sample(images, self.image_of_text(split), seed=seed)
 
     def part(self, split: str, sample: Sample | None = None) -> Part:
-        """The embeddings of a sample, copied once and kept, and which rows they are; the whole split for None."""
+        """The embeddings of a sample, copied once and kept, and which rows they are; the whole split for None.
+
+        Raises:
+            InputError: the run scores pair by pair, so there is no embedding to look at.
+        """
+        self.embeddings(split)
+        return self._part(split, sample)
+
+    def _part(self, split: str, sample: Sample | None) -> Part:
         key = (split, sample.key if sample else None)
         if key not in self._parts:
-            self._parts[key] = part_of(*self.embeddings(split), self.image_of_text(split), sample)
+            v, w, scores = self.compared(split)
+            self._parts[key] = part_of(v, w, self.image_of_text(split), sample, scores)
         return self._parts[key]
 
     def _spread(self, split: str, how: How, sample: Sample | None) -> Array:
         key = (split, sample.key if sample else None, *how.key)
         if key not in self._spreads:
-            self._spreads[key] = measuring.spread(self.part(split, sample), how)
+            self._spreads[key] = measuring.spread(self._part(split, sample), how)
         return self._spreads[key]
 
     def spread(
@@ -194,7 +231,7 @@ class Run:
             1; NaN for an image without captions).
         """
         how = How(modality, function, candidates, batch_size, bank_size, seed, temperature)
-        part = self.part(split, sample)
+        part = self._part(split, sample)
         spread = self._spread(split, how, sample)
         raw = maths.squash(spread, epsilon)
         draw = measuring.draw_of(part, how)
@@ -226,13 +263,14 @@ class Run:
         Raises:
             InputError: there is no such anchor.
         """
-        s = maths.sides(*self.embeddings(split), self.image_of_text(split), modality)
+        v, w, scores = self.compared(split)
+        s = maths.sides(v, w, self.image_of_text(split), modality, scores)
         if not 0 <= number < len(s.anchors):
             raise InputError(Fault(f"{modality} {number}", "is not in the split", f"0 to {len(s.anchors) - 1}"))
         loss = loss or self.loss
         epsilon = loss.epsilon if epsilon is None else epsilon
         how = How(modality, function, candidates, batch_size, bank_size, seed, temperature)
-        return open_anchor(s, number, self.part(split, sample), how, self._spread(split, how, sample), loss, epsilon)
+        return open_anchor(s, number, self._part(split, sample), how, self._spread(split, how, sample), loss, epsilon)
 
     def search(
         self, query: str | int | Array, *, split: str, modality: Modality = "text", top: int = 10
@@ -246,16 +284,19 @@ class Run:
         Returns:
             place (from 1), candidate, score, match (False for what is not of the split: nothing is known about it).
         """
-        v, w = self.scoring(split)
-        if not isinstance(query, int):
+        if isinstance(query, str) and self.scores(split) is not None:
+            scores = self._score_text(query, split)
+            match = np.zeros(len(scores), dtype=bool)
+        elif not isinstance(query, int):
+            v, w = self.scoring(split)
             embedding = self.encode_text([query])[0] if isinstance(query, str) else query
             scores = (v if modality == "text" or isinstance(query, str) else w) @ embedding
             match = np.zeros(len(scores), dtype=bool)
         else:
-            s = maths.sides(v, w, self.image_of_text(split), modality)
+            s = self.sides(split, modality)
             if not 0 <= query < len(s.anchors):
                 raise InputError(Fault(f"{modality} {query}", "is not in the split", f"0 to {len(s.anchors) - 1}"))
-            scores, match = s.candidates @ s.anchors[query], s.candidate_images == s.anchor_images[query]
+            scores, match = s.row(query), s.candidate_images == s.anchor_images[query]
         top = min(top, len(scores))
         best = np.argpartition(-scores, top - 1)[:top]
         best = best[np.argsort(-scores[best], kind="stable")]
@@ -266,8 +307,20 @@ class Run:
         """Free texts as float32 unit rows like those of `scoring`; loads the run's best checkpoint once."""
         return np.asarray(self._model.encode_text(captions, scoring=True), dtype=np.float32)
 
+    def _score_text(self, text: str, split: str) -> Array:
+        """(n,) scores of a free text with every image, of a model that scores pair by pair."""
+        analysis = self.analysis(split)
+        if IMAGE_PARTS not in analysis.arrays:
+            found = f"has too many regions in split {split!r} to keep beside its scores, so a new text cannot be scored"
+            raise InputError(Fault(f"run {self.name}", found, fix="ask with a sample of the split instead"))
+        parts, lengths = analysis.array(IMAGE_PARTS), analysis.array(IMAGE_PART_LENGTHS)
+        return np.asarray(self._model.score_texts([text], parts, lengths)[0])
+
     def reads_pictures(self, split: str) -> bool:
-        """Whether a new picture can be encoded: its features are made from pixels, as those of the demo data are."""
+        """Whether a new picture can be encoded: its features are made from pixels, as those of the demo data are, and
+        scores follow from one embedding of it."""
+        if self.scores(split) is not None:
+            return False
         return not self.summary.imported and makes_features(self.analysis(split).picture_folder)
 
     def encode_picture(self, picture: Image, *, split: str) -> Array:

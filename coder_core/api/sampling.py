@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Array = np.ndarray
+from coder_core.api.diversity import Array, Modality, Sides, sides
 
 SCORES_AT_MOST = 125_000_000  # 5,000 images × 25,000 captions: up to here a whole split is looked at, tile by tile
 POINTS_AT_MOST = 20_000  # of a larger split, so many images and captions together stand for its joint space
@@ -41,6 +41,7 @@ class Part:
         images: (k, D) unit rows. texts: (l, D) unit rows.
         image_rows: (k,) their rows in the split. text_rows: (l,) likewise.
         owner: (l,) the position among `images` of each caption's image.
+        scores: (k, l) of a model that scores pair by pair; its rows above have no numbers (D = 0).
     """
 
     images: Array
@@ -48,6 +49,11 @@ class Part:
     image_rows: Array
     text_rows: Array
     owner: Array
+    scores: Array | None = None
+
+    def sides(self, modality: Modality) -> Sides:
+        """As anchors, which `modality` names, and candidates."""
+        return sides(self.images, self.texts, self.owner, modality, self.scores)
 
 
 def draw_sample(images: int, image_of_text: Array, *, scores: int = SCORES_AT_MOST, seed: int = 0) -> Sample | None:
@@ -81,9 +87,12 @@ def draw_points_sample(
     return draw_sample(images, image_of_text, scores=int(count * count * texts / images), seed=seed)
 
 
-def part_of(images: Array, texts: Array, image_of_text: Array, sample: Sample | None) -> Part:
+def part_of(
+    images: Array, texts: Array, image_of_text: Array, sample: Sample | None, scores: Array | None = None
+) -> Part:
     """The rows of a sample, copied out of the memory map; the whole split for None."""
     if sample is None:
-        return Part(images, texts, np.arange(len(images)), np.arange(len(texts)), image_of_text)
+        return Part(images, texts, np.arange(len(images)), np.arange(len(texts)), image_of_text, scores)
     owner = np.searchsorted(sample.images, image_of_text[sample.texts])
-    return Part(images[sample.images], texts[sample.texts], sample.images, sample.texts, owner)
+    known = None if scores is None else scores[sample.images[:, None], sample.texts[None, :]]
+    return Part(images[sample.images], texts[sample.texts], sample.images, sample.texts, owner, known)

@@ -6,7 +6,7 @@ share of the loss that a negative carries is p_ij = exp(x_ij) / (1 + Σ_k exp(x_
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -100,12 +100,13 @@ def scale(s: Sides, spread: Spread, loss: Loss, *, cells: int = CELLS) -> Scaled
     shape = (-(-total // row_step), len(starts))
     sums = {name: np.zeros(shape) for name in ("similarity", "exponent", "plain", "share")}
     counts = np.zeros(shape)
-    candidates = np.ascontiguousarray(s.candidates)
+    if s.scores is None:
+        s = replace(s, candidates=np.ascontiguousarray(s.candidates))
     rows = max(1, TILE // max(width, 1))
     for start in range(0, total, rows):
         part = slice(start, min(start + rows, total))
         effective = (loss.temperature * spread.diversity[part])[:, None]
-        tile = np.ascontiguousarray(s.anchors[part]) @ candidates.T
+        tile = s.tile(part)
         own = np.nonzero(s.anchor_images[part, None] == s.candidate_images[None, :])
         block, first = np.unique(np.arange(part.start, part.stop) // row_step, return_index=True)
         across = np.add.reduceat(tile, starts, 1)
@@ -187,8 +188,7 @@ def open_pair(s: Sides, spread: Spread, loss: Loss, anchor: int, candidate: int,
     if not (0 <= anchor < len(s.anchors) and 0 <= candidate < len(s.candidates)):
         raise IndexError(f"no cell ({anchor}, {candidate}) in {len(s.anchors)} × {len(s.candidates)}")
     mu = loss.temperature
-    scores = np.asarray(s.candidates, np.float32) @ s.anchors[anchor]
-    scores = scores.astype(np.float64)
+    scores = s.row(anchor).astype(np.float64)
     negatives = s.candidate_images != s.anchor_images[anchor]
     own = not bool(negatives[candidate])
     diversity = float(spread.diversity[anchor])

@@ -57,7 +57,7 @@ def score_split(
         tokens: the split's captions as numbers.
         device: where the model is.
         precision: of the encoders, see `autocast`; scores are always float32.
-        progress: called with pairs done and pairs in all; may raise to stop.
+        progress: called with pairs done, in terms of their words, and pairs in all; may raise to stop.
 
     Raises:
         InputError: the matrix would be larger than 1 GiB.
@@ -68,16 +68,16 @@ def score_split(
         fix = "this model scores every pair; evaluate it on fewer images"
         raise InputError(Fault(split.name, found, f"at most {PAIRS_AT_MOST:,}", fix))
     scores = np.empty((split.n_images, split.n_texts), np.float32)
-    done = 0
+    done, words = 0, max(1, len(tokens.ids))
     with evaluating(model):
         images = _encode_images(model, split, device, precision)
         image_means = mean_of_parts(*images).cpu().numpy()
         text_means = np.empty((split.n_texts, image_means.shape[1]), np.float32)
         for ids, columns, means in _columns(model, images, tokens, device, precision):
             scores[:, ids], text_means[ids] = columns.cpu().numpy(), means.cpu().numpy()
-            done += columns.numel()
-            if progress:
-                progress(done, total)
+            done += int(tokens.lengths[ids].sum())
+            if progress:  # short captions come first: by words, the time left is told right
+                progress(total * done // words, total)
     parts = ImageParts(images[0].cpu().numpy(), images[1].cpu().numpy())
     return SplitScores(scores, parts, image_means, text_means)
 

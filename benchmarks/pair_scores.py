@@ -1,0 +1,105 @@
+"""Scoring a split pair by pair: its time and its peak memory, on random features of Flickr30K's test shape.
+
+`python -m benchmarks.pair_scores [--scorer cosine --embeddings 4] [--dimension 1024] [--seconds 60]`. One process, one
+model: what is printed is the largest memory the process ever held, Python, torch and the mapped features included.
+"""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+import tyro
+from rich.console import Console
+
+from benchmarks.flickr_sized import FEATURES, MEAN_WORDS, REGIONS, SHORTEST, VOCABULARY
+from coder_core.config import ModelConfig
+from coder_core.data.dataset import Split
+from coder_core.data.words import Tokens
+from coder_core.model.build import build_model
+from coder_core.model.pair_scores import score_split
+from coder_core.training.display import watching
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to measure.
+
+    Args:
+        images, texts: of the split.
+        dimension: D.
+        scorer, embeddings: as in training.
+        threads: of torch; 0 leaves its own choice.
+        seconds: stop after so long; the time of all pairs is then told from the part that was scored.
+    """
+
+    images: int = 1000
+    texts: int = 5000
+    dimension: int = 1024
+    scorer: Literal["cosine", "interaction"] = "interaction"
+    embeddings: int = 1
+    threads: int = 0
+    seconds: float = 3600.0
+
+
+class EnoughError(Exception):
+    """The time is over."""
+
+
+def random_split(folder: Path, images: int, texts: int) -> tuple[Split, Tokens]:
+    """Features written a row at a time, so that making them leaves no trace in the memory measured."""
+    random = np.random.default_rng(0)
+    file = folder / "ims.dat"
+    with file.open("wb") as out:
+        for _ in range(images):
+            random.random((REGIONS, FEATURES), dtype=np.float32).tofile(out)
+    features = np.memmap(file, np.float32, "r", shape=(images, REGIONS, FEATURES))
+    lengths = np.maximum(random.poisson(MEAN_WORDS, texts), SHORTEST)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    words = random.integers(1, VOCABULARY, offsets[-1]).astype(np.int32)
+    owner = np.arange(texts) * images // texts
+    return Split("random", features, [""] * texts, owner), Tokens(words, offsets)
+
+
+def main(arguments: Arguments) -> None:
+    """Measure and print."""
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    console = Console()
+    with tempfile.TemporaryDirectory() as name:
+        split, tokens = random_split(Path(name), arguments.images, arguments.texts)
+        config = ModelConfig(
+            dimension=arguments.dimension, scorer=arguments.scorer, embeddings=arguments.embeddings
+        )  # fmt: skip
+        model = build_model(config, feature_size=FEATURES, words=VOCABULARY)
+        began, processor = time.monotonic(), time.process_time()
+        scored = [0, 1]
+        with watching(console, "scoring pairs") as tell:
+
+            def watch(done: int, total: int) -> None:
+                tell(done, total)
+                scored[:] = done, total
+                if time.monotonic() - began > arguments.seconds:
+                    raise EnoughError
+
+            try:
+                score_split(model, split, tokens, device=torch.device("cpu"), progress=watch)
+            except EnoughError:
+                console.print("stopped; the times are those of the part scored, scaled up")
+    share = scored[0] / scored[1]
+    wall, spent = (time.monotonic() - began) / share, (time.process_time() - processor) / share
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    console.print(
+        f"{arguments.scorer}, K = {arguments.embeddings}, D = {arguments.dimension}: {scored[1]:,} pairs, {wall:.0f} s "
+        f"({spent:.0f} s of processor, {torch.get_num_threads()} threads), peak memory {peak:.0f} MiB"
+    )
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Arguments))
