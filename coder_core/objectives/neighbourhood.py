@@ -23,6 +23,9 @@ from torch.nn.functional import embedding_bag
 ABSENT = -1
 """Stands in a table of neighbours where a caption has fewer."""
 
+COLUMNS_AT_ONCE = 128
+"""Of the embeddings: a sum over some of the columns, so that no second copy of all embeddings is held."""
+
 Modalities = Literal["difference", "sum", "image", "text"]
 
 
@@ -64,17 +67,19 @@ def raw_scores(values: Tensor, known: Tensor, owner: Tensor, neighbours: Tensor,
         again: (p, K) int64, of each caption the neighbours that count when it is somebody's neighbour: `neighbours`
             for the whole double sum, or some of them (`drawn_neighbours`).
     """
+    near, nearer = _rows(owner, neighbours), _rows(owner, again)
     counted = known.to(values.dtype)[:, None]
-    everything = torch.cat([torch.where(known[:, None], values, 0.0), counted], dim=1)
-    first = neighbour_sums(everything, _rows(owner, neighbours))
-    inner = first if again is neighbours else neighbour_sums(everything, _rows(owner, again))
-    second = neighbour_sums(inner, neighbours)
-    own = everything[owner]
-    diversity = (first[:, :-1] / first[:, -1:].clamp_min(1)).square().sum(1)
-    discrepancy = (second[:, :-1] * own[:, :-1]).sum(1) / second[:, -1].clamp_min(1)
-    return RawScores(
-        _with_mean(diversity, first[:, -1] > 0), _with_mean(discrepancy, (second[:, -1] > 0) & (own[:, -1] > 0))
-    )
+    first_count = neighbour_sums(counted, near)
+    second_count = neighbour_sums(neighbour_sums(counted, nearer), neighbours)
+    diversity, discrepancy = values.new_zeros(2, len(owner))
+    for start in range(0, values.shape[1], COLUMNS_AT_ONCE):
+        block = torch.where(known[:, None], values[:, start : start + COLUMNS_AT_ONCE], 0.0)
+        first = neighbour_sums(block, near)
+        inner = first if again is neighbours else neighbour_sums(block, nearer)
+        diversity += (first / first_count.clamp_min(1)).square().sum(1)
+        discrepancy += (neighbour_sums(inner, neighbours) / second_count.clamp_min(1) * block[owner]).sum(1)
+    near_known, again_known = first_count[:, 0] > 0, (second_count[:, 0] > 0) & known[owner]
+    return RawScores(_with_mean(diversity, near_known), _with_mean(discrepancy, again_known))
 
 
 def drawn_neighbours(neighbours: Tensor, count: int, generator: torch.Generator) -> Tensor:

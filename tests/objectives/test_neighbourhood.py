@@ -208,3 +208,12 @@ def test_weights_carry_no_gradient_from_the_scores_of_a_whole_epoch() -> None:
     found = raw_scores(values, known(values), owner, neighbours, neighbours)
     weights = pair_weights(found.diversity, found.discrepancy, scale=9.0)
     assert not weights.requires_grad
+
+
+def test_blocks_of_columns_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, owner, neighbours = neighbourhood(7)
+    whole = raw_scores(values, known(values), owner, neighbours, neighbours)
+    monkeypatch.setattr("coder_core.objectives.neighbourhood.COLUMNS_AT_ONCE", 2)
+    blocks = raw_scores(values, known(values), owner, neighbours, neighbours)
+    torch.testing.assert_close(blocks.diversity, whole.diversity)
+    torch.testing.assert_close(blocks.discrepancy, whole.discrepancy)
