@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Boosting = Literal["none", "rs", "rm", "as", "am"]
+Boosting = Literal["none", "rs", "rm", "as", "am", "rs-as", "rm-am", "dr", "rkd", "dml", "dino", "dino-reversed"]
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,9 @@ class BoostingConfig:
 
     boosting: Boosting = "none"
     """Deep Boosting Learning on top of the loss: relative (rs, rm) or absolute (as, am) margins over an anchor branch,
-    summed over negatives or at the hardest (DBL eq. 7-10; the paper recommends rm and am)."""
+    summed over negatives or at the hardest (DBL eq. 7-10; the paper recommends rm and am), or the mean of two
+    (rs-as, rm-am). Or imitation of the anchor, what the paper compares with: dr (ranks), rkd (relations), dml (mutual
+    learning where branches train together), dino, dino-reversed."""
     boosting_weight: float = 1.0
     """Weight of the boosting loss, which is summed over the batch (DBL: 1, beside the summed triplet loss)."""
     boosting_margin: float = 0.2
@@ -23,11 +25,19 @@ class BoostingConfig:
     """α of as and am: the positive's share of γ, the negative's is the rest (DBL: 0.5)."""
     boosting_soft: bool = False
     """Shrink γ where the anchor's score leaves less room (DBL eq. 14-20; the paper recommends the fixed one)."""
-    boosting_scenario: Literal["offline", "momentum"] = "momentum"
-    """Who is the anchor: a finished run (offline), or a moving average of the model itself (momentum)."""
+    boosting_scenario: Literal["offline", "online", "momentum"] = "momentum"
+    """Who is the anchor: a finished run (offline), branches from other seeds that train in the same step (online), or a
+    moving average of the model itself (momentum)."""
+    boosting_branches: int = 2
+    """Online: M, branches that train together; each is set against all before it, and the last is the model (DBL: 2,
+    best with 3)."""
     boosting_momentum: float = 0.99995
     """Share of the moving average that stays at the first step; rises to 1 on a cosine (DBL: 0.99995, which on a short
     run leaves the anchor near its random start)."""
+    boosting_temperature: float = 0.1
+    """Divides the scores in the softmax of dr, dml, dino and dino-reversed (DINO: 0.1)."""
+    boosting_anchor_temperature: float = 0.04
+    """The same for the anchor's scores in dino and dino-reversed, which makes it sharper (DINO: 0.04)."""
     boosting_anchor: str = ""
     """Folder of the finished run that is the offline anchor."""
     boosting_start: Literal["anchor", "scratch"] = "anchor"

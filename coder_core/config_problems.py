@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from coder_core.boosting_config import BoostingConfig
 from coder_core.config import LARGEST_SEED, RUN_NAME, Config, MemoryConfig, ModelConfig, to_document
 from coder_core.faults import Fault
 from coder_core.weighting_config import OF_NEIGHBOURHOODS
@@ -79,9 +80,20 @@ def _boosting_problems(config: Config) -> list[Fault]:
         found += _outside(place, value, value >= 0, "0 or more")
     for place, value in [("boosting-split", b.boosting_split), ("boosting-momentum", b.boosting_momentum)]:
         found += _outside(place, value, 0 <= value <= 1, "a value from 0 to 1")
-    offline = b.boosting_scenario == "offline"
-    if b.boosting == "none" and (offline or b.boosting_anchor):
-        place, about = ("anchor", "given") if b.boosting_anchor else ("scenario", "offline")
+    for place, value in [
+        ("boosting-temperature", b.boosting_temperature),
+        ("boosting-anchor-temperature", b.boosting_anchor_temperature),
+    ]:
+        found += _outside(place, value, value > 0, "a value above 0")
+    offline, online = b.boosting_scenario == "offline", b.boosting_scenario == "online"
+    if online:
+        found += _outside("boosting-branches", b.boosting_branches, b.boosting_branches >= 2, "2 or more")
+    elif b.boosting_branches != BoostingConfig().boosting_branches:
+        fix = "give --boosting-scenario online as well, or leave it out"
+        about = f"is {b.boosting_branches} with --boosting-scenario {b.boosting_scenario}"
+        found.append(Fault("--boosting-branches", about, "branches that train together", fix))
+    if b.boosting == "none" and (offline or online or b.boosting_anchor):
+        place, about = ("anchor", "given") if b.boosting_anchor else ("scenario", b.boosting_scenario)
         fix = "give --boosting rm or am as well, or leave it out"
         found.append(Fault(f"--boosting-{place}", f"is {about} with --boosting none", "a form of boosting", fix))
     elif offline != bool(b.boosting_anchor):

@@ -24,6 +24,13 @@ class Losses:
     per_pair: Tensor | None = None
     diversity: Tensor | None = None
 
+    def beside(self, name: str, other: Losses) -> Losses:
+        """With the losses of another branch, shown under its name."""
+        shown = {**self.parts, **{f"{name} {part}": value for part, value in other.parts.items()}}
+        ours, theirs = self.per_pair, other.per_pair
+        per_pair = ours if theirs is None else (theirs if ours is None else ours + theirs)
+        return Losses(self.total + other.total, shown, per_pair, self.diversity)
+
     def plus(self, name: str, per_pair: Tensor, weight: float) -> Losses:
         """With one more term: (B,) a value for each pair, averaged, times its weight."""
         shown = {**self.parts, name: per_pair.mean().detach()}

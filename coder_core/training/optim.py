@@ -33,10 +33,16 @@ def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
 
 
 def make_optimizer(
-    model: nn.Module, config: TrainingConfig, device: torch.device, extra: Iterable[nn.Parameter] = ()
-) -> torch.optim.AdamW:
-    """AdamW (fused) in two groups: BERT's own weights at a share of the rate, everything else, `extra` among it."""
-    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    model: nn.Module, config: TrainingConfig, device: torch.device, extra: Iterable[nn.Parameter] = (),
+    branches: Iterable[nn.Module] = (),
+) -> torch.optim.AdamW:  # fmt: skip
+    """AdamW (fused) in two groups: BERT's own weights at a share of the rate, everything else, `extra` among it.
+
+    Branches that train beside the model join both groups: AdamW treats every number alone, so one optimizer is as good
+    as one for each.
+    """
+    modules = (model, *branches)
+    named = [pair for module in modules for pair in module.named_parameters() if pair[1].requires_grad]
     bert = [parameter for name, parameter in named if name.startswith("words.bert.")]
     others = [*(parameter for name, parameter in named if not name.startswith("words.bert.")), *extra]
     groups = [{"params": others, "share": 1.0}, {"params": bert, "share": config.bert_rate}]

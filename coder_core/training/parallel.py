@@ -110,6 +110,13 @@ def mean(values: Tensor) -> Tensor:
     return values
 
 
+def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
+    """What DDP does for the module it wraps, for parameters of another."""
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad = mean(parameter.grad)
+
+
 def from_first(value: float, device: torch.device) -> float:
     """The first process's value, on every process."""
     if world_size() == 1:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from coder_core.concepts.knowledge import Concepts
@@ -26,11 +27,13 @@ from coder_core.model.reader import CaptionReader, make_reader, starting_vectors
 from coder_core.runs.neighbour_store import Neighbourhood, train_neighbourhood
 from coder_core.runs.restore import LoadedModel
 from coder_core.training import parallel
-from coder_core.training.boosting import random_start_left, read_anchor, start_from_anchor
+from coder_core.training.boosting import random_start_left
+from coder_core.training.offline_anchor import read_anchor, start_from_anchor
 from coder_core.training.prototype_guide import too_many_prototypes
 
 Progress = Callable[[str, int, int], None]
 
+BRANCH_STREAM = 8  # of the random numbers a branch beside the target starts from
 DEMO = "demo"
 CARD = "demo.json"  # stands in a folder of finished demo data
 
@@ -52,6 +55,7 @@ class Prepared:
         concepts: of the concept branch, or None.
         anchor: the finished run whose scores are to be surpassed, or None.
         neighbourhood: the train captions' semantic neighbours, or None.
+        branches: those that train before the model in the same step, in order.
     """
 
     train: Split
@@ -66,6 +70,7 @@ class Prepared:
     concepts: Concepts | None = None
     anchor: LoadedModel | None = None
     neighbourhood: Neighbourhood | None = None
+    branches: tuple[Coder, ...] = ()
 
 
 def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
@@ -139,18 +144,32 @@ def prepare(
     anchor = read_anchor(config, vocabulary, train.feature_size)
     neighbourhood = _find_neighbours(config, train, text_space, progress)
     faults += neighbourhood.faults if neighbourhood is not None else []
-    torch.manual_seed(config.training.seed)
-    model = build_model(
-        config.model, feature_size=train.feature_size, words=reader.size, vectors=vectors,
-        checkpointing=config.training.gradient_checkpointing, concepts=concepts,
+    build = partial(
+        build_model, config.model, feature_size=train.feature_size, words=reader.size, vectors=vectors,
+        checkpointing=config.training.gradient_checkpointing,
     )  # fmt: skip
+    branches = _branches(config, build)
+    torch.manual_seed(config.training.seed)
+    model = build(concepts=concepts)
     if anchor is not None:
         start_from_anchor(config, model, anchor)
     dev_tokens = reader.encode(dev.captions) if dev else None
     return Prepared(
         train, dev, dev_tokens, reader, vocabulary if config.model.text_encoder == "bigru" else None, batches, model,
-        fingerprint(train), faults, concepts, anchor, neighbourhood,
+        fingerprint(train), faults, concepts, anchor, neighbourhood, branches,
     )  # fmt: skip
+
+
+def _branches(config: Config, build: Callable[[], Coder]) -> tuple[Coder, ...]:
+    """The branches that train before the target, each from a seed of its own; the instance branch alone."""
+    if config.boosting.boosting == "none" or config.boosting.boosting_scenario != "online":
+        return ()
+    found = []
+    for place in range(1, config.boosting.boosting_branches):
+        drawn = np.random.SeedSequence((config.training.seed, BRANCH_STREAM, place)).generate_state(1, np.uint64)[0]
+        torch.manual_seed(int(drawn) % 2**63)
+        found.append(build())
+    return tuple(found)
 
 
 def _find_neighbours(

@@ -18,7 +18,7 @@ from coder_core.model.coder import Coder
 from coder_core.runs.checkpoint import PROTOTYPES, Save
 from coder_core.runs.packing import pack_state, unpack_state
 from coder_core.runs.restore import load_weights
-from coder_core.training.boosting import BoostingAnchor
+from coder_core.training.boosting import Boosting
 from coder_core.training.keys import Memory
 from coder_core.training.neighbourhoods import Neighbourhoods
 from coder_core.training.prototype_guide import PrototypeGuide
@@ -72,7 +72,7 @@ def capture(
     position: Position,
     around: Circumstances,
     guide: PrototypeGuide | None = None,
-    boosting: BoostingAnchor | None = None,
+    boosting: Boosting | None = None,
     neighbourhoods: Neighbourhoods | None = None,
 ) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     """Tensors and documents of a save."""
@@ -96,10 +96,10 @@ def restore(
     optimizer: torch.optim.Optimizer,
     memory: Memory | None,
     guide: PrototypeGuide | None = None,
-    boosting: BoostingAnchor | None = None,
+    boosting: Boosting | None = None,
     neighbourhoods: Neighbourhoods | None = None,
 ) -> tuple[Position, Circumstances]:
-    """Give model, optimizer, memory, prototypes, a moving anchor and cached embeddings their state back.
+    """Give model, optimizer, memory, prototypes, other branches and cached embeddings their state back.
 
     Raises:
         InputError: names or shapes differ, or the save lacks what the configuration asks for.

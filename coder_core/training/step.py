@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from torch import Tensor
+
 from coder_core.config import Config, ObjectiveConfig
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder, Embedded
-from coder_core.training import parallel
-from coder_core.training.boosting import BoostingAnchor, boosting_losses
+from coder_core.training.boosting import Boosting
+from coder_core.training.boosting_losses import boosted, cohort_losses
 from coder_core.training.dcl_losses import concept_dcl, instance_dcl
 from coder_core.training.gathering import Anchors, Lengths, gather_anchors, mean_vectors
 from coder_core.training.keys import Memory
@@ -26,7 +28,7 @@ Embed = Callable[..., Embedded]
 def compute_losses(
     embed: Embed, model: Coder, memory: Memory | None, batch: Batch, config: Config, *, epoch: float,
     autocast: AbstractContextManager[None], guide: PrototypeGuide | None = None,
-    boosting: BoostingAnchor | None = None, neighbourhoods: Neighbourhoods | None = None,
+    boosting: Boosting | None = None, neighbourhoods: Neighbourhoods | None = None,
 ) -> Losses:  # fmt: skip
     """Embed a batch and weigh every term of both branches (eq. 8).
 
@@ -39,39 +41,39 @@ def compute_losses(
         epoch: epochs done, with fraction.
         autocast: around everything but the losses.
         guide: the prototypes and their classifier, or None.
-        boosting: the anchor of Deep Boosting Learning, or None.
+        boosting: the other branches of Deep Boosting Learning, or None.
         neighbourhoods: what knows every pair's neighbours, or None.
     """
     with autocast:
         embedded = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
         keys = memory.keys(model, batch) if memory is not None else None
-        surpassed = boosting.encode(batch) if boosting is not None else None
+        others = boosting.encode(batch) if boosting is not None else None
     lengths = Lengths(batch.region_lengths, batch.word_lengths)
     anchors = gather_anchors(embedded.images, embedded.texts, batch.image_ids, model.scorer, lengths)
     weights = sample_weights(anchors, batch.text_ids, config, neighbourhoods)
-    if config.objective.loss in ("dcl", "dcl-i"):
-        losses = instance_dcl(anchors, memory, keys, config, epoch, weights)
-    else:
-        losses = plain_losses(anchors, config.objective, epoch, weights)
+
+    def raw(
+        branch: Anchors, memory: Memory | None = None, keys: tuple[Tensor, Tensor] | None = None
+    ) -> Losses:  # fmt: skip
+        if config.objective.loss in ("dcl", "dcl-i"):
+            return instance_dcl(branch, memory, keys, config, epoch, weights)
+        return plain_losses(branch, config.objective, epoch, weights)
+
+    losses = raw(anchors, memory, keys)
     if neighbourhoods is not None:
         single = mean_vectors(anchors)
         losses = with_neighbours(losses, single, batch.text_ids, config, neighbourhoods)
         neighbourhoods.notice(single, batch.text_ids)
-    if surpassed is not None:
-        losses = _boosted(losses, anchors, surpassed, config)
+    if boosting is not None and others is not None:
+        losses = boosted(losses, anchors, others, config)
+        if boosting.learned():
+            losses = cohort_losses(losses, anchors, others, config, raw)
     if embedded.concept_images is not None and embedded.concept_texts is not None:
         # With weight 0 it is still computed: several processes wait for a gradient of every parameter.
         concepts = gather_anchors(embedded.concept_images, embedded.concept_texts, batch.image_ids)
         per_pair = concept_dcl(concepts, config.objective)
         losses = losses.plus("dcl-concept", per_pair, config.objective.weight_concept)
     return losses if guide is None else _with_prototypes(losses, guide, embedded, batch, config.objective)
-
-
-def _boosted(losses: Losses, target: Anchors, surpassed: Anchors, config: Config) -> Losses:
-    """With DBL's loss of the instance branch. It is a sum over the batch, whatever the loss it stands beside."""
-    per_pair = boosting_losses(target, surpassed, config)
-    pairs = len(per_pair) * parallel.world_size()  # several processes average their gradients
-    return losses.plus(f"boosting-{config.boosting.boosting}", per_pair, config.boosting.boosting_weight * pairs)
 
 
 def _with_prototypes(

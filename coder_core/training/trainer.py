@@ -27,6 +27,7 @@ from coder_core.training.keys import make_memory
 from coder_core.training.losses import Losses
 from coder_core.training.neighbourhoods import make_neighbourhoods
 from coder_core.training.optim import learning_rate, make_optimizer, set_rate
+from coder_core.training.peak import peak_mebibytes
 from coder_core.training.prepare import Prepared
 from coder_core.training.prototype_guide import make_guide
 from coder_core.training.state import Circumstances, Position, capture, changed_circumstances, restore, seed_step
@@ -70,10 +71,11 @@ class Trainer:
         if self.guide is not None:
             self.parameters["prototypes.classifier"] = self.guide.classifier
         extra = [self.guide.classifier] if self.guide is not None else []
-        self.optimizer = make_optimizer(self.model, config.training, device, extra)
         self.position = Position()
         self.steps = self.per_epoch * config.training.epochs
-        self.boosting = make_boosting(config, self.model, self.steps, prepared.anchor)
+        self.boosting = make_boosting(config, self.model, self.steps, prepared.anchor, prepared.branches)
+        self.beside = self.boosting.learned() if self.boosting is not None else []
+        self.optimizer = make_optimizer(self.model, config.training, device, extra, prepared.branches)
         self.neighbourhoods = make_neighbourhoods(config, prepared)
         if self.neighbourhoods is not None:
             self.neighbourhoods.to(device)
@@ -171,9 +173,10 @@ class Trainer:
         check_losses(losses, batch, step)
         self.optimizer.zero_grad(set_to_none=True)
         losses.total.backward()
-        norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters.values() if p.grad is not None])
-        check_gradients(self.parameters, norm, batch, step)  # before clipping, which would spread one NaN to all
-        torch.nn.utils.clip_grads_with_norm_(self.parameters.values(), training.clip_norm, norm)
+        norm = self._clip(self.parameters, batch)
+        for branch in self.beside:  # each by its own norm, so that no branch slows another
+            parallel.average_gradients(branch.values())
+            self._clip(branch, batch)
         self.optimizer.step()
         if self.memory is not None:
             self.memory.remember()
@@ -190,6 +193,13 @@ class Trainer:
             self._report(losses, norm, time.monotonic() - started, history)
         if self.first and time.monotonic() - self._saved_at > training.save_every:
             self._save()
+
+    def _clip(self, parameters: dict[str, torch.nn.Parameter], batch: Batch) -> Tensor:
+        """Shorten one branch's gradient to its largest norm. Returns the norm it had."""
+        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters.values() if p.grad is not None])
+        check_gradients(parameters, norm, batch, self.position.step)  # before clipping, which would spread one NaN
+        torch.nn.utils.clip_grads_with_norm_(parameters.values(), self.config.training.clip_norm, norm)
+        return norm
 
     def _report(self, losses: Losses, norm: Tensor, seconds: float, history: HistoryWriter | None) -> None:
         parts = {name: float(parallel.mean(value)) for name, value in losses.parts.items()}
@@ -306,4 +316,5 @@ class Trainer:
     def _status(self, state: str, **fields: Any) -> None:
         if self.first:
             position = {key: value for key, value in asdict(self.position).items() if key != "loss_sum"}
-            write_status(self.folder, state, steps=self.steps, **position, **fields)
+            peak = round(peak_mebibytes(self.device), 1)
+            write_status(self.folder, state, steps=self.steps, peak_mebibytes=peak, **position, **fields)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from coder_core.config import Config, MemoryConfig
 from coder_core.encoders.regions import RegionBatchNorm
 from coder_core.training import parallel
-from coder_core.training.boosting import make_boosting
+from coder_core.training.boosting import BoostingAnchor, make_boosting
 from coder_core.training.keys import make_memory
 from coder_core.training.neighbourhoods import make_neighbourhoods
 from coder_core.training.prepare import prepare
@@ -53,6 +53,27 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
         },
         0,
     ),
+    "boosting-online": (
+        {
+            "loss": "btr-sum",
+            "weight_instance": 0.1,
+            "boosting": "rm-am",
+            "boosting_weight": 0.1,
+            "boosting_scenario": "online",
+            "boosting_branches": 3,
+        },
+        0,
+    ),
+    "mutual": (
+        {"loss": "dcl", "boosting": "dml", "boosting_weight": 0.03, "boosting_scenario": "online"},
+        0,
+    ),
+    "dr": ({"loss": "btr-sum", "weight_instance": 0.1, "boosting": "dr", "boosting_weight": 0.02}, 0),
+    "rkd": ({"loss": "btr-sum", "weight_instance": 0.1, "boosting": "rkd", "boosting_weight": 0.05}, 0),
+    "dino-reversed": (
+        {"loss": "btr-sum", "weight_instance": 0.1, "boosting": "dino-reversed", "boosting_weight": 0.03},
+        0,
+    ),
     "boosting-soft": ({"loss": "dcl", "boosting": "rs", "boosting_soft": True, "boosting_weight": 0.01}, 13),
     "diversity-weights": ({"loss": "npairs-hinge", "npairs_margin": 0.5, **WEIGHTED}, 0),
     "combined-weights": ({"loss": "dcl", **WEIGHTED, "sample_weights": "combined", "weight_modalities": "sum"}, 13),
@@ -87,8 +108,10 @@ def trained(config: Config) -> dict[str, Tensor]:
     prepared = prepare(config)
     model = prepared.model.train()
     memory = make_memory(model, config)
-    boosting = make_boosting(config, model, STEPS, None)
-    if boosting is not None:  # where both branches score alike, rounding would choose the hardest negative
+    boosting = make_boosting(config, model, STEPS, None, prepared.branches)
+    if isinstance(
+        boosting, BoostingAnchor
+    ):  # where both branches score alike, rounding would choose the hardest negative
         with torch.no_grad():
             for parameter in boosting.branch.parameters():
                 parameter.mul_(0.9)
@@ -122,6 +145,14 @@ def trained(config: Config) -> dict[str, Tensor]:
             memory.remember()
             found |= {f"{step} memory {name}": value.clone() for name, value in memory.state_dict().items()}
         if boosting is not None:
+            for branch in boosting.learned():
+                parallel.average_gradients(branch.values())
+                with torch.no_grad():
+                    for name, parameter in branch.items():
+                        assert parameter.grad is not None, name
+                        found[f"{step} gradient {name}"] = parameter.grad.clone()
+                        parameter.sub_(RATE * parameter.grad)
+                        parameter.grad = None
             boosting.follow(model, step)
             found |= {f"{step} anchor {name}": value.clone() for name, value in boosting.state_dict().items()}
         if neighbourhoods is not None:

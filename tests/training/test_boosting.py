@@ -52,7 +52,7 @@ def started(config: Config, *, apart: float = 0.3) -> tuple[Prepared, BoostingAn
     """Data, model and an anchor that has moved away from the model."""
     prepared = prepare(config)
     boosting = make_boosting(config, prepared.model, STEPS, prepared.anchor)
-    assert boosting is not None
+    assert isinstance(boosting, BoostingAnchor)
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in boosting.branch.parameters():
@@ -129,7 +129,7 @@ def test_the_anchor_reads_without_dropout_and_takes_no_random_number_from_the_ta
     config = boosted(data)
     prepared, boosting = started(config)
     batch = prepared.batches(0)
-    assert torch.equal(boosting.encode(batch).images, boosting.encode(batch).images)
+    assert torch.equal(boosting.encode(batch)[0].images, boosting.encode(batch)[0].images)
     plain, found = take(prepared, None, config, batch), take(prepared, boosting, config, batch)
     assert found.parts["btr-sum"] == plain.parts["btr-sum"]
 
@@ -150,7 +150,7 @@ def test_the_anchor_follows_on_the_cosine_after_every_step(data: Path, tmp_path:
     config = boosted(data)
     prepared = prepare(config)
     trainer = Trainer(config, tmp_path, prepared, torch.device("cpu"), quiet())
-    assert trainer.boosting is not None
+    assert isinstance(trainer.boosting, BoostingAnchor)
     expected = {name: value.detach().double() for name, value in prepared.model.named_parameters()}
     for step, batch in enumerate(prepared.batches.stream(0, 3)):
         trainer._step(batch, None)
@@ -250,7 +250,7 @@ def test_an_offline_anchor_never_moves_and_equals_the_best_model_of_its_run(
     config = offline(data, finished)
     prepared = prepare(config)
     trainer = Trainer(config, tmp_path, prepared, torch.device("cpu"), quiet())
-    assert trainer.boosting is not None
+    assert isinstance(trainer.boosting, BoostingAnchor)
     for batch in prepared.batches.stream(0, 2):
         trainer._step(batch, None)
     best = weights(load_model(finished).model)

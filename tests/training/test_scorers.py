@@ -17,7 +17,7 @@ from coder_core.evaluate import main
 from coder_core.model.coder import Coder
 from coder_core.runs.analysis_reader import open_analysis
 from coder_core.runs.restore import load_model
-from coder_core.training.boosting import make_boosting
+from coder_core.training.boosting import BoostingAnchor, make_boosting
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
@@ -109,6 +109,7 @@ def test_it_is_the_target_and_the_anchor_of_boosting(data: Path, kind: str) -> N
     )
     prepared = prepare(config)
     boosting = make_boosting(config, prepared.model, 15, None)
+    assert isinstance(boosting, BoostingAnchor)
     assert boosting is not None
     torch.manual_seed(1)
     with torch.no_grad():
