@@ -39,6 +39,7 @@ class ResultRow:
         sums: R@sum of every seed, in the order of `seeds`.
         against: R@sum minus the reference's; None for the reference itself and where there is none.
         minutes: of training, mean over the seeds.
+        mebibytes: the most memory a run's process took, mean over the seeds; None where a run did not note it.
     """
 
     row: Row
@@ -47,6 +48,7 @@ class ResultRow:
     sums: tuple[float, ...]
     against: Difference | None
     minutes: float
+    mebibytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -122,9 +124,12 @@ def _hits(folder: Path, split: str) -> Hits:
 def _row(row: Row, folders: dict[int, Path], split: str, against: Difference | None) -> ResultRow:
     found = [open_analysis(folder, split).metrics for folder in folders.values()]
     metrics = {name: measured([one[name] for one in found]) for name in (*RECALLS, SUM)}
-    seconds = [float((read_status(folder) or {}).get("seconds", 0.0)) for folder in folders.values()]
+    notes = [read_status(folder) or {} for folder in folders.values()]
+    minutes = statistics.mean(float(note.get("seconds", 0.0)) for note in notes) / 60
+    peaks = [float(note["peak_mebibytes"]) for note in notes if "peak_mebibytes" in note]
+    mebibytes = statistics.mean(peaks) if len(peaks) == len(notes) else None
     sums = tuple(one[SUM] for one in found)
-    return ResultRow(row, tuple(folders), metrics, sums, against, statistics.mean(seconds) / 60)
+    return ResultRow(row, tuple(folders), metrics, sums, against, minutes, mebibytes)
 
 
 def measured(values: Sequence[float]) -> Measured:

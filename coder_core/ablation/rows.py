@@ -64,3 +64,9 @@ class AblationTable:
     reference: str
     x_name: str = ""
     quoted: str = "CODER, Flickr30K test, BERT"
+
+
+NO_PROTOTYPES: dict[str, Change] = {"prototypes": 0, "prototype-recluster": 0}
+NO_CONCEPTS: dict[str, Change] = {"concepts": 0, "concept-list": "", **NO_PROTOTYPES}
+INSTANCE: dict[str, Change] = {**NO_CONCEPTS, "bank-size": 0}
+TRIPLET: dict[str, Change] = {"weight-instance": 1.0, **INSTANCE}  # λ = 3 belongs to DCL; triplets are summed already

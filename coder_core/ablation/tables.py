@@ -8,13 +8,10 @@ the differences, not of the values.
 
 from __future__ import annotations
 
-from coder_core.ablation.rows import AblationTable, Change, Row, Times
+from coder_core.ablation.boosting_tables import BOOSTING_TABLES
+from coder_core.ablation.rows import INSTANCE, NO_CONCEPTS, NO_PROTOTYPES, TRIPLET, AblationTable, Row, Times
 from coder_core.ablation.weight_tables import WEIGHT_TABLES
 
-NO_PROTOTYPES: dict[str, Change] = {"prototypes": 0, "prototype-recluster": 0}
-NO_CONCEPTS: dict[str, Change] = {"concepts": 0, "concept-list": "", **NO_PROTOTYPES}
-INSTANCE: dict[str, Change] = {**NO_CONCEPTS, "bank-size": 0}
-TRIPLET: dict[str, Change] = {"weight-instance": 1.0, **INSTANCE}  # λ = 3 belongs to DCL; triplets are summed already
 FULL = (83.2, 96.5, 98.0, 63.1, 87.1, 93.0)
 BANK, ALL = ("bank-size",), ("bank-size", "concepts", "prototypes")
 
@@ -177,6 +174,6 @@ TABLES: dict[str, AblationTable] = {
     table.name: table
     for table in (
         COMPONENTS, DIVERSITY_CONFIGURATION, CLUSTERS, BATCH_SIZE, DIVERSITY_FUNCTION, EPSILON, OBJECTIVES, BANKS,
-        MASKING, POSITIVE_SCALE, *WEIGHT_TABLES,
+        MASKING, POSITIVE_SCALE, *WEIGHT_TABLES, *BOOSTING_TABLES,
     )
 }  # fmt: skip

@@ -42,14 +42,15 @@ def against_shown(row: ResultRow) -> str:
 
 def markdown(results: Results, command: str) -> str:
     """The table with its legend."""
-    heads = ["row", "seeds", *HEADS, f"R@sum − {results.reference}", "minutes", "the paper", "its R@sum"]
+    heads = ["row", "seeds", *HEADS, f"R@sum − {results.reference}", "minutes", "MiB", "the paper", "its R@sum"]
     lines = [f"# {results.table.name}", "", f"{results.table.about.capitalize()}.", ""]
     lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for row in results.rows:
         cells = [
             f"{row.row.name}: {row.row.about}", ", ".join(map(str, row.seeds)),
             *(shown(row.metrics[name]) for name in RECALLS), f"**{shown(row.metrics[SUM])}**", against_shown(row),
-            f"{row.minutes:.1f}", _reported(row), _number(reported_sum(row.row.reported)),
+            f"{row.minutes:.1f}", "–" if row.mebibytes is None else f"{row.mebibytes:.0f}", _reported(row),
+            _number(reported_sum(row.row.reported)),
         ]  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", *legend(results), "", f"    {command}", ""]
@@ -99,7 +100,8 @@ def comma_separated(results: Results) -> str:
     names = (*RECALLS, SUM)
     writer.writerow(
         ["row", "about", "split", "seeds", *(f"{name}_{part}" for name in names for part in ("mean", "std")),
-         "reference", "difference", "low", "high", "beyond_noise", "minutes", "paper", *(f"paper_{n}" for n in names)]
+         "reference", "difference", "low", "high", "beyond_noise", "minutes", "mebibytes", "paper",
+         *(f"paper_{n}" for n in names)]
     )  # fmt: skip
     for row in results.rows:
         parts = [part for name in names for part in (row.metrics[name].mean, row.metrics[name].spread)]
@@ -109,7 +111,8 @@ def comma_separated(results: Results) -> str:
         paper = [*(row.row.reported or (None,) * len(RECALLS)), reported_sum(row.row.reported)]
         writer.writerow(
             [row.row.name, row.row.about, results.split, " ".join(map(str, row.seeds)), *map(_plain, parts),
-             results.reference, *map(_plain, against), _plain(row.minutes), row.row.source, *map(_plain, paper)]
+             results.reference, *map(_plain, against), _plain(row.minutes), _plain(row.mebibytes), row.row.source,
+             *map(_plain, paper)]
         )  # fmt: skip
     return out.getvalue()
 
@@ -136,6 +139,7 @@ def _math(value: Measured) -> str:
 
 def _escaped(text: str) -> str:
     special = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "μ": r"$\mu$", "ε": r"$\varepsilon$",
+               "γ": r"$\gamma$", "α": r"$\alpha$",
                "×": r"$\times$", "→": r"$\to$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
                "{": r"\{", "}": r"\}", "\\": r"\textbackslash{}"}  # fmt: skip
     return "".join(special.get(letter, letter) for letter in text)

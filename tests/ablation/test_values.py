@@ -10,7 +10,7 @@ import tyro
 
 from coder_core.ablate import Arguments
 from coder_core.ablation.grid import read_grid
-from coder_core.ablation.rows import AblationTable, Row, Times
+from coder_core.ablation.rows import AblationTable, Change, Row, Times
 from coder_core.ablation.tables import TABLES
 from coder_core.ablation.values import as_flags, changed, chosen_rows, named_flags, row_config
 from coder_core.config import RUN_NAME, Config
@@ -20,11 +20,14 @@ from coder_core.presets import PRESETS
 from coder_core.train import _parse
 
 FULL = "coder-f30k-bigru"
+NEEDED: dict[str, dict[str, Change]] = {"boosting-offline": {"boosting-anchor": "runs/a"}}
 
 
 def built(table: str, preset: str = FULL) -> dict[str, Config]:
     found = TABLES[table]
-    return {row.name: row_config(found, row, preset, {}, name=row.name, seed=3)[1] for row in found.rows}
+    return {
+        row.name: row_config(found, row, preset, NEEDED.get(table, {}), name=row.name, seed=3)[1] for row in found.rows
+    }
 
 
 @pytest.mark.parametrize("preset", ["coder-f30k-bigru", "coder-f30k-bert", "coder-flickr8k", "coder-coco-bert"])
@@ -44,7 +47,8 @@ def test_every_row_of_every_table_is_a_possible_run(table: str, preset: str) -> 
 @pytest.mark.parametrize("table", TABLES)
 def test_the_command_line_gives_the_row_back(table: str) -> None:
     for row in TABLES[table].rows:
-        start, config = row_config(TABLES[table], row, "coder-flickr8k", {"epochs": 2}, name=row.name, seed=1)
+        asked: dict[str, Change] = {"epochs": 2, **NEEDED.get(table, {})}
+        start, config = row_config(TABLES[table], row, "coder-flickr8k", asked, name=row.name, seed=1)
         flags = [*as_flags(config, start), f"--name={row.name}"]
         assert _parse(flags, PRESETS[start].config, Path("x")).config == config
 
