@@ -14,10 +14,11 @@ from typing import Any
 
 from app import jobs
 from app.backend import RunSummary, runs, runs_root
-from coder_core.api.starting import DataSet, Option, arguments, find_data_sets, options, presets
+from coder_core.api.starting import AnchorRun, DataSet, Option, anchor_runs, arguments, find_data_sets, options, presets
 
 __all__ = [
-    "DataSet", "Option", "Watched", "arguments", "data_sets", "dismiss", "free_name", "options", "presets", "resume",
+    "AnchorRun", "DataSet", "Option", "Watched", "anchors", "arguments", "data_sets", "dismiss", "free_name",
+    "options", "presets", "resume",
     "start", "stop", "watched",
 ]  # fmt: skip
 
@@ -94,13 +95,18 @@ def free_name(wanted: str) -> str:
     return next(name for name in names if name not in taken)
 
 
-def start(preset: str, name: str, data: DataSet, changes: Mapping[str, Any]) -> None:
+def anchors(preset: str, data: DataSet, changes: Mapping[str, Any]) -> list[AnchorRun]:
+    """The finished runs that can be the offline anchor of this choice."""
+    return anchor_runs(runs(), preset, data, changes)
+
+
+def start(preset: str, name: str, data: DataSet, changes: Mapping[str, Any], anchor: AnchorRun | None = None) -> None:
     """Start a run in a process of its own.
 
     Raises:
         InputError: as `arguments`. OSError: the process cannot be started.
     """
-    told, _ = arguments(preset, name, data, changes)
+    told, _ = arguments(preset, name, data, changes, anchor)
     command = (*jobs.DEMO_COMMAND, *told, f"--root={runs_root()}")
     jobs.start(runs_root(), command, job_name(name))
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
 from app import backend, backend_training, cards
-from app.backend_training import DataSet, Option
+from app.backend_training import AnchorRun, DataSet, Option
 from app.state import bound, bound_number, put
 
+METHODS = ("boosting", "weighting")  # sections with fields of their own
+SCENARIO, OFFLINE, START, WEIGHTS = "boosting_scenario", "offline", "boosting_start", "sample_weights"
 USUAL = ("epochs", "batch_size", "learning_rate", "seed")
 COLUMNS = 4
 
@@ -43,8 +46,9 @@ def show() -> None:
     cards.note(f"{presets[preset][:1].upper()}{presets[preset][1:]}.")
     choices = {option.key: option for option in backend_training.options(preset)}
     usual = [key for key in USUAL if key in choices]
+    free_values = [key for key, option in choices.items() if option.section not in METHODS]
     changed = st.multiselect(
-        "Values to set", list(choices), usual, format_func=words, placeholder="all as in the preset",
+        "Values to set", free_values, usual, format_func=words, placeholder="all as in the preset",
         help="Everything else stays as the preset has it.", **bound("set"),
     )  # fmt: skip
     values = {}
@@ -52,18 +56,67 @@ def show() -> None:
     for place, key in enumerate(changed):
         with columns[place % COLUMNS]:
             values[key] = value_of(choices[key], preset)
-    _offer(preset, (name or "").strip() or free, sets[data], values)
+    anchor = None
+    with st.expander("Boosting and sample weights", icon=":material/exercise:"):
+        left, right = st.columns(2, gap="large")
+        with left:
+            boosting, anchor = _boosting(preset, sets[data], values, choices)
+        with right:
+            values |= boosting | _weights(preset, choices)
+    _offer(preset, (name or "").strip() or free, sets[data], values, anchor)
 
 
+def _boosting(
+    preset: str, data: DataSet, values: dict[str, Any], choices: dict[str, Option]
+) -> tuple[dict[str, Any], AnchorRun | None]:
+    """The form of boosting and what belongs to it; an offline anchor is one of the runs that fit, or is not offered."""
+    found = {"boosting": value_of(choices["boosting"], preset)}
+    if found["boosting"] == "none":
+        return found, None
+    runs = {run.name: run for run in backend_training.anchors(preset, data, values)}
+    scenario = choices[SCENARIO]
+    if not runs:
+        scenario = replace(scenario, choices=tuple(one for one in scenario.choices if one != OFFLINE))
+        cards.note(
+            "A finished run as anchor (offline) is offered once one was trained on this data with the same words."
+        )
+    found[SCENARIO] = value_of(scenario, preset)
+    anchor = None
+    if found[SCENARIO] == OFFLINE:
+        anchor = runs[st.selectbox("boosting anchor", list(runs), help=ANCHORS, **bound("anchor"))]
+        if anchor.same_model:
+            found[START] = value_of(choices[START], preset)
+        else:
+            cards.note(f"{anchor.name} is another model, so training starts from scratch.")
+            found[START] = "scratch"
+    rest = [key for key, one in choices.items() if one.section == "boosting" and key not in (*found, SCENARIO, START)]
+    shown = st.multiselect(
+        "Values of boosting", rest, [], format_func=words, placeholder="all as in the preset", **bound("set-boosting")
+    )
+    return found | {key: value_of(choices[key], preset) for key in shown}, anchor
+
+
+def _weights(preset: str, choices: dict[str, Option]) -> dict[str, Any]:
+    """What weighs the pairs, and the values that belong to it."""
+    found = {WEIGHTS: value_of(choices[WEIGHTS], preset)}
+    rest = [key for key, one in choices.items() if one.section == "weighting" and key != WEIGHTS]
+    shown = st.multiselect(
+        "Values of the weights", rest, [], format_func=words, placeholder="all as in the preset",
+        **bound("set-weighting"),
+    )  # fmt: skip
+    return found | {key: value_of(choices[key], preset) for key in shown}
+
+
+ANCHORS = "Finished runs on this data set that read the same words."
 WHERE = (
     "The built-in pictures, and the data sets in data/ or in the folders that CODER_DATA named when the app was "
     "started. No other place can be reached from here."
 )
 
 
-def _offer(preset: str, name: str, data: DataSet, values: dict[str, Any]) -> None:
+def _offer(preset: str, name: str, data: DataSet, values: dict[str, Any], anchor: AnchorRun | None) -> None:
     try:
-        told, warnings = backend_training.arguments(preset, name, data, values)
+        told, warnings = backend_training.arguments(preset, name, data, values, anchor)
     except backend.InputError as error:
         cards.empty("This cannot be started.", str(error))
         return
@@ -74,14 +127,14 @@ def _offer(preset: str, name: str, data: DataSet, values: dict[str, Any]) -> Non
         cards.note(str(warning))
     st.button(
         f"Train {name}", type="primary", icon=":material/play_arrow:", key="train-start", on_click=_begin,
-        args=(preset, name, data, values),
+        args=(preset, name, data, values, anchor),
     )  # fmt: skip
     st.code(shlex.join(["python", "-m", "coder_core.train", *told]), language=None, wrap_lines=True)
 
 
-def _begin(preset: str, name: str, data: DataSet, values: dict[str, Any]) -> None:
+def _begin(preset: str, name: str, data: DataSet, values: dict[str, Any], anchor: AnchorRun | None) -> None:
     try:
-        backend_training.start(preset, name, data, values)
+        backend_training.start(preset, name, data, values, anchor)
     except (OSError, backend.InputError) as error:
         st.session_state["train-fault"] = str(error)
         return

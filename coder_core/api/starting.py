@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from coder_core.api.listing import RunSummary
 from coder_core.config import RUN_NAME, Config, from_document, to_document
 from coder_core.config_problems import problems
 from coder_core.data.dataset import find_layout
@@ -22,6 +23,15 @@ from coder_core.faults import Fault, InputError
 from coder_core.presets import PRESETS
 
 DEMO = "demo"
+ANCHOR = "boosting_anchor"
+READ_BY = (("data", "word_threshold"), ("model", "text_encoder"), ("model", "bert"))  # what words become numbers by
+UNSHAPED = (
+    "image_dropout",
+    "word_dropout",
+    "embedding_dropout",
+    "beta",
+    "concept_smoothing",
+)  # leave weights their shape
 LONGEST_NAME = 40
 # Free text in the configuration names files or folders. These may be chosen all the same, among fixed words only
 WORDS: dict[str, tuple[str, ...]] = {"word_vectors": ("random", "learned"), "device": ("auto", "cpu", "cuda")}
@@ -50,6 +60,19 @@ class DataSet:
 
     name: str
     path: str
+
+
+@dataclass(frozen=True)
+class AnchorRun:
+    """A finished run that can be the offline anchor of boosting: it reads the same images and words.
+
+    Args:
+        name: of the run. path: its folder. same_model: whether training can start from its weights.
+    """
+
+    name: str
+    path: str
+    same_model: bool
 
 
 def presets() -> dict[str, str]:
@@ -97,11 +120,41 @@ def find_data_sets(roots: Sequence[str | Path]) -> list[DataSet]:
     return [DataSet(name, path) for name, path in found.items()]
 
 
-def arguments(preset: str, name: str, data: DataSet, changes: Mapping[str, Any]) -> tuple[tuple[str, ...], list[Fault]]:
+def anchor_runs(runs: Sequence[RunSummary], preset: str, data: DataSet, changes: Mapping[str, Any]) -> list[AnchorRun]:
+    """The finished runs that training would take as offline anchor of this configuration.
+
+    Args:
+        runs: from `list_runs`. preset, data, changes: as for `arguments`.
+    """
+    document = to_document(_preset(preset))
+    for option in options(preset):
+        document[option.section][option.key] = changes.get(option.key, option.value)
+    found = []
+    for run in runs:
+        theirs = {section: run.config.get(section, {}) for section in ("data", "model")}
+        if run.state != "finished" or run.fault or not theirs["data"] or not _same_place(theirs["data"]["data"], data):
+            continue
+        if any(theirs[section].get(key) != document[section][key] for section, key in READ_BY):
+            continue
+        same = all(
+            theirs["model"].get(key, value) == value or key in UNSHAPED for key, value in document["model"].items()
+        )
+        found.append(AnchorRun(run.name, str(run.path), same))
+    return found
+
+
+def _same_place(theirs: str, data: DataSet) -> bool:
+    return theirs == data.path if DEMO in (theirs, data.path) else Path(theirs).resolve() == Path(data.path).resolve()
+
+
+def arguments(
+    preset: str, name: str, data: DataSet, changes: Mapping[str, Any], anchor: AnchorRun | None = None
+) -> tuple[tuple[str, ...], list[Fault]]:
     """What `python -m coder_core.train` is told, and warnings about it.
 
     Args:
         preset: its name. name: of the run. data: from `find_data_sets`. changes: option key → value.
+        anchor: from `anchor_runs`, for boosting in the offline scenario.
 
     Raises:
         InputError: everything that is impossible about it, as training itself would say; or a value that is no option.
@@ -117,6 +170,7 @@ def arguments(preset: str, name: str, data: DataSet, changes: Mapping[str, Any])
         if option.kind == "choice" and value not in option.choices:
             raise InputError(Fault(_flag(key), f"is {str(value)[:40]!r}", f"one of {', '.join(option.choices)}"))
         document[option.section][key] = value
+    document["boosting"][ANCHOR] = anchor.path if anchor is not None else ""
     config = from_document(document, "the choice")
     faults = problems(config)
     if not name or len(name) > LONGEST_NAME or not RUN_NAME.fullmatch(name):
@@ -131,6 +185,8 @@ def arguments(preset: str, name: str, data: DataSet, changes: Mapping[str, Any])
         value = getattr(getattr(config, option.section), key)
         if value != before[option.section][key]:
             told.append(f"{_flag(key, not value)}" if option.kind == "switch" else f"{_flag(key)}={value}")
+    if anchor is not None:
+        told.append(f"{_flag(ANCHOR)}={anchor.path}")
     return tuple(told), faults
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coder_core import train
-from coder_core.api import InputError, starting
+from coder_core.api import InputError, list_runs, starting
 from coder_core.api.starting import DEMO, DataSet
 from coder_core.config import Config
 from coder_core.presets import PRESETS
-from tests.training.tiny_runs import write_tiny_data
+from coder_core.runs.status import read_status, write_status
+from coder_core.training.launch import start_run
+from tests.training.tiny_runs import quiet, tiny_config, write_tiny_data
 
 DATA = DataSet("demo", "demo")
 
@@ -114,3 +116,29 @@ def test_the_program_takes_the_arguments_whatever_the_shape_of_the_value() -> No
     assert "--gamma=-1.0" in told
     assert parsed(told).objective.gamma == -1.0
     assert parsed(told).training.clip_norm == float("inf")
+
+
+def test_a_finished_run_that_reads_the_same_becomes_the_anchor(tmp_path: Path) -> None:
+    folder = write_tiny_data(tmp_path / "data")
+    config = tiny_config(folder)
+    runs, data = tmp_path / "runs", DataSet("tiny", str(folder))
+    start_run(replace(config, name="first", training=replace(config.training, epochs=1)), runs, quiet())
+    start_run(replace(config, name="undone", training=replace(config.training, epochs=1)), runs, quiet())
+    write_status(runs / "undone", "stopped", step=1, steps=2)
+    alike = {key: getattr(config.model, key) for key in ("dimension", "image_layers", "word_size", "text_layers")}
+    alike |= {"word_threshold": config.data.word_threshold}
+    listed = list_runs(runs)
+    (anchor,) = starting.anchor_runs(listed, "demo", data, alike)
+    assert (anchor.name, anchor.path, anchor.same_model) == ("first", str(runs / "first"), True)
+    assert not starting.anchor_runs(listed, "demo", data, alike | {"dimension": 6})[0].same_model
+    assert starting.anchor_runs(listed, "demo", data, alike | {"word_threshold": 9}) == []
+    assert starting.anchor_runs(listed, "demo", data, alike | {"text_encoder": "bert"}) == []
+    assert starting.anchor_runs(listed, "demo", DATA, alike) == []
+    chosen = alike | {"boosting": "am", "boosting_scenario": "offline", "boosting_weight": 0.01, "epochs": 1}
+    chosen |= {"bank_size": 0, "batch_size": 8, "warmup_steps": 0, "device": "cpu", "threads": 1}
+    told, _ = starting.arguments("demo", "second", data, chosen, anchor)
+    assert told[-1] == f"--boosting-anchor={runs / 'first'}"
+    start_run(parsed(told), runs, quiet())
+    assert (read_status(runs / "second") or {})["state"] == "finished"
+    with pytest.raises(InputError, match="--boosting-anchor: is '' with --boosting-scenario offline"):
+        starting.arguments("demo", "third", data, chosen)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from streamlit.testing.v1 import AppTest
 from app import backend_training, jobs
 from app.backend_training import Watched
 from coder_core.runs.status import read_status, write_status
+from coder_core.training.launch import start_run
 from tests.app.run_folders import damage, import_run_folder, write_run
 from tests.app.test_pages import opened, texts
 from tests.app.visits import PATIENCE, Visit
-from tests.training.tiny_runs import write_tiny_data
+from tests.training.tiny_runs import quiet, tiny_config, write_tiny_data
 
 TINY = {"dimension": 8, "bank_size": 16, "batch_size": 8, "warmup_steps": 0, "threads": 1, "word_threshold": 1}
 
@@ -131,6 +133,35 @@ def test_impossible_values_and_names_cannot_be_started(root: Path, monkeypatch: 
     app.text_input(key="name").set_value("taken").run()
     assert "There is a run called taken already." in texts(app)
     assert not list((root / ".work").glob("*"))
+
+
+def test_boosting_and_weights_have_fields_of_their_own(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(root, "train", monkeypatch)
+    assert "boosting_anchor" not in app.multiselect(key="set").options
+    app.selectbox(key="demo-boosting").set_value("am").run()
+    assert "offline" not in app.selectbox(key="demo-boosting_scenario").options
+    assert "A finished run as anchor (offline) is offered once" in texts(app)
+    app.selectbox(key="demo-sample_weights").set_value("discrepancy")
+    app.multiselect(key="set-weighting").set_value(["neighbours"]).run()
+    app.number_input(key="demo-neighbours").set_value(50).run()
+    assert "--boosting=am --sample-weights=discrepancy --neighbours=50" in app.code[0].value
+    assert "train-start" in [button.key for button in app.button]
+
+
+def test_an_offline_anchor_is_one_of_the_runs_that_fit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tiny_config(root.parent / "data" / "tiny", "first")
+    start_run(replace(config, training=replace(config.training, epochs=1)), root, quiet())
+    app = opened(root, "train", monkeypatch)
+    app.selectbox(key="demo-boosting").set_value("rm").run()
+    assert "offline" not in app.selectbox(key="demo-boosting_scenario").options  # the demo reads other words
+    app.selectbox(key="data").set_value("tiny")
+    app.multiselect(key="set").set_value(["word_threshold"]).run()
+    app.number_input(key="demo-word_threshold").set_value(config.data.word_threshold).run()
+    app.selectbox(key="demo-boosting_scenario").set_value("offline").run()
+    assert app.selectbox(key="anchor").options == ["first"]
+    assert "first is another model, so training starts from scratch." in texts(app)
+    assert f"--boosting-start=scratch --boosting-anchor={root / 'first'}" in app.code[0].value
+    assert not app.exception
 
 
 @pytest.mark.parametrize("value", ["../../etc", "/etc/passwd", "-rf", "<script>alert(1)</script>", "9" * 400, "a\nb"])
