@@ -14,7 +14,7 @@ Cell = tuple[int, int]
 NAMES = {"i2t": ("images", "captions"), "t2i": ("captions", "images")}
 # kind → (heading, how to read it, of the colour bar, diverging colours about what)
 KINDS = {
-    "similarity": ("Before: S", "Cosines. Own pairs lie on the diagonal; vermilion is above γ, blue below.", "S"),
+    "similarity": ("Before: S", "Scores. Own pairs lie on the diagonal; vermilion is above γ, blue below.", "S"),
     "exponent": (
         "After: (S − γ) / (μ·div)",
         "The exponents of the loss. An ambiguous anchor’s whole row gains contrast; own pairs are left out.", "x",
