@@ -34,7 +34,7 @@ class Arguments:
     captions: Path
     """m captions, UTF-8, one a line. Without --ids every m / n of them belong to one image."""
     name: str
-    """Name of the new run."""
+    """Name of a new run, or of an imported one that gets another split."""
     ids: Path | None = None
     """One id an image (names the pictures) or one a caption (equal ids are one image), one a line."""
     pictures: Path | None = None
@@ -43,6 +43,8 @@ class Arguments:
     """The split these samples are; runs are compared on splits of the same name."""
     root: Path = Path("checkpoints")
     """Folder of the runs."""
+    overwrite: bool = False
+    """Replace the split, when the run has it already."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,10 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = tyro.cli(Arguments, prog=PROGRAM, args=given[1:])
     console = Console()
     try:
-        place_of(parsed.root, parsed.name, parsed.split)  # before the files are read
+        place_of(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)  # before the files are read
         found = read_embeddings(parsed.images, parsed.texts, parsed.captions, ids=parsed.ids, pictures=parsed.pictures)
         print_faults(console, found.faults)
-        folder, metrics = import_run(found, parsed.root, parsed.name, parsed.split)
+        folder, metrics = import_run(found, parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
     except InputError as error:
         print_faults(Console(stderr=True), error.faults)
         return 1

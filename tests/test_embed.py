@@ -13,7 +13,7 @@ from coder_core.api import InputError, compare, facts, list_runs, open_run
 from coder_core.embed import main
 from coder_core.runs.analysis_reader import open_analysis
 from coder_core.runs.sealed import read_manifest, render_manifest
-from tests.app.run_folders import draw_pictures, ranks_of, recalls, synthetic
+from tests.app.run_folders import draw_pictures, ranks_of, recalls, synthetic, write_run
 
 IMAGES = 12
 
@@ -115,6 +115,47 @@ def test_an_existing_name_is_refused_and_untouched(files: Path, capsys: pytest.C
     assert run_import(files) == 1
     assert "exists already" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()} == before
+
+
+def test_another_split_leaves_the_first_as_it_was(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = files.parent / "runs" / "clip"
+    assert run_import(files) == 0
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    np.save(files / "i.npy", np.load(files / "i.npy")[::-1])
+    assert run_import(files, "--split=test") == 0
+    assert open_run(run).splits == ("dev", "test")
+    assert list_runs(run.parent)[0].imported
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert open_analysis(run, "test").metrics["rsum"] < open_analysis(run, "dev").metrics["rsum"]
+    assert not [path for path in run.parent.iterdir() if path.name != "clip"]
+
+
+def test_the_same_split_is_replaced_only_when_asked(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = files.parent / "runs" / "clip"
+    assert run_import(files) == 0
+    assert run_import(files, "--split=test") == 0
+    before = open_analysis(run, "dev").fingerprint
+    np.save(files / "i.npy", np.load(files / "i.npy")[::-1])
+    assert run_import(files) == 1
+    assert "add --overwrite to take its place" in capsys.readouterr().err
+    assert open_analysis(run, "dev").fingerprint == before
+    assert run_import(files, "--overwrite") == 0
+    assert open_analysis(run, "dev", verify=True).fingerprint != before
+    assert open_analysis(run, "test").fingerprint == before
+
+
+def test_a_split_of_another_model_or_in_a_trained_run_is_refused(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_import(files) == 0
+    for name in ("i", "t"):
+        np.save(files / f"{name}.npy", np.load(files / f"{name}.npy")[:, :16])
+    assert run_import(files, "--split=test") == 1
+    assert "has 32 numbers a sample; expected 16" in capsys.readouterr().err
+    write_run(files.parent / "runs", "trained", images=IMAGES, pictures=False)
+    assert run_import(files, "--split=test", "--overwrite", name="trained") == 1
+    assert "exists already; expected a new name" in capsys.readouterr().err
+    assert open_run(files.parent / "runs" / "trained").splits == ("dev",)
 
 
 @pytest.mark.parametrize("name", ["../up", "/abs", "-dash", "", "a b", ".hidden"])

@@ -16,46 +16,63 @@ from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import Source, check_sources
 from coder_core.faults import Fault, InputError
 from coder_core.runs import sealed, swap
-from coder_core.runs.analysis import DOCUMENT_IMPORTED, KIND_IMPORTED, split_folder, write_analysis
+from coder_core.runs.analysis import DOCUMENT_IMPORTED, KIND_IMPORTED, list_splits, split_folder, write_analysis
 from coder_core.runs.evaluating import BEST_LISTED
 
 
-def place_of(root: str | Path, name: str, split: str) -> Path:
-    """The folder an imported run will get.
+def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False) -> Path:
+    """The folder an imported run has or will get.
+
+    Args:
+        root: folder of the runs. name: of the run. split: the name the analysis goes by.
+        overwrite: take the place of a split that was imported before.
 
     Raises:
-        InputError: an impossible name of run or split, or a run of that name already there.
+        InputError: an impossible name of run or split, a run of that name that was not imported, or a split that it
+            has already.
     """
     if not RUN_NAME.fullmatch(name):
         expected = "letters, digits, '.', '_' and '-', a letter or digit first"
         raise InputError(Fault("--name", f"is {name!r}", expected, "it becomes the name of a folder"))
     folder = Path(root) / name
-    split_folder(folder, split)
-    if folder.exists() or folder.is_symlink():
+    place = split_folder(folder, split)
+    if not folder.exists() and not folder.is_symlink():
+        return folder
+    if folder.is_symlink() or not _imported(folder):
         raise InputError(_taken(folder))
+    if place.exists() and not overwrite:
+        fix = "name another --split, or add --overwrite to take its place"
+        raise InputError(Fault(str(place), "exists already", "a new split", fix))
     return folder
 
 
-def import_run(found: Embeddings, root: str | Path, name: str, split: str) -> tuple[Path, Metrics]:
-    """Rank the embeddings both ways and write them as the run `root/name`, in one step.
+def import_run(
+    found: Embeddings, root: str | Path, name: str, split: str, *, overwrite: bool = False
+) -> tuple[Path, Metrics]:
+    """Rank the embeddings both ways and write them as a split of the run `root/name`, in one step.
 
     Args:
         found: checked embeddings.
         root: folder of the runs; made when missing.
-        name: of the new run.
+        name: of a new run, or of an imported one that gets another split; its other splits are not touched.
         split: the name the analysis goes by.
+        overwrite: replace a split of that name.
 
     Raises:
-        InputError: as `place_of`; disk full or read-only (nothing is left behind then).
+        InputError: as `place_of`; another number of numbers a sample than the run's other splits; disk full or
+            read-only (nothing is left behind then).
     """
-    folder = place_of(root, name, split)
+    folder = place_of(root, name, split, overwrite=overwrite)
+    more = folder.exists()
+    if more:
+        _refuse_another_model(folder, split, found)
     scored = check_sources([Source(found.images, found.texts)], found.image_of_text)
     ranked = scored_ranks(scored, best=BEST_LISTED)
     metrics = all_metrics(scored, ranked)
-    temporary = swap.temporary_beside(folder)
+    target = folder if more else swap.temporary_beside(folder)
     try:
         write_analysis(
-            temporary, split, image_embeddings=found.images, text_embeddings=found.texts,
+            target, split, image_embeddings=found.images, text_embeddings=found.texts,
             image_of_text=found.image_of_text, captions=found.captions,
             image_names=found.image_names or [f"image {i}" for i in range(len(found.images))],
             picture_folder=found.picture_folder.resolve() if found.picture_folder else "", metrics=metrics,
@@ -64,11 +81,31 @@ def import_run(found: Embeddings, root: str | Path, name: str, split: str) -> tu
             source=", ".join(f"{key}: {value}" for key, value in found.source.items()),
             extra_documents={DOCUMENT_IMPORTED: _about(found)},
         )  # fmt: skip
-        swap.clean(folder.parent)
-        _move(temporary, folder)
+        if not more:
+            swap.clean(folder.parent)
+            _move(target, folder)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if not more:
+            shutil.rmtree(target, ignore_errors=True)
     return folder, metrics
+
+
+def _imported(folder: Path) -> bool:
+    """Whether a folder holds imported embeddings and nothing else that belongs to a run."""
+    if (folder / "config.toml").exists():
+        return False
+    splits = list_splits(folder)
+    kinds = {sealed.read_manifest(split_folder(folder, split)).get("kind") for split in splits}
+    return kinds == {KIND_IMPORTED}
+
+
+def _refuse_another_model(folder: Path, split: str, found: Embeddings) -> None:
+    width = found.images.shape[1]
+    for other in list_splits(folder):
+        theirs = sealed.read_manifest(split_folder(folder, other))["arrays"]["image_embeddings"]["shape"][1]
+        if other != split and theirs != width:
+            fix = "these are another model's: choose another --name"
+            raise InputError(Fault(f"split {other} of {folder}", f"has {theirs} numbers a sample", f"{width}", fix))
 
 
 def _move(temporary: Path, folder: Path) -> None:
