@@ -7,7 +7,8 @@
         progress.json            how far it is, written by the process itself (projections and clusterings)
 
 A page reload, a second tab or a restarted app read the same files; a pid that was given to another process is
-recognised by its creation time. Under one name runs one process.
+recognised by its creation time. Under one name runs one process. A job that ended a week ago is forgotten when the next
+one starts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +32,7 @@ DEMO_COMMAND = (sys.executable, "-P", "-u", "-m", "coder_core.train")
 TRAINING = "training"
 TAIL_BYTES = 4_000
 SAME_PROCESS_SECONDS = 1.0
+KEPT_SECONDS = 7 * 24 * 3600
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
 
 
@@ -95,6 +98,7 @@ def start(root: Path, command: tuple[str, ...] | None = None, name: str = TRAINI
     An argument list, never a shell; its own session, so that closing the app leaves it alone; no input.
     """
     command = command or (*DEMO_COMMAND, "--root", str(root))
+    tidy(root)
     folder = folder_of(root, name)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock", timeout=10):
@@ -129,3 +133,19 @@ def forget(root: Path, name: str) -> None:
     job = current(root, name)
     if name != TRAINING and (job is None or not job.running):
         shutil.rmtree(folder_of(root, name), ignore_errors=True)
+
+
+def tidy(root: Path) -> None:
+    """Forget the jobs in .work/ that are over and whose files are a week old; what runs is left alone."""
+    oldest = time.time() - KEPT_SECONDS
+    for folder in (root / ".work").glob("*/"):
+        if _NAME.fullmatch(folder.name) and not folder.is_symlink() and _newest(folder) < oldest:
+            forget(root, folder.name)
+
+
+def _newest(folder: Path) -> float:
+    """When a file in the folder, or the folder, was last written."""
+    try:
+        return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+    except OSError:  # another process forgets it just now
+        return time.time()

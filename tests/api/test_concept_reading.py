@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -37,21 +39,16 @@ def test_the_effective_number_is_the_perplexity_of_the_attention(
     assert 1 <= found.named <= 5
 
 
-def test_one_concept_counts_one_and_all_alike_count_all() -> None:
-    class Rows(ConceptView):
-        def __init__(self) -> None:
-            self.words = ["a", "b", "c", "d"]
-
-        def embeddings(self) -> tuple[np.ndarray, np.ndarray]:
-            return np.zeros((2, 1)), np.zeros((2, 1))
-
-        def rows(self, modality: str, numbers: np.ndarray | slice) -> np.ndarray:
-            return np.array([[0, 1, 0, 0], [0.25] * 4], np.float32)[numbers]
-
-    np.testing.assert_allclose(reading(Rows(), "image").perplexity, [1, 4], rtol=1e-6)
-    found = shared(Rows(), np.array([0, 1]))
-    np.testing.assert_allclose(found.own, [1, 1])
-    np.testing.assert_allclose(found.other, [0.25, 0.25])  # of two images the other one is the stranger
+def test_one_concept_counts_one_and_all_alike_count_all(tmp_path: Path) -> None:
+    """Image 0 and its captions read one concept, image 1 and its captions all five alike."""
+    rows = np.array([[0, 1, 0, 0, 0], [0.2] * 5], np.float16)
+    run = open_run(write_concept_run(tmp_path, "clear", images=2, attention=(rows, np.repeat(rows, 5, axis=0))))
+    view = run.concepts("dev")
+    assert view is not None
+    np.testing.assert_allclose(reading(view, "image").perplexity, [1, 5], rtol=1e-6)
+    found = shared(view, run.image_of_text("dev"))
+    np.testing.assert_allclose(found.own, 1)
+    np.testing.assert_allclose(found.other, 0.2)  # of two images the other one is the stranger
 
 
 def test_what_a_caption_shares_with_its_image(view: ConceptView) -> None:

@@ -47,12 +47,15 @@ def two_branches(images: int, seed: int = 0) -> tuple[SplitEmbeddings, np.ndarra
 
 def write_concept_run(
     root: Path, name: str, *, images: int = 30, beta: float = 0.6, seed: int = 0, captions: Sequence[str] | None = None,
+    attention: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Path:  # fmt: skip
-    """A run whose dev analysis holds both branches."""
+    """A run whose dev analysis holds both branches; `attention` (n, 5) and (m, 5) takes the place of a random one."""
     config = Config(name=name, data=DataConfig(data="demo"))
     config = replace(config, model=replace(config.model, concepts=10, beta=beta))
     folder = create_run(root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"})
     found, owner = two_branches(images, seed)
+    if attention is not None:
+        found = found._replace(image_attention=attention[0], text_attention=attention[1])
     ranked = ranks(found.images, found.texts, owner, second=found.second, weight=beta)
     arrays, documents = concept_tables(found, some_concepts(), threshold=0.3, rescaled=True)
     write_analysis(

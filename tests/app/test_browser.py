@@ -84,6 +84,42 @@ def test_what_is_chosen_lives_in_the_url_and_follows_to_other_pages(
     visit.context.close()
 
 
+def test_the_runs_a_link_names_follow_to_the_first_page_that_is_clicked(
+    serve: Callable[[Path], int], browser: Any, two_runs: Path
+) -> None:
+    visit = Visit(browser, serve(two_runs), "light")
+    visit.open("overview?run=demo&versus=demo-baseline")
+    visit.page.get_by_role("link", name="Diversity").click()
+    visit.page.wait_for_url("**/diversity?*run=demo&versus=demo-baseline*", timeout=PATIENCE)
+    visit.settle()
+    assert visit.page.locator(".legendtext").all_text_contents()[:2] == ["demo", "demo-baseline"]
+    visit.check()
+    visit.context.close()
+
+
+def test_a_picture_is_chosen_from_the_disk_and_answered(
+    serve: Callable[[Path], int], browser: Any, tmp_path: Path
+) -> None:
+    root = tmp_path / "runs"
+    for name, noise in (("demo-baseline", 3.0), ("demo", 2.0)):
+        write_run(root, name, noise=noise, images=12)
+    visit = Visit(browser, serve(root), "light")
+    visit.page.goto(f"http://127.0.0.1:{visit.port}/retrieval?ask=A+picture")
+    visit.page.get_by_text("No picture yet.").wait_for(timeout=PATIENCE)
+    chosen = visit.page.locator("input[type=file]")
+    chosen.set_input_files(tmp_path / "runs-pictures" / "7.png")
+    visit.page.get_by_text("image 7 asks", exact=False).first.wait_for(timeout=PATIENCE)
+    visit.settle()
+    assert visit.page.get_by_text("7.png").count() > 0
+    assert visit.page.locator(".cl-card").count() == 20  # the ten captions of either run
+    torn = tmp_path / "torn.png"
+    torn.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(200))
+    visit.page.locator("input[type=file]").set_input_files(torn)
+    visit.page.get_by_text("This file cannot be used.").wait_for(timeout=PATIENCE)
+    visit.check()
+    visit.context.close()
+
+
 def test_hostile_captions_stay_text(
     serve: Callable[[Path], int], browser: Any, tmp_path: Path, listener: tuple[int, list[str]]
 ) -> None:

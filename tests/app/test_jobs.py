@@ -102,3 +102,26 @@ def test_two_names_are_two_jobs_and_one_name_is_one(tmp_path: Path) -> None:
 def test_a_job_name_cannot_leave_its_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="a job is named"):
         jobs.folder_of(tmp_path, name)
+
+
+def test_a_job_that_ended_long_ago_is_forgotten_when_the_next_one_starts(tmp_path: Path) -> None:
+    work = tmp_path / ".work"
+    old, recent, running = "layout-old", "layout-recent", "layout-running"
+    for name in (old, recent):
+        ended = jobs.start(tmp_path, (sys.executable, "-c", "pass"), name)
+        psutil.wait_procs([psutil.Process(ended.pid)] if psutil.pid_exists(ended.pid) else [], timeout=20)
+    job = jobs.start(tmp_path, WAIT, running)
+    (tmp_path / "kept").mkdir()
+    (work / "link").symlink_to(tmp_path / "kept")
+    try:
+        for folder in (work / old, work / running, tmp_path / "kept"):
+            for path in (*folder.iterdir(), folder):
+                os.utime(path, (0, 0))
+        jobs.start(tmp_path, (sys.executable, "-c", "pass"), "layout-next")
+        assert sorted(path.name for path in work.iterdir()) == ["layout-next", recent, running, "link"]
+        assert (tmp_path / "kept").is_dir()
+        found = jobs.current(tmp_path, running)
+        assert found is not None
+        assert (found.pid, found.running) == (job.pid, True)
+    finally:
+        jobs.stop(tmp_path, running)
