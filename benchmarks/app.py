@@ -13,19 +13,19 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tyro
 
-from benchmarks.app_runs import CAPTIONS_AN_IMAGE, NAMES, WORDS, write_runs
+from benchmarks.app_runs import CAPTIONS_AN_IMAGE, CONCEPT_NAMES, NAMES, WORDS, write_runs
 from benchmarks.evaluation import held
 from benchmarks.timing import Line, Seconds, clock
 
 PROJECT = Path(__file__).resolve().parents[1]
-PAGES = ("overview", "diversity", "similarity", "joint", "retrieval")
+PAGES = ("overview", "diversity", "similarity", "joint", "clusters", "concepts", "train", "retrieval")
 SIZES = (1_000, 5_000, 123_000)
 PAGE_BARS = {1_000: 1.0, 5_000: 3.0}
 CHANGE_BAR, QUERY_BAR, MEMORY_BAR = 0.3, 0.3, 1_500.0
@@ -40,6 +40,8 @@ CHANGES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (
     ("diversity", "ε", "epsilon", (0.2, 0.3, 0.4)),
     ("diversity", "another anchor", "caption", (17, 29, 41)),
     ("similarity", "whole split, μ", "mu", (0.2, 0.3, 0.4)),
+    ("clusters", "another cluster", "cluster", (3, 5, 7)),
+    ("concepts", "another caption", "caption", (17, 29, 41)),
     ("retrieval", "another query", "query-text", (17, 29, 41)),
     ("retrieval", "right within the first", "at", ("5", "10", "1")),
     ("retrieval", "hubs", "look", ("hubs", "near", "hubs")),
@@ -78,7 +80,13 @@ def measure(root: Path, tell: Callable[[Found], None]) -> None:
             raise SystemExit("the page shows less than two runs")
         return taken
 
+    def choose(names: Sequence[str]) -> None:
+        app.session_state["run"], app.session_state["versus"] = names
+
     for page in PAGES:
+        if page == "concepts" and not (root / next(iter(CONCEPT_NAMES))).is_dir():
+            continue
+        choose(list(CONCEPT_NAMES if page == "concepts" else NAMES))
         app.switch_page(f"pages/{page}.py")
         tell((f"{page}, first time", [[*seconds(app.run)]]))
         tell((f"{page}, warm", [[*seconds(app.run)] for _ in range(REPEATS)]))

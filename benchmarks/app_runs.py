@@ -1,17 +1,29 @@
-"""Two runs of any size for the app to show: random embeddings, an untrained model, written as training writes them."""
+"""Runs of any size for the app to show: random embeddings, an untrained model, written as training writes them.
+
+Two have the instance branch alone and, where k-means takes seconds, offline clusters; two of a moderate size have a
+concept branch with random attention.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tomli_w
 
+from coder_core.concepts.knowledge import Concepts
+from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.config import Config, ModelConfig, ObjectiveConfig, to_document
 from coder_core.data.words import Vocabulary
+from coder_core.geometry.kmeans import ClusterSettings
 from coder_core.model.build import build_model
+from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis import write_analysis
 from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.concept_tables import concept_tables
+from coder_core.runs.deriving import make_clusters
 from coder_core.runs.run_files import create_run
 from coder_core.runs.status import write_status
 
@@ -21,22 +33,47 @@ CAPTIONS_AN_IMAGE = 5
 LISTED = 10
 WORDS = ("a", "dog", "two", "children", "red", "ball", "on", "the", "beach", "man", "riding", "wave", "grass", "city")
 NAMES = {"baseline": ("btr-hardest", 4.0), "coder": ("dcl", 3.0)}  # loss, noise of the captions
+CONCEPT_NAMES = {"concepts-a": 4.0, "concepts-b": 3.0}
+CONCEPTS = 400  # g, CODER section 4.1
+TOGETHER = 0.02  # share of the pairs of concepts that are in one caption
+MODERATE = 5_000  # images; of larger runs neither clusters nor attention are made
 
 
 def write_runs(root: Path, images: int) -> Path:
     """A baseline and a run to compare it with, both of `images` images and five times as many captions."""
     for seed, (name, (loss, noise)) in enumerate(NAMES.items()):
-        _write_run(root, name, loss, noise, images, seed)
+        folder = _write_run(root, name, loss, noise, images, seed)
+        if images <= MODERATE:
+            make_clusters(folder, "dev", ClusterSettings())
+    if images <= MODERATE:
+        for seed, (name, noise) in enumerate(CONCEPT_NAMES.items()):
+            _write_run(root, name, "dcl", noise, images, seed, concepts=True)
     return root
 
 
-def _write_run(root: Path, name: str, loss: str, noise: float, images: int, seed: int) -> None:
+def _concepts(random: np.random.Generator, v: np.ndarray, w: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tables of a concept branch whose attention is random."""
+    names = [Concept(f"concept{i}", "object", 100, (f"concept{i}",)) for i in range(CONCEPTS)]
+    together = np.triu(
+        (random.random((CONCEPTS, CONCEPTS)) < TOGETHER) * random.integers(1, 60, (CONCEPTS, CONCEPTS)), 1
+    )
+    made = Concepts(
+        ConceptVocabulary(tuple(names), "textblob"), together + together.T, np.full(CONCEPTS, 100),
+        random.standard_normal((CONCEPTS, 8), dtype=np.float32),
+    )  # fmt: skip
+    attention = [random.dirichlet(np.full(CONCEPTS, 0.02), len(rows)).astype(np.float16) for rows in (v, w)]
+    return concept_tables(SplitEmbeddings(v, w, v, w, *attention), made, threshold=0.3, rescaled=True)
+
+
+def _write_run(
+    root: Path, name: str, loss: str, noise: float, images: int, seed: int, *, concepts: bool = False
+) -> Path:
     vocabulary = Vocabulary.build([" ".join(WORDS)] * 4, threshold=1)
-    model = ModelConfig(dimension=WIDTH)
+    model = ModelConfig(dimension=WIDTH, concepts=CONCEPTS if concepts else 0)
     config = Config(name=name, model=model, objective=ObjectiveConfig(loss=loss))  # type: ignore[arg-type]
     document = to_document(config) | {"about": {"feature_size": FEATURES, "created": "2026-01-01T00:00:00"}}
     folder = create_run(root / name, {"config.toml": tomli_w.dumps(document), "words.json": vocabulary.to_text()})
-    untrained = build_model(model, feature_size=FEATURES, words=len(vocabulary), pretrained=False)
+    untrained = build_model(replace(model, concepts=0), feature_size=FEATURES, words=len(vocabulary), pretrained=False)
     SaveStore(folder / "best", keep=1).write("1", {"model": untrained.state_dict()}, {"metrics": {}})
     write_status(folder, "finished", step=1, steps=1)
     random = np.random.default_rng(seed)
@@ -48,6 +85,7 @@ def _write_run(root: Path, name: str, loss: str, noise: float, images: int, seed
     for matrix in (v, w):
         matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
     image_ranks, text_ranks = (np.minimum(random.geometric(0.2, n) - 1, images - 1) for n in (images, len(owner)))
+    arrays, documents = _concepts(random, v, w) if concepts else ({}, {})
     words = np.random.default_rng(7).integers(len(WORDS), size=(len(owner), 9))  # the same in both runs
     write_analysis(
         folder, "dev", image_embeddings=v, text_embeddings=w, image_of_text=owner,
@@ -56,7 +94,9 @@ def _write_run(root: Path, name: str, loss: str, noise: float, images: int, seed
         fingerprint="0" * 64, image_ranks=image_ranks, text_ranks=text_ranks,
         image_best=_listed(random, image_ranks, np.arange(images) * CAPTIONS_AN_IMAGE, len(owner)),
         text_best=_listed(random, text_ranks, owner, images), source="random",
+        extra_arrays=arrays, extra_documents=documents, beta=model.beta if concepts else None,
     )  # fmt: skip
+    return folder
 
 
 def _listed(random: np.random.Generator, ranks: np.ndarray, match: np.ndarray, candidates: int) -> np.ndarray:
