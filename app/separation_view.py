@@ -25,8 +25,8 @@ def show(runs: Sequence[RunSummary], split: str) -> None:
         told = f" Counted over {part.images:,} of {part.of_images:,} images, drawn at random; the means are of all."
     cards.heading(
         "How far do matching pairs stand from the others?",
-        "The further right the curves on the left and the further left those on the right, the better a run tells "
-        f"matching pairs from others.{told}",
+        "A run whose curve stands at one place on both sides cannot tell matching pairs (left) from others (right); MD "
+        f"is the distance of the two means.{told}",
     )
     colours, names = charts.tone(theme()), [run.name for run in shown]
     everything = [counts for one in found for counts in (one.positive, one.negative)]
