@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coder_core.api import open_run
 from tests.app.run_folders import import_run_folder, write_run
 from tests.app.test_pages import opened, texts
+from tests.app.visits import PATIENCE, Visit
 from tests.app.weighted_runs import train_weighted
 
 pytestmark = pytest.mark.usefixtures("own_threads")
@@ -67,3 +70,21 @@ def test_what_is_absent_and_what_to_train(root: Path, run: str, said: str, monke
     assert "Train with --sample-weights diversity" in texts(app)
     assert not app.subheader
     assert not app.get("plotly_chart")
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_draws_in_a_real_browser(serve: Callable[[Path], int], browser: Any, root: Path, theme: str) -> None:
+    visit = Visit(browser, serve(root), theme)
+    visit.open("weights?run=combined&versus=opposite")
+    visit.check_charts()
+    assert visit.page.locator(".cl-grid").count() == 2
+    visit.page.get_by_text("Images", exact=True).click()
+    visit.page.wait_for_function("location.search.includes('side=Images')", timeout=PATIENCE)
+    visit.settle()
+    visit.check_charts()
+    visit.shoot(f"weights-{theme}")
+    visit.check()
+    visit.context.close()
