@@ -24,10 +24,12 @@ def steps_done(run: RunSummary) -> tuple[float, str]:
 
 
 def latest(epochs: pd.DataFrame) -> str:
-    """The newest dev R@sum, or nothing before the first evaluation."""
+    """The newest dev R@sum and the best so far, whose weights are kept; nothing before the first evaluation."""
     for column in RSUM_COLUMNS:
         if column in epochs and epochs[column].notna().any():
-            return f" · R@sum on dev {float(epochs[column].dropna().iloc[-1]):.1f}"
+            scores = epochs[column].dropna()
+            last, best = float(scores.iloc[-1]), float(scores.max())
+            return f" · R@sum on dev {last:.1f}" + (f", best {best:.1f} (kept)" if best > last else "")
     return ""
 
 
