@@ -19,6 +19,9 @@ class BoostingConfig:
     learning where branches train together), dino, dino-reversed."""
     boosting_weight: float = 1.0
     """Weight of the boosting loss, which is summed over the batch (DBL: 1, beside the summed triplet loss)."""
+    boosting_start_epoch: float = 0.0
+    """Epochs before the boosting loss counts; a moving average follows from the start (DBL: 0). What the loss's own
+    warm-up teaches needs no anchor, and a step without one is a plain step."""
     boosting_margin: float = 0.2
     """γ, by how much the target should surpass the anchor (DBL: 0.2)."""
     boosting_split: float = 0.5

@@ -76,7 +76,10 @@ def _prototype_problems(memory: MemoryConfig) -> list[Fault]:
 def _boosting_problems(config: Config) -> list[Fault]:
     b, loss = config.boosting, config.objective.loss
     found: list[Fault] = []
-    for place, value in [("boosting-weight", b.boosting_weight), ("boosting-margin", b.boosting_margin)]:
+    for place, value in [
+        ("boosting-weight", b.boosting_weight), ("boosting-margin", b.boosting_margin),
+        ("boosting-start-epoch", b.boosting_start_epoch),
+    ]:  # fmt: skip
         found += _outside(place, value, value >= 0, "0 or more")
     for place, value in [("boosting-split", b.boosting_split), ("boosting-momentum", b.boosting_momentum)]:
         found += _outside(place, value, 0 <= value <= 1, "a value from 0 to 1")
@@ -88,6 +91,10 @@ def _boosting_problems(config: Config) -> list[Fault]:
     offline, online = b.boosting_scenario == "offline", b.boosting_scenario == "online"
     if online:
         found += _outside("boosting-branches", b.boosting_branches, b.boosting_branches >= 2, "2 or more")
+        if b.boosting_start_epoch > 0:
+            about = f"is {b.boosting_start_epoch:g} with --boosting-scenario online"
+            fix = "leave it out: branches that train together are encoded from the first step"
+            found.append(Fault("--boosting-start-epoch", about, "0", fix))
     elif b.boosting_branches != BoostingConfig().boosting_branches:
         fix = "give --boosting-scenario online as well, or leave it out"
         about = f"is {b.boosting_branches} with --boosting-scenario {b.boosting_scenario}"

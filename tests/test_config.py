@@ -136,6 +136,7 @@ def test_the_papers_values(name: str) -> None:
         ("boosting_weight", -1.0, "--boosting-weight: is -1; expected 0 or more"),
         ("boosting_weight", float("inf"), "--boosting-weight"),
         ("boosting_margin", -0.1, "--boosting-margin"),
+        ("boosting_start_epoch", -1.0, "--boosting-start-epoch"),
         ("boosting_margin", float("nan"), "--boosting-margin"),
         ("boosting_split", 1.1, "--boosting-split: is 1.1; expected a value from 0 to 1"),
         ("boosting_momentum", 1.1, "--boosting-momentum: is 1.1; expected a value from 0 to 1"),
@@ -178,6 +179,10 @@ def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
         ({"weight_instance": 0.0, "loss": "dcl"}, "--weight-instance"),
         ({"weight_instance": 0.0, "weight_memory": 0.0, "bank_size": 512}, "--weight-instance"),
         ({"loss": "btr-sum", "boosting": "am", "boosting_scenario": "offline"}, "--boosting-anchor"),
+        (
+            {"loss": "btr-sum", "boosting": "am", "boosting_scenario": "online", "boosting_start_epoch": 1.0},
+            "--boosting-start-epoch",
+        ),
         ({"loss": "btr-sum", "boosting": "am", "boosting_anchor": "runs/a"}, "--boosting-anchor"),
         ({"sample_weights": "combined", "diversity_share": 0.0, "discrepancy_share": 0.0}, "--diversity-share"),
         ({"embeddings": 3, "bank_size": 512}, "--bank-size"),

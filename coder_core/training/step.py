@@ -47,7 +47,8 @@ def compute_losses(
     with autocast:
         embedded = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
         keys = memory.keys(model, batch) if memory is not None else None
-        others = boosting.encode(batch) if boosting is not None else None
+        counts = boosting is not None and epoch >= config.boosting.boosting_start_epoch
+        others = boosting.encode(batch) if boosting is not None and counts else None
     lengths = Lengths(batch.region_lengths, batch.word_lengths)
     anchors = gather_anchors(embedded.images, embedded.texts, batch.image_ids, model.scorer, lengths)
     weights = sample_weights(anchors, batch.text_ids, config, neighbourhoods)

@@ -115,6 +115,22 @@ def test_soft_margins_and_literal_negatives_reach_the_loss(data: Path) -> None:
     assert found(boosting_soft=True) < found() < found(same_image_negatives=True)
 
 
+def test_it_waits_for_its_start_and_the_anchor_follows_meanwhile(data: Path) -> None:
+    """Until then a step is a plain step, to the bit."""
+    config = boosted(data, dropout=False, boosting_start_epoch=6.0)  # `take` is at epoch 5
+    prepared, boosting = started(config)
+    batch = prepared.batches(0)
+    waiting = take(prepared, boosting, config, batch)
+    plain = take(prepared, None, config, batch)
+    assert torch.equal(waiting.total, plain.total)
+    assert waiting.parts == plain.parts
+    at_once = take(prepared, boosting, changed(config, boosting_start_epoch=0.0), batch)
+    assert "boosting-am" in at_once.parts
+    before = [parameter.clone() for parameter in boosting.parameters()]
+    boosting.follow(prepared.model, 0)
+    assert any(not torch.equal(old, new) for old, new in zip(before, boosting.parameters(), strict=True))
+
+
 def test_gradients_reach_the_target_alone(data: Path) -> None:
     config = boosted(data, weight_instance=0.0)
     prepared, boosting = started(config)
