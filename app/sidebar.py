@@ -44,7 +44,6 @@ def draw() -> Choice | None:
     with st.sidebar:
         first = st.selectbox("Run", names, index=names.index(first_name), **bound("run"), help="The baseline, usually.")
         others = [NO_RUN, *names]
-        second_name = second_name if second_name != first else first_name  # a link may name the first run alone
         second = st.selectbox(
             "Compared with", others, index=others.index(second_name), **bound("versus"),
             help=f"Shown beside the first one on every page; {NO_RUN} shows one run alone.",

@@ -106,14 +106,6 @@ def test_a_link_opens_the_runs_it_names(
     assert {name for name in ("alpha", "beta", "gamma") if any(name in one for one in said)} == shown
 
 
-def test_a_link_that_names_the_first_run_alone_compares_it_with_another(
-    three: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, other in (("alpha", "beta"), ("beta", "alpha"), ("gamma", "beta")):
-        app = opened(three, "", monkeypatch, run=name)
-        assert (app.selectbox(key="run").value, app.selectbox(key="versus").value) == (name, other)
-
-
 @pytest.mark.parametrize("anchors", ["text", "image"])
 @pytest.mark.parametrize("measure", ["std", "entropy"])
 @pytest.mark.parametrize("over", ["split", "batch", "bank"])
