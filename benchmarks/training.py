@@ -31,6 +31,7 @@ from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 
 BAR = 1.6
+PAST_WARM_UP = 5.0  # epochs; every term counts by then
 Products = list[Callable[[], Tensor]]
 
 
@@ -53,7 +54,7 @@ def stepper(prepared: Prepared, config: Config) -> Callable[[Batch], None]:
 
     def step(batch: Batch) -> None:
         losses = compute_losses(
-            model, model, memory, batch, config, epoch=1.0, autocast=nullcontext(), boosting=boosting
+            model, model, memory, batch, config, epoch=PAST_WARM_UP, autocast=nullcontext(), boosting=boosting
         )  # fmt: skip
         optimizer.zero_grad(set_to_none=True)
         losses.total.backward()

@@ -231,7 +231,7 @@ def test_an_anchor_near_its_random_start_is_warned_of_with_a_start_that_fits(dat
 def test_the_preset_differs_from_its_baseline_by_boosting_alone_and_leaves_its_start() -> None:
     boosted_one, baseline = (PRESETS[f"flickr8k-{name}"].config for name in ("boosted", "baseline"))
     assert replace(boosted_one, boosting=baseline.boosting) == baseline
-    assert boosted_one.boosting.boosting == "am"
+    assert boosted_one.boosting.boosting == "rm"
     assert random_start_left(boosted_one, 1_872) == []
 
 
