@@ -50,8 +50,8 @@ _FLICKR8K_BASELINE = replace(
     memory=MemoryConfig(),
 )
 # The same recipe, so that the two differ by boosting alone. Of the anchor's random start less than 5% is left after the
-# 1,872 steps of its eight epochs. At the paper's weight of 1 it loses ten points, at a fifth it gains (docs/results.md);
-# it begins where the loss's own warm-up ends.
+# 1,872 steps of its eight epochs. At the paper's weight of 1 it loses ten points, at a fifth it gains
+# (docs/results.md); it begins where the loss's own warm-up ends.
 _FLICKR8K_BOOSTED = replace(
     _FLICKR8K_BASELINE,
     boosting=BoostingConfig(boosting="rm", boosting_weight=0.2, boosting_start_epoch=2.0, boosting_momentum=0.9965),
