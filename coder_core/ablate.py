@@ -27,6 +27,7 @@ from coder_core.ablation.values import chosen_rows, named_flags
 from coder_core.ablation.writing import against_shown, legend, shown, write_all
 from coder_core.config import Config
 from coder_core.faults import Fault, InputError
+from coder_core.leaving import leave
 from coder_core.presets import PRESETS
 from coder_core.training.display import print_faults, say
 
@@ -190,4 +191,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

@@ -24,6 +24,7 @@ from coder_core.data.demo import DEMO_FOLDER, make_demo
 from coder_core.data.survey import Survey, survey
 from coder_core.data.words import Tokens
 from coder_core.faults import Fault, InputError
+from coder_core.leaving import leave
 
 NARROWEST = 110
 COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}
@@ -220,4 +221,4 @@ def _size(count: float) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

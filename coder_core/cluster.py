@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import tyro
 
 from coder_core.geometry.kmeans import ClusterSettings
 from coder_core.geometry.telling import Tell, within
+from coder_core.leaving import leave
 from coder_core.runs.deriving import make_clusters
 from coder_core.working import work
 
@@ -53,4 +53,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from coder_core.data.embeddings import read_embeddings
 from coder_core.faults import InputError
+from coder_core.leaving import leave
 from coder_core.runs.importing import import_run, place_of
 from coder_core.training.display import metrics_table, print_faults, say
 
@@ -71,4 +72,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

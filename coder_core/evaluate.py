@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from coder_core.evaluation.scores import MatrixSource
 from coder_core.evaluation.separation import distributions
 from coder_core.evaluation.sources import Source
 from coder_core.faults import Fault, InputError
+from coder_core.leaving import leave
 from coder_core.runs.analysis_reader import open_analysis
 from coder_core.runs.evaluating import evaluate_split
 from coder_core.runs.restore import LoadedModel, load_model
@@ -220,4 +220,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

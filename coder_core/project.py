@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import tyro
 from coder_core.faults import Fault, InputError
 from coder_core.geometry.layout import LayoutSettings, Method
 from coder_core.geometry.telling import Tell
+from coder_core.leaving import leave
 from coder_core.runs.deriving import make_layouts
 from coder_core.working import work
 
@@ -64,4 +64,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from coder_core.config import Config
 from coder_core.faults import InputError
+from coder_core.leaving import leave
 from coder_core.presets import DEMO_PAIR, PRESETS
 from coder_core.runs.restore import read_config
 from coder_core.runs.status import read_status
@@ -121,4 +122,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    leave(main)
