@@ -67,6 +67,9 @@ class ModelConfig:
     """λ of the interaction scorer's attention; larger is sharper (DBL section IV-A: 9)."""
     image_layers: int = 2
     """Layers of the region MLP beside the linear layer; 0 leaves the linear layer alone (vse_infty: 2)."""
+    region_norm: Literal["none", "rms"] = "none"
+    """Region features as the file has them, or every region divided by its root mean square, for features whose lengths
+    differ much and say little."""
     text_layers: int = 1
     """Layers of the BiGRU (vse_infty: 1)."""
     image_dropout: float = 0.0

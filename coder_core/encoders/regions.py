@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
 from coder_core.encoders.dropout import Dropout
+from coder_core.ops import normalise
 
 
 class RegionBatchNorm(nn.BatchNorm1d):
@@ -46,10 +49,14 @@ class RegionEncoder(nn.Module):
         layers: of the MLP beside the linear layer; 0 leaves the linear layer alone. Hidden layers have D / 2 units
             and batch normalisation (vse_infty).
         dropout: on the input features.
+        rms: divide every region's features by their root mean square first. A region of zeros stays as it is.
     """
 
-    def __init__(self, feature_size: int, dimension: int, *, layers: int = 2, dropout: float = 0.0) -> None:
+    def __init__(
+        self, feature_size: int, dimension: int, *, layers: int = 2, dropout: float = 0.0, rms: bool = False
+    ) -> None:
         super().__init__()
+        self.rms = rms
         self.linear = nn.Linear(feature_size, dimension)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
@@ -65,6 +72,8 @@ class RegionEncoder(nn.Module):
 
     def forward(self, regions: Tensor) -> Tensor:
         """(B, R, F) -> (B, R, D)."""
+        if self.rms:
+            regions = normalise(regions) * math.sqrt(regions.shape[-1])
         rows = self.dropout(regions).flatten(0, 1)
         out = self.linear(rows)
         if len(self.mlp) > 0:

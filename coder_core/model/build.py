@@ -46,10 +46,13 @@ def build_model(
             vectors=vectors,
         )  # fmt: skip
     instance = (
-        RegionEncoder(feature_size, config.dimension, layers=config.image_layers, dropout=config.image_dropout),
+        RegionEncoder(
+            feature_size, config.dimension, layers=config.image_layers, dropout=config.image_dropout,
+            rms=config.region_norm == "rms",
+        ),
         text,
         *(_pooling(config, name) for name in (config.image_pooling, config.text_pooling)),
-    )
+    )  # fmt: skip
     # After the instance branch, so that its random start is that of a model without concepts.
     branch, pooling = None, None
     if concepts is not None:

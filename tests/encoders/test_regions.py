@@ -53,3 +53,16 @@ def test_dropout_works_on_training_only() -> None:
     assert not torch.equal(encoder(regions), encoder(regions))
     encoder.eval()
     assert torch.equal(encoder(regions), encoder(regions))
+
+
+def test_divided_by_their_root_mean_square_regions_have_no_length_of_their_own() -> None:
+    torch.manual_seed(0)
+    plain, scaled = RegionEncoder(6, 8).double().eval(), RegionEncoder(6, 8, rms=True).double().eval()
+    scaled.load_state_dict(plain.state_dict())
+    regions = torch.randn(3, 4, 6, dtype=torch.float64)
+    by_hand = torch.stack([row / (sum(x * x for x in row) / 6) ** 0.5 for row in regions.reshape(12, 6)])
+    torch.testing.assert_close(scaled(regions), plain(by_hand.view(3, 4, 6)))
+    lengths = torch.tensor([1e-3, 0.5, 7.0, 1e4], dtype=torch.float64)[:, None]
+    torch.testing.assert_close(scaled(regions * lengths), scaled(regions))
+    regions[0, 0] = 0.0
+    torch.testing.assert_close(scaled(regions)[0, 0], plain(regions)[0, 0])
