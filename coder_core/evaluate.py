@@ -32,6 +32,7 @@ from coder_core.training.prepare import data_folder
 FIVE_FOLD_IMAGES = 5000
 ENSEMBLE = "ensemble"
 FOLDS = "(5 × 1K)"
+ENDS = ("", f" {FOLDS}")  # of a run's rows
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,16 @@ def _write_similarities(asked: list[Asked], file: Path, name: str) -> None:
                 writer.writerow(row)
 
 
+def by_run_name(table: dict[str, Metrics], folders: Sequence[Path]) -> dict[str, Metrics]:
+    """The rows under the runs' names instead of their paths, which fill a terminal; under the paths where two runs have
+    the same name."""
+    names = [folder.resolve().name for folder in folders]
+    if len(set(names)) < len(names):
+        return table
+    shown = {f"{folder}{end}": f"{name}{end}" for folder, name in zip(folders, names, strict=True) for end in ENDS}
+    return {shown.get(row, row): metrics for row, metrics in table.items()}
+
+
 def write_tables(table: dict[str, Metrics], arguments: Arguments) -> None:
     """The table as JSON and CSV where they were asked for."""
     if arguments.json is not None:
@@ -211,6 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_faults(Console(stderr=True), error.faults)
         return 1
     write_tables(table, parsed)
+    table = by_run_name(table, parsed.runs)
     console.print(metrics_table(table, f"{parsed.split} · {parsed.ties} ties"))
     if parsed.ways:
         rows = {name: row for name, row in table.items() if FOLDS not in name}

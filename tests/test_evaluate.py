@@ -13,7 +13,7 @@ from rich.console import Console
 
 from coder_core.config import Config
 from coder_core.data.dataset import read_split
-from coder_core.evaluate import main
+from coder_core.evaluate import by_run_name, main
 from coder_core.evaluation.choices import accuracies
 from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.evaluation.sources import Source, check_sources
@@ -52,6 +52,13 @@ def test_it_prints_a_table_and_writes_csv_json_and_the_analysis(
     assert [row["run"] for row in rows] == [str(runs[0])]
     assert float(rows[0]["rsum"]) == analysis.metrics["rsum"]
     assert json.loads(document.read_text())["runs"][str(runs[0])] == analysis.metrics
+
+
+def test_rows_are_told_by_the_run_unless_two_have_one_name() -> None:
+    here, there, twin = Path("a/first"), Path("b/second"), Path("b/first")
+    table: dict[str, dict[str, float]] = {f"{here}": {}, f"{here} (5 × 1K)": {}, f"{there}": {}, "ensemble": {}}
+    assert list(by_run_name(table, [here, there])) == ["first", "first (5 × 1K)", "second", "ensemble"]
+    assert list(by_run_name(table, [here, twin])) == list(table)
 
 
 def test_the_analysis_holds_what_the_model_says_now(runs: list[Path]) -> None:
