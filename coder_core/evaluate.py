@@ -83,7 +83,10 @@ def _evaluate_one(folder: Path, arguments: Arguments, console: Console) -> tuple
     print_faults(console, [*loaded.faults, *split.faults])
     what = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
     with watching(console, f"{folder.name}: {what} {arguments.split}") as watch:
-        metrics, _ = evaluate_split(folder, loaded, split, arguments.split, progress=watch)
+        metrics, _ = evaluate_split(
+            folder, loaded, split, arguments.split, progress=watch,
+            finding=lambda phase, done, total: watch(done, total, f"{folder.name}: {phase}"),
+        )  # fmt: skip
     return metrics, split
 
 

@@ -18,6 +18,7 @@ from coder_core.model.scored import scored_split
 from coder_core.runs.analysis import IMAGE_PART_LENGTHS, IMAGE_PARTS, write_analysis
 from coder_core.runs.cluster_tables import cluster_tables, read_prototypes
 from coder_core.runs.concept_tables import concept_tables
+from coder_core.runs.neighbour_store import Phases
 from coder_core.runs.restore import LoadedModel
 from coder_core.runs.weight_tables import weight_tables
 
@@ -47,8 +48,9 @@ def score(
 
 
 def evaluate_split(
-    folder: Path, loaded: LoadedModel, split: Split, name: str, *, progress: Progress | None = None
-) -> tuple[Metrics, Ranks]:
+    folder: Path, loaded: LoadedModel, split: Split, name: str, *, progress: Progress | None = None,
+    finding: Phases | None = None,
+) -> tuple[Metrics, Ranks]:  # fmt: skip
     """Evaluate a run on a split and write `analysis/<name>/`.
 
     Args:
@@ -57,13 +59,14 @@ def evaluate_split(
         split: the data.
         name: the name the analysis goes by.
         progress: called with what is done (samples, or pairs of a model that scores them one by one) and what there is.
+        finding: called with what is being found (a split's semantic neighbours), what is done and what there is.
     """
     sources, known = score(loaded, split, progress=progress)
     scored = checked(sources, split.image_of_text)
     found = scored_ranks(scored, best=BEST_LISTED)
     metrics = all_metrics(scored, found)
     write_analysis(
-        folder, name, **_tables(folder, loaded, split, known), image_of_text=split.image_of_text,
+        folder, name, **_tables(folder, loaded, split, known, finding), image_of_text=split.image_of_text,
         captions=split.captions, image_names=split.image_names or [f"image {i}" for i in range(split.n_images)],
         picture_folder=split.picture_folder.resolve() if split.picture_folder else "", metrics=metrics,
         fingerprint=loaded.fingerprint, image_ranks=found.image_ranks, text_ranks=found.text_ranks,
@@ -73,9 +76,11 @@ def evaluate_split(
     return metrics, found
 
 
-def _tables(folder: Path, loaded: LoadedModel, split: Split, known: SplitEmbeddings | SplitScores) -> dict[str, Any]:
+def _tables(
+    folder: Path, loaded: LoadedModel, split: Split, known: SplitEmbeddings | SplitScores, finding: Phases | None
+) -> dict[str, Any]:
     """What an analysis is made of besides ranks: scores, or embeddings with the tables of concepts and prototypes."""
-    weights, documents = weight_tables(folder, loaded.config, known, split)
+    weights, documents = weight_tables(folder, loaded.config, known, split, finding)
     if isinstance(known, SplitScores):
         arrays = image_part_tables(known.images) | weights
         return {"scores": known.scores, "extra_arrays": arrays, "extra_documents": documents}

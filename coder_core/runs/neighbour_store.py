@@ -36,7 +36,7 @@ from coder_core.runs.run_files import read_run_file
 VERSION = 1  # of how spaces and neighbours are made
 NEIGHBOURS = "neighbours.npy"
 FOUND, MODEL = "neighbours_fingerprint", "text_space_fingerprint"  # in the table [about] of a run
-Progress = Callable[[str, int, int], None]
+Phases = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Neighbourhood:
 
 def train_neighbourhood(
     config: Config, captions: Sequence[str], image_of_text: np.ndarray, *, space: TextSpace | None = None,
-    progress: Progress | None = None,
+    progress: Phases | None = None,
 ) -> Neighbourhood:  # fmt: skip
     """The neighbours of the train captions, from the cache when they were found before.
 
@@ -90,7 +90,7 @@ def train_neighbourhood(
 
 def split_neighbours(
     space: TextSpace, captions: Sequence[str], image_of_text: np.ndarray, count: int, *,
-    progress: Progress | None = None,
+    progress: Phases | None = None,
 ) -> np.ndarray:  # fmt: skip
     """(m, N) int32 neighbours among the captions of one split, found now.
 
@@ -142,7 +142,7 @@ def run_text_space(folder: Path, config: Config) -> TextSpace:
     return TfidfSpace.from_files(read_run_file(folder, NAMES), read_run_file(folder, ARRAYS), str(folder))
 
 
-def _make_space(config: Config, captions: Sequence[str], progress: Progress | None) -> TextSpace:
+def _make_space(config: Config, captions: Sequence[str], progress: Phases | None) -> TextSpace:
     if config.weighting.text_space:
         return sentence_space(config.weighting.text_space)
     if progress is not None:

@@ -19,7 +19,7 @@ from coder_core.model.encode import SplitEmbeddings
 from coder_core.model.pair_scores import SplitScores
 from coder_core.objectives.batch_weights import batch_weights
 from coder_core.objectives.neighbourhood import pair_weights, raw_scores, statistics, stats_share, upsilon
-from coder_core.runs.neighbour_store import run_text_space, split_neighbours
+from coder_core.runs.neighbour_store import Phases, run_text_space, split_neighbours
 from coder_core.weighting_config import OF_NEIGHBOURHOODS, WeightingConfig
 
 IMAGE, TEXT = 0, 1  # columns of the raw scores
@@ -72,7 +72,9 @@ def _single(known: SplitEmbeddings | SplitScores, image_of_text: np.ndarray) -> 
     return _Single(images, texts, lambda pairs: torch.from_numpy(images[image_of_text[pairs]] @ texts[pairs].T))
 
 
-def weight_tables(folder: Path, config: Config, known: SplitEmbeddings | SplitScores, split: Split) -> Tables:
+def weight_tables(
+    folder: Path, config: Config, known: SplitEmbeddings | SplitScores, split: Split, finding: Phases | None = None
+) -> Tables:
     """What a run's weighting makes of a split; nothing for a run without weights.
 
     Args:
@@ -80,6 +82,7 @@ def weight_tables(folder: Path, config: Config, known: SplitEmbeddings | SplitSc
         config: of the run.
         known: the split's embeddings, or its scores with the means of what they compare.
         split: the data.
+        finding: called with what is being found, what is done and what there is.
 
     Returns:
         Arrays: `sample_weight` (m,) float32, mean 1: of complementary samples as if the split were one batch, of HAL,
@@ -103,7 +106,7 @@ def weight_tables(folder: Path, config: Config, known: SplitEmbeddings | SplitSc
         in_batches = _in_batches(weighting.sample_weights, found, split.image_of_text, config.training.batch_size)
         return {"sample_weight": in_batches}, {DOCUMENT: about}
     space = run_text_space(folder, config)
-    rows = split_neighbours(space, split.captions, split.image_of_text, weighting.neighbours)
+    rows = split_neighbours(space, split.captions, split.image_of_text, weighting.neighbours, progress=finding)
     raw = _raw(found, split.image_of_text, torch.from_numpy(rows).long())
     every = torch.arange(len(rows))
     weights = weights_of(raw["diversity"], raw["discrepancy"], every, weighting) / weighting.weight_scale

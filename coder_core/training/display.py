@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from rich import box
 from rich.console import Console
@@ -56,8 +56,14 @@ def preparing(console: Console) -> Iterator[Callable[[str, int, int], None]]:
         yield update
 
 
+class Watch(Protocol):
+    """Shows how much is done of how much there is; `now` names what is being done where that has changed."""
+
+    def __call__(self, done: int, total: int, now: str = "") -> None: ...
+
+
 @contextmanager
-def watching(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+def watching(console: Console, what: str) -> Iterator[Watch]:
     """A bar with the time left, gone when done; in a file a line now and then, when it takes long."""
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("left")
     live = console.is_terminal
@@ -65,7 +71,11 @@ def watching(console: Console, what: str) -> Iterator[Callable[[int, int], None]
         task = bar.add_task(what, total=None)
         lines = TimedLines(console, what)
 
-        def update(done: int, total: int) -> None:
+        def update(done: int, total: int, now: str = "") -> None:
+            nonlocal lines
+            if (now or what) != lines.what:
+                lines = TimedLines(console, now or what)
+                bar.reset(task, description=lines.what, total=total)
             bar.update(task, completed=done, total=total)
             if not live:
                 lines(done, total)

@@ -197,12 +197,15 @@ def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
         return
     with StopRequest() as stop, watching(console, f"{folder.name}, the best model on dev") as tell:
 
-        def watch(done: int, total: int) -> None:
-            tell(done, total)
+        def watch(done: int, total: int, now: str = "") -> None:
+            tell(done, total, now)
             if stop.signal:
                 raise StopRequestedError
 
-        metrics, _ = evaluate_split(folder, load_model(folder), prepared.dev, "dev", progress=watch)
+        metrics, _ = evaluate_split(
+            folder, load_model(folder), prepared.dev, "dev", progress=watch,
+            finding=lambda phase, done, total: watch(done, total, f"{folder.name}: {phase}"),
+        )  # fmt: skip
     console.print(metrics_table({folder.name: metrics}, f"dev, best epoch · {folder}"))
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import main
 from coder_core.geometry.caption_neighbours import caption_neighbours
+from coder_core.runs.evaluating import evaluate_split
 from coder_core.runs.neighbour_store import run_text_space
-from coder_core.runs.restore import read_config
+from coder_core.runs.restore import load_model, read_config
+from coder_core.training.display import watching
 from coder_core.training.launch import start_run
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
@@ -78,6 +83,32 @@ def test_evaluate_writes_them_for_another_split(run: Path, data: Path) -> None:
     assert main([str(run), "--split", "train", "--data", str(data)]) == 0
     (weights,) = arrays(run / "analysis" / "train", "sample_weight")
     assert weights.shape == (90,)
+
+
+def test_evaluating_tells_how_far_the_search_for_neighbours_is(run: Path, data: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    loaded = load_model(run)
+    evaluate_split(run, loaded, read_split(data, "dev"), "dev", finding=lambda *phase: told.append(phase))
+    assert list(dict.fromkeys(what for what, _, _ in told)) == [
+        "placing captions in the text space", "finding semantic neighbours"
+    ]  # fmt: skip
+    assert told[-1] == ("finding semantic neighbours", 18, 18)
+
+
+def test_a_bar_changes_its_name_and_starts_again_when_something_else_is_done() -> None:
+    terminal = Console(force_terminal=True, width=120, file=StringIO(), record=True)
+    with watching(terminal, "encoding") as watch:
+        watch(5, 10)
+        time.sleep(0.5)  # it is drawn ten times a second
+        first = terminal.export_text(clear=True)
+        watch(1, 4, "neighbours")
+        time.sleep(0.5)
+        second = terminal.export_text()
+    assert "encoding" in first
+    assert "50%" in first
+    assert "neighbours" in second
+    assert "25%" in second
+    assert "encoding" not in second.splitlines()[-1]
 
 
 def test_weights_of_a_batch_are_taken_in_random_batches(data: Path, tmp_path: Path) -> None:
