@@ -43,7 +43,7 @@ def against_shown(row: ResultRow) -> str:
 def markdown(results: Results, command: str) -> str:
     """The table with its legend."""
     heads = ["row", "seeds", *HEADS, f"R@sum − {results.reference}", "minutes", "MiB", "the paper", "its R@sum"]
-    lines = [f"# {results.table.name}", "", f"{results.table.about.capitalize()}.", ""]
+    lines = [f"# {results.table.name}", "", f"{results.table.about[:1].upper() + results.table.about[1:]}.", ""]
     lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for row in results.rows:
         cells = [
