@@ -80,16 +80,25 @@ def collect(table: AblationTable, root: Path, split: str, *, reference: str = ""
         raise InputError(Fault(f"--reference {reference}", f"is not a row of {table.name}", f"one of {names}"))
     folders = {row.name: _finished(row, root, split) for row in table.rows}
     _check_same(table, folders, split)
-    evidence = {name: [_hits(folder, split) for folder in found.values()] for name, found in folders.items()}
+    evidence = {name: {seed: _hits(folder, split) for seed, folder in found.items()} for name, found in folders.items()}
     rows = []
     for row in table.rows:
         if not folders[row.name]:
             continue
         against = None
         if row.name != reference and evidence[reference]:
-            against = difference(evidence[row.name], evidence[reference])
+            against = difference(*_alike(evidence[row.name], evidence[reference]))
         rows.append(_row(row, folders[row.name], split, against))
     return Results(table, split, reference, tuple(rows), tuple(name for name, found in folders.items() if not found))
+
+
+def _alike(row: Mapping[int, Hits], reference: Mapping[int, Hits]) -> tuple[list[Hits], list[Hits]]:
+    """Both rows' runs with the seeds that both have, all of them where none is shared: some seeds are kinder than
+    others, to every row."""
+    shared = [seed for seed in row if seed in reference]
+    if not shared:
+        return list(row.values()), list(reference.values())
+    return [row[seed] for seed in shared], [reference[seed] for seed in shared]
 
 
 def _finished(row: Row, root: Path, split: str) -> dict[int, Path]:

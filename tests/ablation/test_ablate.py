@@ -195,6 +195,22 @@ def test_without_arguments_the_tables_are_shown(capsys: pytest.CaptureFixture[st
         assert name in out
 
 
+def test_rows_are_compared_on_the_seeds_that_both_have(table: Path, tmp_path: Path) -> None:
+    root = tmp_path / "uneven"
+    shutil.copytree(table, root)
+    shutil.rmtree(root / "infonce-s0")
+    found = collect(TABLES["objectives"], root, "dev", reference="dcl")
+    against = {row.row.name: row.against for row in found.rows}["infonce"]
+    first, second = (open_analysis(root / f"{row}-s1", "dev").metrics["rsum"] for row in ("infonce", "dcl"))
+    assert against is not None
+    assert against.mean == pytest.approx(first - second, abs=1e-6)
+    assert not against.seeds
+    shutil.rmtree(root / "dcl-s1")
+    (apart,) = (row.against for row in collect(TABLES["objectives"], root, "dev", reference="dcl").rows if row.against)
+    alone = open_analysis(root / "dcl-s0", "dev").metrics["rsum"]
+    assert apart.mean == pytest.approx(first - alone, abs=1e-6)
+
+
 def test_runs_on_different_data_are_not_compared(table: Path, tmp_path: Path) -> None:
     root = tmp_path / "mixed"
     shutil.copytree(table, root)
