@@ -23,7 +23,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.mktemp("concepts") / "runs"
     write_concept_run(base, "one")
     write_concept_run(base, "two", beta=0.8)
-    write_run(base, "plain", images=30, captions=[f"scene {i}" for i in range(150)])
+    for name in ("plain", "other"):
+        write_run(base, name, images=30, captions=[f"scene {i}" for i in range(150)])
     import_run_folder(base, "clip", images=30)
     damage(write_concept_run(base, "torn"))
     return base
@@ -77,14 +78,18 @@ def test_a_run_without_concepts_is_named_and_the_other_shown(root: Path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
-    [("plain", "plain was trained without a concept branch."), ("clip", "clip holds imported embeddings")],
+    ("run", "versus", "said"),
+    [
+        ("plain", "—", ["plain was trained without a concept branch."]),
+        ("clip", "—", ["clip holds imported embeddings"]),
+        ("plain", "other", ["plain and other were trained without a concept branch."]),
+    ],
 )
 def test_what_is_absent_and_which_preset_has_it(
-    root: Path, run: str, said: str, monkeypatch: pytest.MonkeyPatch
+    root: Path, run: str, versus: str, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = shown(root, monkeypatch, run, "—")
-    assert said in texts(app)
+    app = shown(root, monkeypatch, run, versus)
+    assert [sentence for sentence in said if sentence not in texts(app)] == []
     assert "coder-flickr8k" in texts(app)
     assert not app.subheader
 
