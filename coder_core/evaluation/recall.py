@@ -61,7 +61,8 @@ def ensemble_metrics(sources: Sequence[AnySource], image_of_text: Any, *, ties: 
 
 def all_metrics(scored: Checked, ranks: Ranks) -> Metrics:
     """The metrics of `ranks`, and how far matching pairs stand from the others."""
-    md = separation(pairings(scored), scored.image_of_text.numpy()).mean_distance
+    own = scored.own.numpy() if isinstance(scored, Scored) else None
+    md = separation(pairings(scored), scored.image_of_text.numpy(), own).mean_distance
     return metrics_from_ranks(ranks) | ({} if math.isnan(md) else {"md": md})
 
 

@@ -55,7 +55,7 @@ class Distributions:
     of_images: int
 
 
-def separation(pairings: Sequence[Pairing], image_of_text: Array) -> Separation:
+def separation(pairings: Sequence[Pairing], image_of_text: Array, own: Array | None = None) -> Separation:
     """Both means, in float64, from the sums of the embeddings: Σ_ij ⟨v_i, w_j⟩ = ⟨Σ v_i, Σ w_j⟩, so no matrix is made.
 
     Two images and two captions with scores [[.9, .2], [.4, .7]]: (.9 + .7) / 2 − (.2 + .4) / 2 = 0.5.
@@ -63,12 +63,14 @@ def separation(pairings: Sequence[Pairing], image_of_text: Array) -> Separation:
     Args:
         pairings: one model's embeddings or scores, or several that are mixed (the concept branch, an ensemble).
         image_of_text: (m,) the image each caption belongs to.
+        own: (m,) the score of every caption with its image, where it is known already.
     """
     everything = sum(_sum(one) for one in pairings)
-    own = own_similarity(pairings, image_of_text)
+    own = own_similarity(pairings, image_of_text) if own is None else own
+    matching = float(own.sum(dtype=np.float64))
     others = _images(pairings) * len(own) - len(own)
-    negative = (everything - float(own.sum())) / others if others else float("nan")
-    return Separation(float(own.mean()), negative)
+    negative = (everything - matching) / others if others else float("nan")
+    return Separation(matching / len(own), negative)
 
 
 def own_similarity(pairings: Sequence[Pairing], image_of_text: Array) -> Array:
