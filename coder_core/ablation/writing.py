@@ -62,8 +62,8 @@ def legend(results: Results) -> list[str]:
     seeds = any(row.against is not None and row.against.seeds for row in results.rows)
     found = [
         f"Measured on {results.split}; mean ± sample standard deviation over the seeds.",
-        f"R@sum − {results.reference}: over the seeds both rows have; 95% interval of a paired bootstrap over images "
-        "with their captions"
+        f"R@sum − {results.reference}: over the seeds both rows have (all, where they share none); 95% interval of a "
+        "paired bootstrap over images with their captions"
         + (" and, where both rows have several, over seeds" if seeds else " (the spread of seeds is not in it)")
         + "; * where it leaves zero out.",
     ]

@@ -127,6 +127,7 @@ def anchor_runs(runs: Sequence[RunSummary], preset: str, data: DataSet, changes:
         runs: from `list_runs`. preset, data, changes: as for `arguments`.
     """
     document = to_document(_preset(preset))
+    defaults = to_document(Config())["model"]  # of what a run older than the value did not write down
     for option in options(preset):
         document[option.section][option.key] = changes.get(option.key, option.value)
     found = []
@@ -137,7 +138,8 @@ def anchor_runs(runs: Sequence[RunSummary], preset: str, data: DataSet, changes:
         if any(theirs[section].get(key) != document[section][key] for section, key in READ_BY):
             continue
         same = all(
-            theirs["model"].get(key, value) == value or key in UNSHAPED for key, value in document["model"].items()
+            theirs["model"].get(key, defaults[key]) == value or key in UNSHAPED
+            for key, value in document["model"].items()
         )
         found.append(AnchorRun(run.name, str(run.path), same))
     return found

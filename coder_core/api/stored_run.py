@@ -1,4 +1,4 @@
-"""What a run folder holds, read lazily: history, embeddings, scores, captions, pictures, ranks. Nothing is computed."""
+"""What a run folder holds, read lazily: history, embeddings, scores, captions, pictures, ranks, and parts of them."""
 
 from __future__ import annotations
 

@@ -62,9 +62,13 @@ def start_from_anchor(config: Config, model: Coder, anchor: LoadedModel) -> None
     """
     if config.boosting.boosting_start != "anchor":
         return
+    fix = "give the values of [model] that the anchor was trained with, or --boosting-start scratch"
+    different = Fault("--boosting-start", "is anchor, and the anchor is another model", "the same model", fix)
+    theirs, ours = anchor.config.model.region_norm, config.model.region_norm
+    if theirs != ours:  # the weights would fit, and mean something else
+        place = f"--boosting-anchor {config.boosting.boosting_anchor}"
+        raise InputError([different, Fault(place, f"has --region-norm {theirs}, this run {ours}")])
     try:
         load_weights(model, anchor.model.state_dict(), f"--boosting-anchor {config.boosting.boosting_anchor}")
     except InputError as error:
-        fix = "give the values of [model] that the anchor was trained with, or --boosting-start scratch"
-        different = Fault("--boosting-start", "is anchor, and the anchor is another model", "the same model", fix)
         raise InputError([different, *error.faults]) from None

@@ -17,9 +17,10 @@ import pytest
 
 from coder_core.ablate import main
 from coder_core.ablation.planning import commands, is_evaluated, plan, state_of
-from coder_core.ablation.results import collect
+from coder_core.ablation.results import Results, collect
 from coder_core.ablation.tables import TABLES
 from coder_core.ablation.values import chosen_rows
+from coder_core.ablation.writing import markdown
 from coder_core.faults import InputError
 from coder_core.runs.analysis_reader import open_analysis
 from coder_core.runs.restore import read_config
@@ -193,6 +194,11 @@ def test_without_arguments_the_tables_are_shown(capsys: pytest.CaptureFixture[st
     out = capsys.readouterr().out
     for name in TABLES:
         assert name in out
+
+
+def test_the_title_keeps_its_capitals() -> None:
+    written = markdown(Results(TABLES["components"], "dev", "1-btr", (), ("1-btr",)), "python -m coder_core.ablate")
+    assert "What each part of CODER adds, from the triplet loss to the full model." in written
 
 
 def test_rows_are_compared_on_the_seeds_that_both_have(table: Path, tmp_path: Path) -> None:

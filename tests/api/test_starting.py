@@ -118,6 +118,10 @@ def test_the_program_takes_the_arguments_whatever_the_shape_of_the_value() -> No
     assert parsed(told).training.clip_norm == float("inf")
 
 
+def without(values: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != key}
+
+
 def test_a_finished_run_that_reads_the_same_becomes_the_anchor(tmp_path: Path) -> None:
     folder = write_tiny_data(tmp_path / "data")
     config = tiny_config(folder)
@@ -131,6 +135,10 @@ def test_a_finished_run_that_reads_the_same_becomes_the_anchor(tmp_path: Path) -
     (anchor,) = starting.anchor_runs(listed, "demo", data, alike)
     assert (anchor.name, anchor.path, anchor.same_model) == ("first", str(runs / "first"), True)
     assert not starting.anchor_runs(listed, "demo", data, alike | {"dimension": 6})[0].same_model
+    older = [replace(run, config=run.config | {"model": without(run.config["model"], "region_norm")}) for run in listed]
+    for runs_listed in (listed, older):  # a run from before the option had none
+        assert starting.anchor_runs(runs_listed, "demo", data, alike)[0].same_model
+        assert not starting.anchor_runs(runs_listed, "demo", data, alike | {"region_norm": "rms"})[0].same_model
     assert starting.anchor_runs(listed, "demo", data, alike | {"word_threshold": 9}) == []
     assert starting.anchor_runs(listed, "demo", data, alike | {"text_encoder": "bert"}) == []
     assert starting.anchor_runs(listed, "demo", DATA, alike) == []

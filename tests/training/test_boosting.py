@@ -322,6 +322,16 @@ def test_an_anchor_of_another_size_sets_margins_but_gives_no_start(data: Path, f
     assert take(prepared, boosting, scratch, prepared.batches(0)).parts["boosting-am"] > 0
 
 
+def test_weights_that_fit_are_no_start_for_a_model_that_reads_regions_at_another_scale(
+    data: Path, finished: Path
+) -> None:
+    config = offline(data, finished)
+    scaled = replace(config, model=replace(config.model, region_norm="rms"))
+    with pytest.raises(InputError, match=f"--boosting-anchor {finished}: has --region-norm none, this run rms"):
+        prepare(scaled)
+    prepare(changed(scaled, boosting_start="scratch"))
+
+
 def test_what_is_no_finished_run_of_the_same_words_is_refused(data: Path, finished: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no run that was trained here; expected a finished run"):
         prepare(offline(data, tmp_path / "nowhere"))
