@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app import backend, cards, concepts_view, sidebar
 from app import backend_concepts as concepts
-from app.backend import RunSummary
+from app.lacking import those_with
 from app.state import Choice
 
 WAY_OUT = (
@@ -13,24 +13,13 @@ WAY_OUT = (
 )
 
 
-def absent(run: RunSummary) -> str:
-    """What a run without concepts lacks, in one sentence."""
-    if run.imported:
-        return f"{run.name} holds imported embeddings, which have no concept branch."
-    return f"{run.name} was trained without a concept branch."
-
-
 def show(choice: Choice) -> None:
-    runs = [run for run in choice.runs if concepts.has_concepts(run, choice.split)]
-    without = [run for run in choice.runs if run not in runs]
+    runs = those_with(
+        choice.runs, lambda run: concepts.has_concepts(run, choice.split),
+        trained="without a concept branch", imported="which have no concept branch", way_out=WAY_OUT,
+    )  # fmt: skip
     if not runs:
-        both = len(without) == 2 and not any(run.imported for run in without)
-        names = " and ".join(run.name for run in without)
-        fact = f"{names} were trained without a concept branch." if both else " ".join(map(absent, without))
-        cards.empty(fact, WAY_OUT)
         return
-    if without:
-        cards.note(f"{absent(without[0])} {runs[0].name} is shown alone.")
     sample = backend.sample(runs[-1], choice.split)
     if sample is not None:
         cards.note(

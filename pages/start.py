@@ -8,11 +8,20 @@ from app import backend, cards, frame
 from app.progress import latest, steps_done
 
 frame.need()
-cards.question(
-    "Nothing is trained yet. Shall we start with the demo?",
+job = backend.job()
+under_way = job is not None and job.running
+trained = not under_way and any(run.usable for run in backend.runs())
+TITLES = {
+    (True, False): "How far is the demo?",
+    (False, True): "What would you like to see first?",
+    (False, False): "Nothing is trained yet. Shall we start with the demo?",
+}
+THE_DEMO = (
     "Two small models learn to match about a thousand drawn scenes with their captions: a baseline, and CODER, which "
-    "asks how ambiguous each sample is. It takes a few minutes on two cores; then every page has something to show.",
+    "asks how ambiguous each sample is. It takes a few minutes on two cores; then every page has something to show."
 )
+THE_PAGES = "There are trained runs. The overview says how good they are; the sidebar leads to every page."
+cards.question(TITLES[under_way, trained], THE_PAGES if trained else THE_DEMO)
 
 
 def begin() -> None:
@@ -39,12 +48,11 @@ def watch() -> None:
         st.code(job.output if job else "", language=None)
 
 
-job = backend.job()
-if job is not None and job.running:
+if under_way:
     watch()
-elif any(run.usable for run in backend.runs()):
-    cards.tiles([cards.Tile("Demo", "trained", "open a page in the sidebar")])
+elif trained:
     st.page_link("pages/overview.py", label="Open the overview", icon=":material/leaderboard:")
+    st.page_link("pages/train.py", label="Train a run of your own", icon=":material/model_training:")
 else:
     if job is not None:
         cards.empty(

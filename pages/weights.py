@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app import backend_weights, cards, sidebar, weights_view
-from app.backend import RunSummary
 from app.controls import choose_one
+from app.lacking import those_with
 from app.state import Choice
 
 WAY_OUT = (
@@ -13,21 +13,13 @@ WAY_OUT = (
 )
 
 
-def absent(run: RunSummary) -> str:
-    """What a run without weights lacks, in one sentence."""
-    if run.imported:
-        return f"{run.name} holds imported embeddings, which were trained elsewhere."
-    return f"{run.name} was trained without sample weights."
-
-
 def page(choice: Choice) -> None:
-    runs = [run for run in choice.runs if backend_weights.has_weights(run, choice.split)]
-    without = [run for run in choice.runs if run not in runs]
+    runs = those_with(
+        choice.runs, lambda run: backend_weights.has_weights(run, choice.split),
+        trained="without sample weights", imported="which were trained elsewhere", way_out=WAY_OUT,
+    )  # fmt: skip
     if not runs:
-        cards.empty(" ".join(absent(run) for run in without), WAY_OUT)
         return
-    if without:
-        cards.note(f"{absent(without[0])} {runs[0].name} is shown alone.")
     tables = {run.name: backend_weights.table(run, choice.split, "text") for run in runs}
     weights_view.distribution(runs, choice.split, tables)
     run = runs[-1]

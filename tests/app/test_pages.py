@@ -73,6 +73,15 @@ def test_without_a_run_the_app_begins_with_the_offer_to_train(
 ) -> None:
     app = opened(roots["none"], "", monkeypatch)
     assert [button.label for button in app.button] == ["Train the demo pair"]
+    assert app.title[0].value.startswith("Nothing is trained yet.")
+
+
+def test_with_runs_the_start_page_leads_to_them(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(roots["two"], "start", monkeypatch)
+    assert "Nothing is trained" not in app.title[0].value
+    assert not app.button
+    assert "There are trained runs." in texts(app)
+    assert [link.proto.label for link in app.get("page_link")] == ["Open the overview", "Train a run of your own"]
 
 
 def test_a_damaged_run_is_named(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
