@@ -22,6 +22,7 @@ from coder_core.evaluation.separation import distributions
 from coder_core.evaluation.sources import Source
 from coder_core.faults import Fault, InputError
 from coder_core.leaving import leave
+from coder_core.products import quicken_products
 from coder_core.runs.analysis_reader import open_analysis
 from coder_core.runs.evaluating import evaluate_split
 from coder_core.runs.restore import LoadedModel, load_model
@@ -219,6 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns 0, or 1 for an input that cannot be used."""
     parsed = tyro.cli(Arguments, prog="python -m coder_core.evaluate", args=arguments)
     console = Console()
+    quicken_products()
     try:
         table = evaluate(parsed, console)
     except InputError as error:

@@ -15,6 +15,7 @@ import torch
 from coder_core.config import Config
 from coder_core.data.demo import make_demo
 from coder_core.presets import DEMO_PAIR, PRESETS
+from coder_core.products import products_by
 from coder_core.runs.checkpoint import SaveStore
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.restore import load_model, read_config
@@ -60,6 +61,7 @@ def test_a_preset_with_values_of_ones_own(data: Path, tmp_path: Path, capsys: py
     assert config.objective.temperature == PRESETS["demo"].config.objective.temperature
     assert about["torch"] == torch.__version__
     assert about["threads"] == 1
+    assert about["float32_products"] == products_by()
     assert (about["train_images"], about["train_captions"], about["feature_size"]) == (20, 40, 6)
     assert re.fullmatch("[0-9a-f]{64}", about["data_fingerprint"])
     said = capsys.readouterr().out

@@ -18,6 +18,7 @@ from rich.console import Console
 from coder_core.config import Config, to_document
 from coder_core.config_problems import problems
 from coder_core.faults import Fault, InputError, stop_on_errors
+from coder_core.products import products_by, quicken_products
 from coder_core.runs.evaluating import evaluate_split
 from coder_core.runs.lock import RunLock
 from coder_core.runs.neighbour_store import run_text_space, same_neighbours
@@ -135,6 +136,8 @@ def _begin(config: Config) -> torch.device:
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.set_float32_matmul_precision("high")
+    else:
+        quicken_products()
     parallel.start(device)
     return device
 
@@ -147,6 +150,7 @@ def _files(config: Config, prepared: Prepared) -> dict[str, bytes | str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "threads": torch.get_num_threads(),
+        "float32_products": products_by(),
         "processes": parallel.world_size(),
         "data_fingerprint": prepared.fingerprint,
         "feature_size": prepared.train.feature_size,

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from coder_core.faults import Fault, InputError
 from coder_core.model.coder import Coder
+from coder_core.products import DEFAULT_PRODUCTS
 from coder_core.runs.checkpoint import PROTOTYPES, Save
 from coder_core.runs.packing import pack_state, unpack_state
 from coder_core.runs.restore import load_weights
@@ -57,6 +58,7 @@ class Circumstances:
     threads: int
     device: str
     processes: int
+    products: str = DEFAULT_PRODUCTS
 
 
 def seed_step(seed: int, step: int, process: int) -> None:
@@ -124,6 +126,7 @@ def restore(
 def changed_circumstances(before: Circumstances, now: Circumstances) -> list[Fault]:
     """Warnings for everything that differs from the process that wrote the state."""
     names = {"torch": "torch version", "threads": "CPU threads", "device": "device", "processes": "processes"}
+    names |= {"products": "library of matrix products"}
     return [
         Fault(
             f"resume, {text}",

@@ -17,6 +17,7 @@ from coder_core.data.batches import Batch
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.model.encode import autocast, encode_split
 from coder_core.model.scored import scored_split
+from coder_core.products import products_by
 from coder_core.runs.checkpoint import PROTOTYPES, SaveStore
 from coder_core.runs.history import HISTORY, HistoryWriter
 from coder_core.runs.status import write_status
@@ -79,7 +80,9 @@ class Trainer:
         self.neighbourhoods = make_neighbourhoods(config, prepared)
         if self.neighbourhoods is not None:
             self.neighbourhoods.to(device)
-        self.around = Circumstances(torch.__version__, torch.get_num_threads(), str(device), parallel.world_size())
+        self.around = Circumstances(
+            torch.__version__, torch.get_num_threads(), str(device), parallel.world_size(), products_by()
+        )
         self.states = SaveStore(folder / "state", keep=STATES_KEPT)
         self.best = SaveStore(folder / "best", keep=1)
         self.first = parallel.rank() == 0

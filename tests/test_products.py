@@ -1,0 +1,71 @@
+"""Who multiplies float32 matrices: as exact as before, only where that is known, and never against the user's word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from coder_core.products import DEFAULT_PRODUCTS, FLOAT32_ERROR, products_by, quicken_products
+
+settings = torch.backends.mkldnn.matmul
+
+
+@pytest.fixture(autouse=True)
+def _unset() -> Iterator[None]:
+    before = settings.fp32_precision
+    settings.fp32_precision = "none"
+    yield
+    settings.fp32_precision = before
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns"), [(1, 7, 3), (5, 64, 17), (128, 300, 768), (128, 256, 4096), (3000, 128, 256)]
+)
+def test_products_stay_float32(rows: int, inner: int, columns: int) -> None:
+    quicken_products()
+    generator = torch.Generator().manual_seed(1)
+    a = torch.randn(rows, inner, generator=generator)
+    b = torch.randn(columns, inner, generator=generator)
+    start = torch.randn(rows, columns, generator=generator)
+    exact, scale = a.double() @ b.double().T, a.double().abs() @ b.double().abs().T
+    in_bfloat16 = (a.bfloat16() @ b.bfloat16().T).double()
+    for product in (a @ b.T, (b @ a.T).T, torch.addmm(start, a, b.T) - start, torch.bmm(a[None], b.T[None])[0]):
+        error = ((product.double() - exact).abs() / (scale + start.double().abs())).max()
+        assert error < 2 * FLOAT32_ERROR
+    assert ((in_bfloat16 - exact).abs() / scale).max() > 100 * FLOAT32_ERROR  # what the bound is there to tell
+
+
+def test_a_product_that_is_less_exact_than_asked_changes_nothing() -> None:
+    quicken_products(tolerance=0.0)
+    assert settings.fp32_precision == "none"
+    assert products_by() == DEFAULT_PRODUCTS
+
+
+@pytest.mark.parametrize("chosen", ["ieee", "tf32"])
+def test_what_the_user_chose_stays(chosen: str) -> None:
+    settings.fp32_precision = chosen
+    quicken_products()
+    assert settings.fp32_precision == chosen
+    assert products_by() == DEFAULT_PRODUCTS
+
+
+def test_again_is_the_same_and_draws_no_random_numbers() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    quicken_products()
+    first = products_by()
+    quicken_products()
+    assert products_by() == first
+    assert torch.equal(torch.rand(4), expected)
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="the processor's maker is read on Linux here")
+def test_only_amd_processors_with_avx512_change() -> None:
+    quicken_products()
+    amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
+    wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    assert products_by() == ("oneDNN" if amd and wide else DEFAULT_PRODUCTS)
