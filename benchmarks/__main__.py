@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 import tyro
@@ -19,6 +20,7 @@ from rich.table import Table
 from benchmarks import app, boosting, evaluation, loading, objectives, pooling, prototypes, training, whole_model
 from benchmarks.flickr_sized import write_folder
 from benchmarks.timing import Line, Seconds, at_most
+from coder_core.products import products_by, quicken_products
 
 EVALUATION_BAR, MEMORY_BAR = 1.2, 64.0
 NAMES = ("evaluation", "objectives", "prototypes", "training", "whole", "boosting", "loading", "pooling", "app")
@@ -31,11 +33,13 @@ class Arguments:
     Args:
         threads: of torch; 0 leaves its own choice.
         rounds: measurements of a slow program; quick ones get more.
+        products: float32 products as training has them (`coder_core.products`), or as PyTorch has them by default.
         only: some of evaluation, objectives, prototypes, training, whole, boosting, loading, pooling, app.
     """
 
     threads: int = 0
     rounds: int = 8
+    products: Literal["quick", "default"] = "quick"
     only: tuple[str, ...] = NAMES
 
 
@@ -64,7 +68,10 @@ def objective_lines(rounds: int) -> list[Line]:
 
 def show(lines: list[Line], console: Console) -> None:
     """Print the table."""
-    title = f"Speed, {torch.get_num_threads()} threads, float32, torch {torch.__version__}: medians of rounds in turn"
+    title = (
+        f"Speed, {torch.get_num_threads()} threads, float32 products by {products_by()}, torch {torch.__version__}: "
+        "medians of rounds in turn"
+    )
     table = Table("what", "bar", "CPU", "wall", "CPU ms", "reached", "", title=title)
     for line in lines:
         numbers = ["–" if value is None else f"{value:.2f}" for value in (line.processor, line.wall)]
@@ -78,6 +85,8 @@ def main(arguments: Arguments) -> None:
     """Measure and print."""
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
+    if arguments.products == "quick":
+        quicken_products()
     console, lines, rounds = Console(), list[Line](), arguments.rounds
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -26,6 +26,7 @@ from coder_core.objectives.diversity import blend_raw, normalise_by_largest, raw
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from coder_core.objectives.pairs import same_image_negatives
 from coder_core.ops import normalise
+from coder_core.products import quicken_products
 
 LIMIT = 1.25
 WARM_UP_ROUNDS = 5
@@ -171,6 +172,7 @@ def add_rows(table: Table, threads: int, taken: dict[str, list[Seconds]], limit:
 
 
 def main(arguments: Arguments) -> None:
+    quicken_products()
     step = make_step(arguments)
     programs = {
         "four products": four_products,

@@ -24,6 +24,7 @@ from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
 from coder_core.model.build import build_model
 from coder_core.model.pair_scores import score_split
+from coder_core.products import quicken_products
 from coder_core.training.display import watching
 
 
@@ -71,6 +72,7 @@ def main(arguments: Arguments) -> None:
     """Measure and print."""
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
+    quicken_products()
     console = Console()
     with tempfile.TemporaryDirectory() as name:
         split, tokens = random_split(Path(name), arguments.images, arguments.texts)
