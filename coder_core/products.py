@@ -9,6 +9,8 @@ it is allowed on such processors alone, and only after products were compared wi
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -17,6 +19,9 @@ from torch import Tensor
 DEFAULT_PRODUCTS = "PyTorch's default"
 _SETTINGS = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
 _UNSET, _ASKS_ONEDNN = "none", "bf16"
+
+SHORT = 64
+"""Vectors of fewer numbers are multiplied faster by PyTorch's default."""
 
 FLOAT32_ERROR = 1e-6
 """Largest error of a float32 product as a share of Σ|a||b|; a product in bfloat16 has errors of 1e-3."""
@@ -42,6 +47,30 @@ def quicken_products(tolerance: float = FLOAT32_ERROR) -> None:
 def products_by() -> str:
     """Who multiplies float32 matrices on the CPU now: "oneDNN" or "PyTorch's default"."""
     return "oneDNN" if _SETTINGS.fp32_precision == _ASKS_ONEDNN else DEFAULT_PRODUCTS
+
+
+@contextmanager
+def products_for(size: int) -> Iterator[None]:
+    """Leave products of short vectors to PyTorch's default: calling oneDNN takes longer than they do.
+
+    Args:
+        size: of the vectors that are multiplied.
+    """
+    before = _SETTINGS.fp32_precision
+    if before != _ASKS_ONEDNN or size >= SHORT:
+        yield
+        return
+    _SETTINGS.fp32_precision = _UNSET
+    try:
+        yield
+    finally:
+        _SETTINGS.fp32_precision = before
+
+
+def few_shapes(rows: int, unit: int) -> int:
+    """How many rows a product should have whose number of rows changes from batch to batch: a multiple of `unit` where
+    oneDNN multiplies, which compiles a program for every shape and keeps it; otherwise `rows`."""
+    return -(-rows // unit) * unit if products_by() == "oneDNN" else rows
 
 
 def _is_amd_with_avx512() -> bool:

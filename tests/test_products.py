@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from coder_core.products import DEFAULT_PRODUCTS, FLOAT32_ERROR, products_by, quicken_products
+from coder_core.encoders.recurrent import RecurrentWords
+from coder_core.products import (
+    DEFAULT_PRODUCTS,
+    FLOAT32_ERROR,
+    SHORT,
+    few_shapes,
+    products_by,
+    products_for,
+    quicken_products,
+)
 
 settings = torch.backends.mkldnn.matmul
 
@@ -69,3 +79,39 @@ def test_only_amd_processors_with_avx512_change() -> None:
     amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
     assert products_by() == ("oneDNN" if amd and wide else DEFAULT_PRODUCTS)
+
+
+def test_short_vectors_are_left_to_the_default_and_the_setting_returns() -> None:
+    settings.fp32_precision = "bf16"
+    with products_for(SHORT - 1):
+        assert products_by() == DEFAULT_PRODUCTS
+        assert few_shapes(13, 8) == 13
+    with products_for(SHORT):
+        assert products_by() == "oneDNN"
+        assert [few_shapes(rows, 8) for rows in (0, 1, 8, 13)] == [0, 8, 8, 16]
+    with pytest.raises(ZeroDivisionError), products_for(1):
+        1 / 0  # noqa: B018
+    assert settings.fp32_precision == "bf16"
+
+
+@pytest.mark.parametrize("setting", ["none", "bf16"])
+@pytest.mark.parametrize("size", [8, 72])
+def test_rows_that_only_round_a_product_up_change_nothing(setting: str, size: int) -> None:
+    """The bidirectional GRU's spare rows, against PyTorch's own, forward and back, at lengths of every remainder."""
+    settings.fp32_precision = setting
+    torch.manual_seed(0)
+    model = RecurrentWords(40, 12, size)
+    reference = copy.deepcopy(model)
+    lengths = torch.tensor([1, 9, 4, 9, 2, 7, 7, 3, 1, 5, 6])
+    words = torch.randint(0, 40, (len(lengths), 9)) * (torch.arange(9) < lengths[:, None])
+    weights = torch.randn(len(lengths), 9, size)
+    (model(words, lengths) * weights).sum().backward()
+    packed = torch.nn.utils.rnn.pack_padded_sequence(
+        reference.vectors(words), lengths, batch_first=True, enforce_sorted=False
+    )
+    hidden, _ = torch.nn.utils.rnn.pad_packed_sequence(reference.gru(packed)[0], batch_first=True, total_length=9)
+    expected = (hidden[..., :size] + hidden[..., size:]) / 2
+    torch.testing.assert_close(model(words, lengths), expected, rtol=1e-5, atol=1e-6)
+    (expected * weights).sum().backward()
+    for (name, found), wanted in zip(model.named_parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(found.grad, wanted.grad, rtol=1e-4, atol=1e-5, msg=name)

@@ -20,8 +20,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from coder_core.products import few_shapes, products_for
+
 PADDING = 16  # floats after each row of a weight: rows a power of two apart fall into the same cache lines
 BLOCK = 512  # rows transposed at a time
+STEP_ROWS, TABLE_ROWS = 8, 64  # of `few_shapes`: a step's sequences, a batch's words
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,38 @@ def _tanh(values: Tensor) -> None:
         values.tanh_()
 
 
+def _states(
+    table: Tensor, rows: Tensor, steps: list[int], keep: bool, parameters: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Gates (2, N, 4H), of the last step alone unless they are kept, and states (2, N + 1, H), the last of them zero;
+    spare rows follow in both."""
+    size, count = parameters[1].shape[1], rows.shape[1]
+    # A step's product may run over rows of the next step, which are written afterwards, and over these spare ones.
+    gates = table.new_empty(2, (count if keep else steps[0]) + STEP_ROWS, 4 * size)
+    hidden = table.new_empty(2, count + 1 + STEP_ROWS, size)
+    hidden[:, count] = 0  # what padded positions read
+    projected, recurrent = [], []
+    for k in (0, 1):
+        w_in, w_hidden, b_in, b_hidden = parameters[4 * k : 4 * k + 4]
+        projected.append(_project(table, w_in, b_in, b_hidden))
+        recurrent.append(_turned_padded_copy(_candidate_first(w_hidden, size)))
+    before = table.new_zeros(2, steps[0], size)
+    start = earlier = 0
+    for t, running in enumerate(steps):
+        packed, first = slice(start, start + running), start if keep else 0
+        here, height = gates[:, first : first + running], few_shapes(running, STEP_ROWS)
+        for k in (0, 1):
+            torch.index_select(projected[k], 0, rows[k, packed], out=here[k])
+            if t > 0:
+                gates[k, first : first + height, : 3 * size].addmm_(hidden[k, earlier : earlier + height], recurrent[k])
+        c, rz, n = here.split([size, 2 * size, size], dim=-1)
+        r, z = rz.sigmoid_().split(size, dim=-1)
+        _tanh(n.addcmul_(r, c))
+        before = torch.lerp(n, before[:, :running], z, out=hidden[:, packed])
+        start, earlier = start + running, start
+    return gates, hidden
+
+
 class _PackedGRU(torch.autograd.Function):
     """Table (U, I), rows (2, N) of it in packed order -> states (2, B·T, H), or their mean (B·T, H); 0 where padded."""
 
@@ -114,29 +149,8 @@ class _PackedGRU(torch.autograd.Function):
     def forward(
         ctx: Any, table: Tensor, rows: Tensor, packing: Packing, average: bool, keep: bool, *parameters: Tensor
     ) -> Tensor:
-        size, steps, count = parameters[1].shape[1], packing.steps, rows.shape[1]
-        gates = table.new_empty(2, count if keep else steps[0], 4 * size)
-        hidden = table.new_empty(2, count + 1, size)
-        hidden[:, count] = 0  # what padded positions read
-        projected, recurrent = [], []
-        for k in (0, 1):
-            w_in, w_hidden, b_in, b_hidden = parameters[4 * k : 4 * k + 4]
-            projected.append(_project(table, w_in, b_in, b_hidden))
-            recurrent.append(_turned_padded_copy(_candidate_first(w_hidden, size)))
-        before = table.new_zeros(2, steps[0], size)
-        start = 0
-        for t, running in enumerate(steps):
-            packed = slice(start, start + running)
-            here = gates[:, packed] if keep else gates[:, :running]
-            for k in (0, 1):
-                torch.index_select(projected[k], 0, rows[k, packed], out=here[k])
-                if t > 0:
-                    here[k, :, : 3 * size].addmm_(before[k, :running], recurrent[k])
-            c, rz, n = here.split([size, 2 * size, size], dim=-1)
-            r, z = rz.sigmoid_().split(size, dim=-1)
-            _tanh(n.addcmul_(r, c))
-            before = torch.lerp(n, before[:, :running], z, out=hidden[:, packed])
-            start += running
+        with products_for(parameters[1].shape[1]):
+            gates, hidden = _states(table, rows, packing.steps, keep, parameters)
         if keep:
             ctx.save_for_backward(table, rows, gates, hidden, *parameters)
         ctx.packing, ctx.average = packing, average
@@ -155,22 +169,27 @@ class _PackedGRU(torch.autograd.Function):
         if ctx.average:
             down *= 0.5
         recurrent = [_padded_copy(_candidate_first(parameters[4 * k + 1], size)) for k in (0, 1)]
-        through = _through_time(gates, hidden, down, recurrent, steps)
-        return _gradients(ctx.needs_input_grad[0], table, rows, packing, through, hidden, parameters)
+        with products_for(size):
+            through = _through_time(gates, hidden, down, recurrent, steps)
+            return _gradients(ctx.needs_input_grad[0], table, rows, packing, through, hidden, parameters)
 
 
 def _through_time(gates: Tensor, hidden: Tensor, down: Tensor, recurrent: list[Tensor], steps: list[int]) -> Tensor:
     """Gradients of the gates before their sigmoid and tanh, (2, N, 4H); `down` gains what later steps send back."""
     count, size = down.shape[1:]
-    through = torch.empty_like(gates)
+    rows = steps[0] + few_shapes(count - steps[0], TABLE_ROWS)
+    through = gates.new_empty(2, max(rows, count + STEP_ROWS), 4 * size)
+    through[:, count:] = 0  # rows that round products up; `_gradients` adds them
+    spare = gates.new_empty(steps[0] + STEP_ROWS, size)
+    gates = gates[:, :count]
     widths = [size, size, size, size]
     c, r, z, n = (part.split(steps, dim=1) for part in gates.split(widths, dim=-1))
-    d_c, d_r, d_z, d_n = (part.split(steps, dim=1) for part in through.split(widths, dim=-1))
-    rz, d_rz = (whole[..., size : 3 * size].split(steps, dim=1) for whole in (gates, through))
-    d_crz = [through[k, :, : 3 * size].split(steps) for k in (0, 1)]
+    d_c, d_r, d_z, d_n = (part.split(steps, dim=1) for part in through[:, :count].split(widths, dim=-1))
+    rz, d_rz = (whole[:, :count, size : 3 * size].split(steps, dim=1) for whole in (gates, through))
     states, downs = hidden[:, :count].split(steps, dim=1), down.split(steps, dim=1)
+    start = count
     for t in reversed(range(len(steps))):
-        here = downs[t]
+        here, start = downs[t], start - steps[t]
         torch.addcmul(here, here, z[t], value=-1, out=d_n[t])
         torch.ops.aten.tanh_backward.grad_input(d_n[t], n[t], grad_input=d_n[t])
         torch.mul(d_n[t], r[t], out=d_c[t])
@@ -184,8 +203,13 @@ def _through_time(gates: Tensor, hidden: Tensor, down: Tensor, recurrent: list[T
         if t > 0:
             earlier = downs[t - 1][:, : steps[t]]
             earlier.addcmul_(here, z[t])
+            height = few_shapes(steps[t], STEP_ROWS)
             for k in (0, 1):
-                earlier[k].addmm_(d_crz[k][t], recurrent[k])
+                down_here = through[k, start : start + height, : 3 * size]
+                if height == steps[t]:
+                    earlier[k].addmm_(down_here, recurrent[k])
+                else:
+                    earlier[k] += torch.mm(down_here, recurrent[k], out=spare[:height])[: steps[t]]
     return through
 
 
@@ -195,15 +219,18 @@ def _gradients(
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """What `_PackedGRU.backward` returns: for the table, four constants, and the eight parameters."""
     size, first = hidden.shape[-1], packing.steps[0]
+    count = rows.shape[1]
     to_table = torch.zeros_like(table) if for_table else None
     found: list[Tensor] = []
+    earlier = lengthened(packing.earlier)  # the gradients behind the last word are zero
     for k in (0, 1):
         w_in, w_hidden = parameters[4 * k], parameters[4 * k + 1]
-        to_inputs = torch.ops.aten.embedding_dense_backward(through[k, :, size:], rows[k], len(table), -1, False)
+        gradients = through[k, :count, size:]
+        to_inputs = torch.ops.aten.embedding_dense_backward(gradients, rows[k], len(table), -1, False)
         if to_table is not None:
             to_table.addmm_(to_inputs, w_in)
-        before = hidden[k].index_select(0, packing.earlier)
-        later = through[k, first:]
+        before = hidden[k].index_select(0, earlier)
+        later = through[k, first : first + len(earlier)]
         to_hidden = torch.empty_like(w_hidden)
         torch.mm(later[:, size : 3 * size].T, before, out=to_hidden[: 2 * size])
         torch.mm(later[:, :size].T, before, out=to_hidden[2 * size :])
@@ -211,6 +238,11 @@ def _gradients(
         to_biases = sums[size:], torch.cat([sums[size : 3 * size], sums[:size]])
         found += [to_inputs.T @ table, to_hidden, *to_biases]
     return to_table, None, None, None, None, *found
+
+
+def lengthened(indices: Tensor) -> Tensor:
+    """Indices of a table's rows, with zeros behind them up to a number of rows that batches share (`few_shapes`)."""
+    return torch.cat([indices, indices.new_zeros(few_shapes(len(indices), TABLE_ROWS) - len(indices))])
 
 
 def bidirectional_over(
@@ -249,7 +281,7 @@ def bidirectional(gru: nn.GRU, layer: int, words: Tensor, packing: Packing, *, a
         (2, B, T, H) forward and backward states, or (B, T, H) their mean; zero at padded positions.
     """
     batch, longest, width = words.shape
-    table = words.reshape(-1, width).index_select(0, packing.forward_words)
-    rows = torch.stack([torch.arange(len(table)), packing.place[0][packing.backward_words]])
+    table = words.reshape(-1, width).index_select(0, lengthened(packing.forward_words))
+    rows = torch.stack([torch.arange(len(packing.forward_words)), packing.place[0][packing.backward_words]])
     states = bidirectional_over(gru, layer, table, rows, packing, average=average)
     return states.view(*states.shape[:-2], batch, longest, -1)

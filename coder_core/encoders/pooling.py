@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from coder_core.encoders.gru import bidirectional_over, pack
 from coder_core.ops import full_precision
+from coder_core.products import products_for
 
 BELOW_EVERYTHING = -1e4  # fills padded positions, so that they come first in an ascending sort; their weight is zero
 CACHED = 1 << 15  # numbers worked on at a time: eight bytes each, they fit the core's own cache
@@ -167,7 +168,7 @@ class GeneralisedPooling(nn.Module):
         """(B, longest) weights of the ranks; zero from each length on. Computed once per distinct length."""
         distinct, which = torch.unique(lengths, return_inverse=True)
         codes = position_codes(longest, self.code_size).to(self.score.weight)
-        scores = full_precision(self.score(self._read(codes, distinct)).squeeze(-1))
+        scores = (full_precision(self._read(codes, distinct)) * self.score.weight).sum(-1)
         beyond = torch.arange(longest, device=lengths.device) >= distinct.unsqueeze(1)
         scores = scores.masked_fill(beyond, BELOW_EVERYTHING)
         return torch.softmax(scores / self.temperature, dim=-1).masked_fill(beyond, 0.0)[which]
@@ -182,7 +183,9 @@ class GeneralisedPooling(nn.Module):
         packed = nn.utils.rnn.pack_padded_sequence(
             codes.expand(len(lengths), -1, -1), lengths.cpu(), batch_first=True, enforce_sorted=False
         )
-        hidden, _ = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=len(codes))
+        with products_for(self.code_size):
+            states = self.gru(packed)[0]
+        hidden, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=len(codes))
         return (hidden[..., : self.code_size] + hidden[..., self.code_size :]) / 2
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from coder_core.encoders.dropout import Dropout
-from coder_core.encoders.gru import bidirectional, bidirectional_over, pack
+from coder_core.encoders.gru import bidirectional, bidirectional_over, lengthened, pack
 
 
 class RecurrentWords(nn.Module):
@@ -50,7 +50,7 @@ class RecurrentWords(nn.Module):
         if last == 0 and not (self.training and self.dropout.p > 0):  # equal words have equal vectors: projected once
             distinct, which = torch.unique(words, return_inverse=True)
             rows = which.flatten()[torch.stack([packing.forward_words, packing.backward_words])]
-            states = bidirectional_over(self.gru, 0, self.vectors(distinct), rows, packing, average=True)
+            states = bidirectional_over(self.gru, 0, self.vectors(lengthened(distinct)), rows, packing, average=True)
             return states.view(*words.shape, -1)
         features = self.dropout(self.vectors(words))
         for layer in range(last):
