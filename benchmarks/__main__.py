@@ -20,6 +20,7 @@ from rich.table import Table
 from benchmarks import app, boosting, evaluation, loading, objectives, pooling, prototypes, training, whole_model
 from benchmarks.flickr_sized import write_folder
 from benchmarks.timing import Line, Seconds, at_most
+from coder_core.allocation import keep_buffers
 from coder_core.products import products_by, quicken_products
 
 EVALUATION_BAR, MEMORY_BAR = 1.2, 64.0
@@ -85,6 +86,7 @@ def main(arguments: Arguments) -> None:
     """Measure and print."""
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
+    keep_buffers()
     if arguments.products == "quick":
         quicken_products()
     console, lines, rounds = Console(), list[Line](), arguments.rounds

@@ -154,8 +154,11 @@ class _PackedGRU(torch.autograd.Function):
         if keep:
             ctx.save_for_backward(table, rows, gates, hidden, *parameters)
         ctx.packing, ctx.average = packing, average
-        spread = [hidden[k].index_select(0, packing.place[k]) for k in (0, 1)]
-        return spread[0].lerp_(spread[1], 0.5) if average else torch.stack(spread)
+        if not average:
+            return torch.stack([hidden[k].index_select(0, packing.place[k]) for k in (0, 1)])
+        other = torch.cat([packing.place[1][packing.forward_words], packing.place.new_tensor([rows.shape[1]])])
+        mean = hidden[1].index_select(0, other).lerp_(hidden[0, : len(other)], 0.5)  # in the order of the forward words
+        return mean.index_select(0, packing.place[0])
 
     @staticmethod
     @once_differentiable

@@ -15,6 +15,7 @@ import tomli_w
 import torch
 from rich.console import Console
 
+from coder_core.allocation import keep_buffers
 from coder_core.config import Config, to_document
 from coder_core.config_problems import problems
 from coder_core.faults import Fault, InputError, stop_on_errors
@@ -138,6 +139,7 @@ def _begin(config: Config) -> torch.device:
         torch.set_float32_matmul_precision("high")
     else:
         quicken_products()
+        keep_buffers()
     parallel.start(device)
     return device
 
