@@ -201,7 +201,7 @@ class TrainingConfig:
     save_every: float = 120.0
     """Seconds between two saves of the training state; every epoch's end saves too."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Auto: bfloat16 autocast on a GPU, float32 on a CPU (where bfloat16 is slower). Losses are always float32."""
+    """Auto: bfloat16 autocast on a GPU, float32 on a CPU (where it gains little). Losses are always float32."""
     device: str = "auto"
     """One of "auto", "cpu", "cuda", "cuda:1" …"""
     threads: int = 0
