@@ -1,9 +1,9 @@
 """Float32 matrix products at the speed of the processor.
 
 On a CPU PyTorch hands float32 products to MKL, which leaves the wide registers (AVX-512) of AMD processors unused.
-oneDNN, which comes with PyTorch as well, uses them and takes about half the time. PyTorch asks it only where bfloat16 inside
-a product was allowed; a processor without units for that (all AMD ones so far) then computes in float32 as before. So
-it is allowed on such processors alone, and only after products were compared with float64.
+oneDNN, which comes with PyTorch as well, uses them and takes about half the time. PyTorch asks it only where bfloat16
+inside a product was allowed; a processor without units for that (all AMD ones so far) then computes in float32 as
+before. So it is allowed on such processors alone, and only after products were compared with float64.
 """
 
 from __future__ import annotations
