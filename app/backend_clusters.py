@@ -32,10 +32,10 @@ def of_run(run: RunSummary, split: str, settings: ClusterSettings | None) -> Fou
     return Found("missing" if found is None else "there", "", found)
 
 
-def cluster_command(run: RunSummary, split: str, settings: ClusterSettings) -> tuple[str, ...]:
-    """The command that computes these clusters."""
+def cluster_command(runs: list[RunSummary], split: str, settings: ClusterSettings) -> tuple[str, ...]:
+    """The command that computes these clusters of every run."""
     values = ["--split", split, "--clusters", str(settings.clusters), "--seed", str(settings.seed)]
-    return backend_work.module("coder_core.cluster", str(run.path), *values)
+    return backend_work.module("coder_core.cluster", *(str(run.path) for run in runs), *values)
 
 
 @st.cache_resource(max_entries=16, show_spinner="Reading what was grouped together …")

@@ -12,6 +12,7 @@ from app import backend, downloads
 APP = Path(__file__).parent
 CHOSEN = "chosen-runs"
 START = ("Start", "Demo training")
+OVERVIEW = "Overview"
 
 
 def page_list() -> list[st.Page]:
@@ -42,7 +43,15 @@ def page_list() -> list[st.Page]:
 
 def _overview(**place: Any) -> st.Page:
     """The overview stands at "/" when there is something to see, and always at "/overview"."""
-    return st.Page("pages/overview.py", title="Overview", icon=":material/leaderboard:", **place)
+    return st.Page("pages/overview.py", title=OVERVIEW, icon=":material/leaderboard:", **place)
+
+
+def leave_home(page: st.Page, pages: list[st.Page]) -> None:
+    """From "/" on to "/overview", where the sidebar marks the page; what the address asks for goes along."""
+    if page.url_path == "" and page.title == OVERVIEW:
+        shown = next(other for other in pages if other.url_path == "overview")
+        asked = {key: st.query_params.get_all(key) for key in st.query_params}
+        st.switch_page(shown, query_params=asked)
 
 
 def configure() -> None:

@@ -7,6 +7,7 @@ import streamlit as st
 
 from app import backend, cards, embedded_runs, sidebar, work_view
 from app import backend_clusters as clusters
+from app.backend import RunSummary
 from app.backend_clusters import ClusterSettings, Found
 from app.clusters_view import open_one, overview
 from app.controls import choose_one
@@ -62,11 +63,22 @@ def numbers(choice: Choice, found: list[Found]) -> None:
     cards.tiles(items)
 
 
+def offer(missing: list[tuple[RunSummary, Found]], split: str, wanted: ClusterSettings) -> None:
+    """To cluster all that are missing, in one piece of work."""
+    runs, names = [run for run, _ in missing], " and ".join(run.name for run, _ in missing)
+    have, kept = ("have", "each run") if len(runs) > 1 else ("has", "the run")
+    work = work_view.Work(
+        "-".join(one.name for _, one in missing), clusters.cluster_command(runs, split, wanted), f"Cluster {names}",
+        f"{names} {have} no {wanted.clusters} clusters yet; it takes seconds, and is kept beside {kept}.",
+    )  # fmt: skip
+    work_view.show(work, " ".join(one.fault for _, one in missing if one.fault))
+
+
 def show(chosen_runs: Choice) -> None:
     choice = embedded_runs.of(chosen_runs)
     if choice is None:
         return
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         chosen = settings(choice)
         names = [run.name for run in choice.runs]
         if chosen is None:
@@ -78,14 +90,9 @@ def show(chosen_runs: Choice) -> None:
     shown = Choice(runs[0], runs[1] if len(runs) > 1 else None, choice.split)
     cards.note(LEARNED if chosen is None else OFFLINE)
     found = [clusters.of_run(run, choice.split, chosen) for run in runs]
-    ready = True
-    for run, one in zip(runs, found, strict=True):
-        if one.clusters is None and chosen is not None:
-            ready = False
-            command = clusters.cluster_command(run, choice.split, chosen)
-            about = f"{run.name} has no {chosen.clusters} clusters yet; it takes seconds, and is kept beside the run."
-            work_view.show(work_view.Work(one.name, command, f"Cluster {run.name}", about), one.fault)
-    if not ready:
+    missing = [(run, one) for run, one in zip(runs, found, strict=True) if one.clusters is None]
+    if missing and chosen is not None:
+        offer(missing, choice.split, chosen)
         return
     numbers(shown, found)
     run, one = next((run, one) for run, one in zip(runs, found, strict=True) if run.name == name)

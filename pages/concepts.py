@@ -17,6 +17,7 @@ def show(choice: Choice) -> None:
     runs = those_with(
         choice.runs, lambda run: concepts.has_concepts(run, choice.split),
         trained="without a concept branch", imported="which have no concept branch", way_out=WAY_OUT,
+        preset="coder-demo",
     )  # fmt: skip
     if not runs:
         return

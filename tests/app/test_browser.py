@@ -55,6 +55,17 @@ def test_a_link_to_a_page_may_be_the_first_thing_a_server_is_asked(
     visit.context.close()
 
 
+def test_the_bare_address_leads_to_the_overview_with_what_it_asks_for(
+    serve: Callable[[Path], int], browser: Any, two_runs: Path
+) -> None:
+    visit = Visit(browser, serve(two_runs), "light")
+    visit.open("?curves=demo&curves=demo-baseline")
+    visit.page.wait_for_url("**/overview?curves=demo&curves=demo-baseline", timeout=PATIENCE)
+    assert visit.page.get_by_role("link", name="Overview").get_attribute("aria-current") == "page"
+    visit.check()
+    visit.context.close()
+
+
 def test_the_start_page_offers_the_demo(serve: Callable[[Path], int], browser: Any, tmp_path: Path) -> None:
     visit = Visit(browser, serve(tmp_path), "light")
     visit.page.goto(f"http://127.0.0.1:{visit.port}/")
