@@ -49,6 +49,12 @@ def products_by() -> str:
     return "oneDNN" if _SETTINGS.fp32_precision == _ASKS_ONEDNN else DEFAULT_PRODUCTS
 
 
+def multiplies_bfloat16() -> bool:
+    """Whether this processor has instructions that multiply bfloat16 numbers (AVX512-BF16 or AMX)."""
+    able = torch.cpu.get_capabilities()
+    return bool(able.get("avx512_bf16") or able.get("amx_bf16"))
+
+
 @contextmanager
 def products_for(size: int) -> Iterator[None]:
     """Leave products of short vectors to PyTorch's default: calling oneDNN takes longer than they do.
@@ -65,6 +71,14 @@ def products_for(size: int) -> Iterator[None]:
         yield
     finally:
         _SETTINGS.fp32_precision = before
+
+
+def factor_type(values: Tensor) -> torch.dtype:
+    """The type that autocast gives the factors of a product: its own where it is enabled and reaches the values."""
+    kind = values.device.type
+    if values.dtype == torch.float32 and torch.is_autocast_enabled(kind):
+        return torch.get_autocast_dtype(kind)
+    return values.dtype
 
 
 def few_shapes(rows: int, unit: int) -> int:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from coder_core.products import few_shapes, products_for
+from coder_core.products import factor_type, few_shapes, products_for
 
 PADDING = 16  # floats after each row of a weight: rows a power of two apart fall into the same cache lines
 BLOCK = 512  # rows transposed at a time
@@ -92,14 +92,30 @@ def _padded_copy(parts: Sequence[Tensor]) -> Tensor:
     return copied
 
 
-def _project(table: Tensor, w_in: Tensor, b_in: Tensor, b_hidden: Tensor) -> Tensor:
+def _project(table: Tensor, w_in: Tensor, b_in: Tensor, b_hidden: Tensor, factors: torch.dtype) -> Tensor:
     """(U, I) -> (U, 4H): all biases, and the input's share of r, z, n."""
     size = w_in.shape[0] // 3
     projected = table.new_empty(table.shape[0], 4 * size)
     projected[:, :size] = b_hidden[2 * size :]
     bias = torch.cat([b_in[: 2 * size] + b_hidden[: 2 * size], b_in[2 * size :]])
-    torch.addmm(bias, table, w_in.T, out=projected[:, size:])
+    if factors == table.dtype:
+        torch.addmm(bias, table, w_in.T, out=projected[:, size:])
+    else:
+        torch.add(torch.mm(table.to(factors), w_in.to(factors).T), bias, out=projected[:, size:])
     return projected
+
+
+def _recurrent(weight: Tensor, size: int, factors: torch.dtype) -> Tensor:
+    """(3H, H) -> (H, 3H) for the gates c, r, z."""
+    parts = _candidate_first(weight, size)
+    return _turned_padded_copy(parts) if factors == weight.dtype else torch.cat([p.to(factors) for p in parts]).T
+
+
+def _add_product(into: Tensor, states: Tensor, recurrent: Tensor) -> None:
+    if recurrent.dtype == states.dtype:
+        into.addmm_(states, recurrent)
+    else:
+        into += torch.mm(states.to(recurrent.dtype), recurrent)
 
 
 def _tanh(values: Tensor) -> None:
@@ -116,6 +132,7 @@ def _states(
     """Gates (2, N, 4H), of the last step alone unless they are kept, and states (2, N + 1, H), the last of them zero;
     spare rows follow in both."""
     size, count = parameters[1].shape[1], rows.shape[1]
+    factors = table.dtype if keep else factor_type(table)
     # A step's product may run over rows of the next step, which are written afterwards, and over these spare ones.
     gates = table.new_empty(2, (count if keep else steps[0]) + STEP_ROWS, 4 * size)
     hidden = table.new_empty(2, count + 1 + STEP_ROWS, size)
@@ -123,8 +140,8 @@ def _states(
     projected, recurrent = [], []
     for k in (0, 1):
         w_in, w_hidden, b_in, b_hidden = parameters[4 * k : 4 * k + 4]
-        projected.append(_project(table, w_in, b_in, b_hidden))
-        recurrent.append(_turned_padded_copy(_candidate_first(w_hidden, size)))
+        projected.append(_project(table, w_in, b_in, b_hidden, factors))
+        recurrent.append(_recurrent(w_hidden, size, factors))
     before = table.new_zeros(2, steps[0], size)
     start = earlier = 0
     for t, running in enumerate(steps):
@@ -133,7 +150,8 @@ def _states(
         for k in (0, 1):
             torch.index_select(projected[k], 0, rows[k, packed], out=here[k])
             if t > 0:
-                gates[k, first : first + height, : 3 * size].addmm_(hidden[k, earlier : earlier + height], recurrent[k])
+                into = gates[k, first : first + height, : 3 * size]
+                _add_product(into, hidden[k, earlier : earlier + height], recurrent[k])
         c, rz, n = here.split([size, 2 * size, size], dim=-1)
         r, z = rz.sigmoid_().split(size, dim=-1)
         _tanh(n.addcmul_(r, c))

@@ -194,8 +194,11 @@ class GeneralisedPooling(nn.Module):
 
 
 def _pool_ranked(poolings: Sequence[GeneralisedPooling], features: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-    weights = torch.stack([pooling.weights(lengths, features.shape[1]) for pooling in poolings], 1).to(features.dtype)
+    if features.device.type == "cpu":  # where half precision is multiplied fast, but not sorted
+        features = full_precision(features)
     with torch.autocast(features.device.type, enabled=False):  # the backward pass expects one type throughout
+        found = [pooling.weights(lengths, features.shape[1]) for pooling in poolings]
+        weights = torch.stack(found, 1).to(features.dtype)
         return _RankWeightedSum.apply(features, lengths, weights.flip(-1)).unbind(1)
 
 

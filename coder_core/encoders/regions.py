@@ -11,6 +11,7 @@ from torch.distributed.nn.functional import all_reduce
 
 from coder_core.encoders.dropout import Dropout
 from coder_core.ops import normalise
+from coder_core.products import factor_type
 
 
 class RegionBatchNorm(nn.BatchNorm1d):
@@ -75,6 +76,7 @@ class RegionEncoder(nn.Module):
         if self.rms:
             regions = normalise(regions) * math.sqrt(regions.shape[-1])
         rows = self.dropout(regions).flatten(0, 1)
+        rows = rows.to(factor_type(rows))  # once, for both layers that read them
         out = self.linear(rows)
         if len(self.mlp) > 0:
             out = out + self.mlp(rows) if torch.is_grad_enabled() else out.add_(self.mlp(rows))

@@ -20,6 +20,7 @@ from coder_core.memory.momentum import cosine_momentum, follow, share_of_start, 
 from coder_core.model.coder import Coder
 from coder_core.runs.restore import LoadedModel
 from coder_core.training.gathering import Anchors, Lengths, gather_anchors
+from coder_core.training.precision import twin_autocast, twin_precision
 
 MOST_OF_START = 0.05  # share of the random start that may remain in a momentum anchor without a warning
 
@@ -34,12 +35,13 @@ class BoostingAnchor(nn.Module):
         branch: its weights; taken over, not copied.
         steps: of the whole run.
         momentum: share of it that stays at the first step; None for a branch that never moves.
+        precision: of its passes, "float32" or "bfloat16".
     """
 
-    def __init__(self, branch: Coder, steps: int, momentum: float | None) -> None:
+    def __init__(self, branch: Coder, steps: int, momentum: float | None, precision: str = "float32") -> None:
         super().__init__()
         self.branch = branch.requires_grad_(False).eval()
-        self.steps, self.momentum = steps, momentum
+        self.steps, self.momentum, self.precision = steps, momentum, precision
         if momentum is not None:
             for module in self.branch.modules():
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -54,8 +56,9 @@ class BoostingAnchor(nn.Module):
     def encode(self, batch: Batch) -> list[Anchors]:
         """The pairs in its instance branch, beside those of all processes, to be scored its own way; one element."""
         lengths = Lengths(batch.region_lengths, batch.word_lengths)
-        images = self.branch.encode_images(batch.regions, lengths.images)
-        texts = self.branch.encode_texts(batch.words, lengths.texts)
+        with twin_autocast(self.precision, batch.regions.device):
+            images = self.branch.encode_images(batch.regions, lengths.images)
+            texts = self.branch.encode_texts(batch.words, lengths.texts)
         return [gather_anchors(images, texts, batch.image_ids, self.branch.scorer, lengths)]
 
     def learned(self) -> list[dict[str, nn.Parameter]]:
@@ -122,11 +125,13 @@ def make_boosting(
     """
     if config.boosting.boosting == "none":
         return None
+    device = next(model.parameters()).device
     if config.boosting.boosting_scenario == "online":
-        return OnlineBranches(branches).to(next(model.parameters()).device)
+        return OnlineBranches(branches).to(device)
+    precision = twin_precision(config.training, device)
     if anchor is not None:
-        return BoostingAnchor(anchor.model.to(next(model.parameters()).device), steps, None)
-    return BoostingAnchor(copy.deepcopy(model), steps, config.boosting.boosting_momentum)
+        return BoostingAnchor(anchor.model.to(device), steps, None, precision)
+    return BoostingAnchor(copy.deepcopy(model), steps, config.boosting.boosting_momentum, precision)
 
 
 def random_start_left(config: Config, steps: int) -> list[Fault]:

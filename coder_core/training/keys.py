@@ -11,13 +11,17 @@ from coder_core.memory.bank import CoupledBank
 from coder_core.memory.momentum import follow, slow_twin
 from coder_core.model.coder import Coder
 from coder_core.training import parallel
+from coder_core.training.precision import twin_autocast, twin_precision
 
 
 class Memory(nn.Module):
     """The momentum twin and the banks, kept together so that they are saved together."""
 
-    def __init__(self, model: Coder, bank_size: int, dimension: int, momentum: float) -> None:
+    def __init__(
+        self, model: Coder, bank_size: int, dimension: int, momentum: float, precision: str = "float32"
+    ) -> None:
         super().__init__()
+        self.precision = precision
         self.twin = slow_twin(model)
         self.bank = CoupledBank(bank_size, dimension)
         self.momentum = momentum
@@ -28,8 +32,9 @@ class Memory(nn.Module):
         """Follow the model, then encode this process's pairs. The keys of all processes wait for `remember`."""
         follow(self.twin, model, self.momentum)
         # Keys are of the instance branch only (eq. 6): the twin follows in both but never reads the concepts.
-        images = self.twin.encode_images(batch.regions, batch.region_lengths)
-        texts = self.twin.encode_texts(batch.words, batch.word_lengths)
+        with twin_autocast(self.precision, batch.regions.device):
+            images = self.twin.encode_images(batch.regions, batch.region_lengths)
+            texts = self.twin.encode_texts(batch.words, batch.word_lengths)
         everyone = (parallel.gather_rows(images), parallel.gather_rows(texts), parallel.gather_rows(batch.image_ids))
         self._pending = everyone
         return images, texts
@@ -42,7 +47,8 @@ class Memory(nn.Module):
 
 
 def make_memory(model: Coder, config: Config) -> Memory | None:
-    """The memory a configuration asks for."""
+    """The memory a configuration asks for, of a model that stands where it is trained."""
     if config.memory.bank_size == 0:
         return None
-    return Memory(model, config.memory.bank_size, config.model.dimension, config.memory.momentum)
+    precision = twin_precision(config.training, next(model.parameters()).device)
+    return Memory(model, config.memory.bank_size, config.model.dimension, config.memory.momentum, precision)

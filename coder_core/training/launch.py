@@ -27,6 +27,7 @@ from coder_core.runs.restore import ABOUT, load_model, read_concepts, read_confi
 from coder_core.runs.run_files import create_run
 from coder_core.training import parallel
 from coder_core.training.display import metrics_table, preparing, print_faults, watching
+from coder_core.training.precision import twin_precision
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.stopping import StopRequest, StopRequestedError
 from coder_core.training.trainer import Trainer
@@ -34,8 +35,8 @@ from coder_core.training.trainer import Trainer
 ANCHOR = "boosting_anchor_fingerprint"  # in the table [about] of a run with an offline anchor
 MAY_CHANGE = {
     "data.data", "data.pictures", "model.concept_list", "boosting.boosting_anchor", "weighting.text_space",
-    "training.device", "training.threads", "training.precision", "training.compile", "training.save_every",
-    "training.gradient_checkpointing",
+    "training.device", "training.threads", "training.precision", "training.twin_precision",
+    "training.compile", "training.save_every", "training.gradient_checkpointing",
 }  # fmt: skip
 
 
@@ -73,7 +74,7 @@ def start_run(config: Config, root: Path, console: Console) -> Path:
         prepared = prepare(config, progress=progress)
     if parallel.rank() == 0:
         print_faults(console, faults + prepared.faults)
-        create_run(folder, _files(config, prepared))
+        create_run(folder, _files(config, prepared, device))
     parallel.wait()
     return _train(config, folder, prepared, device, console, resume=False)
 
@@ -144,7 +145,7 @@ def _begin(config: Config) -> torch.device:
     return device
 
 
-def _files(config: Config, prepared: Prepared) -> dict[str, bytes | str]:
+def _files(config: Config, prepared: Prepared, device: torch.device) -> dict[str, bytes | str]:
     about = {
         "command": shlex.join(["python", "-m", "coder_core.train", *sys.argv[1:]]),
         "created": time.strftime("%Y-%m-%d %H:%M:%S %z"),
@@ -153,6 +154,7 @@ def _files(config: Config, prepared: Prepared) -> dict[str, bytes | str]:
         "numpy": np.__version__,
         "threads": torch.get_num_threads(),
         "float32_products": products_by(),
+        "twin_precision": twin_precision(config.training, device),
         "processes": parallel.world_size(),
         "data_fingerprint": prepared.fingerprint,
         "feature_size": prepared.train.feature_size,

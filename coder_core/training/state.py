@@ -59,6 +59,7 @@ class Circumstances:
     device: str
     processes: int
     products: str = DEFAULT_PRODUCTS
+    twin: str = "float32"
 
 
 def seed_step(seed: int, step: int, process: int) -> None:
@@ -126,7 +127,7 @@ def restore(
 def changed_circumstances(before: Circumstances, now: Circumstances) -> list[Fault]:
     """Warnings for everything that differs from the process that wrote the state."""
     names = {"torch": "torch version", "threads": "CPU threads", "device": "device", "processes": "processes"}
-    names |= {"products": "library of matrix products"}
+    names |= {"products": "library of matrix products", "twin": "precision of the passes without gradients"}
     return [
         Fault(
             f"resume, {text}",

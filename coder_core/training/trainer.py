@@ -29,6 +29,7 @@ from coder_core.training.losses import Losses
 from coder_core.training.neighbourhoods import make_neighbourhoods
 from coder_core.training.optim import learning_rate, make_optimizer, set_rate
 from coder_core.training.peak import peak_mebibytes
+from coder_core.training.precision import twin_precision
 from coder_core.training.prepare import Prepared
 from coder_core.training.prototype_guide import make_guide
 from coder_core.training.state import Circumstances, Position, capture, changed_circumstances, restore, seed_step
@@ -81,8 +82,9 @@ class Trainer:
         if self.neighbourhoods is not None:
             self.neighbourhoods.to(device)
         self.around = Circumstances(
-            torch.__version__, torch.get_num_threads(), str(device), parallel.world_size(), products_by()
-        )
+            torch.__version__, torch.get_num_threads(), str(device), parallel.world_size(), products_by(),
+            twin_precision(config.training, device),
+        )  # fmt: skip
         self.states = SaveStore(folder / "state", keep=STATES_KEPT)
         self.best = SaveStore(folder / "best", keep=1)
         self.first = parallel.rank() == 0

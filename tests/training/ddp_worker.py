@@ -36,6 +36,7 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
     "cmpm": ({"loss": "cmpm", "weight_instance": 0.3}, 0),
     "polynomial": ({"loss": "polynomial"}, 0),
     "dcl": ({"loss": "dcl"}, 13),
+    "dcl-bfloat16": ({"loss": "dcl", "twin_precision": "bfloat16"}, 13),
     "dcl-gradient": ({"loss": "dcl", "diversity_gradient": True, "diversity_from_bank": False}, 13),
     "dcl-without-bank": ({"loss": "dcl", "same_image_negatives": True}, 0),
     "concepts": ({"loss": "dcl"}, 13),
@@ -100,7 +101,7 @@ def case_config(data: Path, name: str) -> Config:
         ),
         memory=MemoryConfig(bank_size=bank),
     )
-    return changed(quiet, boosting_momentum=0.9, **values)
+    return changed(quiet, boosting_momentum=0.9, **{"twin_precision": "float32", **values})
 
 
 def trained(config: Config) -> dict[str, Tensor]:

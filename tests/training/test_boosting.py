@@ -42,6 +42,7 @@ def boosted(data: Path, name: str = "tiny", *, dropout: bool = True, **boosting:
     """AM beside the summed triplet loss, unless said otherwise."""
     config = tiny_config(data, name)
     values: dict[str, Any] = {"loss": "btr-sum", "weight_instance": 1.0, "boosting": "am", "boosting_momentum": 0.7}
+    values["twin_precision"] = "float32"  # on every processor: margins are compared with those of loops
     if not dropout:
         quiet_model = replace(config.model, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0)
         config = replace(config, model=quiet_model)

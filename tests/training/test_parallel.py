@@ -28,6 +28,7 @@ from tests.training.tiny_runs import position, quiet, tiny_config
 
 ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-5
+ROUGH_TOLERANCE = 2**-8  # of keys whose factors were rounded to bfloat16
 
 
 def free_port() -> int:
@@ -83,8 +84,9 @@ def test_losses_gradients_twin_and_banks_equal_one_process(
     names = [name for name in one if name.startswith(f"{case} ")]
     assert names == [name for name in one if name.startswith(f"{case} ") and name in two]
     assert sum("gradient" in name for name in names) >= 20 * STEPS
+    near = ROUGH_TOLERANCE if case == "dcl-bfloat16" else TOLERANCE
     for name in names:
-        torch.testing.assert_close(two[name], one[name], atol=TOLERANCE, rtol=TOLERANCE, msg=lambda m, n=name: n + m)
+        torch.testing.assert_close(two[name], one[name], atol=near, rtol=near, msg=lambda m, n=name: n + m)
         if "gradient regions.linear.weight" in name:
             assert one[name].abs().max() > 1e-3  # something was compared
 

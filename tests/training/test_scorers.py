@@ -39,7 +39,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def scored(data: Path, kind: str, name: str = "tiny", **values: Any) -> Config:
     config = replace(tiny_config(data, name), memory=MemoryConfig())
     return changed(
-        config, **{"loss": "btr-hardest", "warmup_epochs": 1.0, "weight_instance": 1.0, **KINDS[kind]} | values
+        config,
+        **{"loss": "btr-hardest", "warmup_epochs": 1.0, "weight_instance": 1.0, **KINDS[kind]} | values,
+        twin_precision="float32",  # on every processor: margins are compared with those of loops
     )
 
 

@@ -25,6 +25,7 @@ from coder_core.training.keys import Memory, make_memory
 from coder_core.training.losses import Losses
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
+from tests.configs import changed
 from tests.reference import step as reference
 from tests.training.tiny_runs import tiny_config
 
@@ -33,7 +34,7 @@ def plain_config(data: Path, *, bank: int = 0, **objective: Any) -> Config:
     """Without dropout, so that the same batch gives the same embeddings twice."""
     config = tiny_config(data)
     return replace(
-        config,
+        changed(config, twin_precision="float32"),  # on every processor: keys are compared with those of loops
         model=replace(config.model, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0),
         objective=replace(config.objective, **objective),
         memory=MemoryConfig(bank_size=bank),

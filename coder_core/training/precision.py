@@ -1,0 +1,36 @@
+"""How exactly the passes without gradients multiply: the momentum twin's, and those of a boosting anchor."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import torch
+
+from coder_core.config import TrainingConfig
+from coder_core.model.encode import autocast
+from coder_core.products import DEFAULT_PRODUCTS, multiplies_bfloat16, products_by
+
+
+def twin_precision(training: TrainingConfig, device: torch.device) -> str:
+    """ "float32" or "bfloat16".
+
+    Auto is as --precision where that is given, and on a GPU. On a CPU it is bfloat16 where that was measured to be
+    faster: on processors that multiply it themselves and where oneDNN multiplies float32.
+    """
+    if training.twin_precision != "auto":
+        return training.twin_precision
+    if training.precision != "auto":
+        return training.precision
+    if device.type == "cuda":
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
+    return "bfloat16" if multiplies_bfloat16() and products_by() != DEFAULT_PRODUCTS else "float32"
+
+
+def twin_autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
+    """Around such a pass, whatever holds around the rest of the step.
+
+    Args:
+        precision: what `twin_precision` says.
+        device: where the pass is made.
+    """
+    return autocast(device, precision) if precision == "bfloat16" else torch.autocast(device.type, enabled=False)

@@ -1,0 +1,241 @@
+"""Passes without gradients in bfloat16: only where asked or known to be faster, close to float32, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from coder_core.config import Config, MemoryConfig, TrainingConfig
+from coder_core.data.batches import Batch
+from coder_core.encoders.pooling import GeneralisedPooling
+from coder_core.encoders.recurrent import RecurrentWords
+from coder_core.encoders.regions import RegionEncoder
+from coder_core.products import multiplies_bfloat16, products_by, quicken_products
+from coder_core.runs.restore import read_config
+from coder_core.training.boosting import BoostingAnchor, make_boosting
+from coder_core.training.keys import make_memory
+from coder_core.training.launch import continue_run, start_run
+from coder_core.training.losses import Losses
+from coder_core.training.precision import twin_autocast, twin_precision
+from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.step import compute_losses
+from tests.configs import changed
+from tests.training.test_resume import stop_during
+from tests.training.tiny_runs import assert_same_run, printed, quiet, tiny_config
+
+CPU = torch.device("cpu")
+Halved = Callable[[], Any]
+
+
+def in_bfloat16() -> torch.autocast:
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+def config_of(data: Path, name: str = "tiny", **values: Any) -> Config:
+    """Without dropout, with a bank."""
+    config = replace(tiny_config(data, name), memory=MemoryConfig(bank_size=16))
+    still = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}
+    return changed(config, **still | values)
+
+
+def take(prepared: Prepared, config: Config, batch: Batch, **others: Any) -> Losses:
+    memory = others.pop("memory", None)
+    return compute_losses(
+        prepared.model, prepared.model, memory, batch, config, epoch=5.0, autocast=nullcontext(), **others
+    )
+
+
+# ---- which precision -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("precision", ["auto", "float32", "bfloat16"])
+@pytest.mark.parametrize("asked", ["float32", "bfloat16"])
+def test_what_is_asked_for_the_twin_is_what_it_gets(precision: Any, asked: Any) -> None:
+    assert twin_precision(TrainingConfig(precision=precision, twin_precision=asked), CPU) == asked
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_left_to_itself_it_is_as_the_rest_of_the_step_was_asked_to_be(precision: Any) -> None:
+    quicken_products()
+    assert twin_precision(TrainingConfig(precision=precision), CPU) == precision
+
+
+def test_left_to_itself_it_is_bfloat16_only_where_that_is_known_to_be_faster() -> None:
+    torch.backends.mkldnn.matmul.fp32_precision = "none"  # the file's end gives it back: tests/conftest.py
+    assert twin_precision(TrainingConfig(), CPU) == "float32"
+    quicken_products()
+    faster = products_by() == "oneDNN" and multiplies_bfloat16()
+    assert twin_precision(TrainingConfig(), CPU) == ("bfloat16" if faster else "float32")
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="what the processor can is read on Linux here")
+def test_the_processor_is_asked_what_it_multiplies() -> None:
+    flags = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith(("flags", "Feat")))
+    assert multiplies_bfloat16() == bool({"avx512_bf16", "amx_bf16"} & set(flags.split()))
+
+
+@pytest.mark.parametrize("around", [nullcontext, in_bfloat16])
+def test_the_pass_has_its_precision_whatever_holds_around_it(around: Halved) -> None:
+    a, b = torch.randn(3, 4), torch.randn(4, 5)
+    with around():
+        before = (a @ b).dtype
+        with twin_autocast("float32", CPU):
+            assert (a @ b).dtype == torch.float32
+        with twin_autocast("bfloat16", CPU):
+            assert (a @ b).dtype == torch.bfloat16
+        assert (a @ b).dtype == before
+
+
+# ---- keys and anchors ------------------------------------------------------------------------------------------------
+
+MODELS: dict[str, dict[str, Any]] = {
+    "two layers": {}, "one layer": {"text_layers": 1}, "word dropout": {"word_dropout": 0.2},
+    "mean": {"image_pooling": "mean", "text_pooling": "mean"}, "linear alone": {"image_layers": 0},
+    "regions at one length": {"region_norm": "rms"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_keys_are_float32_unit_vectors_close_to_those_of_float32(data: Path, kind: str) -> None:
+    found = {}
+    for precision in ("float32", "bfloat16"):
+        config = config_of(data, twin_precision=precision, **MODELS[kind])
+        prepared = prepare(config)
+        memory = make_memory(prepared.model, config)
+        assert memory is not None
+        torch.manual_seed(3)  # of the dropout
+        found[precision] = memory.keys(prepared.model, prepared.batches(0))
+    for exact, rough in zip(*found.values(), strict=True):
+        assert rough.dtype == torch.float32
+        torch.testing.assert_close(rough.norm(dim=1), torch.ones(len(rough)))
+        assert (exact * rough).sum(1).min() > 0.999
+        assert not torch.equal(exact, rough)
+
+
+def test_the_loss_of_the_model_itself_and_the_twins_weights_stay_as_they_are(data: Path) -> None:
+    """Only keys are rounded: in-batch losses, twin and, with an empty bank, gradients are the same to the last bit."""
+    results = []
+    for precision in ("float32", "bfloat16"):
+        config = config_of(data, twin_precision=precision)
+        prepared = prepare(config)
+        memory = make_memory(prepared.model, config)
+        assert memory is not None
+        losses = take(prepared, config, prepared.batches(0), memory=memory)
+        losses.total.backward()
+        gradients = [parameter.grad for parameter in prepared.model.parameters()]
+        results.append((losses.total, [p.detach() for p in memory.twin.parameters()], gradients))
+    (total, twin, gradients), (rough_total, rough_twin, rough_gradients) = results
+    assert torch.equal(total, rough_total)
+    for one, other in zip(twin + gradients, rough_twin + rough_gradients, strict=True):
+        assert one is not None
+        assert other is not None
+        assert one.dtype == other.dtype == torch.float32
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("values", [{}, {"embeddings": 3}, {"scorer": "interaction"}], ids=["one", "several", "local"])
+def test_a_boosting_anchor_in_bfloat16_sets_nearly_the_same_margins(data: Path, values: dict[str, Any]) -> None:
+    found = []
+    for precision in ("float32", "bfloat16"):
+        config = config_of(
+            data, loss="btr-sum", weight_instance=1.0, boosting="am", boosting_momentum=0.7, twin_precision=precision,
+            **values,
+        )  # fmt: skip
+        config = replace(config, memory=MemoryConfig())
+        prepared = prepare(config)
+        boosting = make_boosting(config, prepared.model, 10, prepared.anchor)
+        assert isinstance(boosting, BoostingAnchor)
+        losses = take(prepared, config, prepared.batches(0), boosting=boosting)
+        found.append(losses.total.item())
+    assert found[0] == pytest.approx(found[1], rel=0.02)
+    assert found[0] != found[1]
+
+
+def test_a_run_says_its_precision_resumes_exactly_and_warns_of_another(data: Path, tmp_path: Path) -> None:
+    config = config_of(data, "whole", twin_precision="bfloat16")
+    whole = start_run(config, tmp_path, quiet())
+    assert read_config(whole)[1]["twin_precision"] == "bfloat16"
+    cut, other = stop_during(whole, tmp_path / "cut", 7), tmp_path / "other"
+    shutil.copytree(cut, other)
+    said = quiet()
+    continue_run(cut, None, said)
+    assert "precision of the passes" not in printed(said)
+    assert_same_run(cut, whole)
+    stored, _ = read_config(other)
+    continue_run(other, changed(stored, twin_precision="float32"), said)
+    assert "precision of the passes without gradients: is float32, was bfloat16" in printed(said)
+
+
+# ---- the parts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _no_grad() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+@pytest.mark.usefixtures("_no_grad")
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_gru_without_gradients_multiplies_in_bfloat16_and_adds_in_float32(layers: int) -> None:
+    torch.manual_seed(0)
+    encoder = RecurrentWords(50, 20, 32, layers=layers)
+    lengths = torch.tensor([7, 1, 4, 12, 9])
+    words = torch.randint(2, 50, (5, 12)).masked_fill(torch.arange(12) >= lengths[:, None], 0)
+    exact = encoder(words, lengths)
+    with in_bfloat16():
+        rough = encoder(words, lengths)
+    assert rough.dtype == torch.float32
+    assert not torch.equal(exact, rough)
+    assert (exact - rough).abs().max() < 2**-7  # states are below 1; a factor is off by at most 2^-9
+    assert rough.masked_select((torch.arange(12) >= lengths[:, None])[..., None]).count_nonzero() == 0
+
+
+def test_a_gru_with_gradients_stays_float32_under_autocast() -> None:
+    torch.manual_seed(0)
+    encoder = RecurrentWords(50, 20, 32)
+    words, lengths = torch.randint(2, 50, (3, 6)), torch.tensor([6, 2, 4])
+    words = words.masked_fill(torch.arange(6) >= lengths[:, None], 0)
+    results = []
+    for around in (nullcontext(), in_bfloat16()):
+        encoder.zero_grad()
+        with around:
+            states = encoder(words, lengths)
+        states.square().sum().backward()
+        results.append([states.detach(), *(copy.deepcopy(p.grad) for p in encoder.parameters())])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, atol=0, rtol=0)
+
+
+def test_pooling_ranks_in_float32_with_the_weights_of_float32() -> None:
+    torch.manual_seed(0)
+    pooling, lengths = GeneralisedPooling(), torch.tensor([5, 3])
+    features = torch.randn(2, 5, 6)
+    with torch.no_grad(), in_bfloat16():
+        assert torch.equal(pooling.weights(lengths, 5), pooling.weights(lengths, 5).float())
+        rough = pooling(features.bfloat16(), lengths)
+    assert rough.dtype == torch.float32
+    with torch.no_grad():
+        torch.testing.assert_close(rough, pooling(features.bfloat16().float(), lengths), atol=0, rtol=0)
+
+
+def test_regions_are_rounded_once_and_their_gradients_are_float32() -> None:
+    torch.manual_seed(0)
+    encoder = RegionEncoder(24, 16)
+    regions = torch.randn(4, 6, 24)
+    exact: Tensor = encoder(regions)
+    with in_bfloat16():
+        rough = encoder(regions)
+    assert rough.dtype == torch.bfloat16
+    torch.testing.assert_close(rough.float(), exact, atol=0.1, rtol=0.05)
+    rough.float().sum().backward()
+    assert {parameter.grad.dtype for parameter in encoder.parameters() if parameter.grad is not None} == {torch.float32}
