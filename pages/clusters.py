@@ -26,13 +26,10 @@ LEARNED = (
 
 def settings(choice: Choice) -> ClusterSettings | None:
     """Which clusters: None for the prototypes."""
-    learned = all(clusters.has_prototypes(run, choice.split) for run in choice.runs)
     kind = "offline"
     if any(clusters.has_prototypes(run, choice.split) for run in choice.runs):
         kinds = {"learned": "Prototypes", "offline": "Offline k-means"}
         kind = choose_one("Clusters", kinds, "clusters-of", tip("prototype"))
-        if kind == "learned" and not learned:
-            cards.note("Only one of the two runs has prototypes; it is shown.")
     if kind == "learned":
         return None
     most = min(MOST, len(backend.open_summary(choice.first).captions(choice.split)))
@@ -88,7 +85,8 @@ def show(chosen_runs: Choice) -> None:
         )
     runs = [run for run in choice.runs if run.name in names]
     shown = Choice(runs[0], runs[1] if len(runs) > 1 else None, choice.split)
-    cards.note(LEARNED if chosen is None else OFFLINE)
+    alone = f" {names[0]} alone has them." if len(names) < len(choice.runs) else ""
+    cards.note(LEARNED + alone if chosen is None else OFFLINE)
     found = [clusters.of_run(run, choice.split, chosen) for run in runs]
     missing = [(run, one) for run, one in zip(runs, found, strict=True) if one.clusters is None]
     if missing and chosen is not None:
