@@ -20,13 +20,14 @@ from typing import Any
 
 import tyro
 
-from benchmarks.app_runs import CAPTIONS_AN_IMAGE, CONCEPT_NAMES, NAMES, WORDS, write_runs
+from benchmarks.app_runs import CAPTIONS_AN_IMAGE, CONCEPT_NAMES, NAMES, WEIGHT_NAMES, WORDS, write_runs
 from benchmarks.evaluation import held
 from benchmarks.timing import Line, Seconds, clock
 
 PROJECT = Path(__file__).resolve().parents[1]
-PAGES = ("overview", "diversity", "similarity", "joint", "clusters", "concepts", "train", "retrieval")
+PAGES = ("overview", "diversity", "weights", "similarity", "joint", "clusters", "concepts", "train", "retrieval")
 SIZES = (1_000, 5_000, 123_000)
+SHOWN = {"concepts": CONCEPT_NAMES, "weights": WEIGHT_NAMES}  # on pages about what not every run has
 PAGE_BARS = {1_000: 1.0, 5_000: 3.0}
 CHANGE_BAR, QUERY_BAR, MEMORY_BAR = 0.3, 0.3, 1_500.0
 SMALL = 1_000
@@ -39,6 +40,7 @@ NOT_MEASURED = ("There is no evaluated run", "the first one is shown alone", "ca
 CHANGES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (
     ("diversity", "ε", "epsilon", (0.2, 0.3, 0.4)),
     ("diversity", "another anchor", "caption", (17, 29, 41)),
+    ("weights", "another pair", "weighed", (17, 29, 41)),
     ("similarity", "whole split, μ", "mu", (0.2, 0.3, 0.4)),
     ("clusters", "another cluster", "cluster", (3, 5, 7)),
     ("concepts", "another caption", "caption", (17, 29, 41)),
@@ -84,9 +86,10 @@ def measure(root: Path, tell: Callable[[Found], None]) -> None:
         app.session_state["run"], app.session_state["versus"] = names
 
     for page in PAGES:
-        if page == "concepts" and not (root / next(iter(CONCEPT_NAMES))).is_dir():
+        names = list(SHOWN.get(page, NAMES))
+        if not (root / names[0]).is_dir():
             continue
-        choose(list(CONCEPT_NAMES if page == "concepts" else NAMES))
+        choose(names)
         app.switch_page(f"pages/{page}.py")
         tell((f"{page}, first time", [[*seconds(app.run)]]))
         tell((f"{page}, warm", [[*seconds(app.run)] for _ in range(REPEATS)]))

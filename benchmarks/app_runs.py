@@ -1,7 +1,7 @@
 """Runs of any size for the app to show: random embeddings, an untrained model, written as training writes them.
 
 Two have the instance branch alone and, where k-means takes seconds, offline clusters; two of a moderate size have a
-concept branch with random attention.
+concept branch with random attention, and two random sample weights.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ LISTED = 10
 WORDS = ("a", "dog", "two", "children", "red", "ball", "on", "the", "beach", "man", "riding", "wave", "grass", "city")
 NAMES = {"baseline": ("btr-hardest", 4.0), "coder": ("dcl", 3.0)}  # loss, noise of the captions
 CONCEPT_NAMES = {"concepts-a": 4.0, "concepts-b": 3.0}
+WEIGHT_NAMES = {"weights-a": 4.0, "weights-b": 3.0}
 CONCEPTS = 400  # g, CODER section 4.1
+MEASURES = ("diversity", "discrepancy")
 TOGETHER = 0.02  # share of the pairs of concepts that are in one caption
 MODERATE = 5_000  # images; of larger runs neither clusters nor attention are made
 
@@ -48,6 +50,8 @@ def write_runs(root: Path, images: int) -> Path:
     if images <= MODERATE:
         for seed, (name, noise) in enumerate(CONCEPT_NAMES.items()):
             _write_run(root, name, "dcl", noise, images, seed, concepts=True)
+        for seed, (name, noise) in enumerate(WEIGHT_NAMES.items()):
+            _write_run(root, name, "npairs-hinge", noise, images, seed, weights=True)
     return root
 
 
@@ -65,8 +69,26 @@ def _concepts(random: np.random.Generator, v: np.ndarray, w: np.ndarray) -> tupl
     return concept_tables(SplitEmbeddings(v, w, v, w, *attention), made, threshold=0.3, rescaled=True)
 
 
+def _weights(random: np.random.Generator, pairs: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Random weights of complementary samples, and what they are said to come from."""
+    raw = {name: random.normal(-0.7, 0.1, (pairs, 2)).astype(np.float32) for name in MEASURES}
+    weights = random.lognormal(size=pairs).astype(np.float32)
+    of_all = {"mean": dict.fromkeys(MEASURES, 0.7), "std": dict.fromkeys(MEASURES, 0.1)}
+    about = {"sample_weights": "combined", "lambda": 392.0, "neighbours": 20, "text_space": "random", "direction": -1}
+    arrays = {f"weight_{name}": -values for name, values in raw.items()} | {"sample_weight": weights / weights.mean()}
+    return arrays, {"weighting": about | of_all}
+
+
 def _write_run(
-    root: Path, name: str, loss: str, noise: float, images: int, seed: int, *, concepts: bool = False
+    root: Path,
+    name: str,
+    loss: str,
+    noise: float,
+    images: int,
+    seed: int,
+    *,
+    concepts: bool = False,
+    weights: bool = False,
 ) -> Path:
     vocabulary = Vocabulary.build([" ".join(WORDS)] * 4, threshold=1)
     model = ModelConfig(dimension=WIDTH, concepts=CONCEPTS if concepts else 0)
@@ -85,7 +107,7 @@ def _write_run(
     for matrix in (v, w):
         matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
     image_ranks, text_ranks = (np.minimum(random.geometric(0.2, n) - 1, images - 1) for n in (images, len(owner)))
-    arrays, documents = _concepts(random, v, w) if concepts else ({}, {})
+    arrays, documents = _concepts(random, v, w) if concepts else _weights(random, len(w)) if weights else ({}, {})
     words = np.random.default_rng(7).integers(len(WORDS), size=(len(owner), 9))  # the same in both runs
     write_analysis(
         folder, "dev", image_embeddings=v, text_embeddings=w, image_of_text=owner,
