@@ -9,6 +9,7 @@ import pytest
 import tyro
 
 from coder_core.ablate import Arguments
+from coder_core.ablation.boosting_tables import BOOSTING_TABLES
 from coder_core.ablation.grid import read_grid
 from coder_core.ablation.rows import AblationTable, Change, Row, Times
 from coder_core.ablation.tables import TABLES
@@ -42,6 +43,15 @@ def test_every_row_of_every_table_is_a_possible_run(table: str, preset: str) -> 
     same = len(rows) - len({repr(replace(config, name="")) for config in rows.values()})
     assert same == (1 if table == "banks" else 0)  # the preset's own bank stands in the row of sizes and of momenta
     assert TABLES[table].reference in rows
+
+
+@pytest.mark.parametrize("table", [table.name for table in BOOSTING_TABLES])
+def test_boosting_tables_start_from_the_preset_made_for_boosting(table: str) -> None:
+    """It begins to boost after two epochs; branches that train together cannot wait."""
+    for config in built(table, "flickr8k-boosted").values():
+        assert [fault for fault in problems(config) if fault.severity == "error"] == []
+        late = config.boosting.boosting != "none" and config.boosting.boosting_scenario != "online"
+        assert not late or config.boosting.boosting_start_epoch == 2.0
 
 
 @pytest.mark.parametrize("table", TABLES)
