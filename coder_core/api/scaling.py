@@ -7,6 +7,7 @@ share of the loss that a negative carries is p_ij = exp(x_ij) / (1 + Σ_k exp(x_
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -97,42 +98,53 @@ def scale(s: Sides, spread: Spread, loss: Loss, *, cells: int = CELLS) -> Scaled
     row_step, column_step = max(1, -(-total // cells)), max(1, -(-width // cells))
     starts = np.arange(0, width, column_step)
     lengths = np.diff(np.append(starts, width))
-    shape = (-(-total // row_step), len(starts))
-    sums = {name: np.zeros(shape) for name in ("similarity", "exponent", "plain", "share")}
-    counts = np.zeros(shape)
+    tops = np.arange(0, total, row_step)
+    heights = np.diff(np.append(tops, total))
+    own_rows, own_columns = _own_pairs(s)
+    counts = heights[:, None] * lengths[None, :]  # negatives of a block
+    np.subtract.at(counts, (own_rows // row_step, own_columns // column_step), 1)
+    sharpness = 1.0 / (loss.temperature * spread.diversity)
+    of_rows = np.stack([sharpness, sharpness - 1.0 / loss.temperature]).astype(np.float32)
+    sums = np.zeros((4, len(tops), len(starts)))  # similarity, exponent, change, share
     if s.scores is None:
         s = replace(s, candidates=np.ascontiguousarray(s.candidates))
     rows = max(1, TILE // max(width, 1))
     for start in range(0, total, rows):
         part = slice(start, min(start + rows, total))
-        effective = (loss.temperature * spread.diversity[part])[:, None]
         tile = s.tile(part)
-        own = np.nonzero(s.anchor_images[part, None] == s.candidate_images[None, :])
         block, first = np.unique(np.arange(part.start, part.stop) // row_step, return_index=True)
-        across = np.add.reduceat(tile, starts, 1)
-        sums["similarity"][block] += np.add.reduceat(across, first)
-        left = np.repeat(lengths[None, :], len(tile), 0)
-        np.subtract.at(left, (own[0], own[1] // column_step), 1)
-        np.subtract.at(across, (own[0], own[1] // column_step), tile[own])
-        over = across - loss.gamma * left  # Σ (S − γ) over the negatives of a block
-        counts[block] += np.add.reduceat(left, first)
-        sums["exponent"][block] += np.add.reduceat(over / effective, first)
-        sums["plain"][block] += np.add.reduceat(over / loss.temperature, first)
-        shares = _shares(tile, own, effective, loss.gamma)
-        sums["share"][block] += np.add.reduceat(np.add.reduceat(shares, starts, 1), first)
-    heights = np.diff(np.append(np.arange(0, total, row_step), total))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        exponent, plain, share = (sums[name] / np.where(counts > 0, counts, np.nan) for name in
-                                  ("exponent", "plain", "share"))  # fmt: skip
-        similarity = sums["similarity"] / (heights[:, None] * lengths[None, :])
-    s_, x, change, p = (array.astype(np.float32) for array in (similarity, exponent, exponent - plain, share))
-    return Scaled(s_, x, change, p, row_step, column_step, spread, loss)
+        added = np.empty((4, len(block), width), np.float32)
+        np.add.reduceat(tile, first, out=added[0])
+        known = slice(*np.searchsorted(own_rows, (part.start, part.stop)))
+        own = own_rows[known] - start, own_columns[known]
+        tile -= np.float32(loss.gamma)
+        tile[own] = 0.0
+        for number, (top, bottom) in enumerate(pairwise([*first, len(tile)])):
+            np.matmul(of_rows[:, start + top : start + bottom], tile[top:bottom], out=added[1:3, number])
+        tile *= of_rows[0, part, None]
+        np.add.reduceat(_shares(tile, own), first, out=added[3])
+        sums[:, block] += np.add.reduceat(added, starts, 2)
+    every, *of_negatives = sums
+    means = [every / (heights[:, None] * lengths[None, :])]
+    means += [summed / np.where(counts > 0, counts, np.nan) for summed in of_negatives]
+    similarity, exponent, change, share = (mean.astype(np.float32) for mean in means)
+    return Scaled(similarity, exponent, change, share, row_step, column_step, spread, loss)
 
 
-def _shares(tile: Array, own: tuple[Array, ...], effective: Array, gamma: float) -> Array:
-    """p of every negative; the tile is used up."""
-    tile -= np.float32(gamma)
-    tile *= (1.0 / effective).astype(np.float32)
+def _own_pairs(s: Sides) -> tuple[Array, Array]:
+    """(P,) anchors, ascending, and candidates of every pair of the same image."""
+    order = np.argsort(s.candidate_images, kind="stable")
+    images = s.candidate_images[order]
+    first, last = (np.searchsorted(images, s.anchor_images, side) for side in ("left", "right"))
+    counts = last - first
+    rows = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rows, order[first[rows] + within]
+
+
+def _shares(exponents: Array, own: tuple[Array, ...]) -> Array:
+    """p of every negative from (S − γ) / (μ·div), which is used up; 0 for own pairs."""
+    tile = exponents
     tile[own] = -np.inf
     largest = np.maximum(tile.max(1, keepdims=True), np.float32(0.0))
     tile -= largest
