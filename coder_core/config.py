@@ -201,7 +201,7 @@ class TrainingConfig:
     save_every: float = 120.0
     """Seconds between two saves of the training state; every epoch's end saves too."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Auto: bfloat16 autocast on a GPU, float32 on a CPU (where it gains little). Losses are always float32."""
+    """Auto: bfloat16 autocast on a GPU, float32 on a CPU. Losses are always float32."""
     twin_precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the passes without gradients: the momentum twin's, and a boosting anchor's. Auto: as precision; with that left
     to auto, bfloat16 on AMD processors that multiply it too."""
