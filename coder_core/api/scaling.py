@@ -142,9 +142,8 @@ def _own_pairs(s: Sides) -> tuple[Array, Array]:
     return rows, order[first[rows] + within]
 
 
-def _shares(exponents: Array, own: tuple[Array, ...]) -> Array:
-    """p of every negative from (S − γ) / (μ·div), which is used up; 0 for own pairs."""
-    tile = exponents
+def _shares(tile: Array, own: tuple[Array, ...]) -> Array:
+    """p of every negative; 0 for own pairs. The tile, (S − γ) / (μ·div), is used up."""
     tile[own] = -np.inf
     largest = np.maximum(tile.max(1, keepdims=True), np.float32(0.0))
     tile -= largest

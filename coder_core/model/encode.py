@@ -45,11 +45,14 @@ class SplitEmbeddings(NamedTuple):
         return self.concept_images, self.concept_texts
 
 
+def in_bfloat16(device: torch.device, precision: str) -> bool:
+    """Whether to encode in bfloat16: when asked, or on a GPU that has it when left to "auto"."""
+    return precision == "bfloat16" or (precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported())
+
+
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[None]:
-    """bfloat16 autocast where it pays: on a GPU, when asked or left to "auto"."""
-    if precision == "bfloat16" or (precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()):
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext()
+    """bfloat16 autocast where `in_bfloat16` says so."""
+    return torch.autocast(device.type, dtype=torch.bfloat16) if in_bfloat16(device, precision) else nullcontext()
 
 
 @contextmanager

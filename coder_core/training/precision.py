@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import torch
 
 from coder_core.config import TrainingConfig
-from coder_core.model.encode import autocast
+from coder_core.model.encode import autocast, in_bfloat16
 from coder_core.products import DEFAULT_PRODUCTS, multiplies_bfloat16, products_by
 
 
@@ -19,11 +19,9 @@ def twin_precision(training: TrainingConfig, device: torch.device) -> str:
     """
     if training.twin_precision != "auto":
         return training.twin_precision
-    if training.precision != "auto":
-        return training.precision
-    if device.type == "cuda":
-        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
-    return "bfloat16" if multiplies_bfloat16() and products_by() != DEFAULT_PRODUCTS else "float32"
+    faster = device.type == "cpu" and multiplies_bfloat16() and products_by() != DEFAULT_PRODUCTS
+    as_asked = in_bfloat16(device, training.precision)
+    return "bfloat16" if as_asked or (training.precision == "auto" and faster) else "float32"
 
 
 def twin_autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
