@@ -89,6 +89,18 @@ class SaveStore:
         found = [path.name for path in self.folder.iterdir() if path.is_dir() and _NAME.fullmatch(path.name)]
         return sorted(found, key=_natural)
 
+    def tidy(self) -> None:
+        """Take away what a killed writer left, before reading: it may have died between two renames.
+
+        Raises:
+            sealed.WriteError: the folder is not writable.
+        """
+        try:
+            swap.clean(self.folder, alone=True)
+        except OSError as error:
+            fault = Fault(str(self.folder), f"cannot be tidied after a killed writer ({error.strerror})")
+            raise sealed.WriteError(fault) from error
+
     def write(self, name: str, tensors: dict[str, dict[str, Tensor]], documents: dict[str, Any]) -> Path:
         """Write one save, then prune.
 

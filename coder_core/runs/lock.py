@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 from datetime import datetime
@@ -56,7 +55,7 @@ class RunLock:
             "host": socket.gethostname(),
             "command": sys.argv,
         }
-        temporary = self.folder / f"{_HOLDER}.{os.getpid()}"
+        temporary = self.folder / f".tmp-{_HOLDER}"  # the next holder writes over what a killed one left
         temporary.write_text(json.dumps(holder))
         temporary.replace(self.folder / _HOLDER)
 

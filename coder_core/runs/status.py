@@ -18,7 +18,7 @@ _CLOCK_SLACK = 2.0  # seconds two readings of one process's start may differ (ps
 
 
 def write_status(folder: Path, state: str, **fields: Any) -> None:
-    """Replace the status.
+    """Replace the status. The caller holds the run's lock.
 
     Args:
         folder: the run folder.
@@ -34,7 +34,7 @@ def write_status(folder: Path, state: str, **fields: Any) -> None:
         "time": time.time(),
         **fields,
     }
-    temporary = Path(folder) / f".tmp-{STATUS}-{process.pid}"
+    temporary = Path(folder) / f".tmp-{STATUS}"  # one writer a run: the next one writes over what a killed one left
     try:
         temporary.write_text(seal_line(record) + "\n")
         temporary.replace(Path(folder) / STATUS)

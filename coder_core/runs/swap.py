@@ -13,6 +13,7 @@ import psutil
 
 TEMPORARY = ".tmp-"
 _OWNED = re.compile(r"\.tmp-(?P<name>.+)-(?P<pid>\d+)-[0-9a-f]{8}(?P<old>\.old)?")
+_REUSED = 60.0  # seconds a process must be younger than a folder to have only the number of its writer
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
@@ -57,16 +58,31 @@ def remove(folder: Path) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
 
 
-def clean(parent: Path) -> None:
-    """Remove the `.tmp-` folders whose writer is no longer alive; put back one that died between two renames."""
+def clean(parent: Path, *, alone: bool = False) -> None:
+    """Remove the `.tmp-` folders whose writer is no longer alive; put back one that died between two renames.
+
+    Args:
+        parent: where they stand.
+        alone: nobody writes here now, this process included, so none of them has a living writer.
+    """
     for path in sorted(parent.glob(f"{TEMPORARY}*")):
         owner = _OWNED.fullmatch(path.name)
-        if owner is None or psutil.pid_exists(int(owner["pid"])):
+        if owner is None or not (alone or _orphaned(path, int(owner["pid"]))):
             continue
         if owner["old"] and not (parent / owner["name"]).exists():
             path.rename(parent / owner["name"])
         elif not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _orphaned(path: Path, pid: int) -> bool:
+    """Whether process `pid` is gone, or began so long after the folder's last change that it is another one."""
+    try:
+        return psutil.Process(pid).create_time() > path.lstat().st_ctime + _REUSED
+    except psutil.NoSuchProcess:
+        return True
+    except (psutil.Error, OSError):  # not ours to look at; or the folder went meanwhile
+        return False
 
 
 def sync_folder(folder: Path) -> None:

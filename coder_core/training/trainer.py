@@ -101,6 +101,10 @@ class Trainer:
 
     def resume(self) -> None:
         """Take up the newest state that verifies. Without any, the run starts at its first step."""
+        if self.first:
+            self.states.tidy()
+            self.best.tidy()
+        parallel.wait()
         save = self.states.newest()
         if save is None:
             return

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -77,6 +82,23 @@ def test_a_save_of_the_same_name_is_replaced(
     assert again.document("progress") == {"step": "again"}
     assert again.fingerprint != first
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["20"]
+
+
+def test_a_living_writer_keeps_its_folder_and_a_reused_number_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that began after the folder's last change is not the one that wrote it."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    ours, theirs = (tmp_path / f".tmp-20-{pid}-0123abcd" for pid in (os.getpid(), ended.pid))
+    ours.mkdir()
+    theirs.mkdir()
+    swap.clean(tmp_path)
+    assert list(tmp_path.iterdir()) == [ours]
+    age = time.time() - psutil.Process().create_time()
+    monkeypatch.setattr(swap, "_REUSED", -age - 10)  # as if this process had begun ten seconds from now
+    swap.clean(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_fingerprint_depends_on_the_contents_alone(tmp_path: Path) -> None:

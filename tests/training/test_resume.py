@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import time
@@ -152,6 +153,30 @@ def test_a_finished_run_ends_at_once(whole: Path, tmp_path: Path) -> None:
     started = time.monotonic()
     continue_run(again, None, quiet())
     assert time.monotonic() - started < 10
+    assert_same_run(again, whole)
+
+
+def test_what_a_kill_left_in_a_finished_run_goes(whole: Path, tmp_path: Path) -> None:
+    """Killed after its last save was in place, and before the one it replaced was deleted. The number is in use."""
+    again = tmp_path / "tiny"
+    shutil.copytree(whole, again)
+    for kind in ("state", "best"):
+        shutil.copytree(again / kind, again / "copy")
+        (again / "copy").rename(again / kind / f".tmp-{STEPS}-{os.getpid()}-0123abcd")
+    continue_run(again, None, quiet())
+    assert [path.name for path in again.glob("*/.tmp-*")] == []
+    assert_same_run(again, whole)
+
+
+def test_a_save_set_aside_by_a_killed_writer_is_gone_on_from(whole: Path, tmp_path: Path) -> None:
+    """Where two names cannot be swapped, the old save stands aside for a moment."""
+    again = tmp_path / "tiny"
+    shutil.copytree(whole, again)
+    newest = again / "state" / str(STEPS)
+    newest.rename(newest.with_name(f".tmp-{STEPS}-{os.getpid()}-0123abcd.old"))
+    assert newest_state(again).name != str(STEPS)
+    continue_run(again, None, quiet())
+    assert newest_state(again).fingerprint == newest_state(whole).fingerprint  # no step was taken twice
     assert_same_run(again, whole)
 
 
