@@ -1,0 +1,168 @@
+"""A device that is not the CPU, on a machine that has no other: it finds code that would mix devices on a GPU.
+
+`register()` makes PyTorch know a device "second", with PyTorch's own interface for back ends written in Python. Its
+tensors hold ordinary ones, every operation runs on those, and an operation that is given tensors of both devices is an
+error, as it is with CUDA: only copies, single numbers and CPU indices of a tensor are let through. Code that asks for
+the kind of device goes the way it goes on a GPU. What it cannot show: CUDA's kernels, streams, bfloat16, speed.
+
+Registering is for the whole process, so it is done in one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import rnn
+from torch.utils import _pytree, backend_registration
+
+NAME = "second"
+_KEY = "PrivateUse1"
+_COPIES = {"aten::copy_", "aten::_copy_from", "aten::_to_copy"}
+_PACKED = {"aten::_pack_padded_sequence", "aten::_pack_padded_sequence_backward"}  # lengths and sizes stay on the CPU
+_kept: dict[int, Tensor] = {}  # storage of a tensor of the device -> the CPU tensor with its numbers
+_libraries: list[torch.library.Library] = []
+
+
+class _Tensor(Tensor):
+    """Only so that PyTorch makes parameters of it by marking them, not by making another object."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+
+class _Module(backend_registration._DummyBackendModule):
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return []
+
+
+def register() -> torch.device:
+    """Make the device known to this process."""
+    backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
+    everything, aten = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
+    _libraries.extend((everything, aten))
+    everything.fallback(_run, _KEY)
+    for operation in _operations_of_every_device():
+        aten.impl(operation.name().removeprefix("aten::"), _as_function(operation), _KEY)
+    aten.impl("quantile", _as_function(torch.ops.aten.quantile.default), _KEY)  # changes shapes in place on its way
+    aten.impl("_thnn_fused_gru_cell", _gru_cell, _KEY)
+    aten.impl("_thnn_fused_gru_cell_backward", _gru_cell_backward, _KEY)
+    rnn._VF._pad_packed_sequence = _pad_packed
+    Tensor.pin_memory = lambda self, device=None: self  # type: ignore[method-assign]
+    return torch.device(NAME)
+
+
+def _operations_of_every_device() -> list[Any]:
+    """What PyTorch would do itself on any device, by means that need a real one's memory."""
+    found = []
+    kinds = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+    for name in torch._C._dispatch_get_all_op_names():
+        library, _, rest = name.partition("::")
+        packet_name, _, overload = rest.partition(".")
+        packet = getattr(torch.ops.aten, packet_name, None) if library == "aten" else None
+        known = packet is not None and (overload or "default") in packet.overloads()
+        if known and any(torch._C._dispatch_has_kernel_for_dispatch_key(name, kind) for kind in kinds):
+            found.append(getattr(packet, overload or "default"))
+    return found
+
+
+def _as_function(operation: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: _run(operation, *args, **kwargs)
+
+
+def _wrap(values: Tensor) -> Tensor:
+    found = torch._C._acc.create_empty_tensor(list(values.shape), values.dtype)
+    found.__class__ = _Tensor
+    _kept[found.untyped_storage()._cdata] = values
+    return found
+
+
+def _real(tensor: Tensor) -> Tensor:
+    values = _kept[tensor.untyped_storage()._cdata]
+    if values.shape != tensor.shape:
+        raise RuntimeError(f"the device does not know a tensor of shape {tuple(tensor.shape)}")
+    return values
+
+
+def _run(operation: Any, *args: Any, **kwargs: Any) -> Any:
+    """One operation on the CPU tensors behind; refused when it would mix devices."""
+    name = operation._schema.name
+    leaves, form = _pytree.tree_flatten((args, kwargs))
+    _refuse_a_mixture(name, leaves)
+    given: dict[int, Tensor] = {}
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor) and leaf.device.type == NAME:
+            leaves[place] = _real(leaf)
+            given[id(leaves[place])] = leaf
+        elif isinstance(leaf, torch.device) and leaf.type == NAME:
+            leaves[place] = torch.device("cpu")
+    to_cpu = name == "aten::_to_copy" and kwargs.get("device") == torch.device("cpu")
+    plain_args, plain_kwargs = _pytree.tree_unflatten(leaves, form)
+    if name in ("aten::view", "aten::_unsafe_view"):  # strides of the two tensors may differ
+        operation = torch.ops.aten.reshape.default
+    with torch.no_grad():
+        result = operation(*plain_args, **plain_kwargs)
+    if to_cpu:
+        return result
+    if name == "aten::_pack_padded_sequence":
+        return _wrap(result[0]), result[1]
+
+    def back(value: Any) -> Any:
+        """The tensor that was given, when the operation worked in place."""
+        if not isinstance(value, Tensor):
+            return value
+        return given[id(value)] if id(value) in given else _wrap(value)
+
+    return _pytree.tree_map(back, result)
+
+
+def _refuse_a_mixture(name: str, leaves: list[Any]) -> None:
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    if name in _COPIES or name in _PACKED or not any(tensor.device.type == NAME for tensor in tensors):
+        return
+    indexed = name.startswith("aten::index") and tensors[0].device.type == NAME
+    for place, tensor in enumerate(tensors):
+        if (
+            tensor.device.type != NAME
+            and tensor.dim() > 0
+            and not (indexed and place > 0 and not tensor.is_floating_point())
+        ):
+            raise RuntimeError(f"{name}: a CPU tensor of shape {tuple(tensor.shape)} beside one of the device {NAME!r}")
+
+
+def _gru_cell(from_input: Tensor, from_state: Tensor, state: Tensor, *biases: Tensor | None) -> tuple[Tensor, Tensor]:
+    """PyTorch has this step for accelerators only."""
+    from_input, from_state, state = map(_real, (from_input, from_state, state))
+    of_input, of_state = [None if bias is None else _real(bias) for bias in biases] or (None, None)
+    if of_input is not None and of_state is not None:
+        from_input, from_state = from_input + of_input, from_state + of_state
+    (input_r, input_z, input_n), (state_r, state_z, state_n) = from_input.chunk(3, 1), from_state.chunk(3, 1)
+    reset, update = torch.sigmoid(input_r + state_r), torch.sigmoid(input_z + state_z)
+    new = torch.tanh(input_n + reset * state_n)
+    return _wrap((1 - update) * new + update * state), _wrap(torch.cat([reset, update, new, state, state_n], 1))
+
+
+def _gru_cell_backward(grad: Tensor, workspace: Tensor, has_bias: bool) -> tuple[Tensor | None, ...]:
+    grad = _real(grad)
+    reset, update, new, state, state_n = _real(workspace).chunk(5, 1)
+    to_new = grad * (1 - update) * (1 - new * new)
+    to_update = grad * (state - new) * update * (1 - update)
+    to_reset = to_new * state_n * reset * (1 - reset)
+    to_input = torch.cat([to_reset, to_update, to_new], 1)
+    to_state = torch.cat([to_reset, to_update, to_new * reset], 1)
+    biases = [_wrap(gates.sum(0)) if has_bias else None for gates in (to_input, to_state)]
+    return _wrap(to_input), _wrap(to_state), _wrap(grad * update), *biases
+
+
+def _pad_packed(data: Tensor, sizes: Tensor, batch_first: bool, value: float, total: int) -> tuple[Tensor, Tensor]:
+    """By an index: PyTorch writes into views and derives through their strides, which this device does not keep."""
+    longest, most = max(len(sizes), total), int(sizes[0])
+    lengths = (sizes[:, None] > torch.arange(most)).sum(0)
+    index = torch.full((longest, most), len(data))
+    for step, (start, size) in enumerate(zip((sizes.cumsum(0) - sizes).tolist(), sizes.tolist(), strict=True)):
+        index[step, :size] = start + torch.arange(size)
+    index = index.T if batch_first else index
+    filled = torch.cat([data, torch.full_like(data[:1], value)])
+    found = filled.index_select(0, index.reshape(-1).to(data.device))
+    return found.reshape(*index.shape, *data.shape[1:]), lengths

@@ -1,0 +1,54 @@
+"""Training on a device that is not the CPU: nothing is left behind on the CPU, and the numbers are the CPU's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.training.device_worker", str(tmp_path_factory.mktemp("devices") / "runs")],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert ended.returncode == 0, ended.stderr
+    result: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return result
+
+
+def numbers(told: Any, place: str = "") -> dict[str, float]:
+    """Every number of nested lists and tables by where it stands."""
+    if isinstance(told, dict):
+        return {key: value for name in told for key, value in numbers(told[name], f"{place}.{name}").items()}
+    if isinstance(told, list):
+        return {key: value for i, entry in enumerate(told) for key, value in numbers(entry, f"{place}[{i}]").items()}
+    return {place: float(told)} if isinstance(told, int | float) else {}
+
+
+@pytest.mark.slow
+def test_every_kind_of_run_is_the_same_on_another_device(found: dict[str, Any]) -> None:
+    """Stopped on the way and continued there, never stopped here: losses, gradients, diversity, prototypes, metrics."""
+    runs = {name: told for name, told in found.items() if name != "mixed"}
+    assert len(runs) == 16
+    for name, (here, there) in runs.items():
+        expected = numbers(here)
+        assert len(expected) > 20, name
+        assert numbers(there) == pytest.approx(expected, rel=1e-3, abs=1e-3), name
+
+
+@pytest.mark.slow
+def test_the_device_refuses_what_a_gpu_refuses(found: dict[str, Any]) -> None:
+    assert found["mixed"] == "aten::add: a CPU tensor of shape (2,) beside one of the device 'second'"
