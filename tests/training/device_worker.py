@@ -39,8 +39,9 @@ def cases(folder: Path) -> dict[str, Config]:
         objective=replace(objective, weight_prototypes=0.1),
     )  # fmt: skip
 
-    def modelled(base: Config, **values: Any) -> Config:
-        return replace(base, model=replace(base.model, **values))
+    def modelled(loss: Any, **values: Any) -> Config:
+        model = replace(config.model, **values)
+        return replace(triplet, model=model, objective=replace(triplet.objective, loss=loss))
 
     def boosted(kind: str, scenario: str) -> Config:
         chosen: Any = {"boosting": kind, "boosting_scenario": scenario}
@@ -50,21 +51,20 @@ def cases(folder: Path) -> dict[str, Config]:
         return replace(hinge, weighting=WeightingConfig(sample_weights=kind))
 
     entropy = replace(objective, diversity="entropy", same_image_negatives=True, diversity_gradient=True)
+    bert_model = replace(whole.model, text_encoder="bert", bert=bert)
     return {
         "whole": whole,
         "entropy": replace(config, objective=entropy),
-        "bert": modelled(replace(whole, training=replace(whole.training, gradient_checkpointing=True)),
-                         text_encoder="bert", bert=bert),
-        "mean and max": modelled(triplet, image_pooling="mean", text_pooling="max"),
-        "sets": modelled(triplet, embeddings=2),
-        "interaction": modelled(triplet, scorer="interaction"),
+        "bert": replace(whole, model=bert_model, training=replace(whole.training, gradient_checkpointing=True)),
+        "mean and max, infonce": modelled("infonce", image_pooling="mean", text_pooling="max"),
+        "sets, cmpm": modelled("cmpm", embeddings=2),
+        "interaction, polynomial": modelled("polynomial", scorer="interaction"),
         "momentum": boosted("rs", "momentum"),
         "online": boosted("rm", "online"),
         "dino": boosted("dino", "online"),
         "neighbours": weighted("combined-stats"),
         "batch weights": weighted("hal"),
-    } | {loss: replace(triplet, objective=replace(triplet.objective, loss=loss))
-         for loss in ("btr-sum", "infonce", "cmpm", "polynomial", "dcl-i")}  # fmt: skip
+    }
 
 
 def train(config: Config, folder: Path, device: torch.device, *, stop_during: int | None) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ def numbers(told: Any, place: str = "") -> dict[str, float]:
 def test_every_kind_of_run_is_the_same_on_another_device(found: dict[str, Any]) -> None:
     """Stopped on the way and continued there, never stopped here: losses, gradients, diversity, prototypes, metrics."""
     runs = {name: told for name, told in found.items() if name != "mixed"}
-    assert len(runs) == 16
+    assert len(runs) == 11
     for name, (here, there) in runs.items():
         expected = numbers(here)
         assert len(expected) > 20, name
