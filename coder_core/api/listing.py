@@ -28,8 +28,9 @@ class RunSummary:
 
     Args:
         name: the folder's name. path: the folder.
-        state: "running", "interrupted", "finished", "stopped", "failed", "imported", "unknown" or "damaged".
-        fault: what is wrong with a damaged run; "" otherwise.
+        state: "running", "interrupted", "finished", "stopped", "failed", "imported", "unknown", "damaged", or
+            "left out": a link that leaves the folder.
+        fault: why a run cannot be opened; "" otherwise.
         config: the tables of config.toml; {} when unreadable.
         status: status.json; {} when there is none.
         splits: names of the analysed splits, dev first.
@@ -61,17 +62,26 @@ class RunSummary:
 
 
 def list_runs(root: str | Path) -> list[RunSummary]:
-    """Every folder below `root` that holds a run, by name. Hidden folders and links that leave `root` are left out."""
+    """Every folder below `root` that holds a run, by name. A link that leaves `root` is named and not followed."""
     base = Path(root)
     if not base.is_dir():
         return []
     found = []
     for path in sorted(base.iterdir()):
-        if path.name.startswith(".") or not path.is_dir() or not path.resolve().is_relative_to(base.resolve()):
+        if path.name.startswith(".") or not path.is_dir():
             continue
-        if any((path / part).exists() for part in ("config.toml", "history.jsonl", "status.json", "analysis")):
+        if not path.resolve().is_relative_to(base.resolve()):
+            found.append(_left_out(path))
+        elif any((path / part).exists() for part in ("config.toml", "history.jsonl", "status.json", "analysis")):
             found.append(summarise(path))
     return found
+
+
+def _left_out(path: Path) -> RunSummary:
+    target = path.resolve()
+    fix = f"move the run here, or start the app with CODER_CHECKPOINTS={target.parent}"
+    fault = Fault(str(path), f"is a link to {target}, and links are followed inside {path.parent.name} only", fix=fix)
+    return RunSummary(path.name, path, "left out", str(fault))
 
 
 def summarise(path: Path) -> RunSummary:

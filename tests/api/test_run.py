@@ -56,11 +56,17 @@ def test_a_cut_array_is_named_when_the_run_is_used(tmp_path: Path) -> None:
         open_run(run).diversity("dev")
 
 
-def test_a_link_out_of_the_root_is_not_listed(tmp_path: Path) -> None:
+def test_a_link_out_of_the_root_is_named_and_not_followed(tmp_path: Path) -> None:
     write_run(tmp_path / "elsewhere", "x", images=12)
-    (tmp_path / "runs").mkdir()
+    write_run(tmp_path / "runs", "b", images=12)
+    (tmp_path / "runs" / "a").symlink_to("b")
+    (tmp_path / "runs" / "gone").symlink_to(tmp_path / "nowhere")
     (tmp_path / "runs" / "x").symlink_to(tmp_path / "elsewhere" / "x")
-    assert list_runs(tmp_path / "runs") == []
+    a, b, x = list_runs(tmp_path / "runs")
+    assert (a.fault, b.fault) == ("", "")
+    assert (x.name, x.state, x.usable, x.config, x.splits) == ("x", "left out", False, {}, ())
+    assert f"runs/x: is a link to {tmp_path / 'elsewhere' / 'x'}, and links are followed inside runs only." in x.fault
+    assert x.fault.endswith(f"CODER_CHECKPOINTS={tmp_path / 'elsewhere'}")
 
 
 @pytest.mark.parametrize("split", ["../dev", "/etc", "test", ""])
