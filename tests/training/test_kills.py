@@ -55,7 +55,7 @@ def test_no_kill_loses_a_run(tmp_path: Path) -> None:
         run = tmp_path / "runs" / f"run-{number}"
         assert_same_run(run, tmp_path / "runs" / "whole")
         assert position(run)["step"] == STEPS
-        assert list((run / "state").glob(".tmp-*")) == []
+        assert list(run.glob("state/.tmp-*")) + list(run.glob("best/.tmp-*")) == []
         saved = {entry["after"] for entry in told if entry["run"] == number}
         lines = [open_line(line) for line in (run / HISTORY).read_text().splitlines()]
         resumed = [line["step"] for line in lines if line["event"] == "resume"]
