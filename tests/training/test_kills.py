@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +9,15 @@ import pytest
 
 from coder_core.runs.history import HISTORY
 from coder_core.runs.lines import open_line
+from tests.training.driving import told_by
 from tests.training.fork_driver import EPOCHS, RANDOM_KILLS, SAVE_KILLS, SIGNALLED_PLACES
 from tests.training.tiny_runs import assert_same_run, position, write_tiny_data
 
-ROOT = Path(__file__).resolve().parents[2]
 STEPS = 5 * EPOCHS
 
 
 def drive(what: str, folder: Path) -> dict[str, Any]:
-    data = write_tiny_data(folder / "data")
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.training.fork_driver", what, str(data), str(folder / "runs")],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert ended.returncode == 0, ended.stderr
-    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-    return found
+    return told_by("fork_driver", what, write_tiny_data(folder / "data"), folder / "runs", timeout=600)
 
 
 @pytest.mark.slow

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.training.driving import told_by
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.training.device_worker", str(tmp_path_factory.mktemp("devices") / "runs")],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert ended.returncode == 0, ended.stderr
-    result: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-    return result
+    return told_by("device_worker", tmp_path_factory.mktemp("devices") / "runs", timeout=280)
 
 
 def numbers(told: Any, place: str = "") -> dict[str, float]:
