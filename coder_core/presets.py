@@ -86,18 +86,19 @@ def _whole(config: Config, prototypes: int, concepts: int = CONCEPTS) -> Config:
     return replace(config, model=replace(config.model, concepts=concepts), memory=memory)
 
 
-def _measured(config: Config) -> Config:
-    """What helped on Flickr8k (docs/results.md): both queries at length 1, and a cross-entropy that does not drown."""
+def _measured(config: Config, weight: float, temperature: float = 1.0) -> Config:
+    """What helped on Flickr8k (docs/results.md): both queries at length 1, and a cross-entropy that does not drown the
+    other losses; sharpened, or its classifier learns little in eight epochs."""
     model = replace(config.model, concept_query="unit")
-    return replace(config, model=model, objective=replace(config.objective, weight_prototypes=0.1))
+    objective = replace(config.objective, weight_prototypes=weight, prototype_temperature=temperature)
+    return replace(config, model=model, objective=objective)
 
 
 def _flickr8k(config: Config) -> Config:
     """The whole of CODER on Flickr8k. The concept branch has twice the paper's share of a score and of the loss (its
-    printed sum counts it twice), and the classifier's logits are sharpened, or it learns little in eight epochs. All
-    were chosen on dev."""
-    whole = _measured(_whole(config, FLICKR8K_PROTOTYPES))
-    objective = replace(whole.objective, weight_concept=2.0, weight_prototypes=0.03, prototype_temperature=0.1)
+    printed sum counts it twice); both were chosen on dev."""
+    whole = _measured(_whole(config, FLICKR8K_PROTOTYPES), 0.03, 0.1)
+    objective = replace(whole.objective, weight_concept=2.0)
     return replace(whole, model=replace(whole.model, beta=0.8), objective=objective)
 
 
@@ -139,7 +140,7 @@ PRESETS: dict[str, Preset] = {
         replace(_PAPER, data=DataConfig(data="coco_precomp"), model=_BERT), "MS-COCO, BERT, the paper's values"
     ),
     "coder-demo": Preset(
-        _measured(_whole(_DEMO, DEMO_PROTOTYPES, DEMO_CONCEPTS)), "built-in pictures, the whole of CODER"
+        _measured(_whole(_DEMO, DEMO_PROTOTYPES, DEMO_CONCEPTS), 0.1), "built-in pictures, the whole of CODER"
     ),
     "coder-flickr8k": Preset(_flickr8k(_FLICKR8K), "Flickr8k on two CPU cores, the whole of CODER"),
     "coder-flickr8k-gpu": Preset(_flickr8k(_FLICKR8K_GPU), "Flickr8k on a single GPU, the whole of CODER"),
