@@ -12,14 +12,15 @@ from starlette.middleware import Middleware
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.starlette import App
 
-from app.guard import Guard
+from app.ui.guard import Guard
 
 app = App(Path(__file__).name, middleware=[Middleware(Guard)])
 
 
 def draw() -> None:
     """The frame, and in it the page that was asked for."""
-    from app import charts, downloads, frame, sidebar
+    from app import charts
+    from app.ui import downloads, frame, sidebar
 
     frame.configure()
     st.html(frame.APP / "style.css")

@@ -20,8 +20,8 @@ from rich.table import Table
 from benchmarks import app, boosting, evaluation, loading, objectives, pooling, prototypes, training, whole_model
 from benchmarks.flickr_sized import write_folder
 from benchmarks.timing import Line, Seconds, at_most
-from coder_core.allocation import keep_buffers
-from coder_core.products import products_by, quicken_products
+from coder_core.cpu.allocation import keep_buffers
+from coder_core.cpu.products import products_by, quicken_products
 
 EVALUATION_BAR, MEMORY_BAR = 1.2, 64.0
 NAMES = ("evaluation", "objectives", "prototypes", "training", "whole", "boosting", "loading", "pooling", "app")
@@ -34,7 +34,7 @@ class Arguments:
     Args:
         threads: of torch; 0 leaves its own choice.
         rounds: measurements of a slow program; quick ones get more.
-        products: float32 products as training has them (`coder_core.products`), or as PyTorch has them by default.
+        products: float32 products as training has them (`coder_core.cpu.products`), or as PyTorch has them by default.
         only: some of evaluation, objectives, prototypes, training, whole, boosting, loading, pooling, app.
     """
 

@@ -15,17 +15,17 @@ import tomli_w
 
 from coder_core.concepts.knowledge import Concepts
 from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
-from coder_core.config import Config, ModelConfig, ObjectiveConfig, to_document
+from coder_core.config.schema import Config, ModelConfig, ObjectiveConfig, to_document
 from coder_core.data.words import Vocabulary
 from coder_core.geometry.kmeans import ClusterSettings
 from coder_core.model.build import build_model
 from coder_core.model.encode import SplitEmbeddings
-from coder_core.runs.analysis import write_analysis
-from coder_core.runs.checkpoint import SaveStore
-from coder_core.runs.concept_tables import concept_tables
-from coder_core.runs.deriving import make_clusters
-from coder_core.runs.run_files import create_run
-from coder_core.runs.status import write_status
+from coder_core.runs.analysis.concepts import concept_tables
+from coder_core.runs.analysis.write import write_analysis
+from coder_core.runs.derived.compute import make_clusters
+from coder_core.runs.files.create import create_run
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.status import write_status
 
 WIDTH = 256
 FEATURES = 64

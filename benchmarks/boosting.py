@@ -13,9 +13,9 @@ from pathlib import Path
 from benchmarks.flickr_sized import write_folder
 from benchmarks.timing import Line, at_most, in_turn, milliseconds
 from benchmarks.training import configuration, stepper
-from coder_core.config import Config
+from coder_core.config.presets import PRESETS
+from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
-from coder_core.presets import PRESETS
 from coder_core.training.prepare import prepare
 
 BAR = 1.25

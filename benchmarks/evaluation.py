@@ -16,8 +16,8 @@ from pathlib import Path
 
 import torch
 
+from coder_core.cpu.products import quicken_products
 from coder_core.evaluation.recall import retrieval_metrics
-from coder_core.products import quicken_products
 
 SIZES = ((1_000, 5_000), (5_000, 25_000))
 WIDTH = 1024

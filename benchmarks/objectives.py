@@ -21,12 +21,12 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from coder_core.cpu.products import quicken_products
 from coder_core.objectives import fused
 from coder_core.objectives.diversity import blend_raw, normalise_by_largest, raw_diversity_std
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from coder_core.objectives.pairs import same_image_negatives
 from coder_core.ops import normalise
-from coder_core.products import quicken_products
 
 LIMIT = 1.25
 WARM_UP_ROUNDS = 5

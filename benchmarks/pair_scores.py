@@ -19,13 +19,13 @@ import tyro
 from rich.console import Console
 
 from benchmarks.flickr_sized import FEATURES, MEAN_WORDS, REGIONS, SHORTEST, VOCABULARY
-from coder_core.config import ModelConfig
+from coder_core.config.schema import ModelConfig
+from coder_core.console.display import watching
+from coder_core.cpu.products import quicken_products
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
 from coder_core.model.build import build_model
 from coder_core.model.pair_scores import score_split
-from coder_core.products import quicken_products
-from coder_core.training.display import watching
 
 
 @dataclass(frozen=True)

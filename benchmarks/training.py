@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import Line, at_most, in_turn, milliseconds, quotient
-from coder_core.config import Config
+from coder_core.config.presets import PRESETS
+from coder_core.config.schema import Config
+from coder_core.cpu.gru import PADDING, pack
 from coder_core.data.batches import Batch
-from coder_core.encoders.gru import PADDING, pack
 from coder_core.ops import normalise
-from coder_core.presets import PRESETS
-from coder_core.training.boosting import make_boosting
-from coder_core.training.keys import make_memory
 from coder_core.training.optim import make_optimizer
+from coder_core.training.parts.boosting import make_boosting
+from coder_core.training.parts.memory import make_memory
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 

@@ -19,14 +19,14 @@ from benchmarks.timing import Line, Seconds, at_most, in_turn, quotient
 from benchmarks.training import configuration
 from coder_core.concepts.knowledge import Concepts
 from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
-from coder_core.config import Config
+from coder_core.config.presets import PRESETS
+from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.ops import normalise
-from coder_core.presets import PRESETS
-from coder_core.training.keys import make_memory
 from coder_core.training.optim import make_optimizer
+from coder_core.training.parts.memory import make_memory
+from coder_core.training.parts.prototypes import PrototypeGuide
 from coder_core.training.prepare import prepare
-from coder_core.training.prototype_guide import PrototypeGuide
 from coder_core.training.step import compute_losses
 
 BAR = 1.6

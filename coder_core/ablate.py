@@ -25,11 +25,11 @@ from coder_core.ablation.running import LOGS, run_all
 from coder_core.ablation.tables import TABLES
 from coder_core.ablation.values import chosen_rows, named_flags
 from coder_core.ablation.writing import against_shown, legend, shown, write_all
-from coder_core.config import Config
-from coder_core.faults import Fault, InputError
-from coder_core.leaving import leave
-from coder_core.presets import PRESETS
-from coder_core.training.display import print_faults, say
+from coder_core.config.presets import PRESETS
+from coder_core.config.schema import Config
+from coder_core.console.display import print_faults, say
+from coder_core.console.exit_status import leave
+from coder_core.console.faults import Fault, InputError
 
 ROOT = Path("checkpoints")
 DEFAULT_PRESET = "coder-flickr8k"

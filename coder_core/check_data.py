@@ -19,12 +19,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from coder_core.console.exit_status import leave
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.dataset import Split, fingerprint
 from coder_core.data.demo import DEMO_FOLDER, make_demo
 from coder_core.data.survey import Survey, survey
 from coder_core.data.words import Tokens
-from coder_core.faults import Fault, InputError
-from coder_core.leaving import leave
 
 NARROWEST = 110
 COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}

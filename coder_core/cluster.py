@@ -8,11 +8,11 @@ from pathlib import Path
 
 import tyro
 
+from coder_core.console.exit_status import leave
+from coder_core.console.progress import Tell, within
 from coder_core.geometry.kmeans import ClusterSettings
-from coder_core.geometry.telling import Tell, within
-from coder_core.leaving import leave
-from coder_core.runs.deriving import make_clusters
-from coder_core.working import work
+from coder_core.runs.derived.command import work
+from coder_core.runs.derived.compute import make_clusters
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
+from coder_core.console.display import metrics_table, print_faults, say
+from coder_core.console.exit_status import leave
+from coder_core.console.faults import InputError
 from coder_core.data.embeddings import read_embeddings
-from coder_core.faults import InputError
-from coder_core.leaving import leave
-from coder_core.runs.importing import import_run, place_of
-from coder_core.training.display import metrics_table, print_faults, say
+from coder_core.runs.analysis.import_embeddings import import_run, place_of
 
 PROGRAM = "python -m coder_core.embed import"
 USAGE = f"usage: {PROGRAM} --images I.npy --texts T.npy --captions C.txt --name NAME\n       {PROGRAM} --help"

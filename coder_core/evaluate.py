@@ -12,6 +12,10 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
+from coder_core.console.display import choices_table, metrics_table, print_faults, watching
+from coder_core.console.exit_status import leave
+from coder_core.console.faults import Fault, InputError
+from coder_core.cpu.products import quicken_products
 from coder_core.data.dataset import Split, read_split
 from coder_core.evaluation.choices import DIRECTIONS, accuracies, most_options, option_faults
 from coder_core.evaluation.matrix import AnySource
@@ -20,13 +24,9 @@ from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold, p
 from coder_core.evaluation.scores import MatrixSource
 from coder_core.evaluation.separation import distributions
 from coder_core.evaluation.sources import Source
-from coder_core.faults import Fault, InputError
-from coder_core.leaving import leave
-from coder_core.products import quicken_products
-from coder_core.runs.analysis_reader import open_analysis
-from coder_core.runs.evaluating import evaluate_split
-from coder_core.runs.restore import LoadedModel, load_model
-from coder_core.training.display import choices_table, metrics_table, print_faults, watching
+from coder_core.runs.analysis.evaluate import evaluate_split
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.load import LoadedModel, load_model
 from coder_core.training.launch import choose_device
 from coder_core.training.prepare import data_folder
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import tyro
 
-from coder_core.faults import Fault, InputError
+from coder_core.console.exit_status import leave
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Tell
 from coder_core.geometry.layout import LayoutSettings, Method
-from coder_core.geometry.telling import Tell
-from coder_core.leaving import leave
-from coder_core.runs.deriving import make_layouts
-from coder_core.working import work
+from coder_core.runs.derived.command import work
+from coder_core.runs.derived.compute import make_layouts
 
 MOST_RUNS = 2
 

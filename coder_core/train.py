@@ -16,14 +16,14 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from coder_core.config import Config
-from coder_core.faults import InputError
-from coder_core.leaving import leave
-from coder_core.presets import DEMO_PAIR, PRESETS
-from coder_core.runs.restore import read_config
-from coder_core.runs.status import read_status
+from coder_core.config.presets import DEMO_PAIR, PRESETS
+from coder_core.config.schema import Config
+from coder_core.console.display import print_faults, say
+from coder_core.console.exit_status import leave
+from coder_core.console.faults import InputError
+from coder_core.runs.files.status import read_status
+from coder_core.runs.load import read_config
 from coder_core.training import parallel
-from coder_core.training.display import print_faults, say
 from coder_core.training.launch import StoppedError, continue_run, start_run
 
 ROOT = Path("checkpoints")

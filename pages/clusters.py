@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from app import backend, cards, embedded_runs, sidebar, work_view
-from app import backend_clusters as clusters
-from app.backend import RunSummary
-from app.backend_clusters import ClusterSettings, Found
-from app.clusters_view import open_one, overview
-from app.controls import choose_one
-from app.glossary import tip
-from app.state import Choice, bound_number
+from app.backend import clusters
+from app.backend import runs as backend
+from app.backend.clusters import ClusterSettings, Found
+from app.backend.runs import RunSummary
+from app.ui import cards, embedded_runs, sidebar
+from app.ui.controls import choose_one
+from app.ui.glossary import tip
+from app.ui.state import Choice, bound_number
+from app.views import work as work_view
+from app.views.clusters import open_one, overview
 
 LEAST, MOST = 2, 2000
 OFFLINE = (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from app import backend, cards, concepts_view, sidebar
-from app import backend_concepts as concepts
-from app.lacking import those_with
-from app.state import Choice
+from app.backend import concepts
+from app.backend import runs as backend
+from app.ui import cards, sidebar
+from app.ui.lacking import those_with
+from app.ui.state import Choice
+from app.views import concepts as concepts_view
 
 WAY_OUT = (
     "Start one on the Train page with a preset that has one: coder-demo takes a few minutes on the built-in pictures; "

@@ -8,12 +8,14 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app import backend, cards, diversity_view, sidebar
-from app.anchor_view import open_anchor
-from app.backend import Loss
-from app.controls import choose_one, step_through
-from app.glossary import tip
-from app.state import Choice, bound_number
+from app.backend import runs as backend
+from app.backend.runs import Loss
+from app.ui import cards, sidebar
+from app.ui.controls import choose_one, step_through
+from app.ui.glossary import tip
+from app.ui.state import Choice, bound_number
+from app.views import diversity as diversity_view
+from app.views.anchor import open_anchor
 
 
 def slider(label: str, low: float, high: float, used: float, step: float, key: str, term: str) -> float:

@@ -6,12 +6,16 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app import backend, backend_joint, cards, charts, downloads, embedded_runs, sidebar, work_view
-from app.backend_joint import Layout, LayoutSettings, Method
-from app.controls import choose_one
-from app.glossary import tip
-from app.joint_view import explore, point_rows, tables_of
-from app.state import Choice, bound, bound_number, theme
+from app import charts
+from app.backend import joint_space as backend_joint
+from app.backend import runs as backend
+from app.backend.joint_space import Layout, LayoutSettings, Method
+from app.ui import cards, downloads, embedded_runs, sidebar
+from app.ui.controls import choose_one
+from app.ui.glossary import tip
+from app.ui.state import Choice, bound, bound_number, theme
+from app.views import work as work_view
+from app.views.joint_space import explore, point_rows, tables_of
 
 METHODS = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
 LARGE = 50_000

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app import backend, cards, charts, downloads, separation_view, sidebar
-from app.backend import RunSummary
-from app.glossary import tip
-from app.progress import curve_label, curves
-from app.state import Choice, bound, theme
+from app import charts
+from app.backend import runs as backend
+from app.backend.runs import RunSummary
+from app.ui import cards, downloads, sidebar
+from app.ui.glossary import tip
+from app.ui.progress import curve_label, curves
+from app.ui.state import Choice, bound, theme
+from app.views import separation as separation_view
 
 COLUMNS = {
     "rsum": "R@sum", "i2t_r1": "i→t R@1", "i2t_r5": "i→t R@5", "i2t_r10": "i→t R@10", "t2i_r1": "t→i R@1",

@@ -5,13 +5,15 @@ from __future__ import annotations
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import backend, cards, failures_view, links, sidebar
-from app.anchor_view import show_sample
-from app.asking import ask_freely, ask_with_picture
-from app.controls import choose_one, step_through
-from app.glossary import tip
-from app.query_view import RESULTS, rank_change, side_by_side
-from app.state import Choice
+from app.backend import runs as backend
+from app.ui import cards, links, sidebar
+from app.ui.controls import choose_one, step_through
+from app.ui.glossary import tip
+from app.ui.state import Choice
+from app.views import failures as failures_view
+from app.views.anchor import show_sample
+from app.views.free_query import ask_freely, ask_with_picture
+from app.views.query import RESULTS, rank_change, side_by_side
 
 SOURCES = {"split": "A sample of the split", "text": "Your own words", "picture": "A picture"}
 

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app import backend, cards, clicks, downloads, sidebar
-from app import backend_matrices as matrices
-from app.backend_matrices import Batch, Direction, Measure, Scaled, Settings
-from app.controls import choose_one
-from app.glossary import tip
-from app.matrix_view import draw_matrices
-from app.pair_view import show_pair
-from app.state import Choice, bound, bound_number, put
+from app.backend import runs as backend
+from app.backend import similarity as matrices
+from app.backend.similarity import Batch, Direction, Measure, Scaled, Settings
+from app.ui import cards, clicks, downloads, sidebar
+from app.ui.controls import choose_one
+from app.ui.glossary import tip
+from app.ui.state import Choice, bound, bound_number, put
+from app.views.matrix import draw_matrices
+from app.views.pair import show_pair
 
 SOURCES = {"seed": "At random", "hardest": "Hardest", "chosen": "My selection", "split": "Whole split"}
 ORDERS = {"diversity": "Diversity", "cluster": "Cluster", "drawn": "As drawn"}

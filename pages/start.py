@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import backend, cards, frame
-from app.progress import latest, steps_done
+from app.backend import runs as backend
+from app.ui import cards, frame
+from app.ui.progress import latest, steps_done
 
 frame.need()
 job = backend.job()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import backend_training, cards, sidebar, train_form, train_view
-from app.state import bound, put
+from app.backend import training as backend_training
+from app.ui import cards, sidebar
+from app.ui.state import bound, put
+from app.views import training as train_view
+from app.views import training_form as train_form
 
 sidebar.choose()
 cards.question(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from app import backend_weights, cards, sidebar, weights_view
-from app.controls import choose_one
-from app.lacking import those_with
-from app.state import Choice
+from app.backend import sample_weights as backend_weights
+from app.ui import cards, sidebar
+from app.ui.controls import choose_one
+from app.ui.lacking import those_with
+from app.ui.state import Choice
+from app.views import weights as weights_view
 
 WAY_OUT = (
     "Train with --sample-weights diversity, discrepancy or combined (on the Train page, set “sample weights”), or "

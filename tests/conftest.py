@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from tests.training.tiny_runs import write_tiny_data
+from tests.support.tiny_runs import write_tiny_data
 
 # No test asserts a time: the first example of a process pays for torch's start, and a busy machine for its neighbours.
 settings.register_profile("untimed", deadline=None)

@@ -12,7 +12,7 @@ import pytest
 from coder_core.check_data import main
 from coder_core.data.dataset import read_split
 from coder_core.data.demo import make_demo
-from tests.data.precomp_folders import features, real_flickr8k, refusal, write_split
+from tests.support.precomp_folders import features, real_flickr8k, refusal, write_split
 
 ROOT = Path(__file__).resolve().parents[1]
 

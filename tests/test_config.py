@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import tomli_w
 
-from coder_core import boosting_config, weighting_config
-from coder_core import config as config_module
-from coder_core.config import Config, from_document, to_document
-from coder_core.config_problems import problems
-from coder_core.faults import Fault, InputError
-from coder_core.presets import DEMO_PAIR, PRESETS
-from tests.configs import changed
+from coder_core.config import boosting as boosting_config
+from coder_core.config import schema as config_module
+from coder_core.config import weighting as weighting_config
+from coder_core.config.checks import problems
+from coder_core.config.presets import DEMO_PAIR, PRESETS
+from coder_core.config.schema import Config, from_document, to_document
+from coder_core.console.faults import Fault, InputError
+from tests.support.configs import changed
 
 
 def errors(config: Config) -> list[Fault]:

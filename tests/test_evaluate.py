@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from coder_core.config import Config
+from coder_core.config.schema import Config
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import by_run_name, main
 from coder_core.evaluation.choices import accuracies
 from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.evaluation.sources import Source, check_sources
-from coder_core.runs.analysis_reader import open_analysis
-from coder_core.runs.restore import load_model, read_config
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import start_run
-from tests.training.tiny_runs import tiny_config, write_tiny_data
+from tests.support.tiny_runs import tiny_config, write_tiny_data
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coder_core.faults import Fault
+from coder_core.console.faults import Fault
 
 
 @pytest.mark.parametrize(

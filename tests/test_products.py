@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from coder_core.encoders.recurrent import RecurrentWords
-from coder_core.products import (
+from coder_core.cpu.products import (
     DEFAULT_PRODUCTS,
     FLOAT32_ERROR,
     SHORT,
@@ -19,6 +18,7 @@ from coder_core.products import (
     products_for,
     quicken_products,
 )
+from coder_core.encoders.recurrent import RecurrentWords
 
 settings = torch.backends.mkldnn.matmul
 

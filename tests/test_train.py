@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from coder_core.config import Config
+from coder_core.config.presets import DEMO_PAIR, PRESETS
+from coder_core.config.schema import Config
+from coder_core.cpu.products import products_by
 from coder_core.data.demo import make_demo
-from coder_core.presets import DEMO_PAIR, PRESETS
-from coder_core.products import products_by
-from coder_core.runs.checkpoint import SaveStore
-from coder_core.runs.history import HISTORY, read_history
-from coder_core.runs.restore import load_model, read_config
-from coder_core.runs.status import read_status
+from coder_core.runs.files.history import HISTORY, read_history
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.status import read_status
+from coder_core.runs.load import load_model, read_config
 from coder_core.train import main
-from tests.training.tiny_runs import newest_state, position, write_tiny_data
+from tests.support.tiny_runs import newest_state, position, write_tiny_data
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.usefixtures("own_threads")

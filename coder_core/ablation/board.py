@@ -12,7 +12,7 @@ from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bars
 
 from coder_core.ablation.running import Progress
-from coder_core.training.display import say
+from coder_core.console.display import say
 
 SECONDS_BETWEEN_LINES = 60.0  # where there is no terminal for live bars
 

@@ -28,8 +28,8 @@ from typing import Any
 
 from coder_core.ablation.rows import AblationTable, Row
 from coder_core.ablation.values import changed
-from coder_core.config import RUN_NAME, Config
-from coder_core.faults import Fault, InputError
+from coder_core.config.schema import RUN_NAME, Config
+from coder_core.console.faults import Fault, InputError
 
 KEYS = {"about", "reference", "rows", "grid"}
 

@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 from coder_core.ablation.rows import AblationTable, Row
 from coder_core.ablation.values import as_flags, row_config
-from coder_core.config import Config
-from coder_core.config_problems import problems
-from coder_core.faults import Fault, InputError, stop_on_errors
-from coder_core.runs.analysis import list_splits
-from coder_core.runs.analysis_reader import open_analysis
-from coder_core.runs.restore import best_save, read_config
-from coder_core.runs.status import read_status
+from coder_core.config.checks import problems
+from coder_core.config.schema import Config
+from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.analysis.write import list_splits
+from coder_core.runs.files.status import read_status
+from coder_core.runs.load import best_save, read_config
 from coder_core.training.launch import MAY_CHANGE, differences
 
 State = Literal["finished", "begun", "new"]

@@ -10,10 +10,10 @@ from pathlib import Path
 from coder_core.ablation.bootstrap import Difference, Hits, difference, hits
 from coder_core.ablation.planning import run_name, state_of
 from coder_core.ablation.rows import AblationTable, Recalls, Row
-from coder_core.faults import Fault, InputError
-from coder_core.runs.analysis import list_splits
-from coder_core.runs.analysis_reader import open_analysis
-from coder_core.runs.status import read_status
+from coder_core.console.faults import Fault, InputError
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.analysis.write import list_splits
+from coder_core.runs.files.status import read_status
 
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 SUM = "rsum"

@@ -18,9 +18,9 @@ from typing import Any
 
 import coder_core
 from coder_core.ablation.planning import PlannedRun, commands
-from coder_core.faults import InputError
-from coder_core.runs.status import read_status
-from coder_core.stop_signals import StopSignals
+from coder_core.console.faults import InputError
+from coder_core.console.signals import StopSignals
+from coder_core.runs.files.status import read_status
 
 PACKAGE_FOLDER = Path(coder_core.__file__).resolve().parents[1]
 LOGS = "logs"

@@ -7,9 +7,9 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 from coder_core.ablation.rows import AblationTable, Change, Row, Times
-from coder_core.config import Config, from_document, to_document
-from coder_core.faults import Fault, InputError
-from coder_core.presets import PRESETS, tuned_for
+from coder_core.config.presets import PRESETS, tuned_for
+from coder_core.config.schema import Config, from_document, to_document
+from coder_core.console.faults import Fault, InputError
 
 PLACES: dict[str, tuple[str, str]] = {
     value.name.replace("_", "-"): (section.name, value.name)

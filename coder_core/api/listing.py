@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coder_core.api.anchors import Loss
-from coder_core.faults import Fault, InputError
-from coder_core.runs.analysis import DOCUMENT_IMPORTED, KIND_IMPORTED
-from coder_core.runs.run_files import read_run_file
-from coder_core.runs.sealed import read_checked, read_manifest
-from coder_core.runs.status import read_status
+from coder_core.api.diversity.anchor import Loss
+from coder_core.console.faults import Fault, InputError
+from coder_core.runs.analysis.write import DOCUMENT_IMPORTED, KIND_IMPORTED
+from coder_core.runs.files.create import read_run_file
+from coder_core.runs.files.sealed import read_checked, read_manifest
+from coder_core.runs.files.status import read_status
 
 IMPORTED = "imported"
 METRICS = (

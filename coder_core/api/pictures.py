@@ -6,8 +6,8 @@ import io
 
 from PIL.Image import Image
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.pictures import open_picture, read_picture
-from coder_core.faults import Fault, InputError
 
 QUALITY = 86
 MOST_BYTES = 10_000_000  # of a picture somebody hands over

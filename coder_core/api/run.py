@@ -10,20 +10,20 @@ import numpy as np
 import pandas as pd
 from PIL.Image import Image
 
-from coder_core.api import diversity as maths
-from coder_core.api import measuring
-from coder_core.api.anchors import Anchor, Loss
-from coder_core.api.comparison import rank_changes
-from coder_core.api.diversity import Array, Candidates, Measure, Modality
+from coder_core.api.diversity import measure as measuring
+from coder_core.api.diversity import table as maths
+from coder_core.api.diversity.anchor import Anchor, Loss
+from coder_core.api.diversity.measure import BANK_SIZE, How
+from coder_core.api.diversity.opening import open_anchor
+from coder_core.api.diversity.table import Array, Candidates, Measure, Modality
 from coder_core.api.listing import RunSummary, summarise
-from coder_core.api.looks import LOOKED_AT, LookAlike, Looks, read_looks
-from coder_core.api.measuring import BANK_SIZE, How
-from coder_core.api.opening import open_anchor
+from coder_core.api.retrieval.comparison import rank_changes
+from coder_core.api.retrieval.look_alike import LOOKED_AT, LookAlike, Looks, read_looks
 from coder_core.api.sampling import Sample
 from coder_core.api.stored_run import StoredRun
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.demo.encoding import features_of, makes_features
-from coder_core.faults import Fault, InputError
-from coder_core.runs.analysis import IMAGE_PART_LENGTHS, IMAGE_PARTS
+from coder_core.runs.analysis.write import IMAGE_PART_LENGTHS, IMAGE_PARTS
 
 
 class Run(StoredRun):
@@ -189,7 +189,7 @@ class Run(StoredRun):
         if self.summary.imported:
             found = "holds imported embeddings and no model, so it cannot embed new words"
             raise InputError(Fault(f"run {self.name}", found, fix="ask with a sample of the split instead"))
-        from coder_core.runs.restore import load_model  # torch is needed from here on, and only here
+        from coder_core.runs.load import load_model  # torch is needed from here on, and only here
 
         return load_model(self.path)
 

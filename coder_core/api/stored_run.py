@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from coder_core.api import diversity as maths
-from coder_core.api.anchors import Loss
-from coder_core.api.concepts import ConceptView
-from coder_core.api.diversity import Array, Modality
+from coder_core.api.concepts.view import ConceptView
+from coder_core.api.diversity import table as maths
+from coder_core.api.diversity.anchor import Loss
+from coder_core.api.diversity.table import Array, Modality
 from coder_core.api.listing import RunSummary, loss_values
 from coder_core.api.pictures import thumbnail
 from coder_core.api.sampling import SCORES_AT_MOST, Part, Sample, draw_points_sample, draw_sample, part_of
-from coder_core.faults import Fault, InputError
-from coder_core.runs.analysis_reader import Analysis, open_analysis
-from coder_core.runs.concept_reader import in_one
-from coder_core.runs.history import read_frame
+from coder_core.console.faults import Fault, InputError
+from coder_core.runs.analysis.concept_reader import in_one
+from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.files.history import read_frame
 
 
 class StoredRun:

@@ -12,7 +12,7 @@ from safetensors.numpy import load, save
 
 from coder_core.concepts.cooccurrence import concept_graph
 from coder_core.concepts.vocabulary import KINDS, Concept, ConceptVocabulary
-from coder_core.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError
 
 FORMAT = "coder-concepts-1"
 NAMES, ARRAYS = "concepts.json", "concepts.safetensors"

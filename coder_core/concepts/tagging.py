@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
-from coder_core.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError
 
 Tagger = Literal["textblob", "spacy", "nltk"]
 Captions = Sequence[Sequence[str]]

@@ -13,7 +13,7 @@ from typing import Literal
 
 from coder_core.concepts.lemmas import Kind, base_form, kind_of_tag
 from coder_core.concepts.stop_words import STOP_WORDS
-from coder_core.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError
 
 KINDS: tuple[Kind, ...] = ("object", "property", "motion")
 SHARES: dict[Kind, int] = {"object": 7, "property": 2, "motion": 1}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coder_core.console.faults import Fault
 from coder_core.data.dataset import Split
 from coder_core.data.lines import shown
-from coder_core.faults import Fault
 
 
 def compare_splits(splits: Sequence[Split]) -> list[Fault]:

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 from coder_core.data.lines import regular_file, shown
-from coder_core.faults import MOST_FAULTS_SHOWN, Fault, InputError
 
 SPLIT_NAMES = {"train": "train", "restval": "train", "val": "dev", "dev": "dev", "test": "test"}
 EXAMPLE = '{"images": [{"imgid": 0, "filename": "a.jpg", "split": "train", "sentences": [{"raw": "A dog ."}]}]}'

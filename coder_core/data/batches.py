@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
-from coder_core.faults import Fault, InputError
 
 ORDER, LEFT_OUT = 0, 1  # the two streams of random numbers of a step
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.features import scan_values
 from coder_core.data.karpathy import find_annotations, karpathy_splits, read_karpathy
 from coder_core.data.pictures import check_pictures, find_pictures
 from coder_core.data.precomp import read_precomp, splits_in
 from coder_core.data.reading import Reading
-from coder_core.faults import Fault, InputError, stop_on_errors
 
 SMALL_TEST_IMAGES = 1_000  # COCO: "test" is the first 1,000 images of "testall"
 OTHER_NAME = {"dev": "val", "val": "dev"}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.features import FeatureFile, open_features
 from coder_core.data.lines import read_lines, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.data.precomp import pair
 from coder_core.data.reading import collect
-from coder_core.faults import Fault, InputError, stop_on_errors
 
 ROWS_NAMED = 10
 PIECE_BYTES = 64 * 2**20

@@ -13,8 +13,8 @@ from typing import BinaryIO, Literal
 import numpy as np
 from numpy.lib import format as npy
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.lines import regular_file
-from coder_core.faults import Fault, InputError
 
 SCAN_BYTES = 8 * 2**20
 SCAN_THREADS = 2

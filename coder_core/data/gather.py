@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.features import FeatureFile
-from coder_core.faults import Fault, InputError
 
 PIECE_ROWS = 256
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
 from coder_core.data.lines import shown
 from coder_core.data.words import PAD, SPECIAL_WORDS, Vocabulary
-from coder_core.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
 
 if TYPE_CHECKING:
     from scipy import sparse

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.lines import regular_file
-from coder_core.faults import Fault, InputError
 
 NAME = "id_mapping.json"
 

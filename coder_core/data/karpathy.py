@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.annotations import Annotations, read_annotations
 from coder_core.data.features import FeatureFile, open_features
 from coder_core.data.gather import gather_rows
 from coder_core.data.lines import shorten
 from coder_core.data.reading import Reading
-from coder_core.faults import Fault, InputError
 
 ONE_FILE = ("ims.npy", "features.npy")
 FILE_NAMES = {"train": ("train",), "dev": ("dev", "val"), "test": ("test", "testall")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coder_core.faults import MOST_FAULTS_SHOWN, Fault, InputError
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 
 LONGEST_CAPTION_WORDS = 200
 LONGEST_CAPTION_CHARACTERS = 4_000

@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.lines import shown
-from coder_core.faults import Fault, InputError
 
 FORMATS = ("JPEG", "PNG", "WEBP")
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp")

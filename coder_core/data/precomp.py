@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.features import open_features
 from coder_core.data.id_mapping import name_pictures
 from coder_core.data.lines import read_lines, shorten, shown
 from coder_core.data.reading import Reading, collect
-from coder_core.faults import Fault, InputError
 
 REPEATS_CHECKED = 100
 MOST_REPEATS = 100

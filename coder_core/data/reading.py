@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.features import FeatureFile
-from coder_core.faults import Fault, InputError
 
 Result = TypeVar("Result")
 

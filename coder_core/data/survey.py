@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coder_core.console.faults import Fault
 from coder_core.data.agreement import compare_splits
 from coder_core.data.dataset import Split, available_splits, read_split
 from coder_core.data.glove import WordVectors, read_word_vectors
 from coder_core.data.reading import collect
 from coder_core.data.words import Tokens, Vocabulary
-from coder_core.faults import Fault
 
 DEV_NAMES = ("dev", "val")
 SEVERITIES = ("error", "warning", "note")

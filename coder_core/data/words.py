@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.lines import LONGEST_CAPTION_WORDS
-from coder_core.faults import Fault, InputError
 
 PAD = 0
 UNKNOWN = 1

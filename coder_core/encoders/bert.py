@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from coder_core.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
 

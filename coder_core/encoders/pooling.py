@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from coder_core.encoders.gru import bidirectional_over, pack
+from coder_core.cpu.gru import bidirectional_over, pack
+from coder_core.cpu.products import products_for
 from coder_core.ops import full_precision
-from coder_core.products import products_for
 
 BELOW_EVERYTHING = -1e4  # fills padded positions, so that they come first in an ascending sort; their weight is zero
 CACHED = 1 << 15  # numbers worked on at a time: eight bytes each, they fit the core's own cache

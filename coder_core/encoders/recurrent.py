@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from coder_core.encoders.dropout import Dropout
-from coder_core.encoders.gru import bidirectional, bidirectional_over, lengthened, pack
+from coder_core.cpu.dropout import Dropout
+from coder_core.cpu.gru import bidirectional, bidirectional_over, lengthened, pack
 
 
 class RecurrentWords(nn.Module):

@@ -9,9 +9,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
-from coder_core.encoders.dropout import Dropout
+from coder_core.cpu.dropout import Dropout
+from coder_core.cpu.products import factor_type
 from coder_core.ops import normalise
-from coder_core.products import factor_type
 
 
 class RegionBatchNorm(nn.BatchNorm1d):

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from scipy import stats
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.evaluation.ranking import Checked, Ties
 from coder_core.evaluation.sources import Scored
-from coder_core.faults import Fault, InputError
 
 Direction = Literal["i2t", "t2i"]
 DIRECTIONS: tuple[Direction, ...] = ("i2t", "t2i")

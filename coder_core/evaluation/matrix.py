@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.evaluation.best import SPARE, listed
 from coder_core.evaluation.scores import MatrixSource
 from coder_core.evaluation.sources import Source, check_owners
 from coder_core.evaluation.unclear import Counts
-from coder_core.faults import Fault, InputError
 
 _SCORES = 1 << 24  # 64 MiB of float32 at a time
 

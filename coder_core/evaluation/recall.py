@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.evaluation.matrix import AnySource
 from coder_core.evaluation.ranking import Checked, Ranks, Ties, checked, pair_sources, scored_ranks
 from coder_core.evaluation.scores import MatrixSource
 from coder_core.evaluation.separation import Pairing, separation
 from coder_core.evaluation.sources import Scored, Source
-from coder_core.faults import Fault, InputError
 
 RECALL_AT = (1, 5, 10)
 Metrics = dict[str, float]

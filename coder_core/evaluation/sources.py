@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coder_core.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError
 
 _PASS = 64  # captions at a time: their rows and their images' stay in cache
 

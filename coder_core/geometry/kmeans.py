@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Tell, silent
 from coder_core.geometry.points import TILE_ELEMENTS, Array, stratified
-from coder_core.geometry.telling import Tell, silent
 
 ITERATIONS = 25
 MOST_PAIRS_A_CENTROID = 2_048  # beyond, the centroids come from a random part; the labels are given to all

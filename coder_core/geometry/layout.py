@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from coder_core.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Tell, silent, within
 from coder_core.geometry.alignment import onto
 from coder_core.geometry.points import Array, Points, stratified
 from coder_core.geometry.principal import principal_plane
-from coder_core.geometry.telling import Tell, silent, within
 from coder_core.geometry.tsne import tsne, usable_perplexity
 from coder_core.geometry.umap_layout import placed, umap
 

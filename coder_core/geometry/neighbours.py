@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from coder_core.console.progress import Tell, silent
 from coder_core.geometry.points import TILE_ELEMENTS, Array
-from coder_core.geometry.telling import Tell, silent
 
 
 def nearest(points: Array, count: int, *, tell: Tell = silent) -> tuple[Array, Array]:

@@ -17,7 +17,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from coder_core.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError
 
 Progress = Callable[[int, int], None]
 FORMAT = "coder-text-space-1"

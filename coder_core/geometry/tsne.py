@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from coder_core.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Tell, silent
 from coder_core.geometry.points import Array
-from coder_core.geometry.telling import Tell, silent
 
 MOST_POINTS = 6_000
 ITERATIONS = 1_000

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from coder_core.console.progress import Tell, silent, within
 from coder_core.geometry.neighbours import nearest, nearest_of
 from coder_core.geometry.points import Array
-from coder_core.geometry.telling import Tell, silent, within
 
 COMPILING = "compiling UMAP: numba takes up to a minute the first time"
 GENTLE = 0.5  # learning rate from another layout's start: at 1 whole groups leave the places they were given

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from coder_core.concepts.attention import ConceptBranch
 from coder_core.concepts.knowledge import Concepts
-from coder_core.config import ModelConfig, Pooling
+from coder_core.config.schema import ModelConfig, Pooling
 from coder_core.encoders.bert import BertWords
 from coder_core.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling
 from coder_core.encoders.recurrent import RecurrentWords

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from coder_core.concepts.attention import ConceptBranch
-from coder_core.encoders.dropout import Dropout
+from coder_core.cpu.dropout import Dropout
 from coder_core.encoders.pooling import pool_each
 from coder_core.ops import normalise
 from coder_core.scoring.scorer import CosineScorer, Scorer

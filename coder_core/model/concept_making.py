@@ -14,10 +14,10 @@ from coder_core.concepts.knowledge import Concepts
 from coder_core.concepts.lemmas import Kind
 from coder_core.concepts.tagging import tag_captions
 from coder_core.concepts.vocabulary import ConceptVocabulary, choose_concepts, listed_concepts
-from coder_core.config import Config
+from coder_core.config.schema import Config
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.glove import learn_word_vectors, read_word_vectors
 from coder_core.data.words import Vocabulary, tokenise
-from coder_core.faults import Fault, InputError
 
 RANDOM_STREAM = 4  # of the numbers that fill the vectors of concepts without one
 LISTS: dict[str, Kind] = {"objects": "object", "properties": "property", "motions": "motion"}

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import image_chunks, text_chunks
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
-from coder_core.faults import Fault, InputError
 from coder_core.model.coder import Coder
 from coder_core.model.encode import IMAGES_AT_ONCE, Progress, autocast, evaluating
 from coder_core.ops import mean_of_parts

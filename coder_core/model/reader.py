@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coder_core.config import Config
+from coder_core.config.schema import Config
+from coder_core.console.faults import Fault
 from coder_core.data.glove import learn_word_vectors, read_word_vectors
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.encoders.bert import load_tokenizer
-from coder_core.faults import Fault
 
 RANDOM_STREAM = 3  # of the numbers that fill the vectors of words a GloVe file does not have
 

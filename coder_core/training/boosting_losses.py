@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coder_core.boosting_config import BoostingConfig
-from coder_core.config import Config
+from coder_core.config.boosting import BoostingConfig
+from coder_core.config.schema import Config
 from coder_core.objectives.boosting import absolute_max, absolute_sum, relative_max, relative_sum
-from coder_core.objectives.cooperation import (
+from coder_core.objectives.mutual_learning import (
     mutual_learning,
     rank_distillation,
     relational_distillation,

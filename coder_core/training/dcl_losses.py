@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from coder_core.config import Config, ObjectiveConfig
+from coder_core.config.schema import Config, ObjectiveConfig
 from coder_core.objectives.fused import DclTerms, bank_candidates, batch_candidates, dcl_terms, same_image_pairs
 from coder_core.training import parallel
 from coder_core.training.gathering import Anchors, batch_scores
-from coder_core.training.keys import Memory
 from coder_core.training.losses import Losses
+from coder_core.training.parts.memory import Memory
 
 
 def instance_dcl(

@@ -15,18 +15,18 @@ import tomli_w
 import torch
 from rich.console import Console
 
-from coder_core.allocation import keep_buffers
-from coder_core.config import Config, to_document
-from coder_core.config_problems import problems
-from coder_core.faults import Fault, InputError, stop_on_errors
-from coder_core.products import products_by, quicken_products
-from coder_core.runs.evaluating import evaluate_split
-from coder_core.runs.lock import RunLock
-from coder_core.runs.neighbour_store import run_text_space, same_neighbours
-from coder_core.runs.restore import ABOUT, load_model, read_concepts, read_config, read_vocabulary
-from coder_core.runs.run_files import create_run
+from coder_core.config.checks import problems
+from coder_core.config.schema import Config, to_document
+from coder_core.console.display import metrics_table, preparing, print_faults, watching
+from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.cpu.allocation import keep_buffers
+from coder_core.cpu.products import products_by, quicken_products
+from coder_core.runs.analysis.evaluate import evaluate_split
+from coder_core.runs.derived.neighbours import run_text_space, same_neighbours
+from coder_core.runs.files.create import create_run
+from coder_core.runs.files.lock import RunLock
+from coder_core.runs.load import ABOUT, load_model, read_concepts, read_config, read_vocabulary
 from coder_core.training import parallel
-from coder_core.training.display import metrics_table, preparing, print_faults, watching
 from coder_core.training.precision import twin_precision
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.stopping import StopRequest, StopRequestedError

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coder_core.config import Config
+from coder_core.config.schema import Config
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.words import Vocabulary
-from coder_core.faults import Fault, InputError
 from coder_core.model.coder import Coder
-from coder_core.runs.restore import LoadedModel, load_model, load_weights, read_vocabulary
-from coder_core.runs.status import read_status
+from coder_core.runs.files.status import read_status
+from coder_core.runs.load import LoadedModel, load_model, load_weights, read_vocabulary
 
 
 def read_anchor(config: Config, vocabulary: Vocabulary | None, feature_size: int) -> LoadedModel | None:

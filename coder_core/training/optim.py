@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from coder_core.config import TrainingConfig
+from coder_core.config.schema import TrainingConfig
 
 DECAY_FACTOR = 0.1
 

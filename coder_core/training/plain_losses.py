@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from coder_core.config import ObjectiveConfig
+from coder_core.config.schema import ObjectiveConfig
+from coder_core.objectives.cmpm import projection_matching
 from coder_core.objectives.contrastive import info_nce
 from coder_core.objectives.npairs import npairs_hinge
 from coder_core.objectives.pairs import Direction, in_batch_direction
 from coder_core.objectives.polynomial import polynomial_hardest
-from coder_core.objectives.projection import projection_matching
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.training import parallel
 from coder_core.training.gathering import Anchors, batch_scores

@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from coder_core.config import TrainingConfig
+from coder_core.config.schema import TrainingConfig
+from coder_core.cpu.products import DEFAULT_PRODUCTS, multiplies_bfloat16, products_by
 from coder_core.model.encode import autocast, in_bfloat16
-from coder_core.products import DEFAULT_PRODUCTS, multiplies_bfloat16, products_by
 
 
 def twin_precision(training: TrainingConfig, device: torch.device) -> str:

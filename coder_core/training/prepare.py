@@ -12,24 +12,24 @@ import numpy as np
 import torch
 
 from coder_core.concepts.knowledge import Concepts
-from coder_core.config import Config
+from coder_core.config.schema import Config
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.agreement import compare_splits
 from coder_core.data.batches import TrainingBatches
 from coder_core.data.dataset import Split, available_splits, fingerprint, read_split
 from coder_core.data.demo import DEMO_FOLDER, make_demo
 from coder_core.data.words import Tokens, Vocabulary
-from coder_core.faults import Fault, InputError, stop_on_errors
 from coder_core.geometry.text_space import TextSpace
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
 from coder_core.model.concept_making import make_concepts
 from coder_core.model.reader import CaptionReader, make_reader, starting_vectors
-from coder_core.runs.neighbour_store import Neighbourhood, train_neighbourhood
-from coder_core.runs.restore import LoadedModel
+from coder_core.runs.derived.neighbours import Neighbourhood, train_neighbourhood
+from coder_core.runs.load import LoadedModel
 from coder_core.training import parallel
-from coder_core.training.boosting import random_start_left
 from coder_core.training.offline_anchor import read_anchor, start_from_anchor
-from coder_core.training.prototype_guide import too_many_prototypes
+from coder_core.training.parts.boosting import random_start_left
+from coder_core.training.parts.prototypes import too_many_prototypes
 
 Progress = Callable[[str, int, int], None]
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from coder_core.config import Config
+from coder_core.config.schema import Config
+from coder_core.config.weighting import OF_NEIGHBOURHOODS
 from coder_core.objectives.batch_weights import batch_weights
 from coder_core.training import parallel
 from coder_core.training.gathering import Anchors, batch_scores, mean_vectors
-from coder_core.training.neighbourhoods import Neighbourhoods
-from coder_core.weighting_config import OF_NEIGHBOURHOODS
+from coder_core.training.parts.neighbourhoods import Neighbourhoods
 
 
 def sample_weights(

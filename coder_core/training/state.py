@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coder_core.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError
+from coder_core.cpu.products import DEFAULT_PRODUCTS
 from coder_core.model.coder import Coder
-from coder_core.products import DEFAULT_PRODUCTS
-from coder_core.runs.checkpoint import PROTOTYPES, Save
-from coder_core.runs.packing import pack_state, unpack_state
-from coder_core.runs.restore import load_weights
-from coder_core.training.boosting import Boosting
-from coder_core.training.keys import Memory
-from coder_core.training.neighbourhoods import Neighbourhoods
-from coder_core.training.prototype_guide import PrototypeGuide
+from coder_core.runs.files.packing import pack_state, unpack_state
+from coder_core.runs.files.saves import PROTOTYPES, Save
+from coder_core.runs.load import load_weights
+from coder_core.training.parts.boosting import Boosting
+from coder_core.training.parts.memory import Memory
+from coder_core.training.parts.neighbourhoods import Neighbourhoods
+from coder_core.training.parts.prototypes import PrototypeGuide
 
 DROPOUT = 2  # the stream of random numbers of a step that dropout draws from (see data/batches.py)
 

@@ -7,18 +7,18 @@ from contextlib import AbstractContextManager
 
 from torch import Tensor
 
-from coder_core.config import Config, ObjectiveConfig
+from coder_core.config.schema import Config, ObjectiveConfig
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder, Embedded
-from coder_core.training.boosting import Boosting
 from coder_core.training.boosting_losses import boosted, cohort_losses
 from coder_core.training.dcl_losses import concept_dcl, instance_dcl
 from coder_core.training.gathering import Anchors, Lengths, gather_anchors, mean_vectors
-from coder_core.training.keys import Memory
 from coder_core.training.losses import Losses
-from coder_core.training.neighbourhoods import Neighbourhoods
+from coder_core.training.parts.boosting import Boosting
+from coder_core.training.parts.memory import Memory
+from coder_core.training.parts.neighbourhoods import Neighbourhoods
+from coder_core.training.parts.prototypes import PrototypeGuide
 from coder_core.training.plain_losses import plain_losses
-from coder_core.training.prototype_guide import PrototypeGuide
 from coder_core.training.sample_weights import sample_weights
 from coder_core.training.within_modality import with_neighbours
 

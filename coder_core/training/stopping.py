@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.signals import StopSignals
 from coder_core.data.batches import Batch
-from coder_core.faults import Fault, InputError
-from coder_core.stop_signals import StopSignals
 from coder_core.training.losses import Losses
 
 SAMPLES_NAMED = 5

@@ -12,26 +12,26 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from coder_core.config import Config
+from coder_core.config.schema import Config
+from coder_core.console.display import Display
+from coder_core.cpu.peak_memory import peak_mebibytes
+from coder_core.cpu.products import products_by
 from coder_core.data.batches import Batch
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.model.encode import autocast, encode_split
 from coder_core.model.scored import scored_split
-from coder_core.products import products_by
-from coder_core.runs.checkpoint import PROTOTYPES, SaveStore
-from coder_core.runs.history import HISTORY, HistoryWriter
-from coder_core.runs.status import write_status
+from coder_core.runs.files.history import HISTORY, HistoryWriter
+from coder_core.runs.files.saves import PROTOTYPES, SaveStore
+from coder_core.runs.files.status import write_status
 from coder_core.training import parallel
-from coder_core.training.boosting import make_boosting
-from coder_core.training.display import Display
-from coder_core.training.keys import make_memory
 from coder_core.training.losses import Losses
-from coder_core.training.neighbourhoods import make_neighbourhoods
 from coder_core.training.optim import learning_rate, make_optimizer, set_rate
-from coder_core.training.peak import peak_mebibytes
+from coder_core.training.parts.boosting import make_boosting
+from coder_core.training.parts.memory import make_memory
+from coder_core.training.parts.neighbourhoods import make_neighbourhoods
+from coder_core.training.parts.prototypes import make_guide
 from coder_core.training.precision import twin_precision
 from coder_core.training.prepare import Prepared
-from coder_core.training.prototype_guide import make_guide
 from coder_core.training.state import Circumstances, Position, capture, changed_circumstances, restore, seed_step
 from coder_core.training.step import compute_losses
 from coder_core.training.stopping import (

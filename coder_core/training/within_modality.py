@@ -15,12 +15,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from coder_core.config import Config
+from coder_core.config.schema import Config
 from coder_core.objectives.npairs import npairs_hinge
 from coder_core.training import parallel
 from coder_core.training.gathering import Anchors
 from coder_core.training.losses import Losses
-from coder_core.training.neighbourhoods import Neighbourhoods
+from coder_core.training.parts.neighbourhoods import Neighbourhoods
 
 
 def with_neighbours(

@@ -21,11 +21,11 @@ from coder_core.ablation.results import Results, collect
 from coder_core.ablation.tables import TABLES
 from coder_core.ablation.values import chosen_rows
 from coder_core.ablation.writing import markdown
-from coder_core.faults import InputError
-from coder_core.runs.analysis_reader import open_analysis
-from coder_core.runs.restore import read_config
-from coder_core.runs.status import read_status
-from tests.training.tiny_runs import write_tiny_data
+from coder_core.console.faults import InputError
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.files.status import read_status
+from coder_core.runs.load import read_config
+from tests.support.tiny_runs import write_tiny_data
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TINY: dict[str, Any] = {

@@ -14,10 +14,10 @@ from coder_core.ablation.grid import read_grid
 from coder_core.ablation.rows import AblationTable, Change, Row, Times
 from coder_core.ablation.tables import TABLES
 from coder_core.ablation.values import as_flags, changed, chosen_rows, named_flags, row_config
-from coder_core.config import RUN_NAME, Config
-from coder_core.config_problems import problems
-from coder_core.faults import InputError
-from coder_core.presets import PRESETS
+from coder_core.config.checks import problems
+from coder_core.config.presets import PRESETS
+from coder_core.config.schema import RUN_NAME, Config
+from coder_core.console.faults import InputError
 from coder_core.train import _parse
 
 FULL = "coder-f30k-bigru"

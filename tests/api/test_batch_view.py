@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from coder_core.api import InputError, Run, open_run
-from coder_core.api import batch_view as view
-from tests.app.run_folders import write_run
+from coder_core.api.similarity import batch as view
+from tests.support.run_folders import write_run
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from coder_core.api import open_run
-from coder_core.api.clusters import (
+from coder_core.api.clusters.tables import (
     Clusters,
     ClusterSettings,
     agreement,
@@ -25,12 +25,12 @@ from coder_core.api.clusters import (
     prototypes,
     same_grouping,
 )
+from coder_core.api.clusters.words import PRIOR_WORDS, marking_words
 from coder_core.api.run import Run
-from coder_core.api.words import PRIOR_WORDS, marking_words
-from coder_core.runs.analysis import write_analysis
-from coder_core.runs.deriving import make_clusters
-from tests.app.concept_runs import write_concept_run
-from tests.app.run_folders import write_run
+from coder_core.runs.analysis.write import write_analysis
+from coder_core.runs.derived.compute import make_clusters
+from tests.support.concept_runs import write_concept_run
+from tests.support.run_folders import write_run
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from coder_core.api import ConceptView, open_run
-from coder_core.api.concept_graph import graph_of, neighbourhood, strongest
-from coder_core.api.concept_reading import reading, shared
-from tests.app.concept_runs import write_concept_run
+from coder_core.api.concepts.graph import graph_of, neighbourhood, strongest
+from coder_core.api.concepts.reading import reading, shared
+from tests.support.concept_runs import write_concept_run
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> ConceptView:
 def test_the_effective_number_is_the_perplexity_of_the_attention(
     view: ConceptView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coder_core.api.concept_reading.PIECE", 7)
+    monkeypatch.setattr("coder_core.api.concepts.reading.PIECE", 7)
     found = reading(view, "text")
     for text in range(150):
         row = view.rows("text", np.array([text]))[0].astype(float)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from coder_core.api import InputError, Run, margins, open_run
-from tests.app.concept_runs import NAMES, some_concepts, two_branches, write_concept_run
-from tests.app.run_folders import write_run
+from tests.support.concept_runs import NAMES, some_concepts, two_branches, write_concept_run
+from tests.support.run_folders import write_run
 
 BETA = 0.6
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.api import diversity as maths
+from coder_core.api.diversity import table as maths
 from coder_core.objectives import diversity as objectives
-from tests.app.run_folders import synthetic
+from tests.support.run_folders import synthetic
 
 
 def uneven(images: int = 23, seed: int = 3) -> tuple[np.ndarray, ...]:

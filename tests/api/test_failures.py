@@ -19,7 +19,7 @@ from coder_core.api import (
     open_run,
     rank_correlation,
 )
-from tests.app.run_folders import write_run
+from tests.support.run_folders import write_run
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_margins_are_those_of_the_whole_matrix(run: Run, direction: str) -> None
 
 def test_margins_where_ten_true_matches_come_first(tmp_path: Path) -> None:
     """Twelve captions of one image, and one of another: the ten best of the first image are all its own."""
-    from coder_core.runs.analysis import write_analysis
+    from coder_core.runs.analysis.write import write_analysis
 
     folder = write_run(tmp_path, "many", images=12, pictures=False)
     v = np.eye(3, dtype=np.float32)[:2]

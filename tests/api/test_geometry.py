@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coder_core.api import geometry, open_run
-from coder_core.api.layouts import LayoutSettings, draw_points, kept_layout, principal_layout
+from coder_core.api import open_run
+from coder_core.api.joint_space import geometry
+from coder_core.api.joint_space.layouts import LayoutSettings, draw_points, kept_layout, principal_layout
 from coder_core.api.sampling import draw_points_sample
 from coder_core.evaluation import separation
-from coder_core.runs.deriving import make_layouts
-from tests.app.run_folders import write_run
+from coder_core.runs.derived.compute import make_layouts
+from tests.support.run_folders import write_run
 
 
 @pytest.fixture(scope="module")

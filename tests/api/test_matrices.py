@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coder_core.api import Loss, Run, matrices, open_run
-from coder_core.api.batch_view import choose_batch
-from coder_core.api.scaling import Direction
-from tests.app.run_folders import write_run
+from coder_core.api import Loss, Run, open_run
+from coder_core.api.similarity import matrices
+from coder_core.api.similarity.batch import choose_batch
+from coder_core.api.similarity.scaling import Direction
+from tests.support.run_folders import write_run
 
 DIRECTIONS: tuple[Direction, ...] = ("i2t", "t2i")
 

@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 
 from coder_core.api import InputError, decode, open_run
-from coder_core.api.looks import tiny_image
+from coder_core.api.retrieval.look_alike import tiny_image
 from coder_core.data.demo import make_demo
 from coder_core.data.demo.encoding import features_of, makes_features
 from coder_core.data.demo.making import STANDARD
-from tests.app.run_folders import write_run
+from tests.support.run_folders import write_run
 
 
 @pytest.fixture(scope="module")

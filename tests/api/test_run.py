@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from coder_core.api import OUTCOMES, InputError, compare, config_differences, list_runs, open_run
-from coder_core.api.anchors import negative_weights
-from coder_core.api.comparison import outcomes, rank_changes
-from tests.app.run_folders import damage, ranks_of, synthetic, write_run
+from coder_core.api.diversity.anchor import negative_weights
+from coder_core.api.retrieval.comparison import outcomes, rank_changes
+from tests.support.run_folders import damage, ranks_of, synthetic, write_run
 
 
 @pytest.fixture(scope="module")

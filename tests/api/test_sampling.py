@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from coder_core.api import Run, open_run
-from coder_core.api import diversity as maths
+from coder_core.api.diversity import table as maths
 from coder_core.api.sampling import draw_sample
-from tests.app.run_folders import write_run
+from tests.support.run_folders import write_run
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coder_core.api import scaling
-from coder_core.api.anchors import Loss
-from coder_core.api.diversity import Sides, sides
+from coder_core.api.diversity.anchor import Loss
+from coder_core.api.diversity.table import Sides, sides
+from coder_core.api.similarity import scaling
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
-from tests.app.run_folders import synthetic
 from tests.reference.scaling import scaled as reference
+from tests.support.run_folders import synthetic
 
 LOSS = Loss(temperature=0.08, gamma=0.25, epsilon=0.15)
 

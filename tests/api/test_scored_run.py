@@ -10,18 +10,18 @@ import pandas as pd
 import pytest
 
 from coder_core.api import Loss, compare, margins, open_run
-from coder_core.api.batch_view import choose_batch
-from coder_core.api.geometry import gap, score_distributions, score_separation
-from coder_core.api.hubs import occurrences
-from coder_core.api.matrices import batch_spread, hardest_in_cell, ordered, scaled_matrix, scaled_pair
+from coder_core.api.joint_space.geometry import gap, score_distributions, score_separation
+from coder_core.api.retrieval.hubs import occurrences
 from coder_core.api.run import Run
+from coder_core.api.similarity.batch import choose_batch
+from coder_core.api.similarity.matrices import batch_spread, hardest_in_cell, ordered, scaled_matrix, scaled_pair
+from coder_core.console.faults import InputError
 from coder_core.evaluation.ranking import ensemble_ranks
 from coder_core.evaluation.recall import metrics_from_ranks
 from coder_core.evaluation.scores import MatrixSource
 from coder_core.evaluation.sources import Source
-from coder_core.faults import InputError
-from coder_core.runs.analysis import write_analysis
-from coder_core.runs.run_files import create_run
+from coder_core.runs.analysis.write import write_analysis
+from coder_core.runs.files.create import create_run
 
 CHOICES = [
     {"candidates": "split"}, {"candidates": "batch", "batch_size": 8}, {"candidates": "bank", "bank_size": 20},

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from coder_core import train
-from coder_core.api import InputError, list_runs, starting
-from coder_core.api.starting import DEMO, DataSet
-from coder_core.config import Config
-from coder_core.presets import PRESETS
-from coder_core.runs.status import read_status, write_status
+from coder_core.api import InputError, list_runs
+from coder_core.api.training import start as starting
+from coder_core.api.training.start import DEMO, DataSet
+from coder_core.config.presets import PRESETS
+from coder_core.config.schema import Config
+from coder_core.runs.files.status import read_status, write_status
 from coder_core.training.launch import start_run
-from tests.training.tiny_runs import quiet, tiny_config, write_tiny_data
+from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 DATA = DataSet("demo", "demo")
 

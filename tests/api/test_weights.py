@@ -9,9 +9,17 @@ import pytest
 from scipy import stats
 
 from coder_core.api import InputError, open_run
-from coder_core.api.weights import CODER, DISCREPANCY, DIVERSITY, WEIGHT, correlations, weight_table, weighting
-from tests.app.run_folders import write_run
-from tests.app.weighted_runs import train_weighted
+from coder_core.api.training.sample_weights import (
+    CODER,
+    DISCREPANCY,
+    DIVERSITY,
+    WEIGHT,
+    correlations,
+    weight_table,
+    weighting,
+)
+from tests.support.run_folders import write_run
+from tests.support.weighted_runs import train_weighted
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 

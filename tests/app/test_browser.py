@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.app.conftest import PROJECT
-from tests.app.run_folders import write_run
-from tests.app.visits import PATIENCE, Visit, given_runs, payloads
+from tests.support.run_folders import write_run
+from tests.support.visits import PATIENCE, Visit, given_runs, payloads
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.app.concept_runs import write_concept_run
-from tests.app.visits import PATIENCE, Visit, given_runs, payloads
+from tests.support.concept_runs import write_concept_run
+from tests.support.visits import PATIENCE, Visit, given_runs, payloads
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from coder_core.geometry.kmeans import ClusterSettings
-from coder_core.runs.deriving import make_clusters
-from tests.app.run_folders import write_run
-from tests.app.visits import PATIENCE, Visit, payloads
+from coder_core.runs.derived.compute import make_clusters
+from tests.support.run_folders import write_run
+from tests.support.visits import PATIENCE, Visit, payloads
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 CORNERS = 32

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from app import cards, export
-from app.glossary import TERMS, tip
+from app.ui import cards, export
+from app.ui.glossary import TERMS, tip
 
 EVIL = "<img src=http://127.0.0.1:9/x onerror=alert(1)>![a](http://127.0.0.1:9/y)\"'"
 

@@ -11,11 +11,11 @@ from app import charts
 from app.charts import LIGHT
 from coder_core.api import open_run
 from coder_core.geometry.kmeans import ClusterSettings
-from coder_core.runs.analysis import write_analysis
-from coder_core.runs.deriving import make_clusters
-from tests.app.concept_runs import write_concept_run
-from tests.app.run_folders import write_run
+from coder_core.runs.analysis.write import write_analysis
+from coder_core.runs.derived.compute import make_clusters
 from tests.app.test_pages import opened, texts
+from tests.support.concept_runs import write_concept_run
+from tests.support.run_folders import write_run
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from streamlit.testing.v1 import AppTest
 from app import charts
 from app.charts import LIGHT
 from coder_core.api import open_run
-from coder_core.api.concept_graph import graph_of
-from tests.app.concept_runs import write_concept_run
-from tests.app.run_folders import damage, import_run_folder, write_run
+from coder_core.api.concepts.graph import graph_of
 from tests.app.test_pages import opened, texts
+from tests.support.concept_runs import write_concept_run
+from tests.support.run_folders import damage, import_run_folder, write_run
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.guard import Guard, is_own, welcome
+from app.ui.guard import Guard, is_own, welcome
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:8501", "127.0.0.1:1", "LOCALHOST:80"])

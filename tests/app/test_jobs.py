@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app import jobs
+from app.backend import jobs
 
 WAIT = (sys.executable, "-c", "import time; print('hello', flush=True); time.sleep(60)")
 

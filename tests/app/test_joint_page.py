@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app import backend_work, jobs
+from app.backend import jobs
+from app.backend import work as backend_work
 from coder_core.api import Run, open_run
 from coder_core.api.sampling import draw_points_sample
 from coder_core.geometry.layout import LayoutSettings
-from coder_core.runs.deriving import make_layouts
-from tests.app.run_folders import write_run
+from coder_core.runs.derived.compute import make_layouts
 from tests.app.test_pages import opened, texts
+from tests.support.run_folders import write_run
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def ended(name: str) -> None:
 
 
 def test_the_command_runs_beside_the_app_and_can_be_cancelled(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from app import backend_joint
+    from app.backend import joint_space as backend_joint
 
     monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
     run = next(run for run in backend_work_runs() if run.name == "demo")
@@ -120,7 +121,7 @@ def test_the_command_runs_beside_the_app_and_can_be_cancelled(root: Path, monkey
 
 
 def backend_work_runs() -> list:  # type: ignore[type-arg]
-    from app import backend
+    from app.backend import runs as backend
 
     return backend.runs()
 

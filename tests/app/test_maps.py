@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app import maps
-from app.maps import Area, Chosen
+from app.views import maps
+from app.views.maps import Area, Chosen
 
 SQUARE = ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (0.0, 2.0))
 

@@ -9,8 +9,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from coder_core.api import open_run
-from tests.app.concept_runs import write_concept_run
-from tests.app.run_folders import damage, import_run_folder, write_run
+from tests.support.concept_runs import write_concept_run
+from tests.support.run_folders import damage, import_run_folder, write_run
 
 PAGES = ("overview", "diversity", "weights", "similarity", "joint", "clusters", "concepts", "retrieval")
 ROOTS = ("none", "one", "two", "damaged", "no pictures", "imported")

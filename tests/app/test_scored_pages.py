@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from coder_core.runs.analysis import write_analysis
-from coder_core.runs.analysis_reader import open_analysis
-from tests.app.run_folders import write_run
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.analysis.write import write_analysis
 from tests.app.test_pages import opened, texts
+from tests.support.run_folders import write_run
 
 
 @pytest.fixture(scope="module")

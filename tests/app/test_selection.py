@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from app import selection
+from app.ui import selection
 
 
 def test_rows_become_ids() -> None:

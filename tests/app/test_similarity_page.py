@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import charts, clicks
-from app.backend_matrices import Loss, Pair
-from app.pair_view import steps, steps_html
-from tests.app.run_folders import damage, import_run_folder, write_run
+from app import charts
+from app.backend.similarity import Loss, Pair
+from app.ui import clicks
+from app.views.pair import steps, steps_html
 from tests.app.test_pages import opened, texts
-from tests.app.visits import PATIENCE, Visit
+from tests.support.run_folders import damage, import_run_folder, write_run
+from tests.support.visits import PATIENCE, Visit
 
 COLOURS = charts.tone("light")
 

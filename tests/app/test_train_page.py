@@ -16,14 +16,15 @@ import psutil
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import backend_training, jobs
-from app.backend_training import Watched
-from coder_core.runs.status import read_status, write_status
+from app.backend import jobs
+from app.backend import training as backend_training
+from app.backend.training import Watched
+from coder_core.runs.files.status import read_status, write_status
 from coder_core.training.launch import start_run
-from tests.app.run_folders import damage, import_run_folder, write_run
 from tests.app.test_pages import opened, texts
-from tests.app.visits import PATIENCE, Visit
-from tests.training.tiny_runs import quiet, tiny_config, write_tiny_data
+from tests.support.run_folders import damage, import_run_folder, write_run
+from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
+from tests.support.visits import PATIENCE, Visit
 
 TINY = {"dimension": 8, "bank_size": 16, "batch_size": 8, "warmup_steps": 0, "threads": 1, "word_threshold": 1}
 
@@ -96,7 +97,7 @@ def test_it_opens_with_every_kind_of_run(root: Path, kind: str, monkeypatch: pyt
     if kind in ("interrupted", "elsewhere"):
         write_status(run, "running", step=10, steps=30)
     if kind == "interrupted":
-        monkeypatch.setattr("coder_core.runs.status._alive", lambda record: False)
+        monkeypatch.setattr("coder_core.runs.files.status._alive", lambda record: False)
     app = opened(root, "train", monkeypatch, watch="torn" if kind == "damaged" else "demo")
     names = app.selectbox(key="watch").options
     assert "clip" not in names

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from coder_core.api import open_run
-from tests.app.run_folders import import_run_folder, write_run
 from tests.app.test_pages import opened, texts
-from tests.app.visits import PATIENCE, Visit
-from tests.app.weighted_runs import train_weighted
+from tests.support.run_folders import import_run_folder, write_run
+from tests.support.visits import PATIENCE, Visit
+from tests.support.weighted_runs import train_weighted
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 

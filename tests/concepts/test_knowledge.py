@@ -10,7 +10,7 @@ from safetensors.numpy import load, save
 
 from coder_core.concepts.knowledge import ARRAYS, NAMES, Concepts
 from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
-from coder_core.faults import InputError
+from coder_core.console.faults import InputError
 
 
 def concepts() -> Concepts:

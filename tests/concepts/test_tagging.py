@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coder_core.concepts.tagging import tag_captions
-from coder_core.faults import InputError
+from coder_core.console.faults import InputError
 
 CAPTIONS = [["two", "young", "men", "are", "playing", "guitar"], [], ["a", "dog", "'s", "tail"]]
 

@@ -6,7 +6,7 @@ import pytest
 
 from coder_core.concepts.tagging import tag_captions
 from coder_core.concepts.vocabulary import ConceptVocabulary, choose_concepts, listed_concepts, quotas
-from coder_core.faults import InputError
+from coder_core.console.faults import InputError
 
 TAGGED = [
     "two/CD dogs/NNS are/VBP running/VBG on/IN the/DT grass/NN",

@@ -11,11 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coder_core.console.faults import InputError
 from coder_core.data.batches import Batch, RegionRows, TrainingBatches, image_chunks, pad_words, text_chunks
 from coder_core.data.dataset import Split, read_split
 from coder_core.data.words import Tokens, Vocabulary
-from coder_core.faults import InputError
-from tests.data.precomp_folders import features, write_split
+from tests.support.precomp_folders import features, write_split
 
 CAPTIONS = ["a dog", "a red dog runs far", "a cat", "dog", "the old cat sits near a box", "a b c", "a b c d", "e f"]
 

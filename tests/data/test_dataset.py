@@ -6,7 +6,7 @@ import pytest
 
 from coder_core.data.agreement import compare_splits
 from coder_core.data.dataset import Split, available_splits, fingerprint, read_split
-from tests.data.precomp_folders import features, real_flickr8k, refusal, write_split
+from tests.support.precomp_folders import features, real_flickr8k, refusal, write_split
 
 
 @pytest.mark.parametrize("inner", ["", "precomp", "f30k_precomp"])

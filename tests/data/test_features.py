@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
 from coder_core.data.features import open_features, scan_values
-from coder_core.faults import InputError
-from tests.data.precomp_folders import features, refusal, write_split
+from tests.support.precomp_folders import features, refusal, write_split
 
 
 class Evil:

@@ -6,7 +6,7 @@ import pytest
 from coder_core.data.dataset import read_split
 from coder_core.data.glove import learn_word_vectors, read_word_vectors
 from coder_core.data.words import Vocabulary
-from tests.data.precomp_folders import real_flickr8k, refusal
+from tests.support.precomp_folders import real_flickr8k, refusal
 
 WORDS = ["<pad>", "<unknown>", "dog", "cat", "runs"]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from coder_core.data.dataset import available_splits, fingerprint, read_split
-from tests.data.precomp_folders import features, real_flickr8k, refusal
+from tests.support.precomp_folders import features, real_flickr8k, refusal
 
 
 def image(imgid, split="train", captions=2, **more):

@@ -3,7 +3,7 @@
 import pytest
 
 from coder_core.data.dataset import read_split
-from tests.data.precomp_folders import refusal, write_split
+from tests.support.precomp_folders import refusal, write_split
 
 FOUR = b"one dog\ntwo dogs\nthree dogs\nfour dogs\n"
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from coder_core.data.dataset import read_split
 from coder_core.data.pictures import open_picture
-from tests.data.precomp_folders import refusal, write_split
+from tests.support.precomp_folders import refusal, write_split
 
 UNSAFE = [
     "../x.jpg",

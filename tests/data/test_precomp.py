@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coder_core.data.dataset import read_split
-from tests.data.precomp_folders import features, refusal, write_split
+from tests.support.precomp_folders import features, refusal, write_split
 
 
 def captions(count):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coder_core.data.dataset import read_split
 from coder_core.data.words import PAD, UNKNOWN, Vocabulary, tokenise
-from tests.data.precomp_folders import real_flickr8k, refusal
+from tests.support.precomp_folders import real_flickr8k, refusal
 
 
 @pytest.mark.parametrize(

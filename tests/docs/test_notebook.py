@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.app.run_folders import write_run
+from tests.support.run_folders import write_run
 
 PROJECT = Path(__file__).resolve().parents[2]
 

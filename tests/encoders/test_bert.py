@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from coder_core.console.faults import InputError
 from coder_core.encoders.bert import BertWords, check_folder, load_tokenizer
-from coder_core.faults import InputError
 from coder_core.model.reader import PieceReader
-from tests.encoders.tiny_bert import POSITIONS, write_tiny_bert
+from tests.support.tiny_bert import POSITIONS, write_tiny_bert
 
 WORDS = ["red", "star", "left", "of", "a", "ring"]
 

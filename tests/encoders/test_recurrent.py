@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from coder_core.encoders.gru import bidirectional, pack
+from coder_core.cpu.gru import bidirectional, pack
 from coder_core.encoders.recurrent import RecurrentWords
 
 LENGTHS = torch.tensor([4, 1, 6, 2, 6])

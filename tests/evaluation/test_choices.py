@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coder_core.console.faults import InputError
 from coder_core.evaluation import choices
 from coder_core.evaluation.choices import DIRECTIONS, Direction, accuracies, draw, most_options
 from coder_core.evaluation.ranking import Ties
 from coder_core.evaluation.sources import Scored, Source, check_sources
-from coder_core.faults import InputError
-from tests.evaluation.brute_force import score
 from tests.evaluation.test_recall import correlated
+from tests.reference.ranking import score
 
 REPEATS = 3
 

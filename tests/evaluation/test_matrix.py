@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coder_core.console.faults import InputError
 from coder_core.evaluation import matrix
 from coder_core.evaluation.choices import DIRECTIONS, accuracies
 from coder_core.evaluation.ranking import Ranks, checked, ensemble_ranks, ranks
@@ -14,9 +15,8 @@ from coder_core.evaluation.recall import ensemble_metrics, five_fold, pairings
 from coder_core.evaluation.scores import MatrixSource
 from coder_core.evaluation.separation import distributions
 from coder_core.evaluation.sources import Source
-from coder_core.faults import InputError
-from tests.evaluation.brute_force import score
 from tests.evaluation.test_ranking import embeddings
+from tests.reference.ranking import score
 
 
 @pytest.fixture(params=[1, 200, 1 << 24])

@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coder_core.console.faults import InputError
 from coder_core.evaluation import counting, unclear
 from coder_core.evaluation.ranking import ensemble_ranks, ranks
 from coder_core.evaluation.sources import Source
-from coder_core.faults import InputError
-from tests.evaluation.brute_force import brute_ranks
+from tests.reference.ranking import brute_ranks
 
 
 def unit(rows: np.ndarray) -> np.ndarray:

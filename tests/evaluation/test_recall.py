@@ -7,10 +7,10 @@ import pytest
 import torch
 from torchmetrics.retrieval import RetrievalHitRate, RetrievalMRR
 
+from coder_core.console.faults import InputError
 from coder_core.evaluation.ranking import ranks
 from coder_core.evaluation.recall import ensemble_metrics, five_fold, retrieval_metrics
 from coder_core.evaluation.sources import Source
-from coder_core.faults import InputError
 
 
 def correlated(n: int, m: int, seed: int, noise: float = 0.6) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,8 +8,8 @@ import pytest
 from coder_core.evaluation import separation as maths
 from coder_core.evaluation.recall import ensemble_metrics, retrieval_metrics
 from coder_core.evaluation.sources import Source
-from tests.evaluation.brute_force import every_score
 from tests.evaluation.test_recall import correlated
+from tests.reference.ranking import every_score
 
 
 def two_branches() -> tuple[list[maths.Pairing], np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coder_core.faults import InputError
+from coder_core.console.faults import InputError
 from coder_core.geometry.kmeans import ClusterSettings, cluster_pairs, nearest_centroid
 from tests.geometry.test_layout import cloud
 

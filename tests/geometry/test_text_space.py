@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coder_core.faults import InputError
+from coder_core.console.faults import InputError
 from coder_core.geometry.text_space import (
     ARRAYS,
     NAMES,
@@ -17,7 +17,7 @@ from coder_core.geometry.text_space import (
     folder_fingerprint,
     sentence_space,
 )
-from tests.encoders.tiny_bert import write_tiny_bert
+from tests.support.tiny_bert import write_tiny_bert
 
 CAPTIONS = [
     "a red dog runs", "the red dog runs fast", "a blue star", "one blue star and a blue ring", "a red ring",

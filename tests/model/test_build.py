@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from coder_core.config import ModelConfig
+from coder_core.config.schema import ModelConfig
 from coder_core.encoders.bert import BertWords
 from coder_core.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling
 from coder_core.encoders.recurrent import RecurrentWords
 from coder_core.model.build import build_model
-from tests.encoders.tiny_bert import write_tiny_bert
+from tests.support.tiny_bert import write_tiny_bert
 
 
 def test_the_papers_model() -> None:

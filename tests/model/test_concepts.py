@@ -13,8 +13,8 @@ import torch
 
 from coder_core.concepts.knowledge import Concepts
 from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
-from coder_core.config import Config, DataConfig, ModelConfig
-from coder_core.faults import InputError
+from coder_core.config.schema import Config, DataConfig, ModelConfig
+from coder_core.console.faults import InputError
 from coder_core.model.build import build_model
 from coder_core.model.concept_making import concept_vectors, make_concepts, read_concept_list
 from coder_core.ops import normalise

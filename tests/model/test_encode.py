@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.config import ModelConfig
+from coder_core.config.schema import ModelConfig
 from coder_core.data.dataset import Split, read_split
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
 from coder_core.model.encode import IMAGES_AT_ONCE, TEXTS_AT_ONCE, autocast, encode_split, evaluating
-from tests.data.precomp_folders import features, write_split
+from tests.support.precomp_folders import features, write_split
 
 CPU = torch.device("cpu")
 

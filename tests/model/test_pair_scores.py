@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.config import ModelConfig
+from coder_core.config.schema import ModelConfig
+from coder_core.console.faults import InputError
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
 from coder_core.encoders.several import SeveralPooling
 from coder_core.evaluation.ranking import ensemble_ranks
-from coder_core.faults import InputError
 from coder_core.model import pair_scores
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from coder_core.objectives.cooperation import (
+from coder_core.objectives.mutual_learning import (
     mutual_learning,
     rank_distillation,
     relational_distillation,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from coder_core.objectives.cmpm import projection_matching
 from coder_core.objectives.pairs import both_directions
 from coder_core.objectives.polynomial import polynomial_hardest
-from coder_core.objectives.projection import projection_matching
 from tests.reference import losses as reference
 from tests.reference.pairs import kept, negatives, transposed
 from tests.reference.problems import random_problem

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from coder_core.objectives.neighbourhood import (
+from coder_core.objectives.neighbour_weights import (
     drawn_neighbours,
     neighbour_sums,
     pair_weights,
@@ -213,7 +213,7 @@ def test_weights_carry_no_gradient_from_the_scores_of_a_whole_epoch() -> None:
 def test_blocks_of_columns_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     values, owner, neighbours = neighbourhood(7)
     whole = raw_scores(values, known(values), owner, neighbours, neighbours)
-    monkeypatch.setattr("coder_core.objectives.neighbourhood.COLUMNS_AT_ONCE", 2)
+    monkeypatch.setattr("coder_core.objectives.neighbour_weights.COLUMNS_AT_ONCE", 2)
     blocks = raw_scores(values, known(values), owner, neighbours, neighbours)
     torch.testing.assert_close(blocks.diversity, whole.diversity)
     torch.testing.assert_close(blocks.discrepancy, whole.discrepancy)

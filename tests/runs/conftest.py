@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.runs.analysis import write_analysis
-from coder_core.runs.checkpoint import SaveStore
-from coder_core.runs.history import HistoryWriter
-from coder_core.runs.run_files import create_run
-from coder_core.runs.status import write_status
+from coder_core.runs.analysis.write import write_analysis
+from coder_core.runs.files.create import create_run
+from coder_core.runs.files.history import HistoryWriter
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.status import write_status
 
 
 def fill_analysis(run: Path, value: float = 0.0) -> Path:

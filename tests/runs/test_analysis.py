@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coder_core.faults import InputError
-from coder_core.runs.analysis import list_splits, write_analysis
-from coder_core.runs.analysis_reader import open_analysis
-from coder_core.runs.sealed import render_manifest
+from coder_core.console.faults import InputError
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.analysis.write import list_splits, write_analysis
+from coder_core.runs.files.sealed import render_manifest
 from tests.runs.conftest import fill_analysis
 
 
@@ -35,7 +35,7 @@ def test_what_was_written_is_read(run: Path) -> None:
 
 def test_reading_needs_no_torch(run: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from coder_core.runs.analysis_reader import open_analysis;"
+        "import sys; from pathlib import Path; from coder_core.runs.analysis.read import open_analysis;"
         "from coder_core.runs import history, status, lock, run_files;"
         f"open_analysis(Path({str(run)!r}), 'test').captions; sys.exit('torch' in sys.modules)"
     )

@@ -13,10 +13,10 @@ import psutil
 import pytest
 import torch
 
-from coder_core.faults import InputError
-from coder_core.runs import swap
-from coder_core.runs.checkpoint import SaveStore
-from coder_core.runs.run_files import create_run, read_run_file
+from coder_core.console.faults import InputError
+from coder_core.runs.files import swap
+from coder_core.runs.files.create import create_run, read_run_file
+from coder_core.runs.files.saves import SaveStore
 from tests.runs.conftest import save_step
 
 

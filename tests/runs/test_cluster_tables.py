@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import torch
 
+from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
-from coder_core.faults import InputError
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.ops import normalise
-from coder_core.runs.analysis_reader import open_analysis
-from coder_core.runs.cluster_tables import cluster_tables, read_prototypes
-from coder_core.runs.evaluating import evaluate_split
-from coder_core.runs.restore import load_model
+from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
+from coder_core.runs.analysis.evaluate import evaluate_split
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.load import load_model
 from coder_core.training.launch import start_run
-from tests.training.tiny_runs import quiet, tiny_config, write_tiny_data
+from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 NAMES = {
     "cluster_pair_labels", "cluster_pair_cosines", "cluster_text_labels", "cluster_image_labels", "cluster_centroids",

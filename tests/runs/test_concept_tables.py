@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coder_core.faults import InputError
-from coder_core.runs import concept_tables as writing
-from coder_core.runs.analysis_reader import open_analysis
-from coder_core.runs.concept_reader import in_one, read_concept_tables
-from tests.app.concept_runs import some_concepts, two_branches, write_concept_run
+from coder_core.console.faults import InputError
+from coder_core.runs.analysis import concepts as writing
+from coder_core.runs.analysis.concept_reader import in_one, read_concept_tables
+from coder_core.runs.analysis.read import open_analysis
 from tests.runs.conftest import fill_analysis
+from tests.support.concept_runs import some_concepts, two_branches, write_concept_run
 
 
 def written() -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from coder_core.runs import checkpoint
-from coder_core.runs.checkpoint import SaveStore
+from coder_core.runs.files import saves as checkpoint
+from coder_core.runs.files.saves import SaveStore
 from tests.runs.conftest import save_step
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def dying(kind: str, folder: Path, argument: int) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "tests.runs.killing", kind, str(folder), str(argument)]
+    command = [sys.executable, "-m", "tests.support.killing", kind, str(folder), str(argument)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in result.stdout.splitlines()]
 

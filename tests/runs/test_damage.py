@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from coder_core.faults import Fault, InputError
-from coder_core.runs.analysis_reader import open_analysis
-from coder_core.runs.checkpoint import SaveStore
-from coder_core.runs.history import history_faults, read_history
-from coder_core.runs.run_files import read_run_file
-from coder_core.runs.status import read_status
+from coder_core.console.faults import Fault, InputError
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.files.create import read_run_file
+from coder_core.runs.files.history import history_faults, read_history
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.status import read_status
 
 
 def files_of(run: Path) -> list[Path]:
@@ -125,7 +125,7 @@ def test_a_file_replaced_by_a_link_is_refused(run: Path, tmp_path: Path) -> None
 
 
 def test_a_newer_format_says_so(run: Path) -> None:
-    from coder_core.runs.sealed import render_manifest
+    from coder_core.runs.files.sealed import render_manifest
 
     path = run / "state" / "20" / "manifest.json"
     manifest = json.loads(path.read_text())

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 from coder_core import cluster, project
+from coder_core.console.faults import InputError
 from coder_core.evaluation.ranking import ranks
 from coder_core.evaluation.recall import metrics_from_ranks
-from coder_core.faults import InputError
 from coder_core.geometry.kmeans import ClusterSettings
 from coder_core.geometry.layout import LayoutSettings
-from coder_core.runs import derived, deriving
-from coder_core.runs.analysis import write_analysis
-from coder_core.runs.analysis_reader import open_analysis
-from coder_core.runs.derived import Ticket
-from coder_core.runs.progress import Progress, ProgressFile, read_progress
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.analysis.write import write_analysis
+from coder_core.runs.derived import compute as deriving
+from coder_core.runs.derived import store as derived
+from coder_core.runs.derived.store import Ticket
+from coder_core.runs.files.progress import Progress, ProgressFile, read_progress
 from tests.geometry.test_layout import cloud
 
 PCA = LayoutSettings("pca")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coder_core.runs.history import HistoryWriter, history_faults, read_frame, read_history
+from coder_core.runs.files.history import HistoryWriter, history_faults, read_frame, read_history
 
 
 def steps(path: Path) -> list[tuple[int, float]]:

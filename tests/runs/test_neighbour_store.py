@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coder_core.config import Config
+from coder_core.config.schema import Config
 from coder_core.data.dataset import read_split
-from coder_core.runs.neighbour_store import train_neighbourhood
-from tests.configs import changed
-from tests.encoders.tiny_bert import write_tiny_bert
-from tests.training.tiny_runs import WORDS
+from coder_core.runs.derived.neighbours import train_neighbourhood
+from tests.support.configs import changed
+from tests.support.tiny_bert import write_tiny_bert
+from tests.support.tiny_runs import WORDS
 
 
 @pytest.fixture(autouse=True)

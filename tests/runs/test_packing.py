@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coder_core.runs.packing import pack_state, unpack_state
+from coder_core.runs.files.packing import pack_state, unpack_state
 
 
 def there_and_back(state: Any) -> Any:

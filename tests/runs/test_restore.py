@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.config import MemoryConfig
+from coder_core.config.schema import MemoryConfig
+from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
-from coder_core.faults import InputError
 from coder_core.model.encode import encode_split
-from coder_core.runs.analysis_reader import open_analysis
-from coder_core.runs.checkpoint import SaveStore
-from coder_core.runs.restore import load_model, load_weights, read_config, read_vocabulary
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.load import load_model, load_weights, read_config, read_vocabulary
 from coder_core.training.launch import start_run
-from tests.training.tiny_runs import quiet, tiny_config, write_tiny_data
+from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 
 @pytest.fixture(scope="module")

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from coder_core.console.display import watching
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import main
 from coder_core.geometry.caption_neighbours import caption_neighbours
-from coder_core.runs.evaluating import evaluate_split
-from coder_core.runs.neighbour_store import run_text_space
-from coder_core.runs.restore import load_model, read_config
-from coder_core.training.display import watching
+from coder_core.runs.analysis.evaluate import evaluate_split
+from coder_core.runs.derived.neighbours import run_text_space
+from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import start_run
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
+from tests.support.tiny_runs import quiet, write_tiny_data
 from tests.training.test_neighbourhoods import weighted
-from tests.training.tiny_runs import quiet, write_tiny_data
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 COUNT = 4

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.config import Config
-from coder_core.faults import InputError
-from coder_core.runs.lock import RunLock
-from coder_core.runs.restore import load_model
-from coder_core.runs.run_files import create_run, read_run_file
+from coder_core.config.schema import Config
+from coder_core.console.faults import InputError
+from coder_core.runs.files.create import create_run, read_run_file
+from coder_core.runs.files.lock import RunLock
+from coder_core.runs.load import load_model
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer
-from tests.encoders.tiny_bert import write_tiny_bert
-from tests.training.tiny_runs import WORDS, StoppingBatches, assert_same_run, quiet, tiny_config, write_tiny_data
+from tests.support.tiny_bert import write_tiny_bert
+from tests.support.tiny_runs import WORDS, StoppingBatches, assert_same_run, quiet, tiny_config, write_tiny_data
 
 
 @pytest.fixture(scope="module")

@@ -14,26 +14,26 @@ import pytest
 import torch
 from torch import Tensor
 
-from coder_core.config import Config, MemoryConfig
+from coder_core.config.presets import PRESETS
+from coder_core.config.schema import Config, MemoryConfig
+from coder_core.console.faults import InputError
 from coder_core.data.batches import Batch
-from coder_core.faults import InputError
 from coder_core.memory.momentum import cosine_momentum
 from coder_core.model.coder import Coder
-from coder_core.presets import PRESETS
-from coder_core.runs.checkpoint import SaveStore
-from coder_core.runs.history import HISTORY, read_history
-from coder_core.runs.restore import load_model, read_config
-from coder_core.training.boosting import BoostingAnchor, make_boosting, random_start_left
+from coder_core.runs.files.history import HISTORY, read_history
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
+from coder_core.training.parts.boosting import BoostingAnchor, make_boosting, random_start_left
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer
-from tests.configs import changed
 from tests.reference import boosting as reference
 from tests.reference.pairs import kept, negatives, transposed
+from tests.support.configs import changed
+from tests.support.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config
 from tests.training.test_resume import stop_during
-from tests.training.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config
 
 PER_EPOCH, STEPS = 5, 15
 

@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 import torch
 
-from coder_core.config import Config
+from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder
-from coder_core.runs.checkpoint import SaveStore
-from coder_core.runs.history import HISTORY, read_history
-from coder_core.runs.restore import load_model
-from coder_core.training.boosting import OnlineBranches, make_boosting
+from coder_core.runs.files.history import HISTORY, read_history
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.load import load_model
 from coder_core.training.launch import continue_run, start_run
+from coder_core.training.parts.boosting import OnlineBranches, make_boosting
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.trainer import Trainer
 from tests.reference import boosting as reference
 from tests.reference import cooperation as imitation
 from tests.reference.pairs import kept, negatives, transposed
+from tests.support.tiny_runs import assert_same_run, newest_state, quiet, write_tiny_data
 from tests.training.test_boosting import boosted, same, scores, started, take, weights
 from tests.training.test_resume import stop_during
-from tests.training.tiny_runs import assert_same_run, newest_state, quiet, write_tiny_data
 
 Rows = list[list[float]]
 

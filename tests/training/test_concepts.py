@@ -13,29 +13,21 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.config import Config, MemoryConfig
+from coder_core.config.schema import Config, MemoryConfig
+from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
 from coder_core.evaluation.recall import retrieval_metrics
-from coder_core.faults import InputError
 from coder_core.model.encode import encode_split
-from coder_core.runs.analysis_reader import open_analysis
-from coder_core.runs.restore import load_model, read_concepts, read_config, read_vocabulary
-from coder_core.training.keys import make_memory
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.load import load_model, read_concepts, read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
+from coder_core.training.parts.memory import make_memory
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference
+from tests.support.tiny_runs import StoppingBatches, assert_same_run, printed, quiet, tiny_config, told, with_data
 from tests.training.test_resume import train
-from tests.training.tiny_runs import (
-    StoppingBatches,
-    assert_same_run,
-    printed,
-    quiet,
-    tiny_config,
-    told,
-    with_data,
-)
 
 CONCEPTS = 10
 

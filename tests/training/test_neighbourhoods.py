@@ -11,22 +11,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from coder_core.config import Config, MemoryConfig
+from coder_core.config.schema import Config, MemoryConfig
+from coder_core.console.faults import InputError
 from coder_core.data.batches import Batch
-from coder_core.faults import InputError
 from coder_core.objectives.batch_weights import AMRANI_NEIGHBOURS, HAL_SHARPNESS, HAL_THRESHOLD
-from coder_core.runs.restore import read_config, read_vocabulary
+from coder_core.runs.load import read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
-from coder_core.training.neighbourhoods import Neighbourhoods, make_neighbourhoods
+from coder_core.training.parts.neighbourhoods import Neighbourhoods, make_neighbourhoods
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer
-from tests.configs import changed
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
+from tests.support.configs import changed
+from tests.support.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config
 from tests.training.test_resume import stop_during
-from tests.training.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 COUNT, BATCH, SCALE = 4, 8, 4.0

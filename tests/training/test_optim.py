@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from coder_core.config import ModelConfig, TrainingConfig
+from coder_core.config.schema import ModelConfig, TrainingConfig
 from coder_core.model.build import build_model
 from coder_core.training.optim import learning_rate, make_optimizer, set_rate
-from tests.encoders.tiny_bert import write_tiny_bert
+from tests.support.tiny_bert import write_tiny_bert
 
 
 def rates(steps: int, **values: Any) -> list[float]:

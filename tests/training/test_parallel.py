@@ -14,17 +14,17 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from coder_core.config import MemoryConfig
+from coder_core.config.schema import MemoryConfig
+from coder_core.console.faults import InputError
 from coder_core.data.batches import TrainingBatches
-from coder_core.faults import InputError
-from coder_core.runs.checkpoint import SaveStore
-from coder_core.runs.history import HISTORY, read_history
-from coder_core.runs.restore import load_model
+from coder_core.runs.files.history import HISTORY, read_history
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.load import load_model
 from coder_core.training import parallel
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import prepare
-from tests.training.ddp_worker import CASES, STEPS, everything
-from tests.training.tiny_runs import position, quiet, tiny_config
+from tests.support.ddp_worker import CASES, STEPS, everything
+from tests.support.tiny_runs import position, quiet, tiny_config
 
 ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-5
@@ -72,7 +72,7 @@ def one(data: Path) -> dict[str, Tensor]:
 @pytest.fixture(scope="module")
 def two(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
     out = tmp_path_factory.mktemp("two") / "found.safetensors"
-    ended = run_two("-m", "tests.training.ddp_worker", str(data), str(out))
+    ended = run_two("-m", "tests.support.ddp_worker", str(data), str(out))
     assert [code for code, _ in ended] == [0, 0], ended
     return load_file(out)
 

@@ -14,23 +14,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from coder_core.config import Config, MemoryConfig, TrainingConfig
+from coder_core.config.schema import Config, MemoryConfig, TrainingConfig
+from coder_core.cpu.products import multiplies_bfloat16, products_by, quicken_products
 from coder_core.data.batches import Batch
 from coder_core.encoders.pooling import GeneralisedPooling
 from coder_core.encoders.recurrent import RecurrentWords
 from coder_core.encoders.regions import RegionEncoder
-from coder_core.products import multiplies_bfloat16, products_by, quicken_products
-from coder_core.runs.restore import read_config
-from coder_core.training.boosting import BoostingAnchor, make_boosting
-from coder_core.training.keys import make_memory
+from coder_core.runs.load import read_config
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
+from coder_core.training.parts.boosting import BoostingAnchor, make_boosting
+from coder_core.training.parts.memory import make_memory
 from coder_core.training.precision import twin_autocast, twin_precision
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
-from tests.configs import changed
+from tests.support.configs import changed
+from tests.support.tiny_runs import assert_same_run, printed, quiet, tiny_config
 from tests.training.test_resume import stop_during
-from tests.training.tiny_runs import assert_same_run, printed, quiet, tiny_config
 
 CPU = torch.device("cpu")
 Halved = Callable[[], Any]

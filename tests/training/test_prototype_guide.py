@@ -13,21 +13,21 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from coder_core.config import Config, MemoryConfig
-from coder_core.faults import InputError
-from coder_core.runs.checkpoint import SaveStore
-from coder_core.runs.history import HISTORY, read_history
-from coder_core.runs.restore import load_model
+from coder_core.config.schema import Config, MemoryConfig
+from coder_core.console.faults import InputError
+from coder_core.runs.files.history import HISTORY, read_history
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.load import load_model
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
+from coder_core.training.parts.prototypes import PrototypeGuide, make_guide
 from coder_core.training.prepare import Prepared, prepare
-from coder_core.training.prototype_guide import PrototypeGuide, make_guide
 from coder_core.training.step import compute_losses
 from tests.reference import prototypes as reference
-from tests.training.prototype_worker import PROTOTYPES, guided_config, trained
+from tests.support.prototype_worker import PROTOTYPES, guided_config, trained
+from tests.support.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config
 from tests.training.test_parallel import run_two
 from tests.training.test_resume import stop_during
-from tests.training.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config
 
 PER_EPOCH, TOLERANCE = 5, 1e-5
 
@@ -223,7 +223,7 @@ def test_a_full_clustering_keeps_numbers_and_loses_no_pair(data: Path) -> None:
 def test_two_processes_hold_the_prototypes_of_one(data: Path, tmp_path: Path) -> None:
     """Labels and members exactly, everything else to rounding; the worker checks that both processes agree exactly."""
     out, steps = tmp_path / "found.safetensors", 3 * PER_EPOCH
-    ended = run_two("-m", "tests.training.prototype_worker", str(data), str(out), str(steps))
+    ended = run_two("-m", "tests.support.prototype_worker", str(data), str(out), str(steps))
     assert [code for code, _ in ended] == [0, 0], ended
     one: dict[str, Tensor] = trained(guided_config(data), steps)
     two = load_file(out)

@@ -14,20 +14,20 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.config import Config, MemoryConfig
+from coder_core.config.schema import Config, MemoryConfig
+from coder_core.console.faults import InputError
 from coder_core.data.words import Tokens
-from coder_core.faults import InputError
-from coder_core.runs import sealed
-from coder_core.runs.checkpoint import SaveStore
-from coder_core.runs.history import HISTORY, read_history
-from coder_core.runs.lock import RunLock
-from coder_core.runs.restore import read_config, read_vocabulary
-from coder_core.runs.run_files import create_run, read_run_file
-from coder_core.runs.status import read_status
+from coder_core.runs.files import sealed
+from coder_core.runs.files.create import create_run, read_run_file
+from coder_core.runs.files.history import HISTORY, read_history
+from coder_core.runs.files.lock import RunLock
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.status import read_status
+from coder_core.runs.load import read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.trainer import Trainer
-from tests.training.tiny_runs import (
+from tests.support.tiny_runs import (
     StoppingBatches,
     assert_same_run,
     newest_state,

@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.config import Config, MemoryConfig
+from coder_core.config.schema import Config, MemoryConfig
 from coder_core.data.batches import Batch
 from coder_core.evaluate import main
 from coder_core.model.coder import Coder
-from coder_core.runs.analysis_reader import open_analysis
-from coder_core.runs.restore import load_model
-from coder_core.training.boosting import BoostingAnchor, make_boosting
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.load import load_model
 from coder_core.training.launch import continue_run, start_run
+from coder_core.training.parts.boosting import BoostingAnchor, make_boosting
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
-from tests.configs import changed
 from tests.reference import boosting as reference
 from tests.reference import diversity, losses
 from tests.reference.pairs import kept, negatives, transposed
+from tests.support.configs import changed
+from tests.support.tiny_runs import assert_same_run, quiet, tiny_config, write_tiny_data
 from tests.training.test_resume import stop_during
-from tests.training.tiny_runs import assert_same_run, quiet, tiny_config, write_tiny_data
 
 KINDS: dict[str, dict[str, Any]] = {"several": {"embeddings": 3}, "interaction": {"scorer": "interaction"}}
 

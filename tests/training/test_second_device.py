@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.training.driving import told_by
+from tests.support.driving import told_by
 
 
 @pytest.fixture(scope="module")

@@ -13,21 +13,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from coder_core.config import Config, MemoryConfig
+from coder_core.config.schema import Config, MemoryConfig
 from coder_core.data.batches import Batch
+from coder_core.objectives.cmpm import projection_matching
 from coder_core.objectives.contrastive import info_nce
 from coder_core.objectives.pairs import both_directions
 from coder_core.objectives.polynomial import polynomial_hardest
-from coder_core.objectives.projection import projection_matching
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.ops import normalise
-from coder_core.training.keys import Memory, make_memory
 from coder_core.training.losses import Losses
+from coder_core.training.parts.memory import Memory, make_memory
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
-from tests.configs import changed
 from tests.reference import step as reference
-from tests.training.tiny_runs import tiny_config
+from tests.support.configs import changed
+from tests.support.tiny_runs import tiny_config
 
 
 def plain_config(data: Path, *, bank: int = 0, **objective: Any) -> Config:

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.demo.features import WIDTH, Array, cell_features, region_features, standardise
 from coder_core.data.demo.making import CARD, STANDARD
 from coder_core.data.demo.scenes import SIDE
-from coder_core.faults import Fault, InputError
 
 
 def makes_features(picture_folder: str) -> bool:

@@ -24,11 +24,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.demo.captions import Caption, write_captions
 from coder_core.data.demo.drawing import draw
 from coder_core.data.demo.features import Array, cell_features, region_features, standardise
 from coder_core.data.demo.scenes import Scene, sample_scene
-from coder_core.faults import Fault, InputError
 
 DEMO_FOLDER = Path(".cache/demo")
 VERSION = 3  # raise it when the same seed gives other files

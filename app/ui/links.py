@@ -1,0 +1,56 @@
+"""Addresses inside the app: the same runs and split, another page, another sample.
+
+A widget bound to the URL reads its label there, so the words here are those on the buttons.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlencode
+
+from app.backend.runs import RunSummary
+from app.ui.state import NO_RUN, Choice
+
+ANCHORS = {"text": "Captions", "image": "Images"}
+DIRECTIONS = {"text": "Caption → images", "image": "Image → captions"}
+
+
+def address(page: str, choice: Choice, **values: str | int) -> str:
+    """A page's address, relative to the app, with what is chosen and these values in it."""
+    versus = choice.second.name if choice.second else NO_RUN
+    state = {"run": choice.first.name, "versus": versus, "split": choice.split, **values}
+    return f"{page}?{urlencode(state, quote_via=quote)}"
+
+
+def diversity(choice: Choice, modality: str, number: int) -> str:
+    """The sample opened as an anchor."""
+    return address(
+        "diversity", choice, anchors=ANCHORS[modality], **{"caption" if modality == "text" else "image": number}
+    )
+
+
+def retrieval(choice: Choice, modality: str, number: int) -> str:
+    """The sample opened as a query."""
+    return address("retrieval", choice, direction=DIRECTIONS[modality], **{f"query-{modality}": number})
+
+
+def joint_space(choice: Choice, modality: str, number: int) -> str:
+    """The sample on the map of both modalities."""
+    return address("joint", choice, focus=f"{'caption' if modality == 'text' else 'image'}-{number}")
+
+
+def concepts(choice: Choice, text: int) -> str:
+    """The caption beside its image in what the concept branch reads."""
+    return address("concepts", choice, caption=text)
+
+
+def of_sample(choice: Choice, modality: str, number: int, *, here: str = "") -> tuple[tuple[str, str], ...]:
+    """From a sample to where else it can be looked at; the page one is on is left out."""
+    places = {"diversity": diversity, "query": retrieval, "joint space": joint_space}
+    found = tuple((label, find(choice, modality, number)) for label, find in places.items() if label != here)
+    if modality == "text" and here != "concepts" and any(_reads_concepts(run) for run in choice.runs):
+        found += (("concepts", concepts(choice, number)),)
+    return found
+
+
+def _reads_concepts(run: RunSummary) -> bool:
+    return bool(run.config.get("model", {}).get("concepts", 0))

@@ -1,0 +1,54 @@
+"""How far a run is, in words; no Streamlit."""
+
+from __future__ import annotations
+
+import html
+
+import pandas as pd
+
+from app.backend.runs import RunSummary
+
+RSUM_COLUMNS = ("metrics.rsum", "rsum")
+NOT_DRAWN = {"time", "step", "epoch", "event"}
+GROUPS = {"losses": "loss"}
+
+
+def steps_done(run: RunSummary) -> tuple[float, str]:
+    """Share of all steps, and a sentence. Unknown numbers count as nothing done."""
+    step, steps = run.status.get("step"), run.status.get("steps")
+    if run.state == "finished":
+        return 1.0, "finished"
+    if not isinstance(step, int) or not isinstance(steps, int) or steps <= 0:
+        return 0.0, html.escape(run.state)
+    return min(step / steps, 1.0), html.escape(f"{run.state}: step {step:,} of {steps:,}")
+
+
+def latest(epochs: pd.DataFrame) -> str:
+    """The newest dev R@sum and the best so far, whose weights are kept; nothing before the first evaluation."""
+    for column in RSUM_COLUMNS:
+        if column in epochs and epochs[column].notna().any():
+            scores = epochs[column].dropna()
+            last, best = float(scores.iloc[-1]), float(scores.max())
+            return f" · R@sum on dev {last:.1f}" + (f", best {best:.1f} (kept)" if best > last else "")
+    return ""
+
+
+def curves(frames: list[pd.DataFrame]) -> list[str]:
+    """The columns that can be drawn, R@sum first, then losses."""
+    names: dict[str, None] = {}
+    for frame in frames:
+        names.update(dict.fromkeys(str(name) for name in frame.select_dtypes("number") if name not in NOT_DRAWN))
+    return sorted(names, key=lambda name: (name not in RSUM_COLUMNS, "loss" not in name, name))
+
+
+def curve_label(column: str) -> str:
+    """ "metrics.i2t_r1" → "i2t R@1", "losses.instance" → "loss: instance"."""
+    group, _, name = column.rpartition(".")
+    if name == "rsum":
+        return "R@sum"
+    if name == "md":
+        return "mean distance MD"
+    if name[:6] in ("i2t_r1", "i2t_r5", "t2i_r1", "t2i_r5"):
+        return name.replace("_r", " R@")
+    shown = name.replace("_", " ")
+    return shown if group in ("", "metrics", "dev") else f"{GROUPS.get(group, group)}: {shown}"

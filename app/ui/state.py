@@ -1,0 +1,51 @@
+"""What is chosen, and what of it lives in the URL.
+
+Every control of a page is a widget bound to a query parameter of the same name, so a copied link opens the same view.
+`bound` is that one habit; an unknown value in the URL is ignored by Streamlit and removed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from app.backend.runs import RunSummary
+
+NO_RUN = "—"
+NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,12})?")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The runs of the sidebar and the split: `first` is the baseline, `second` (if any) is compared with it."""
+
+    first: RunSummary
+    second: RunSummary | None
+    split: str
+
+    @property
+    def runs(self) -> list[RunSummary]:
+        return [self.first] if self.second is None else [self.first, self.second]
+
+
+def bound(key: str) -> dict[str, Any]:
+    """Widget arguments that put its value into the URL under `key`."""
+    return {"key": key, "bind": "query-params"}
+
+
+def bound_number(key: str) -> dict[str, Any]:
+    """`bound` for a number, unless the URL holds something that is none: Streamlit 1.67 fails on an infinite one."""
+    return bound(key) if NUMBER.fullmatch(st.query_params.get(key, "0")) else {"key": key}
+
+
+def put(key: str, value: Any) -> None:
+    """Set a bound widget from a callback."""
+    st.session_state[key] = value
+
+
+def theme() -> str | None:
+    """ "light" or "dark", as the browser shows the page."""
+    return st.context.theme.type

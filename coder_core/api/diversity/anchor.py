@@ -1,0 +1,89 @@
+"""One anchor opened: its similarities to every negative, and what diversity does to their weights. CODER eq. 3, 4."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from coder_core.api.diversity.table import Array, Measure, Modality
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The values of eq. 3 and 4 that an anchor is read with.
+
+    Args:
+        temperature: μ. gamma: γ. epsilon: ε.
+        function: the measure of diversity, "std" or "entropy". entropy_temperature: τ of the softmax inside entropy.
+        trained: False when the run was trained with another loss, so that these are only the paper's values.
+    """
+
+    temperature: float = 0.1
+    gamma: float = 0.3
+    epsilon: float = 0.1
+    function: Measure = "std"
+    entropy_temperature: float = 1.0
+    trained: bool = False
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Everything about one anchor.
+
+    Args:
+        modality: "image" or "text"; number: its row in the split.
+        candidates: (N,) rows of its negatives in the other modality; similarities: (N,) cosines to them.
+        positives: (P,) similarities to its own candidates; positive_rows: (P,) which those are.
+        spread: standard deviation (or entropy, bits) of the similarities; raw: 1 / sigmoid(ε / spread).
+        diversity: raw over the largest raw of the modality, in (0.5, 1].
+        temperature: the effective one, μ·div.
+        plain, scaled: (N,) weight of every negative without and with diversity.
+        loss: the values used.
+    """
+
+    modality: Modality
+    number: int
+    candidates: Array
+    similarities: Array
+    positives: Array
+    positive_rows: Array
+    spread: float
+    raw: float
+    diversity: float
+    temperature: float
+    plain: Array
+    scaled: Array
+    loss: Loss
+
+    def nearest(self, count: int = 10) -> pd.DataFrame:
+        """The negatives most similar to the anchor: candidate, similarity, weights without and with diversity."""
+        count = min(count, len(self.similarities))
+        rows = np.argpartition(-self.similarities, count - 1)[:count] if count else np.zeros(0, dtype=np.int64)
+        rows = rows[np.argsort(-self.similarities[rows], kind="stable")]
+        return pd.DataFrame(
+            {
+                "candidate": self.candidates[rows],
+                "similarity": self.similarities[rows].astype(np.float64),
+                "weight_plain": self.plain[rows],
+                "weight_diversity": self.scaled[rows],
+            }
+        )
+
+
+def negative_weights(similarities: Array, *, temperature: float, gamma: float) -> Array:
+    """Share of the loss each negative carries: exp(x_j) / (1 + Σ exp(x)), x = (S − γ) / temperature. CODER eq. 4.
+
+    What is missing to 1 belongs to "no negative is too close". With the effective temperature μ·div a small diversity
+    raises the exponent of negatives above γ and lowers that of those below.
+
+    Raises:
+        ValueError: temperature is not positive.
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be > 0, got {temperature}")
+    exponent = (np.asarray(similarities, dtype=np.float64) - gamma) / temperature
+    largest = max(float(exponent.max(initial=0.0)), 0.0)
+    weights = np.exp(exponent - largest)
+    return np.asarray(weights / (np.exp(-largest) + weights.sum()))

@@ -1,0 +1,123 @@
+"""Two runs on the same split: which queries the second one fixed, which it broke."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from coder_core.console.faults import Fault, InputError
+
+OUTCOMES = ("fixed", "broken", "both wrong", "both right")
+
+
+def outcomes(ranks_a: np.ndarray, ranks_b: np.ndarray, at: int = 1) -> np.ndarray:
+    """ "fixed" where only the second run puts a true match among the first `at`, and so on; ranks count from 0."""
+    right_a, right_b = np.asarray(ranks_a) < at, np.asarray(ranks_b) < at
+    return np.select([~right_a & right_b, right_a & ~right_b, ~right_a & ~right_b], OUTCOMES[:3], default=OUTCOMES[3])
+
+
+def rank_changes(ranks_a: Mapping[str, np.ndarray], ranks_b: Mapping[str, np.ndarray], at: int = 1) -> pd.DataFrame:
+    """One row a query: direction, query, rank_a, rank_b (from 1), change (positive: the second run is better), outcome.
+
+    Args:
+        ranks_a, ranks_b: "i2t" (n,) and "t2i" (m,) ranks from 0; −1 (an image without captions) asks nothing.
+        at: a query is right when a true match is among the first `at`.
+    """
+    parts = []
+    for direction in ("i2t", "t2i"):
+        a, b = np.asarray(ranks_a[direction]), np.asarray(ranks_b[direction])
+        if a.shape != b.shape:
+            raise InputError(
+                Fault(f"{direction} ranks", f"{len(a)} queries in one run, {len(b)} in the other", "the same split")
+            )
+        asked = np.flatnonzero((a >= 0) & (b >= 0))
+        a, b = a[asked], b[asked]
+        parts.append(
+            pd.DataFrame(
+                {
+                    "direction": direction,
+                    "query": asked,
+                    "rank_a": a + 1,
+                    "rank_b": b + 1,
+                    "change": a - b,
+                    "outcome": outcomes(a, b, at),
+                }
+            )
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
+def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFrame:
+    """What happened to every anchor's diversity from one run to another.
+
+    Args:
+        table_a, table_b: from `Run.diversity`, of the same anchors.
+
+    Returns:
+        anchor, image, diversity_a, diversity_b, place_a, place_b (percent of the anchors with a smaller spread: the
+        same order in which eq. 3 ranks them, without its rounding to 1),
+        change (of the place: below 0, the second run finds the anchor more ambiguous than the first did).
+
+    Raises:
+        InputError: the tables are of different anchors.
+    """
+    if not np.array_equal(table_a["anchor"].to_numpy(), table_b["anchor"].to_numpy()):
+        found = f"{len(table_a):,} anchors and {len(table_b):,} others"
+        raise InputError(Fault("two tables of diversity", found, "the same anchors in both"))
+    place_a, place_b = (100 * (t["spread"].rank().to_numpy() - 1) / max(len(t) - 1, 1) for t in (table_a, table_b))
+    return pd.DataFrame(
+        {
+            "anchor": table_a["anchor"].to_numpy(),
+            "image": table_a["image"].to_numpy(),
+            "diversity_a": table_a["diversity"].to_numpy(),
+            "diversity_b": table_b["diversity"].to_numpy(),
+            "place_a": place_a,
+            "place_b": place_b,
+            "change": place_b - place_a,
+        }
+    )
+
+
+def rank_correlation(one: np.ndarray | pd.Series, other: np.ndarray | pd.Series) -> float:
+    """Spearman's ρ of two columns; pairs with a missing value are left out, NaN where one of them never varies."""
+    pairs = pd.DataFrame({"one": np.asarray(one), "other": np.asarray(other)}).dropna().rank()
+    if len(pairs) < 2 or pairs.nunique().min() < 2:
+        return float("nan")
+    return float(np.corrcoef(pairs["one"], pairs["other"])[0, 1])
+
+
+def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"objective": {"loss": "dcl"}} becomes {"objective.loss": "dcl"}."""
+    flat: dict[str, Any] = {}
+    for key, value in document.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, f"{name}."))
+        else:
+            flat[name] = value
+    return flat
+
+
+def config_differences(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """The values in which the named configurations differ: index = key, one column a run; "—" where a key is absent.
+
+    The run's name and its [about] table (command, versions, date) are no settings and are left out.
+    """
+    flat = {
+        name: flatten({key: value for key, value in config.items() if key not in ("name", "about")})
+        for name, config in configs.items()
+    }
+    keys = sorted({key for values in flat.values() for key in values})
+    rows = {
+        key: [_shown(values[key]) if key in values else "—" for values in flat.values()]
+        for key in keys
+        if len({repr(values.get(key)) for values in flat.values()}) > 1
+    }
+    return pd.DataFrame.from_dict(rows, orient="index", columns=list(flat), dtype=object)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

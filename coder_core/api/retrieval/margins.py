@@ -1,0 +1,65 @@
+"""By how much every query's true match beats, or misses, the closest wrong candidate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from coder_core.api.retrieval.hubs import Direction
+from coder_core.api.run import Run
+from coder_core.api.sampling import Sample
+
+
+def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None = None) -> pd.DataFrame:
+    """Similarity of the best true match minus that of the most similar wrong candidate, over the whole split.
+
+    Nothing but the pairs in question is multiplied: the closest wrong candidate is among the best ten the analysis
+    keeps, or, where these are all true matches, found by one product of that query with all candidates.
+
+    Args:
+        sample: only its queries.
+
+    Returns:
+        One row a query that has a match: query, match, wrong (the two candidates), match_score, wrong_score, margin
+        (below 0: the wrong one stands above the match), rank (from 1).
+    """
+    analysis = run.analysis(split)
+    s = run.sides(split, "text" if direction == "t2i" else "image")
+    best = np.asarray(analysis.text_best if direction == "t2i" else analysis.image_best)
+    ranks = run.ranks(split)[direction]
+    queries = np.arange(len(s.anchors))
+    if sample is not None:
+        queries = sample.texts if direction == "t2i" else sample.images
+    queries = queries[ranks[queries] >= 0]
+    own_image = s.anchor_images[queries]
+    order = np.argsort(s.candidate_images, kind="stable")
+    owners = s.candidate_images[order]
+    first, last = (np.searchsorted(owners, own_image, side=side) for side in ("left", "right"))
+    match, match_score = order[first], np.full(len(queries), -np.inf, dtype=np.float32)
+    for step in range(int((last - first).max(initial=0))):  # an image's captions, one after the other
+        asked = np.flatnonzero(first + step < last)
+        candidate = order[first[asked] + step]
+        score = s.pairs(queries[asked], candidate)
+        better = score > match_score[asked]
+        match[asked[better]], match_score[asked[better]] = candidate[better], score[better]
+    foreign = s.candidate_images[best[queries]] != own_image[:, None]
+    place = foreign.argmax(1)
+    wrong = best[queries, place].astype(np.int64)
+    for position in np.flatnonzero(~foreign.any(1)):  # ten true matches come first
+        scores = np.where(s.candidate_images == own_image[position], -np.inf, s.row(int(queries[position])))
+        wrong[position] = scores.argmax() if np.isfinite(scores).any() else -1
+    known = wrong >= 0
+    wrong_score = np.full(len(queries), np.nan, dtype=np.float32)
+    wrong_score[known] = s.pairs(queries[known], wrong[known])
+    frame = pd.DataFrame(
+        {
+            "query": queries,
+            "match": match,
+            "wrong": wrong,
+            "match_score": match_score,
+            "wrong_score": wrong_score,
+            "margin": match_score - wrong_score,
+            "rank": ranks[queries] + 1,
+        }
+    )
+    return frame[known].reset_index(drop=True)

@@ -1,0 +1,211 @@
+"""A similarity matrix before and after diversity scaling, tile by tile; large ones as the means of blocks. CODER eq. 4.
+
+With S the cosines, an anchor i and its negatives j, the exponent of the loss is x_ij = (S_ij − γ) / (μ·div_i), and the
+share of the loss that a negative carries is p_ij = exp(x_ij) / (1 + Σ_k exp(x_ik)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from coder_core.api.diversity.anchor import Loss
+from coder_core.api.diversity.table import Array, Sides, entropy_over_split, normalise, squash, std_over_split
+
+TILE = 2_097_152  # 8 MiB of float32: the largest piece of S that is ever held
+CELLS = 256  # a side: up to here every pair is a cell of its own
+Direction = Literal["i2t", "t2i"]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How differently each anchor sees the negatives shown. CODER eq. 3.
+
+    Args:
+        spread: (Q,) standard deviation, or entropy in bits. raw: (Q,) 1 / sigmoid(ε / spread).
+        diversity: (Q,) raw over the largest raw. negatives: (Q,) how many there are.
+    """
+
+    spread: Array
+    raw: Array
+    diversity: Array
+    negatives: Array
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """What diversity does to a matrix; anchors are rows, candidates columns, all four float32 of one shape (R, C).
+
+    Args:
+        similarity: S, the own pairs included.
+        exponent: (S − γ) / (μ·div). change: what diversity adds to (S − γ) / μ. share: p, of the loss.
+            Own pairs are no negatives: NaN there.
+        row_step, column_step: samples in a cell; 1 where every pair is a cell, otherwise the cell is a block's mean.
+        spread: of the anchors. loss: μ, γ, ε used.
+    """
+
+    similarity: Array
+    exponent: Array
+    change: Array
+    share: Array
+    row_step: int
+    column_step: int
+    spread: Spread
+    loss: Loss
+
+
+def measured(s: Sides, loss: Loss) -> Array:
+    """(Q,) standard deviation, or entropy in bits, of every anchor over the negatives in `s`; μ, γ, ε play no part."""
+    return std_over_split(s) if loss.function == "std" else entropy_over_split(s, loss.entropy_temperature)
+
+
+def spread_of(s: Sides, loss: Loss, spread: Array | None = None) -> Spread:
+    """Spread and diversity of every anchor over the negatives in `s`, normalised over these anchors.
+
+    Args:
+        spread: what `measured` gave for these sides, when it is known.
+    """
+    spread = measured(s, loss) if spread is None else spread
+    raw = squash(spread, loss.epsilon)
+    images, counts = np.unique(s.candidate_images, return_counts=True)
+    place = np.minimum(np.searchsorted(images, s.anchor_images), len(images) - 1)
+    own = np.where(images[place] == s.anchor_images, counts[place], 0)
+    return Spread(spread, raw, normalise(raw), len(s.candidates) - own)
+
+
+def scale(s: Sides, spread: Spread, loss: Loss, *, cells: int = CELLS) -> Scaled:
+    """The four matrices, at most `cells` a side. Never more of S is held than one tile.
+
+    Args:
+        s: unit rows, in the order in which they are shown. spread: of the same anchors. loss: μ and γ.
+
+    Raises:
+        ValueError: μ is not positive.
+    """
+    if not loss.temperature > 0:
+        raise ValueError(f"temperature must be > 0, got {loss.temperature}")
+    total, width = len(s.anchors), len(s.candidates)
+    row_step, column_step = max(1, -(-total // cells)), max(1, -(-width // cells))
+    starts = np.arange(0, width, column_step)
+    lengths = np.diff(np.append(starts, width))
+    tops = np.arange(0, total, row_step)
+    heights = np.diff(np.append(tops, total))
+    own_rows, own_columns = _own_pairs(s)
+    counts = heights[:, None] * lengths[None, :]  # negatives of a block
+    np.subtract.at(counts, (own_rows // row_step, own_columns // column_step), 1)
+    sharpness = 1.0 / (loss.temperature * spread.diversity)
+    of_rows = np.stack([sharpness, sharpness - 1.0 / loss.temperature]).astype(np.float32)
+    sums = np.zeros((4, len(tops), len(starts)))  # similarity, exponent, change, share
+    if s.scores is None:
+        s = replace(s, candidates=np.ascontiguousarray(s.candidates))
+    rows = max(1, TILE // max(width, 1))
+    for start in range(0, total, rows):
+        part = slice(start, min(start + rows, total))
+        tile = s.tile(part)
+        block, first = np.unique(np.arange(part.start, part.stop) // row_step, return_index=True)
+        added = np.empty((4, len(block), width), np.float32)
+        np.add.reduceat(tile, first, out=added[0])
+        known = slice(*np.searchsorted(own_rows, (part.start, part.stop)))
+        own = own_rows[known] - start, own_columns[known]
+        tile -= np.float32(loss.gamma)
+        tile[own] = 0.0
+        for number, (top, bottom) in enumerate(pairwise([*first, len(tile)])):
+            np.matmul(of_rows[:, start + top : start + bottom], tile[top:bottom], out=added[1:3, number])
+        tile *= of_rows[0, part, None]
+        np.add.reduceat(_shares(tile, own), first, out=added[3])
+        sums[:, block] += np.add.reduceat(added, starts, 2)
+    every, *of_negatives = sums
+    means = [every / (heights[:, None] * lengths[None, :])]
+    means += [summed / np.where(counts > 0, counts, np.nan) for summed in of_negatives]
+    similarity, exponent, change, share = (mean.astype(np.float32) for mean in means)
+    return Scaled(similarity, exponent, change, share, row_step, column_step, spread, loss)
+
+
+def _own_pairs(s: Sides) -> tuple[Array, Array]:
+    """(P,) anchors, ascending, and candidates of every pair of the same image."""
+    order = np.argsort(s.candidate_images, kind="stable")
+    images = s.candidate_images[order]
+    first, last = (np.searchsorted(images, s.anchor_images, side) for side in ("left", "right"))
+    counts = last - first
+    rows = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rows, order[first[rows] + within]
+
+
+def _shares(tile: Array, own: tuple[Array, ...]) -> Array:
+    """p of every negative; 0 for own pairs. The tile, (S − γ) / (μ·div), is used up."""
+    tile[own] = -np.inf
+    largest = np.maximum(tile.max(1, keepdims=True), np.float32(0.0))
+    tile -= largest
+    np.exp(tile, out=tile)
+    total = np.exp(-largest.astype(np.float64)) + tile.sum(1, keepdims=True, dtype=np.float64)
+    tile *= (1.0 / total).astype(np.float32)
+    return tile
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One cell: every number of eq. 3 and 4 for an anchor and a candidate.
+
+    Args:
+        similarity: S. own: it is the anchor's own, so it is no negative: exponents and shares are NaN.
+        negatives: how many the anchor has here. spread, raw, largest, diversity: eq. 3; largest is over all anchors.
+        effective: μ·div. plain, exponent: (S − γ)/μ and (S − γ)/(μ·div).
+        total_plain, total: 1 + Σ exp over the anchor's negatives. share_plain, share: exp over that total.
+        positive: similarity to the anchor's own partner in a batch of pairs; NaN otherwise.
+        loss_plain, loss_value: μ·log(total) − log(1 + S⁺), NaN without a partner. loss: μ, γ, ε.
+    """
+
+    similarity: float
+    own: bool
+    negatives: int
+    spread: float
+    raw: float
+    largest: float
+    diversity: float
+    effective: float
+    plain: float
+    exponent: float
+    total_plain: float
+    total: float
+    share_plain: float
+    share: float
+    positive: float
+    loss_plain: float
+    loss_value: float
+    loss: Loss
+
+
+def open_pair(s: Sides, spread: Spread, loss: Loss, anchor: int, candidate: int, *, paired: bool) -> Pair:
+    """Every number behind one cell, in float64.
+
+    Args:
+        anchor, candidate: positions in `s`.
+        paired: candidate k is the partner of anchor k.
+
+    Raises:
+        IndexError: there is no such cell.
+    """
+    if not (0 <= anchor < len(s.anchors) and 0 <= candidate < len(s.candidates)):
+        raise IndexError(f"no cell ({anchor}, {candidate}) in {len(s.anchors)} × {len(s.candidates)}")
+    mu = loss.temperature
+    scores = s.row(anchor).astype(np.float64)
+    negatives = s.candidate_images != s.anchor_images[anchor]
+    own = not bool(negatives[candidate])
+    diversity = float(spread.diversity[anchor])
+    value = float(scores[candidate])
+    plain, exponent = (float("nan"),) * 2 if own else ((value - loss.gamma) / mu, (value - loss.gamma) / mu / diversity)
+    over = (scores[negatives] - loss.gamma) / mu
+    log_plain, log_scaled = (float(np.logaddexp.reduce(np.append(x, 0.0))) for x in (over, over / diversity))
+    positive = float(scores[anchor]) if paired else float("nan")
+    pull = float(np.log1p(max(positive, -1 + 1e-4))) if paired else float("nan")
+    return Pair(
+        similarity=value, own=own, negatives=int(negatives.sum()), spread=float(spread.spread[anchor]),
+        raw=float(spread.raw[anchor]), largest=float(spread.raw.max()), diversity=diversity, effective=mu * diversity,
+        plain=plain, exponent=exponent, total_plain=float(np.exp(log_plain)), total=float(np.exp(log_scaled)),
+        share_plain=float(np.exp(plain - log_plain)), share=float(np.exp(exponent - log_scaled)), positive=positive,
+        loss_plain=mu * log_plain - pull, loss_value=mu * log_scaled - pull, loss=loss,
+    )  # fmt: skip

@@ -1,0 +1,201 @@
+"""Neighbours of the train captions: found once for a data set, a text space and an N, and kept in the cache.
+
+The folder's name is a fingerprint of what it was made of, and it appears whole or not at all: an interrupted search
+leaves nothing behind, and runs that share data, space and N share the search.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+
+from coder_core.config.schema import Config
+from coder_core.console.faults import Fault, InputError
+from coder_core.data.gather import cache_folder
+from coder_core.geometry.caption_neighbours import EXACT_BELOW, caption_neighbours
+from coder_core.geometry.text_space import (
+    ARRAYS,
+    NAMES,
+    TextSpace,
+    TfidfSpace,
+    fit_tfidf,
+    folder_fingerprint,
+    sentence_space,
+)
+from coder_core.runs.files import sealed
+from coder_core.runs.files.create import read_run_file
+
+VERSION = 1  # of how spaces and neighbours are made
+NEIGHBOURS = "neighbours.npy"
+FOUND, MODEL = "neighbours_fingerprint", "text_space_fingerprint"  # in the table [about] of a run
+Phases = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """The neighbours of a split's captions and the space they were found in.
+
+    Args:
+        neighbours: (m, N) int32, −1 where a caption has fewer.
+        space: fitted on the train captions.
+        faults: what a person should know.
+    """
+
+    neighbours: np.ndarray
+    space: TextSpace
+    faults: list[Fault]
+
+    def about(self, config: Config) -> dict[str, str]:
+        """What a run notes, to know them again: sha256 (hex) of the neighbours, and of a model's folder."""
+        found = {FOUND: hashlib.sha256(np.ascontiguousarray(self.neighbours).tobytes()).hexdigest()}
+        if config.weighting.text_space:
+            found[MODEL] = folder_fingerprint(Path(config.weighting.text_space))
+        return found
+
+
+def train_neighbourhood(
+    config: Config, captions: Sequence[str], image_of_text: np.ndarray, *, space: TextSpace | None = None,
+    progress: Phases | None = None,
+) -> Neighbourhood:  # fmt: skip
+    """The neighbours of the train captions, from the cache when they were found before.
+
+    Args:
+        config: of the run; names the space and N.
+        captions: m train captions.
+        image_of_text: (m,).
+        space: of a run that is continued; fitted anew when None.
+        progress: called with what is being done, how much of it, and how much there is.
+
+    Raises:
+        InputError: the space cannot be made, or the cache cannot be written.
+    """
+    count = config.weighting.neighbours
+    place = cache_folder() / "neighbours" / _key(config, captions, image_of_text)
+    kept = _read(place, config)
+    if kept is None:
+        space = space or _make_space(config, captions, progress)
+        found = split_neighbours(space, captions, image_of_text, count, progress=progress)
+        kept = found, space
+        _write(place, *kept)
+    return Neighbourhood(kept[0], space or kept[1], _shortfall(kept[0], count))
+
+
+def split_neighbours(
+    space: TextSpace, captions: Sequence[str], image_of_text: np.ndarray, count: int, *,
+    progress: Phases | None = None,
+) -> np.ndarray:  # fmt: skip
+    """(m, N) int32 neighbours among the captions of one split, found now.
+
+    Raises:
+        InputError: the space gives a caption no finite vector.
+    """
+    tell = progress or (lambda what, done, total: None)
+    vectors = space.encode(captions, lambda done, total: tell("placing captions in the text space", done, total))
+    wrong = np.flatnonzero(~np.isfinite(vectors).all(1))
+    if len(wrong):
+        found = f"gives caption {wrong[0] + 1} of {len(captions):,} numbers that are not finite"
+        raise InputError(Fault("--text-space", found, "finite vectors", "use another model"))
+    return caption_neighbours(
+        vectors, image_of_text, count,
+        progress=lambda done, total: tell("finding semantic neighbours", done, total),
+    )  # fmt: skip
+
+
+def same_neighbours(found: Neighbourhood, config: Config, about: Mapping[str, Any]) -> list[Fault]:
+    """A warning when a run that is continued has other neighbours than it began with.
+
+    Args:
+        found: now.
+        config: of the run.
+        about: what it noted.
+
+    Raises:
+        InputError: the folder holds another model.
+    """
+    now = found.about(config)
+    if now.get(MODEL) != about.get(MODEL):
+        place, fix = f"--text-space {config.weighting.text_space}", "give the folder the run was started with"
+        raise InputError(Fault(place, "holds another model than when the run began", fix=fix))
+    if now[FOUND] == about.get(FOUND):
+        return []
+    text = "were searched again and came out otherwise"
+    fix = "the run goes on, but its last bits will differ from a run that was never stopped"
+    return [Fault("semantic neighbours", text, "the same", fix, severity="warning")]
+
+
+def run_text_space(folder: Path, config: Config) -> TextSpace:
+    """The space a run's neighbours were found in: its own files, or the model its configuration names.
+
+    Raises:
+        InputError: the files are damaged, or the model is not where it was.
+    """
+    if config.weighting.text_space:
+        return sentence_space(config.weighting.text_space)
+    return TfidfSpace.from_files(read_run_file(folder, NAMES), read_run_file(folder, ARRAYS), str(folder))
+
+
+def _make_space(config: Config, captions: Sequence[str], progress: Phases | None) -> TextSpace:
+    if config.weighting.text_space:
+        return sentence_space(config.weighting.text_space)
+    if progress is not None:
+        progress("fitting the text space", 0, 1)
+    space = fit_tfidf(captions, config.weighting.text_space_size)
+    if progress is not None:
+        progress("fitting the text space", 1, 1)
+    return space
+
+
+def _key(config: Config, captions: Sequence[str], image_of_text: np.ndarray) -> str:
+    weighting = config.weighting
+    if weighting.text_space:
+        made_by = folder_fingerprint(sentence_space(weighting.text_space).folder)
+    else:
+        made_by = f"tf-idf {weighting.text_space_size} scikit-learn {sklearn.__version__}"
+    about = [VERSION, made_by, weighting.neighbours, len(captions) < EXACT_BELOW]
+    digest = hashlib.sha256(json.dumps(about).encode())
+    digest.update(np.ascontiguousarray(image_of_text, dtype="<i8").tobytes())
+    for caption in captions:
+        digest.update(caption.encode("utf-8", "surrogatepass") + b"\n")
+    return digest.hexdigest()[:32]
+
+
+def _read(place: Path, config: Config) -> tuple[np.ndarray, TextSpace] | None:
+    """What was kept; None when there is nothing, or nothing sound."""
+    if not (place / sealed.MANIFEST).is_file():
+        return None
+    try:
+        neighbours = np.load(BytesIO(sealed.read_checked(place, NEIGHBOURS)), allow_pickle=False)
+        if config.weighting.text_space:
+            return neighbours, sentence_space(config.weighting.text_space)
+        names, arrays = (sealed.read_checked(place, name) for name in (NAMES, ARRAYS))
+        return neighbours, TfidfSpace.from_files(names, arrays, str(place))
+    except (InputError, ValueError):
+        return None  # damaged: found again and replaced
+
+
+def _write(place: Path, neighbours: np.ndarray, space: TextSpace) -> None:
+    def fill(folder: Path) -> None:
+        np.save(folder / NEIGHBOURS, neighbours, allow_pickle=False)
+        for name, content in space.to_files().items():
+            sealed.write_file(folder / name, content.encode() if isinstance(content, str) else content)
+
+    sealed.write_sealed(place, fill, about={"text_space": space.name}, needed=neighbours.nbytes, replace=True)
+
+
+def _shortfall(neighbours: np.ndarray, count: int) -> list[Fault]:
+    """A warning when captions have fewer neighbours than asked for."""
+    counts = (neighbours >= 0).sum(1)
+    short = int((counts < count).sum())
+    if not short:
+        return []
+    found = f"is {count}, but {short:,} of {len(counts):,} captions have fewer of other images (fewest: {counts.min()})"
+    fix = "their means are over those they have; captions without any weigh like the average pair"
+    return [Fault("--neighbours", found, fix=fix, severity="warning")]

@@ -1,0 +1,73 @@
+"""`status.json`: how far a run is, replaced in one step; a "running" whose process is gone reads as "interrupted"."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.runs.files.lines import open_line, seal_line
+from coder_core.runs.files.sealed import WriteError
+
+STATUS = "status.json"
+_CLOCK_SLACK = 2.0  # seconds two readings of one process's start may differ (psutil derives it from the boot time)
+
+
+def write_status(folder: Path, state: str, **fields: Any) -> None:
+    """Replace the status. The caller holds the run's lock.
+
+    Args:
+        folder: the run folder.
+        state: "running", "finished", "stopped" or "failed".
+        fields: JSON values such as step, steps, message.
+    """
+    process = psutil.Process()
+    record = {
+        "state": state,
+        "pid": process.pid,
+        "started": process.create_time(),
+        "host": socket.gethostname(),
+        "time": time.time(),
+        **fields,
+    }
+    temporary = Path(folder) / f".tmp-{STATUS}"  # one writer a run: the next one writes over what a killed one left
+    try:
+        temporary.write_text(seal_line(record) + "\n")
+        temporary.replace(Path(folder) / STATUS)
+    except OSError as error:
+        raise WriteError(Fault(str(Path(folder) / STATUS), f"could not be written ({error.strerror})")) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_status(folder: Path) -> dict[str, Any] | None:
+    """The status, or None when the run has none yet.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = Path(folder) / STATUS
+    try:
+        record = open_line(path.read_text().rstrip("\n"))
+    except FileNotFoundError:
+        return None
+    except (ValueError, OSError) as error:
+        raise InputError(Fault(str(path), f"cannot be read ({error})", "the status of a run")) from error
+    if record.get("state") == "running" and not _alive(record):
+        record["state"] = "interrupted"
+    return record
+
+
+def _alive(record: dict[str, Any]) -> bool:
+    """Whether the process that wrote the record still runs; one on another machine is believed."""
+    if record.get("host") != socket.gethostname():
+        return True
+    try:
+        started = psutil.Process(int(record["pid"])).create_time()
+        return abs(started - float(record["started"])) < _CLOCK_SLACK
+    except (psutil.Error, KeyError, TypeError, ValueError):
+        return False

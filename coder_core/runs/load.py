@@ -1,0 +1,175 @@
+"""A run folder -> its model, ready to encode: the best save on dev, or the last state before there is one."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from coder_core.concepts.knowledge import ARRAYS, NAMES, Concepts
+from coder_core.config.schema import Config, from_document
+from coder_core.console.faults import Fault, InputError
+from coder_core.data.batches import text_chunks
+from coder_core.data.words import Vocabulary
+from coder_core.model.build import build_model
+from coder_core.model.coder import Branches, Coder
+from coder_core.model.encode import TEXTS_AT_ONCE, evaluating
+from coder_core.model.pair_scores import ImageParts, score_texts
+from coder_core.model.reader import CaptionReader, make_reader
+from coder_core.runs.analysis.concept_reader import in_one
+from coder_core.runs.files.create import read_run_file
+from coder_core.runs.files.saves import Save, SaveStore
+
+ABOUT = "about"  # the table of config.toml that tells of the command, versions and data; not part of the configuration
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A trained model.
+
+    Args:
+        config: it was trained with.
+        model: in evaluation mode.
+        reader: of captions.
+        fingerprint: of the save.
+        save: its name, the step.
+        device: where it is.
+        feature_size: numbers a region.
+        faults: damaged newer saves that were passed over.
+        concepts: of its concept branch, or None.
+    """
+
+    config: Config
+    model: Coder
+    reader: CaptionReader
+    fingerprint: str
+    save: str
+    device: torch.device
+    feature_size: int
+    faults: list[Fault]
+    concepts: Concepts | None = None
+
+    def encode_text(self, captions: Sequence[str], *, scoring: bool = False) -> np.ndarray:
+        """(k, D) float32 unit rows of the instance branch.
+
+        Args:
+            captions: free texts.
+            scoring: with the concept branch beside it, (k, 2 · D), so that inner products are the run's scores.
+        """
+        if not captions:
+            return np.empty((0, self.config.model.dimension * (2 if scoring and self.concepts else 1)), np.float32)
+        tokens = self.reader.encode(list(captions))
+        found: dict[int, np.ndarray] = {}
+        with evaluating(self.model):
+            nodes = self.model.concept_nodes() if scoring else None
+            for ids, words, lengths in text_chunks(tokens, TEXTS_AT_ONCE):
+                branches = self.model.text_branches(words.to(self.device), lengths.to(self.device), nodes)
+                found |= dict(zip(ids.tolist(), self._rows(branches), strict=True))
+        return np.stack([found[row] for row in range(len(captions))])
+
+    def encode_images(self, regions: np.ndarray, *, scoring: bool = False) -> np.ndarray:
+        """(k, R, F) region features, all R present -> (k, D), or (k, 2 · D) as for `encode_text`."""
+        lengths = torch.full((len(regions),), regions.shape[1])
+        with evaluating(self.model):
+            nodes = self.model.concept_nodes() if scoring else None
+            found = self.model.image_branches(torch.from_numpy(regions).to(self.device), lengths.to(self.device), nodes)
+        return self._rows(found)
+
+    def score_texts(self, captions: Sequence[str], parts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """(k, n) float32 scores of free texts with the images of an analysis, of a model that scores pair by pair.
+
+        Args:
+            captions: k free texts.
+            parts: (n, L, D) image_parts of the analysis.
+            lengths: (n,) image_part_lengths.
+        """
+        tokens = self.reader.encode(list(captions))
+        return score_texts(self.model, ImageParts(parts, lengths), tokens, device=self.device)
+
+    def _rows(self, found: Branches) -> np.ndarray:
+        instance = np.asarray(found.instance.float().cpu().numpy())
+        if found.concept is None:
+            return instance
+        return in_one(instance, found.concept.float().cpu().numpy(), self.config.model.beta)
+
+
+def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
+    """A run's configuration and its [about] table, verified against the run's manifest."""
+    place = folder / "config.toml"
+    try:
+        document = tomllib.loads(read_run_file(folder, "config.toml").decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(Fault(str(place), f"is not TOML: {error}")) from None
+    about = document.pop(ABOUT, {})
+    return from_document(document, str(place)), about
+
+
+def read_vocabulary(folder: Path, config: Config) -> Vocabulary | None:
+    """A run's vocabulary, verified; None for a BERT run."""
+    if config.model.text_encoder == "bert":
+        return None
+    text = read_run_file(folder, "words.json").decode("utf-8", "replace")
+    return Vocabulary.from_text(text, str(folder / "words.json"))
+
+
+def read_concepts(folder: Path, config: Config) -> Concepts | None:
+    """A run's concepts, verified; None for a run without a concept branch."""
+    if config.model.concepts == 0:
+        return None
+    return Concepts.from_files(read_run_file(folder, NAMES), read_run_file(folder, ARRAYS), str(folder))
+
+
+def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) -> None:
+    """Give a module its weights.
+
+    Raises:
+        InputError: missing or unexpected names, or other shapes; up to 20 of them are named.
+    """
+    wanted = module.state_dict()
+    faults = [Fault(place, f"lacks {name}") for name in wanted if name not in tensors]
+    faults += [Fault(place, f"holds {name}, which the model does not have") for name in tensors if name not in wanted]
+    for name, tensor in tensors.items():
+        if name in wanted and tensor.shape != wanted[name].shape:
+            faults.append(Fault(place, f"{name} has shape {tuple(tensor.shape)}", f"{tuple(wanted[name].shape)}"))
+    if faults:
+        raise InputError(faults)
+    module.load_state_dict(dict(tensors))
+
+
+def best_save(folder: Path) -> Save:
+    """The best save, or the last state of a run that has not been evaluated yet.
+
+    Raises:
+        InputError: there is neither, or all are damaged.
+    """
+    save = SaveStore(folder / "best", keep=1).newest() or SaveStore(folder / "state", keep=1).newest()
+    if save is None:
+        raise InputError(
+            Fault(str(folder), "holds no saved weights yet", "a run that has saved", "train it for an epoch first")
+        )
+    return save
+
+
+def load_model(folder: str | Path, *, device: str = "cpu") -> LoadedModel:
+    """Load a run's model.
+
+    Raises:
+        InputError: the folder holds no run, or its files are damaged; the file is named.
+    """
+    folder = Path(folder)
+    config, about = read_config(folder)
+    reader = make_reader(config, read_vocabulary(folder, config))
+    save = best_save(folder)
+    size = int(about["feature_size"])
+    concepts = read_concepts(folder, config)
+    model = build_model(config.model, feature_size=size, words=reader.size, pretrained=False, concepts=concepts)
+    load_weights(model, save.tensors("model"), str(save.path / "model.safetensors"))
+    place = torch.device(device)
+    model = model.to(place).eval()
+    return LoadedModel(config, model, reader, save.fingerprint, save.name, place, size, save.skipped, concepts)

@@ -1,0 +1,194 @@
+"""One of several processes: a few training steps of several objectives, everything they came to in one file.
+
+python -m tests.support.ddp_worker DATA OUT.safetensors
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from coder_core.config.schema import Config, MemoryConfig
+from coder_core.encoders.regions import RegionBatchNorm
+from coder_core.training import parallel
+from coder_core.training.parts.boosting import BoostingAnchor, make_boosting
+from coder_core.training.parts.memory import make_memory
+from coder_core.training.parts.neighbourhoods import make_neighbourhoods
+from coder_core.training.prepare import prepare
+from coder_core.training.step import compute_losses
+from tests.support.configs import changed
+from tests.support.several_processes import run_as_one_of_several
+from tests.support.tiny_runs import tiny_config
+
+STEPS = 4
+RATE = 0.05
+# λ far above the batch of 8, so that the weights of so few pairs differ
+WEIGHTED = {"sample_weights": "diversity", "weight_scale": 5.0, "neighbours": 4, "neighbours_of_neighbours": 8}
+SCORED_AT = 2  # the step before which weights are taken from what was embedded so far
+CASES: dict[str, tuple[dict[str, object], int]] = {
+    "btr-hardest": ({"loss": "btr-hardest", "warmup_epochs": 0.4, "weight_instance": 1.0}, 0),
+    "infonce": ({"loss": "infonce"}, 0),
+    "cmpm": ({"loss": "cmpm", "weight_instance": 0.3}, 0),
+    "polynomial": ({"loss": "polynomial"}, 0),
+    "dcl": ({"loss": "dcl"}, 13),
+    "dcl-bfloat16": ({"loss": "dcl", "twin_precision": "bfloat16"}, 13),
+    "dcl-gradient": ({"loss": "dcl", "diversity_gradient": True, "diversity_from_bank": False}, 13),
+    "dcl-without-bank": ({"loss": "dcl", "same_image_negatives": True}, 0),
+    "concepts": ({"loss": "dcl"}, 13),
+    "concepts-unweighted": ({"loss": "infonce", "weight_concept": 0.0}, 0),
+    "boosting": ({"loss": "btr-sum", "weight_instance": 0.1, "boosting": "am", "boosting_weight": 0.1}, 0),
+    "several": ({"loss": "dcl", "embeddings": 3}, 0),
+    "interaction": ({"loss": "dcl", "weight_instance": 0.3, "scorer": "interaction"}, 0),
+    "interaction-boosting": (
+        {
+            "loss": "btr-sum",
+            "weight_instance": 0.05,
+            "scorer": "interaction",
+            "boosting": "rm",
+            "boosting_weight": 0.05,
+        },
+        0,
+    ),
+    "boosting-online": (
+        {
+            "loss": "btr-sum",
+            "weight_instance": 0.1,
+            "boosting": "rm-am",
+            "boosting_weight": 0.1,
+            "boosting_scenario": "online",
+            "boosting_branches": 3,
+        },
+        0,
+    ),
+    "mutual": (
+        {"loss": "dcl", "boosting": "dml", "boosting_weight": 0.03, "boosting_scenario": "online"},
+        0,
+    ),
+    "dr": ({"loss": "btr-sum", "weight_instance": 0.1, "boosting": "dr", "boosting_weight": 0.02}, 0),
+    "rkd": ({"loss": "btr-sum", "weight_instance": 0.1, "boosting": "rkd", "boosting_weight": 0.05}, 0),
+    "dino-reversed": (
+        {"loss": "btr-sum", "weight_instance": 0.1, "boosting": "dino-reversed", "boosting_weight": 0.03},
+        0,
+    ),
+    "boosting-soft": ({"loss": "dcl", "boosting": "rs", "boosting_soft": True, "boosting_weight": 0.01}, 13),
+    "diversity-weights": ({"loss": "npairs-hinge", "npairs_margin": 0.5, **WEIGHTED}, 0),
+    "combined-weights": ({"loss": "dcl", **WEIGHTED, "sample_weights": "combined", "weight_modalities": "sum"}, 13),
+    "combined-weights-of-parts": ({"loss": "dcl", **WEIGHTED, "sample_weights": "combined", "embeddings": 3}, 0),
+    "hal": ({"loss": "btr-sum", "weight_instance": 0.1, "sample_weights": "hal"}, 0),
+    "mithun": ({"loss": "npairs-hinge", "npairs_margin": 0.5, "sample_weights": "mithun"}, 0),
+    "amrani": ({"loss": "infonce", "sample_weights": "amrani"}, 0),
+    "within": ({"loss": "infonce", "within_image": 0.3, "within_text": 0.7, "neighbours": 4}, 0),
+}
+
+
+def case_config(data: Path, name: str) -> Config:
+    """No dropout: it draws other numbers in every process."""
+    config = tiny_config(data, epochs=2)
+    values, bank = CASES[name]
+    quiet = replace(
+        config,
+        model=replace(
+            config.model,
+            image_dropout=0.0,
+            word_dropout=0.0,
+            embedding_dropout=0.0,
+            concepts=10 if name.startswith("concepts") else 0,
+        ),
+        memory=MemoryConfig(bank_size=bank),
+    )
+    return changed(quiet, boosting_momentum=0.9, **{"twin_precision": "float32", **values})
+
+
+def trained(config: Config) -> dict[str, Tensor]:
+    """Losses, gradients, diversity, and every memory of every step, under plain gradient descent."""
+    prepared = prepare(config)
+    model = prepared.model.train()
+    memory = make_memory(model, config)
+    boosting = make_boosting(config, model, STEPS, None, prepared.branches)
+    if isinstance(
+        boosting, BoostingAnchor
+    ):  # where both branches score alike, rounding would choose the hardest negative
+        with torch.no_grad():
+            for parameter in boosting.branch.parameters():
+                parameter.mul_(0.9)
+    neighbourhoods = make_neighbourhoods(config, prepared)
+    embed: nn.Module = model
+    if parallel.world_size() > 1:
+        embed = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
+    found: dict[str, Tensor] = {}
+    for step in range(STEPS):
+        if neighbourhoods is not None and step == SCORED_AT:
+            neighbourhoods.begin_epoch(1)
+        losses = compute_losses(
+            embed, model, memory, prepared.batches(step), config,
+            epoch=step / prepared.batches.per_epoch, autocast=nullcontext(), boosting=boosting,
+            neighbourhoods=neighbourhoods,
+        )  # fmt: skip
+        model.zero_grad()
+        losses.total.backward()
+        found[f"{step} loss"] = parallel.mean(losses.total)
+        for name, value in losses.parts.items():
+            found[f"{step} part {name}"] = parallel.mean(value)
+        if losses.diversity is not None:
+            both = losses.diversity.view(2, -1).T.contiguous()
+            found[f"{step} diversity"] = parallel.gather_rows(both)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                assert parameter.grad is not None, name
+                found[f"{step} gradient {name}"] = parameter.grad.clone()
+                parameter.sub_(RATE * parameter.grad)
+        if memory is not None:
+            memory.remember()
+            found |= {f"{step} memory {name}": value.clone() for name, value in memory.state_dict().items()}
+        if boosting is not None:
+            for branch in boosting.learned():
+                parallel.average_gradients(branch.values())
+                with torch.no_grad():
+                    for name, parameter in branch.items():
+                        assert parameter.grad is not None, name
+                        found[f"{step} gradient {name}"] = parameter.grad.clone()
+                        parameter.sub_(RATE * parameter.grad)
+                        parameter.grad = None
+            boosting.follow(model, step)
+            found |= {f"{step} anchor {name}": value.clone() for name, value in boosting.state_dict().items()}
+        if neighbourhoods is not None:
+            neighbourhoods.remember()
+            found |= {f"{step} samples {name}": value.clone() for name, value in neighbourhoods.state_dict().items()}
+    found |= {f"buffer {name}": value.clone() for name, value in model.named_buffers()}
+    return found
+
+
+def norm_gradients() -> dict[str, Tensor]:
+    """The batch norm of unequal shares: 3 rows in the first process, 5 in the second, all 8 in one process."""
+    generator = torch.Generator().manual_seed(9)
+    rows, weight = torch.randn(2, 8, 4, generator=generator) * 3 + 1
+    share = slice(0, 8) if parallel.world_size() == 1 else (slice(0, 3), slice(3, 8))[parallel.rank()]
+    norm = RegionBatchNorm(4)
+    nn.init.uniform_(norm.weight, 0.5, 2.0, generator=generator)
+    mine = rows[share].clone().requires_grad_()
+    out = norm(mine)
+    (out * weight[share]).square().sum().backward()
+    whole = torch.zeros(3, 8, 4)
+    assert mine.grad is not None
+    whole[0, share], whole[1, share] = out.detach(), mine.grad
+    assert norm.weight.grad is not None
+    whole[2, 0] = norm.weight.grad
+    found = {"norm rows": parallel.mean(whole) * parallel.world_size()}
+    return found | {f"norm {name}": value.clone() for name, value in norm.named_buffers()}
+
+
+def everything(data: Path) -> dict[str, Tensor]:
+    """All cases and the batch norm."""
+    found = norm_gradients()
+    for case in CASES:
+        found |= {f"{case} {name}": value for name, value in trained(case_config(data, case)).items()}
+    return found
+
+
+if __name__ == "__main__":
+    run_as_one_of_several(lambda: everything(Path(sys.argv[1])), sys.argv[2])

@@ -1,0 +1,193 @@
+"""Kills and signals a tiny run many times, each time in a forked child, and tells what came of it as JSON.
+
+    python -m tests.support.fork_driver {kills|signals} DATA ROOT
+
+A child costs a fork instead of a new interpreter that imports PyTorch; this process never trains, so that its forks
+are clean.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo  # the first optimizer would import it, two seconds in every child
+
+from coder_core.config.schema import Config
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.status import read_status
+from coder_core.train import main as command
+from coder_core.training.launch import StoppedError, start_run
+from tests.support.tiny_runs import quiet, tiny_config
+
+RANDOM_KILLS, SAVE_KILLS = 30, 20
+LONGEST_WAIT = 0.25  # from a start to a random kill, as a share of an undisturbed run's time
+STEPS_OF_A_SAVE = 30  # the places of a save, and of the pruning after it, where a child kills itself
+EPOCHS = 16
+SIGNALLED_PLACES = (2, 10)  # of a save, where a signal comes
+
+
+class OnSave:
+    """Calls `act` at the nth file operation of this process on an unfinished save."""
+
+    def __init__(self, state: Path, nth: int, act: Callable[[], None]) -> None:
+        self.mark, self.left, self.act = str(state / ".tmp-"), nth, act
+        sys.addaudithook(self)
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Python's audit hook: every open, mkdir, rename and remove comes by before it happens."""
+        if self.left > 0 and event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"):
+            self.left -= any(str(argument).startswith(self.mark) for argument in arguments)
+            if self.left == 0:
+                self.act()
+
+
+def child(task: Callable[[], int]) -> int:
+    """Fork; the child runs the task and leaves with its result."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        code = task()
+    finally:
+        os._exit(code)
+
+
+def wait(pid: int) -> int:
+    """The child's exit code; minus the signal that ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def train(data: str, root: Path, name: str, save_every: float = 1000.0) -> int:
+    """Start the run, or continue the one that is there. Returns the exit code of the command."""
+    if (root / name / "config.toml").exists():
+        return command(["--resume", str(root / name)])
+    config: Config = tiny_config(Path(data), name, epochs=EPOCHS, evaluate_every=4, save_every=save_every)
+    try:
+        start_run(config, root, quiet())
+    except StoppedError:
+        return 3
+    return 0
+
+
+def newest_step(folder: Path) -> tuple[int, int]:
+    """Step of the newest save that verifies, 0 without any, and how many were damaged."""
+    save = SaveStore(folder / "state", keep=2).newest()
+    return (int(save.name), len(save.skipped)) if save else (0, 0)
+
+
+def kills(data: str, root: Path) -> dict[str, Any]:
+    """One run after the other is killed again and again; each is then let go to its end."""
+    random.seed(0)
+    plan = ["random"] * RANDOM_KILLS + ["save"] * SAVE_KILLS
+    random.shuffle(plan)
+    told, number = [], 0
+    started = time.monotonic()
+    whole = wait(child(lambda: train(data, root, "whole")))
+    longest = LONGEST_WAIT * (time.monotonic() - started)
+    while plan:
+        folder = root / f"run-{number}"
+        before = newest_step(folder)[0]
+        kind = plan.pop()
+
+        def task(kind: str = kind, folder: Path = folder) -> int:
+            if kind == "save":
+                die = lambda: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
+                OnSave(folder / "state", random.randrange(1, STEPS_OF_A_SAVE), die)
+            return train(data, root, folder.name, 0.03)
+
+        pid = child(task)
+        random.random()  # the child drew its own copy of the next number
+        if kind == "random":
+            time.sleep(random.uniform(0, longest))
+            os.kill(pid, signal.SIGKILL)
+        code = wait(pid)
+        if code == 0:  # it finished before it was killed: this kill is tried again on another run
+            plan.insert(0, kind)
+            number += 1
+            continue
+        after, damaged = newest_step(folder)
+        unfinished = len(list((folder / "state").glob(".tmp-*"))) if (folder / "state").is_dir() else 0
+        told.append(
+            {"kind": kind, "run": number, "code": code, "before": before, "after": after, "damaged": damaged,
+             "unfinished": unfinished}
+        )  # fmt: skip
+    last = wait(child(lambda: train(data, root, f"run-{number}", 0.03)))
+    return {"kills": told, "runs": number + 1, "last": last, "whole": whole}
+
+
+def until_step(folder: Path, step: int) -> None:
+    """Wait until the run says that it has taken this many steps."""
+    for _ in range(6000):
+        status = read_status(folder) if (folder / "status.json").exists() else None
+        if status is not None and status.get("step", 0) >= step:
+            return
+        time.sleep(0.01)
+
+
+def signals(data: str, root: Path) -> dict[str, Any]:
+    """A signal at rest, in a save, twice; each run is then continued to its end."""
+    told = []
+
+    def tell(name: str, code: int, seconds: float = 0.0) -> None:
+        folder = root / name
+        status = read_status(folder) or {}
+        facts = {
+            "name": name,
+            "code": code,
+            "seconds": seconds,
+            "state": status.get("state"),
+            "step": status.get("step"),
+        }
+        facts["saved"], facts["damaged"] = newest_step(folder)
+        facts["continued"] = wait(child(lambda: train(data, root, name)))
+        told.append(facts)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        name = number.name
+        pid = child(lambda name=name: train(data, root, name))
+        until_step(root / name, 20)
+        started = time.monotonic()
+        os.kill(pid, number)
+        tell(name, wait(pid), time.monotonic() - started)
+
+    def in_a_save(name: str, nth: int, times: int) -> int:
+        def act() -> None:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGTERM)
+
+        OnSave(root / name / "state", nth, act)
+        return train(data, root, name, 0.05)
+
+    for nth in SIGNALLED_PLACES:
+        name = f"save-{nth}"
+        tell(name, wait(child(lambda name=name, nth=nth: in_a_save(name, nth, 1))))
+        name = f"twice-{nth}"
+        tell(name, wait(child(lambda name=name, nth=nth: in_a_save(name, nth, 2))))
+    whole = wait(child(lambda: train(data, root, "whole")))
+    return {"signals": told, "whole": whole}
+
+
+def main() -> None:
+    """Drive one of the two and print what came of it."""
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    what, data, root = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    print(json.dumps(kills(data, root) if what == "kills" else signals(data, root)))
+
+
+if __name__ == "__main__":
+    main()

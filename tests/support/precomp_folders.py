@@ -1,0 +1,55 @@
+"""Small data sets in the field's formats, and where the real one lies."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coder_core.console.faults import InputError
+
+
+def features(images: int = 4, regions: int = 3, size: int = 5, dtype: str = "<f4") -> np.ndarray:
+    """(images, regions, size) values, none of them zero."""
+    random = np.random.default_rng(images * 1000 + regions * 10 + size)
+    return (random.random((images, regions, size)) + 0.5).astype(dtype)
+
+
+def write_split(
+    folder: Path,
+    split: str = "train",
+    *,
+    array: np.ndarray | None = None,
+    captions: list[str] | bytes | None = None,
+    ids: list[str] | None = None,
+) -> Path:
+    """Write one split; by default 4 images and 8 captions. `captions` may be raw bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    array = features() if array is None else array
+    np.save(folder / f"{split}_ims.npy", array)
+    if captions is None:
+        captions = [f"a dog number {row} runs" for row in range(2 * len(array))]
+    data = captions if isinstance(captions, bytes) else "".join(f"{line}\n" for line in captions).encode()
+    (folder / f"{split}_caps.txt").write_bytes(data)
+    if ids is not None:
+        (folder / f"{split}_ids.txt").write_text("".join(f"{line}\n" for line in ids))
+    return folder
+
+
+def refusal(call: object, *arguments: object, **named: object) -> InputError:
+    """The InputError that a call raises."""
+    with pytest.raises(InputError) as caught:
+        call(*arguments, **named)  # type: ignore[operator]
+    return caught.value
+
+
+def real_flickr8k() -> Path:
+    """The real Flickr8k folder: $CODER_DATA/flickr8k, or shared/data/flickr8k beside the repository."""
+    given = os.environ.get("CODER_DATA")
+    base = Path(given) if given else Path(__file__).resolve().parents[2].parent / "shared/data"
+    folder = base / "flickr8k" if (base / "flickr8k").is_dir() else base
+    if not (folder / "f8k_precomp").is_dir():
+        pytest.skip(f"no real Flickr8k data at {folder}; set CODER_DATA to the folder that holds flickr8k/")
+    return folder

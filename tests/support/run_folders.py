@@ -1,0 +1,125 @@
+"""Real run folders for the tests, written by the same code that training and evaluation use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+from PIL import Image, ImageDraw
+
+from coder_core.config.schema import Config, DataConfig, ObjectiveConfig, TrainingConfig, to_document
+from coder_core.data.embeddings import read_embeddings
+from coder_core.runs.analysis.import_embeddings import import_run
+from coder_core.runs.analysis.write import write_analysis
+from coder_core.runs.files.create import create_run
+from coder_core.runs.files.history import HistoryWriter
+from coder_core.runs.files.status import write_status
+
+COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
+CAPTIONS_PER_IMAGE = 5
+VAGUE = 4  # the last caption of every image fits all of them
+
+
+def synthetic(images: int, *, noise: float, seed: int = 0, dimension: int = 32) -> tuple[np.ndarray, ...]:
+    """Images (n, D), texts (5n, D) as unit rows and image_of_text; every fifth caption lies near the mean of all."""
+    rng = np.random.default_rng(seed)
+    v = rng.normal(size=(images, dimension))
+    v[:, 0] = 1.0  # nearly the same in every image: what a vague caption speaks of
+    owner = np.repeat(np.arange(images), CAPTIONS_PER_IMAGE)
+    w = v[owner] + noise * rng.normal(size=(len(owner), dimension))
+    vague = np.arange(len(owner)) % CAPTIONS_PER_IMAGE == VAGUE
+    w[vague] *= 0.15
+    w[vague, 0] = 3.0
+    unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (v, w)]
+    return unit[0].astype(np.float32), unit[1].astype(np.float32), owner
+
+
+def ranks_of(v: np.ndarray, w: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Ranks and ten best of both directions by looking at every score: the slow way, for small data."""
+    scores = v @ w.T
+    text_ranks = np.array([(scores[:, j] >= scores[owner[j], j]).sum() - 1 for j in range(len(w))])
+    image_ranks = np.full(len(v), -1)
+    for i in range(len(v)):
+        own = owner == i
+        if own.any():
+            image_ranks[i] = (scores[i][~own] >= scores[i][own].max()).sum()
+    return image_ranks, text_ranks, np.argsort(-scores, 1)[:, :10], np.argsort(-scores.T, 1)[:, :10]
+
+
+def recalls(image_ranks: np.ndarray, text_ranks: np.ndarray) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, ranks in (("i2t", image_ranks), ("t2i", text_ranks)):
+        for k in (1, 5, 10):
+            found[f"{name}_r{k}"] = 100.0 * float((ranks < k).mean())
+        found[f"{name}_medr"] = float(np.floor(np.median(ranks)) + 1)
+        found[f"{name}_meanr"] = float(ranks.mean() + 1)
+    found["rsum"] = sum(value for key, value in found.items() if "_r" in key)
+    return found
+
+
+def draw_pictures(folder: Path, count: int) -> list[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    names = []
+    for number in range(count):
+        picture = Image.new("RGB", (160, 120), COLOURS[number % 7])
+        ImageDraw.Draw(picture).ellipse((30, 20, 30 + 10 * (number % 9 + 1), 100), fill=COLOURS[(number // 7 + 3) % 7])
+        names.append(f"{number}.png")
+        picture.save(folder / names[-1])
+    return names
+
+
+def write_run(
+    root: Path, name: str, *, loss: str = "dcl", images: int = 40, noise: float = 1.0, seed: int = 0,
+    captions: Sequence[str] | None = None, pictures: bool = True, epochs: int = 3,
+) -> Path:  # fmt: skip
+    """A finished run with history, status and an analysis of dev."""
+    objective = ObjectiveConfig(loss=loss)  # type: ignore[arg-type]
+    training = TrainingConfig(epochs=epochs, seed=seed)
+    config = Config(name=name, data=DataConfig(data="demo"), objective=objective, training=training)
+    folder = create_run(root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"})
+    v, w, owner = synthetic(images, noise=noise, seed=seed)
+    image_ranks, text_ranks, image_best, text_best = ranks_of(v, w, owner)
+    metrics = recalls(image_ranks, text_ranks)
+    texts = (
+        list(captions)
+        if captions is not None
+        else [f"scene {i}, told in way {k}" for i in range(images) for k in range(5)]
+    )
+    with HistoryWriter(folder / "history.jsonl") as history:
+        history.write("start", step=0)
+        for epoch in range(1, epochs + 1):
+            part: dict[str, Any] = {key: value * epoch / epochs for key, value in metrics.items()}
+            history.write("epoch", step=10 * epoch, epoch=epoch, loss=2.0 / epoch, metrics=part, rsum=part["rsum"])
+        history.write("stop", step=10 * epochs)
+    write_status(folder, "finished", step=10 * epochs, steps=10 * epochs)
+    shown = root.parent / f"{root.name}-pictures"
+    names = draw_pictures(shown, images) if pictures else [f"{i}.png" for i in range(images)]
+    write_analysis(
+        folder, "dev", image_embeddings=v, text_embeddings=w, image_of_text=owner, captions=texts, image_names=names,
+        picture_folder=shown if pictures else "", metrics=metrics, fingerprint="0" * 64, image_ranks=image_ranks,
+        text_ranks=text_ranks, image_best=image_best, text_best=text_best, source="synthetic",
+    )  # fmt: skip
+    return folder
+
+
+def import_run_folder(root: Path, name: str, *, images: int = 40, noise: float = 1.5, seed: int = 0) -> Path:
+    """Another model's embeddings of the same samples as `write_run`, through `coder_core.embed import`."""
+    given = root.parent / f"{name}-embeddings"
+    given.mkdir(parents=True, exist_ok=True)
+    v, w, _ = synthetic(images, noise=noise, seed=seed)
+    np.save(given / "images.npy", v)
+    np.save(given / "texts.npy", w)
+    captions = given / "captions.txt"
+    captions.write_text("".join(f"scene {i}, told in way {k}\n" for i in range(images) for k in range(5)))
+    return import_run(read_embeddings(given / "images.npy", given / "texts.npy", captions), root, name, "dev")[0]
+
+
+def damage(run: Path) -> None:
+    """Flip one byte of the configuration."""
+    file = run / "config.toml"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(bytes(content))

@@ -1,0 +1,138 @@
+"""Data sets and configurations so small that a run takes a second or two, and how to compare two runs."""
+
+from __future__ import annotations
+
+import io
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from coder_core.config.schema import Config, DataConfig, MemoryConfig, ModelConfig, ObjectiveConfig, TrainingConfig
+from coder_core.data.batches import Batch, TrainingBatches
+from coder_core.runs.files.history import HISTORY, read_history
+from coder_core.runs.files.saves import Save, SaveStore
+
+WORDS = ["a", "red", "blue", "star", "ring", "box", "dog", "cat", "runs", "sits", "jumps", "near", "far", "from", "the"]
+
+
+def write_tiny_data(folder: Path, *, images: int = 20, captions: int = 2, regions: int = 4, size: int = 6) -> Path:
+    """train and dev splits of random features and captions of 1 to 7 words; 5 times fewer images in dev."""
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(7)
+    for split, count in (("train", images), ("dev", max(2, images // 5))):
+        np.save(folder / f"{split}_ims.npy", random.normal(size=(count, regions, size)).astype(np.float32))
+        lines = [" ".join(random.choice(WORDS, random.integers(1, 8))) for _ in range(count * captions)]
+        (folder / f"{split}_caps.txt").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+def tiny_config(data: Path, name: str = "tiny", **training: Any) -> Config:
+    """CODER with everything on that could make a continued run differ: dropouts, drops, twin and bank."""
+    values: dict[str, Any] = {
+        "epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "schedule": "cosine", "warmup_steps": 2, "threads": 1,
+        "device": "cpu", "save_every": 1000.0, "seed": 5,
+    }  # fmt: skip
+    return Config(
+        name=name,
+        data=DataConfig(data=str(data), word_threshold=1),
+        model=ModelConfig(
+            dimension=8, word_size=6, text_layers=2, image_dropout=0.1, word_dropout=0.1, embedding_dropout=0.1
+        ),
+        objective=ObjectiveConfig(loss="dcl"),
+        memory=MemoryConfig(bank_size=13),
+        training=TrainingConfig(**values | training),
+    )
+
+
+def quiet() -> Console:
+    """A console nobody sees; `console.file.getvalue()` tells what was printed."""
+    return Console(file=io.StringIO(), width=200)
+
+
+def printed(console: Console) -> str:
+    """Everything printed on a `quiet` console, on one line."""
+    assert isinstance(console.file, io.StringIO)
+    return " ".join(console.file.getvalue().split())
+
+
+class StoppingBatches(TrainingBatches):
+    """The same batches, with a signal to this process just before one of them is handed out."""
+
+    @classmethod
+    def of(cls, batches: TrainingBatches, stop_before_step: int, number: int = signal.SIGTERM) -> StoppingBatches:
+        """Like `batches`; the signal comes during step `stop_before_step`, counted from 0."""
+        found = cls.__new__(cls)
+        found.__dict__.update(batches.__dict__)
+        found.stop_before_step, found.number = stop_before_step, number
+        return found
+
+    stop_before_step: int
+    number: int
+
+    def stream(self, start: int, stop: int) -> Iterator[Batch]:
+        """Batches start … stop-1."""
+        for step, batch in enumerate(super().stream(start, stop), start):
+            if step == self.stop_before_step:
+                signal.raise_signal(self.number)
+            yield batch
+
+
+def with_data(config: Config, **data: Any) -> Config:
+    """Another [data] table."""
+    return replace(config, data=replace(config.data, **data))
+
+
+def newest_state(folder: Path) -> Save:
+    """The newest verified state of a run."""
+    save = SaveStore(folder / "state", keep=2).newest()
+    assert save is not None
+    return save
+
+
+def state_tensors(folder: Path) -> dict[str, Tensor]:
+    """Every tensor of the newest state: weights, moments, twin, banks, boosting anchor, cached embeddings."""
+    save = newest_state(folder)
+    return {
+        f"{stem}.{name}": tensor
+        for stem in ("model", "optimizer", "memory", "anchor", "neighbourhoods")
+        if f"{stem}.safetensors" in save.manifest["files"]
+        for name, tensor in save.tensors(stem).items()
+    }
+
+
+def position(folder: Path) -> dict[str, Any]:
+    """Where the newest state stands, without the seconds it took."""
+    return {key: value for key, value in newest_state(folder).document("position").items() if key != "seconds"}
+
+
+def told(folder: Path) -> list[dict[str, Any]]:
+    """What the history says of steps and epochs, without times."""
+    timed = {"time", "seconds", "pairs_per_second"}
+    return [
+        {key: value for key, value in event.items() if key not in timed}
+        for event in read_history(folder / HISTORY)
+        if event["event"] in ("step", "epoch")
+    ]
+
+
+def assert_same_run(found: Path, expected: Path) -> None:
+    """Both runs' newest states are the same bit for bit, and so is what their histories tell."""
+    assert newest_state(found).name == newest_state(expected).name
+    ours, theirs = state_tensors(found), state_tensors(expected)
+    assert ours.keys() == theirs.keys()
+    different = [name for name in ours if not torch.equal(ours[name], theirs[name])]
+    assert different == []
+    assert position(found) == position(expected)
+    assert newest_state(found).document("optimizer") == newest_state(expected).document("optimizer")
+    assert told(found) == told(expected)
+    best, expected_best = (SaveStore(run / "best", keep=1).newest() for run in (found, expected))
+    assert best is not None
+    assert expected_best is not None
+    assert best.fingerprint == expected_best.fingerprint
