@@ -13,7 +13,9 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.starlette import App
 
 from app.ui.guard import Guard
+from coder_core.cpu.environment import tune_environment
 
+tune_environment()  # before torch loads
 app = App(Path(__file__).name, middleware=[Middleware(Guard)])
 
 

@@ -1,3 +1,5 @@
 """Speed and accuracy, each printing one table."""
 
-import coder_core  # noqa: F401  (its setting of the threads comes before torch)
+from coder_core.cpu.environment import tune_environment
+
+tune_environment()  # before torch loads

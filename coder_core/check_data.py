@@ -6,6 +6,11 @@ row and the way out. The exit status is 1 when training or evaluation would refu
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from coder_core.cpu.environment import tune_environment
+
+    tune_environment()  # before torch loads
+
 import json
 import os
 import sys

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from coder_core.cpu.environment import tune_environment
+
+    tune_environment()  # before torch loads
+
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+if "torch" not in sys.modules:  # as the commands do
+    from coder_core.cpu.environment import tune_environment
+
+    tune_environment()
+
 import torch
 from hypothesis import settings
 

@@ -11,7 +11,7 @@ import pytest
 PROGRAM = """
 import resource, sys
 import numpy as np
-from coder_core.allocation import keep_buffers
+from coder_core.cpu.allocation import keep_buffers
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
