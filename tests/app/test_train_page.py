@@ -186,7 +186,7 @@ def test_every_run_has_a_job_of_its_own_with_a_harmless_name(tmp_path: Path, nam
 def test_a_crash_of_the_app_does_not_touch_the_run(root: Path) -> None:
     """The program that started the job is killed with its whole group; the job lives on and is found again."""
     program = (
-        "import sys, time; from pathlib import Path; from app import jobs; "
+        "import sys, time; from pathlib import Path; from app.backend import jobs; "
         "jobs.start(Path(sys.argv[1]), (sys.executable, '-c', 'import time; time.sleep(300)'), sys.argv[2]); "
         "time.sleep(300)"
     )

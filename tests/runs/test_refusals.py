@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SAVE_A_MEGABYTE = """
 import sys, torch
 from pathlib import Path
-from coder_core.faults import InputError
-from coder_core.runs.checkpoint import SaveStore
+from coder_core.console.faults import InputError
+from coder_core.runs.files.saves import SaveStore
 {before}
 try:
     SaveStore(Path(sys.argv[1]), keep=2).write("30", {{"model": {{"weight": torch.ones(250_000)}}}}, {{}})

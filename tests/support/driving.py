@@ -13,9 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def told_by(program: str, *arguments: str | Path, timeout: float) -> dict[str, Any]:
-    """Run `python -m tests.training.<program> …` on one thread and return what it prints last."""
+    """Run `python -m tests.support.<program> …` on one thread and return what it prints last."""
     ended = subprocess.run(
-        [sys.executable, "-m", f"tests.training.{program}", *map(str, arguments)],
+        [sys.executable, "-m", f"tests.support.{program}", *map(str, arguments)],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
