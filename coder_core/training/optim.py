@@ -1,14 +1,17 @@
-"""Parameter groups and the learning rate, a pure function of the step."""
+"""Parameter groups, the learning rate as a pure function of the step, and the optimizer's state as flat tensors."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from coder_core.config.schema import TrainingConfig
+from coder_core.console.faults import Fault, InputError
+from coder_core.runs.files.saves import Save
 
 DECAY_FACTOR = 0.1
 
@@ -41,10 +44,14 @@ def make_optimizer(
     Branches that train beside the model join both groups: AdamW treats every number alone, so one optimizer is as good
     as one for each.
     """
-    modules = (model, *branches)
-    named = [pair for module in modules for pair in module.named_parameters() if pair[1].requires_grad]
-    bert = [parameter for name, parameter in named if name.startswith("words.bert.")]
-    others = [*(parameter for name, parameter in named if not name.startswith("words.bert.")), *extra]
+    bert: list[tuple[str, nn.Parameter]] = []
+    others: list[tuple[str, nn.Parameter]] = []
+    for branch, module in enumerate((model, *branches)):
+        for name, parameter in module.named_parameters():
+            if parameter.requires_grad:
+                group = bert if name.startswith("words.bert.") else others
+                group.append((f"branch_{branch}.{name}" if branch else name, parameter))
+    others += [(f"extra_{number}", parameter) for number, parameter in enumerate(extra)]
     groups = [{"params": others, "share": 1.0}, {"params": bert, "share": config.bert_rate}]
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
@@ -58,3 +65,46 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """Give every group its share of the rate."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group["share"]
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The state as flat tensors: "<parameter>.exp_avg", "<parameter>.exp_avg_sq", "<parameter>.step".
+
+    Rates and weight decay are left out: they follow from the configuration and the step.
+    """
+    names = list(_named_parameters(optimizer))
+    state = optimizer.state_dict()["state"]
+    return {f"{names[index]}.{key}": value for index, values in state.items() for key, value in values.items()}
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:
+    """Restore what `optimizer_tensors` returned, or what version 0.1 saved: numbered tensors and a document.
+
+    Raises:
+        InputError: the save has moments of other parameters, or of other shapes.
+    """
+    parameters, tensors = _named_parameters(optimizer), save.tensors("optimizer")
+    names = list(parameters)
+    if "optimizer.json" in save.manifest["files"]:  # version 0.1
+        numbered = save.document("optimizer")["state"].get("value", [])
+        if len(numbered) > len(names):
+            raise InputError(
+                Fault(str(save.path / "optimizer.json"), f"has {len(numbered)} parameters", f"{len(names)}")
+            )
+        tensors = {
+            f"{names[i]}.{key}": tensors[value["value"]] for i, values in numbered for key, value in values.items()
+        }
+    state: dict[int, dict[str, Tensor]] = defaultdict(dict)
+    for key, tensor in tensors.items():
+        name, _, moment = key.rpartition(".")
+        if name not in parameters or tensor.shape not in ((), parameters[name].shape):
+            fault = Fault(str(save.path / "optimizer.safetensors"), f"has {key} of shape {tuple(tensor.shape)}")
+            raise InputError(fault)
+        state[names.index(name)][moment] = tensor
+    optimizer.load_state_dict({"state": dict(state), "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _named_parameters(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The parameters in the order of the optimizer's own numbers."""
+    groups = optimizer.param_groups
+    return {name: value for group in groups for name, value in zip(group["param_names"], group["params"], strict=True)}

@@ -16,9 +16,9 @@ from torch import Tensor
 from coder_core.console.faults import Fault, InputError
 from coder_core.cpu.products import DEFAULT_PRODUCTS
 from coder_core.model.coder import Coder
-from coder_core.runs.files.packing import pack_state, unpack_state
 from coder_core.runs.files.saves import PROTOTYPES, Save
 from coder_core.runs.load import load_weights
+from coder_core.training.optim import load_optimizer, optimizer_tensors
 from coder_core.training.parts.boosting import Boosting
 from coder_core.training.parts.memory import Memory
 from coder_core.training.parts.neighbourhoods import Neighbourhoods
@@ -79,8 +79,7 @@ def capture(
     neighbourhoods: Neighbourhoods | None = None,
 ) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     """Tensors and documents of a save."""
-    moments, optimizer_document = pack_state(optimizer.state_dict())
-    tensors = {"model": model.state_dict(), "optimizer": moments}
+    tensors = {"model": model.state_dict(), "optimizer": optimizer_tensors(optimizer)}
     if memory is not None:
         tensors["memory"] = memory.state_dict()
     if guide is not None:
@@ -89,7 +88,7 @@ def capture(
         tensors["anchor"] = boosting.state_dict()
     if neighbourhoods is not None:
         tensors["neighbourhoods"] = neighbourhoods.state_dict()
-    documents = {"position": asdict(position), "optimizer": optimizer_document, "circumstances": asdict(around)}
+    documents = {"position": asdict(position), "circumstances": asdict(around)}
     return tensors, documents
 
 
@@ -117,8 +116,8 @@ def restore(
     if neighbourhoods is not None:
         place = str(save.path / "neighbourhoods.safetensors")
         load_weights(neighbourhoods, save.tensors("neighbourhoods"), place)
+    load_optimizer(optimizer, save)
     try:
-        optimizer.load_state_dict(unpack_state(save.tensors("optimizer"), save.document("optimizer")))
         return Position(**save.document("position")), Circumstances(**save.document("circumstances"))
     except (TypeError, ValueError, KeyError) as error:
         raise InputError(Fault(str(save.path), f"is not a state of this configuration: {error}")) from error

@@ -130,7 +130,6 @@ def assert_same_run(found: Path, expected: Path) -> None:
     different = [name for name in ours if not torch.equal(ours[name], theirs[name])]
     assert different == []
     assert position(found) == position(expected)
-    assert newest_state(found).document("optimizer") == newest_state(expected).document("optimizer")
     assert told(found) == told(expected)
     best, expected_best = (SaveStore(run / "best", keep=1).newest() for run in (found, expected))
     assert best is not None

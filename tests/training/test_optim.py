@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from coder_core.config.schema import ModelConfig, TrainingConfig
+from coder_core.console.faults import InputError
 from coder_core.model.build import build_model
-from coder_core.training.optim import learning_rate, make_optimizer, set_rate
+from coder_core.runs.files.saves import Save, SaveStore
+from coder_core.training.optim import learning_rate, load_optimizer, make_optimizer, optimizer_tensors, set_rate
 from tests.support.tiny_bert import write_tiny_bert
 
 
@@ -78,3 +80,41 @@ def test_a_bigru_has_one_group_with_everything() -> None:
     model = build_model(ModelConfig(dimension=8, word_size=4), feature_size=6, words=7)
     optimizer = make_optimizer(model, TrainingConfig(), torch.device("cpu"))
     assert [len(group["params"]) for group in optimizer.param_groups] == [len(list(model.parameters()))]
+
+
+def stepped(width: int, folder: Path) -> tuple[torch.nn.Linear, torch.optim.Optimizer, Save]:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(width, 2)
+    optimizer = make_optimizer(model, TrainingConfig(), torch.device("cpu"))
+    step(model, optimizer)
+    store = SaveStore(folder, keep=1)
+    store.write("1", {"model": model.state_dict(), "optimizer": optimizer_tensors(optimizer)}, {})
+    return model, optimizer, store.open("1")
+
+
+def step(model: torch.nn.Linear, optimizer: torch.optim.Optimizer) -> None:
+    model(torch.ones(4, model.in_features)).square().sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def test_a_restored_optimizer_takes_the_same_next_step(tmp_path: Path) -> None:
+    model, optimizer, save = stepped(3, tmp_path)
+    other = torch.nn.Linear(3, 2)
+    other.load_state_dict(save.tensors("model"))
+    restored = make_optimizer(other, TrainingConfig(), torch.device("cpu"))
+    load_optimizer(restored, save)
+    assert save.tensors("optimizer").keys() >= {"weight.exp_avg", "weight.exp_avg_sq", "bias.step"}
+    step(model, optimizer)
+    step(other, restored)
+    assert torch.equal(other.weight, model.weight)
+
+
+def test_moments_of_another_shape_or_parameter_are_refused(tmp_path: Path) -> None:
+    _, optimizer, _ = stepped(3, tmp_path / "narrow")
+    _, _, wider = stepped(4, tmp_path / "wide")
+    with pytest.raises(InputError, match=r"optimizer\.safetensors: has weight\.exp_avg of shape \(2, 4\)"):
+        load_optimizer(optimizer, wider)
+    only_bias = make_optimizer(torch.nn.Bilinear(1, 1, 2), TrainingConfig(), torch.device("cpu"))
+    with pytest.raises(InputError, match="weight"):
+        load_optimizer(only_bias, wider)
