@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.backend import work as backend_work
+from app.backend.jobs import module_command
 from app.backend.runs import RunSummary, _opened, open_summary
 from coder_core.api.clusters import tables as api
 from coder_core.api.clusters.tables import Clusters, ClusterSettings, Found, matched
@@ -35,7 +35,7 @@ def of_run(run: RunSummary, split: str, settings: ClusterSettings | None) -> Fou
 def cluster_command(runs: list[RunSummary], split: str, settings: ClusterSettings) -> tuple[str, ...]:
     """The command that computes these clusters of every run."""
     values = ["--split", split, "--clusters", str(settings.clusters), "--seed", str(settings.seed)]
-    return backend_work.module("coder_core.cluster", *(str(run.path) for run in runs), *values)
+    return module_command("coder_core.cluster", *(str(run.path) for run in runs), *values)
 
 
 @st.cache_resource(max_entries=16, show_spinner="Reading what was grouped together …")

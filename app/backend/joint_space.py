@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.backend import work as backend_work
+from app.backend.jobs import module_command
 from app.backend.runs import RunSummary, _opened, open_summary
 from coder_core.api.joint_space import geometry
 from coder_core.api.joint_space.geometry import Distributions, Gap, Separation
@@ -122,7 +122,7 @@ def map_command(runs: Sequence[RunSummary], split: str, settings: LayoutSettings
         "--split", split, "--method", settings.method, "--neighbours", str(settings.neighbours), "--min-distance",
         repr(settings.min_distance), "--perplexity", repr(settings.perplexity), "--seed", str(settings.seed),
     ]  # fmt: skip
-    return backend_work.module("coder_core.project", *(str(run.path) for run in runs), *values)
+    return module_command("coder_core.project", *(str(run.path) for run in runs), *values)
 
 
 def table_of(

@@ -6,9 +6,7 @@ arrays are never hashed. A run's name from a widget or the URL is matched agains
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +14,7 @@ import streamlit as st
 from threadpoolctl import threadpool_limits
 
 from app.backend import jobs
+from app.backend.jobs import runs_root
 from coder_core.api import (
     BANK_SIZE,
     METRICS,
@@ -57,11 +56,6 @@ threadpool_limits(1, user_api="blas")
 
 LISTING_SECONDS = 2
 OPEN_RUNS = 8
-
-
-def runs_root() -> Path:
-    """The folder of runs: CODER_CHECKPOINTS, or checkpoints/ beside the app."""
-    return Path(os.environ.get("CODER_CHECKPOINTS") or jobs.PROJECT / "checkpoints").resolve()
 
 
 @st.cache_data(ttl=LISTING_SECONDS, show_spinner=False)
@@ -237,14 +231,14 @@ def thumbnails(
 
 def job() -> jobs.Job | None:
     """The training process started from the app, running or over."""
-    return jobs.current(runs_root())
+    return jobs.current()
 
 
 def start_demo() -> jobs.Job:
     """Train the demo pair in a process of its own; one at a time."""
-    return jobs.start(runs_root())
+    return jobs.start_demo()
 
 
 def stop_job() -> None:
     """Ask the training process to save and leave."""
-    jobs.stop(runs_root())
+    jobs.stop()

@@ -75,10 +75,10 @@ def watched() -> list[Watched]:
     root = runs_root()
     known = {run.name: run for run in runs() if not run.imported}
     names = dict.fromkeys([*known, *_started(root)])
-    demo = jobs.current(root)
+    demo = jobs.current()
     found = []
     for name in names:
-        run, job, kept = known.get(name), jobs.current(root, job_name(name)), job_name(name)
+        run, job, kept = known.get(name), jobs.current(job_name(name)), job_name(name)
         ours = job is not None and job.running
         if not ours and demo is not None and demo.running and run is not None and run.status.get("pid") == demo.pid:
             job, kept = demo, jobs.TRAINING  # one of the demo pair, which is one job
@@ -116,20 +116,19 @@ def start(preset: str, name: str, data: DataSet, changes: Mapping[str, Any], anc
         InputError: as `arguments`. OSError: the process cannot be started.
     """
     told, _ = arguments(preset, name, data, changes, anchor)
-    command = (*jobs.DEMO_COMMAND, *told, f"--root={runs_root()}")
-    jobs.start(runs_root(), command, job_name(name))
+    jobs.start(jobs.train_command(*told, f"--root={runs_root()}"), job_name(name))
 
 
 def resume(run: RunSummary) -> None:
     """Take a run up where its newest save stands; `run` is one that was listed."""
-    jobs.start(runs_root(), (*jobs.DEMO_COMMAND, "--resume", str(run.path)), job_name(run.name))
+    jobs.start(jobs.train_command("--resume", str(run.path)), job_name(run.name))
 
 
 def dismiss(one: Watched) -> None:
     """Forget a job that is over and left no run."""
-    jobs.forget(runs_root(), one.job_name)
+    jobs.forget(one.job_name)
 
 
 def stop(one: Watched) -> None:
     """Ask it to save and leave."""
-    jobs.stop(runs_root(), one.job_name)
+    jobs.stop(one.job_name)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from app.backend import jobs
 from app.backend import runs as backend
-from app.backend import work as backend_work
 from app.ui import cards
 
 
@@ -28,10 +28,11 @@ class Work:
 
 def show(work: Work, fault: str = "") -> None:
     """The offer, or how far it is. `fault`: what is wrong with the result that was there."""
-    if backend_work.running(work.name):
+    job = jobs.current(work.name)
+    if job is not None and job.running:
         _watch(work)
         return
-    ended = backend_work.how_it_ended(work.name)
+    ended = jobs.how_it_ended(work.name)
     if fault:
         cards.empty("The result that was kept is damaged; computing it again replaces it.", fault)
     elif ended:
@@ -46,21 +47,21 @@ def show(work: Work, fault: str = "") -> None:
 
 def _begin(work: Work) -> None:
     try:
-        backend_work.start(work.name, work.command)
+        jobs.start_work(work.command, work.name)
     except (OSError, backend.InputError) as error:
         st.session_state["work-fault"] = str(error)
 
 
 @st.fragment(run_every="1s")
 def _watch(work: Work) -> None:
-    if not backend_work.running(work.name):
+    job = jobs.current(work.name)
+    if job is None or not job.running:
         st.rerun()
-    found = backend_work.progress(work.name)
-    phase = found.phase if found else "starting"
-    st.progress(found.fraction if found else 0.0)
+    progress = (job.progress if job else None) or jobs.Progress(0.0, "starting")
+    st.progress(progress.fraction)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
-            "Cancel", key=f"cancel-{work.name}", icon=":material/close:", on_click=backend_work.stop, args=(work.name,),
+            "Cancel", key=f"cancel-{work.name}", icon=":material/close:", on_click=jobs.stop, args=(work.name,),
             help="Nothing half-finished is kept.",
         )  # fmt: skip
-        cards.note(f"{100 * (found.fraction if found else 0):.0f} % · {phase}")
+        cards.note(f"{100 * progress.fraction:.0f} % · {progress.phase}")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from app.backend import jobs
-from app.backend import work as backend_work
 from coder_core.api import Run, open_run
 from coder_core.api.sampling import draw_points_sample
 from coder_core.geometry.layout import LayoutSettings
@@ -86,7 +85,7 @@ def test_a_kept_map_is_shown_and_a_damaged_one_is_named(root: Path, monkeypatch:
 
 def ended(name: str) -> None:
     end = time.monotonic() + 60
-    while backend_work.running(name):
+    while (job := jobs.current(name)) is not None and job.running:
         assert time.monotonic() < end
         time.sleep(0.1)
 
@@ -98,26 +97,28 @@ def test_the_command_runs_beside_the_app_and_can_be_cancelled(root: Path, monkey
     run = next(run for run in backend_work_runs() if run.name == "demo")
     command = backend_joint.map_command([run], "dev", LayoutSettings("pca"))
     assert command[:5] == (sys.executable, "-P", "-u", "-m", "coder_core.project")
-    backend_work.start("layout-test", command)
+    jobs.start_work(command, "layout-test")
     ended("layout-test")
-    assert backend_work.how_it_ended("layout-test") == ""
-    progress = backend_work.progress("layout-test")
-    assert progress is not None
-    assert progress.state == "finished"
+    assert jobs.how_it_ended("layout-test") == ""
+    job = jobs.current("layout-test")
+    assert job is not None
+    assert job.progress is not None
+    assert job.progress.state == "finished"
     assert list((root / "demo" / "derived" / "dev").iterdir())
     assert open_run(root / "demo").splits == ("dev",)
     wait = (sys.executable, "-c", "import time; time.sleep(60)")
-    backend_work.start("layout-wait", wait)
-    assert backend_work.running("layout-wait")
-    backend_work.stop("layout-wait")
+    jobs.start_work(wait, "layout-wait")
+    assert (waiting := jobs.current("layout-wait")) is not None
+    assert waiting.running
+    jobs.stop("layout-wait")
     ended("layout-wait")
-    assert backend_work.how_it_ended("layout-wait") == backend_work.CANCELLED
-    failing = backend_work.module("coder_core.cluster", str(root / "demo"), "--clusters", "9999")
-    backend_work.start("clusters-test", failing)
+    assert jobs.how_it_ended("layout-wait") == jobs.CANCELLED
+    failing = jobs.module_command("coder_core.cluster", str(root / "demo"), "--clusters", "9999")
+    jobs.start_work(failing, "clusters-test")
     ended("clusters-test")
-    assert "at most one for every pair" in backend_work.how_it_ended("clusters-test")
-    jobs.forget(root, "layout-wait")
-    assert backend_work.how_it_ended("layout-wait") == ""
+    assert "at most one for every pair" in jobs.how_it_ended("clusters-test")
+    jobs.forget("layout-wait")
+    assert jobs.how_it_ended("layout-wait") == ""
 
 
 def backend_work_runs() -> list:  # type: ignore[type-arg]

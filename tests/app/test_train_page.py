@@ -38,7 +38,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "runs").mkdir()
     yield tmp_path / "runs"
     for folder in (tmp_path / "runs" / ".work").glob("train-*"):
-        job = jobs.current(tmp_path / "runs", folder.name)
+        job = jobs.current(folder.name)
         if job is not None and job.running:
             os.kill(job.pid, signal.SIGKILL)
             psutil.wait_procs([psutil.Process(job.pid)], timeout=20)
@@ -176,21 +176,20 @@ def test_strange_values_in_the_url_start_nothing(root: Path, value: str, monkeyp
 
 
 @pytest.mark.parametrize("name", ["a", "A.b-C_d", "x" * 40, "x" * 200, "Ä"])
-def test_every_run_has_a_job_of_its_own_with_a_harmless_name(tmp_path: Path, name: str) -> None:
+def test_every_run_has_a_job_of_its_own_with_a_harmless_name(root: Path, name: str) -> None:
     job = backend_training.job_name(name)
-    folder = jobs.folder_of(tmp_path, job)
-    assert folder.parent == tmp_path / ".work"
+    assert jobs.folder_of(job).parent == root / ".work"
     assert job != backend_training.job_name(name + "x")
 
 
 def test_a_crash_of_the_app_does_not_touch_the_run(root: Path) -> None:
     """The program that started the job is killed with its whole group; the job lives on and is found again."""
     program = (
-        "import sys, time; from pathlib import Path; from app.backend import jobs; "
-        "jobs.start(Path(sys.argv[1]), (sys.executable, '-c', 'import time; time.sleep(300)'), sys.argv[2]); "
+        "import sys, time; from app.backend import jobs; "
+        "jobs.start((sys.executable, '-c', 'import time; time.sleep(300)'), sys.argv[1]); "
         "time.sleep(300)"
     )
-    command = [sys.executable, "-c", program, str(root), backend_training.job_name("mine")]
+    command = [sys.executable, "-c", program, backend_training.job_name("mine")]
     app = subprocess.Popen(command, cwd=jobs.PROJECT, start_new_session=True)
     until(lambda: any(found.stoppable for found in fresh()))
     os.killpg(app.pid, signal.SIGKILL)

@@ -10,6 +10,7 @@ import pytest
 
 from coder_core import cluster, project
 from coder_core.console.faults import InputError
+from coder_core.console.progress import Progress, ProgressFile, read_progress
 from coder_core.evaluation.ranking import ranks
 from coder_core.evaluation.recall import metrics_from_ranks
 from coder_core.geometry.kmeans import ClusterSettings
@@ -19,7 +20,6 @@ from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived import compute as deriving
 from coder_core.runs.derived import store as derived
 from coder_core.runs.derived.store import Ticket
-from coder_core.runs.files.progress import Progress, ProgressFile, read_progress
 from tests.geometry.test_layout import cloud
 
 PCA = LayoutSettings("pca")

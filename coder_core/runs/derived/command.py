@@ -11,8 +11,7 @@ from rich.progress import Progress as Bar
 
 from coder_core.console.display import print_faults
 from coder_core.console.faults import InputError
-from coder_core.console.progress import Tell
-from coder_core.runs.files.progress import Progress, ProgressFile
+from coder_core.console.progress import Progress, ProgressFile, Tell
 
 
 def work(compute: Callable[[Tell], str], progress: Path | None) -> int:

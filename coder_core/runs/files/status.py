@@ -10,11 +10,11 @@ from typing import Any
 import psutil
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.processes import find_process
 from coder_core.runs.files.lines import open_line, seal_line
 from coder_core.runs.files.sealed import WriteError
 
 STATUS = "status.json"
-_CLOCK_SLACK = 2.0  # seconds two readings of one process's start may differ (psutil derives it from the boot time)
 
 
 def write_status(folder: Path, state: str, **fields: Any) -> None:
@@ -67,7 +67,6 @@ def _alive(record: dict[str, Any]) -> bool:
     if record.get("host") != socket.gethostname():
         return True
     try:
-        started = psutil.Process(int(record["pid"])).create_time()
-        return abs(started - float(record["started"])) < _CLOCK_SLACK
-    except (psutil.Error, KeyError, TypeError, ValueError):
+        return find_process(int(record["pid"]), float(record["started"])) is not None
+    except (KeyError, TypeError, ValueError):
         return False

@@ -1,0 +1,147 @@
+"""Processes of their own: start one with an argument list, watch it through files, stop it.
+
+    <folder>/job.json       pid, the time that process was created, the command
+    <folder>/output.log     everything it prints
+    <folder>/progress.json  written by the process itself (`console.progress.ProgressFile`)
+
+Whoever reads the files sees the same job: a reloaded page, a second tab, a restarted app. The creation time tells a
+process from a later one with the same pid.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from filelock import FileLock
+
+from coder_core.console.progress import Progress, read_progress
+
+PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
+"""The folder that holds `coder_core`."""
+OUTPUT_BYTES = 4_000
+CLOCK_SLACK = 2.0  # seconds by which two readings of one creation time may differ: psutil adds the boot time
+WIDTH = {"COLUMNS": "100"}  # of the tables a process prints into its file
+
+
+def module_command(name: str, *arguments: str) -> tuple[str, ...]:
+    """The command `python -P -u -m NAME …` of this interpreter; -P keeps the working folder out of sys.path."""
+    return (sys.executable, "-P", "-u", "-m", name, *arguments)
+
+
+def start_process(
+    command: Sequence[str], output: Path, *, append: bool = False, folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> psutil.Popen:  # fmt: skip
+    """Start a command without a shell and without input.
+
+    It leads its own session, so Ctrl-C reaches only the process that started it, and closing a terminal ends neither.
+
+    Args:
+        output: file for everything it prints. append: keep what the file holds.
+        folder: working folder; None keeps the present one.
+        environment: variables to add; `coder_core` can be imported in any case.
+    """
+    variables = os.environ | {"PYTHONPATH": str(PACKAGE_FOLDER)} | WIDTH | dict(environment or {})
+    with output.open("ab" if append else "wb") as file:
+        return psutil.Popen(
+            list(command), cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+
+
+def find_process(pid: int, created: float) -> psutil.Process | None:
+    """The process with this pid and creation time; None when it is over (a zombie is)."""
+    try:
+        process = psutil.Process(pid)
+        same = abs(process.create_time() - created) < CLOCK_SLACK
+        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+    except (psutil.Error, ValueError, OverflowError):
+        return None
+
+
+def last_output(path: Path) -> str:
+    """The last 4,000 bytes of a file; "" when there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - OUTPUT_BYTES))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A process that was started in a `JobFolder`.
+
+    Args:
+        pid: of the process. running: whether it still runs.
+        output: what it printed last. progress: what it last said of itself; None before that.
+    """
+
+    pid: int
+    running: bool
+    output: str = ""
+    progress: Progress | None = None
+
+
+class JobFolder:
+    """A folder in which at most one process runs at a time, and which holds the files of the last one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.progress_file = folder / "progress.json"
+
+    def current(self) -> Job | None:
+        """The last job started here, running or over; None when there never was one."""
+        record = self._record()
+        if record is None:
+            return None
+        running = find_process(*record) is not None  # asked first: what it printed before it ended is read after
+        return Job(record[0], running, last_output(self.folder / "output.log"), read_progress(self.progress_file))
+
+    def start(self, command: Sequence[str]) -> Job:
+        """Start a command from the folder of `coder_core`, unless a job runs here; either way, return the running job.
+
+        Raises:
+            OSError: the process cannot be started.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / "lock", timeout=10):
+            job = self.current()
+            if job is not None and job.running:
+                return job
+            self.progress_file.unlink(missing_ok=True)
+            process = start_process(command, self.folder / "output.log", folder=PACKAGE_FOLDER)
+            record = {"pid": process.pid, "created": process.create_time(), "command": list(command)}
+            temporary = self.folder / ".tmp-job.json"
+            temporary.write_text(json.dumps(record), "utf-8")
+            temporary.replace(self.folder / "job.json")
+            return Job(process.pid, True)
+
+    def stop(self) -> None:
+        """Send SIGTERM to the running job. Training saves first."""
+        record = self._record()
+        process = find_process(*record) if record else None
+        if process is not None:
+            process.terminate()
+
+    def forget(self) -> None:
+        """Remove the files of a job that is over."""
+        job = self.current()
+        if job is None or not job.running:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _record(self) -> tuple[int, float] | None:
+        try:
+            record = json.loads((self.folder / "job.json").read_text("utf-8"))
+            return int(record["pid"]), float(record["created"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None

@@ -1,0 +1,101 @@
+"""Processes of their own: started once, seen through files, recognised when they are over."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coder_core.console.processes import PACKAGE_FOLDER, Job, JobFolder, find_process, module_command, start_process
+
+WAIT = (sys.executable, "-c", "import time; print('hello', flush=True); time.sleep(60)")
+NOTHING = (sys.executable, "-c", "pass")
+
+
+def until(folder: JobFolder, condition: Callable[[Job], bool], seconds: float = 20) -> Job:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        job = folder.current()
+        assert job is not None
+        if condition(job):
+            return job
+        time.sleep(0.05)
+    raise AssertionError(f"still {job} after {seconds} seconds")
+
+
+def test_one_job_at_a_time_in_its_own_session(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    assert folder.current() is None
+    first = folder.start(WAIT)
+    try:
+        assert folder.start(WAIT).pid == first.pid
+        assert os.getsid(first.pid) == first.pid != os.getsid(0)
+        until(folder, lambda job: "hello" in job.output)
+        folder.forget()  # a running job keeps its files
+        assert (tmp_path / "job" / "job.json").exists()
+    finally:
+        folder.stop()
+    assert until(folder, lambda job: not job.running).output == "hello\n"
+    folder.progress_file.write_text('{"fraction": 1, "phase": "of the job before", "state": "finished", "message": ""}')
+    second = folder.start(NOTHING)
+    assert second.pid != first.pid
+    assert until(folder, lambda job: not job.running).progress is None
+    folder.forget()
+    assert folder.current() is None
+
+
+def test_a_recycled_pid_is_another_process(tmp_path: Path) -> None:
+    this = psutil.Process()
+    record = {"pid": this.pid, "created": this.create_time() - 100}
+    (tmp_path / "job.json").write_text(json.dumps(record))
+    job = JobFolder(tmp_path).current()
+    assert job is not None
+    assert not job.running
+    JobFolder(tmp_path).stop()  # signals nobody: this test would end here
+    assert find_process(this.pid, this.create_time()) == this
+
+
+def test_a_zombie_is_over() -> None:
+    pid = os.posix_spawn(sys.executable, NOTHING, os.environ)
+    created = psutil.Process(pid).create_time()
+    end = time.monotonic() + 20
+    while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert find_process(pid, created) is None
+    os.waitpid(pid, 0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", '{"pid": "x", "created": 1}', '{"pid": null}', '{"pid": -1, "created": 0}'],
+)
+def test_a_damaged_record_is_no_running_job(tmp_path: Path, content: str) -> None:
+    (tmp_path / "job.json").write_text(content)
+    job = JobFolder(tmp_path).current()
+    assert job is None or not job.running
+
+
+def test_commands_see_the_package_and_not_the_working_folder(tmp_path: Path) -> None:
+    """-P keeps a numpy.py beside the data out of sys.path; the folder of `coder_core` is named instead."""
+    assert module_command("coder_core.train")[1:] == ("-P", "-u", "-m", "coder_core.train")
+    program = "import sys, os; print('' in sys.path, os.getcwd() in sys.path, os.getcwd())"
+    folder = JobFolder(tmp_path / "job")
+    folder.start((sys.executable, "-P", "-c", program))
+    told = until(folder, lambda job: not job.running).output.split()
+    assert told == ["False", "True", str(PACKAGE_FOLDER)]
+
+
+def test_a_process_can_append_to_a_file_from_a_folder_of_its_own(tmp_path: Path) -> None:
+    program = "import os, sys; print(os.getcwd(), os.environ['EXTRA'], sys.stdin.read() == '')"
+    output = tmp_path / "log"
+    for _ in range(2):
+        command = (sys.executable, "-c", program)
+        start_process(command, output, append=True, folder=tmp_path, environment={"EXTRA": "yes"}).wait(20)
+    assert output.read_text() == 2 * f"{tmp_path} yes True\n"
