@@ -8,16 +8,15 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from rich.console import Console
-from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn
-from rich.progress import Progress as Bars
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
-from coder_core.ablation.running import Progress
+from coder_core.ablation.running import TableProgress
 from coder_core.console.display import say
 
 SECONDS_BETWEEN_LINES = 60.0  # where there is no terminal for live bars
 
 
-def left(progress: Progress) -> str:
+def left(progress: TableProgress) -> str:
     """Time left for the whole table."""
     if progress.seconds_left is None:
         return "time left: not known yet"
@@ -25,7 +24,7 @@ def left(progress: Progress) -> str:
 
 
 @contextmanager
-def watching(console: Console, runs: int) -> Iterator[Callable[[Progress], None]]:
+def watching(console: Console, runs: int) -> Iterator[Callable[[TableProgress], None]]:
     """Hands out the function that shows progress."""
     if console.is_terminal:
         with _bars(console) as bars:
@@ -34,18 +33,18 @@ def watching(console: Console, runs: int) -> Iterator[Callable[[Progress], None]
         yield _lines(console, runs)
 
 
-def _bars(console: Console) -> Bars:
-    return Bars(
+def _bars(console: Console) -> Progress:
+    return Progress(
         TextColumn("{task.description}"), BarColumn(bar_width=30), TaskProgressColumn(),
         TextColumn("{task.fields[facts]}"), console=console, transient=True,
     )  # fmt: skip
 
 
-def _live(bars: Bars, runs: int) -> Callable[[Progress], None]:
+def _live(bars: Progress, runs: int) -> Callable[[TableProgress], None]:
     whole = bars.add_task("[bold]table", total=1.0, facts="")
     tasks: dict[str, TaskID] = {}
 
-    def tell(progress: Progress) -> None:
+    def tell(progress: TableProgress) -> None:
         facts = f"{len(progress.done)} of {runs} runs · {left(progress)}"
         facts += f" · {len(progress.failed)} failed" if progress.failed else ""
         bars.update(whole, completed=progress.share, facts=facts)
@@ -61,11 +60,11 @@ def _live(bars: Bars, runs: int) -> Callable[[Progress], None]:
     return tell
 
 
-def _lines(console: Console, runs: int) -> Callable[[Progress], None]:
+def _lines(console: Console, runs: int) -> Callable[[TableProgress], None]:
     said: set[str] = set()
     last = 0.0
 
-    def tell(progress: Progress) -> None:
+    def tell(progress: TableProgress) -> None:
         nonlocal last
         for name in progress.active:
             if name not in said:

@@ -1,14 +1,11 @@
-"""The runs of a table, one after another or several at once, each as a process of its own.
+"""Run a table's rows and seeds, one after another or several at once, each as a process of its own.
 
-A process is an ordinary `python -P -m coder_core.train …` with an argument list, never a shell; what it prints goes to
-`logs/<run>.log`. Ctrl-C or SIGTERM asks every process to save and leave; the same command goes on later.
+A process is an ordinary `python -P -m coder_core.train …`; `logs/<run>.log` holds what it prints. Ctrl-C or SIGTERM
+asks every process to save and leave; the same command continues later.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,44 +13,50 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import coder_core
+import psutil
+
 from coder_core.ablation.planning import PlannedRun, commands
 from coder_core.console.faults import InputError
+from coder_core.console.processes import start_process
 from coder_core.console.signals import StopSignals
 from coder_core.runs.files.status import read_status
 
-PACKAGE_FOLDER = Path(coder_core.__file__).resolve().parents[1]
 LOGS = "logs"
 POLL_SECONDS = 0.5
 STOPPED = 3  # exit status of a run that a signal stopped and that saved
 
 
 @dataclass
-class Active:
-    """A run whose process is going.
+class RowProcess:
+    """A run and the processes it takes: training, perhaps evaluating another split.
 
     Args:
-        planned: the run.
-        left: commands after this one.
-        process: the present one.
-        slot: which place it takes, and so which GPU.
+        planned: the run. commands: still to be started. slot: the place among the processes, and so the GPU.
+        process: the present one; None before the first.
     """
 
     planned: PlannedRun
-    left: deque[list[str]]
-    process: subprocess.Popen[bytes]
-    slot: int
+    commands: deque[list[str]]
+    slot: int = 0
+    process: psutil.Popen | None = None
+
+    def start_next(self, gpus: Sequence[str]) -> None:
+        """Start the next command."""
+        log = self.planned.folder.parent / LOGS / f"{self.planned.folder.name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        environment = {"CUDA_VISIBLE_DEVICES": gpus[self.slot % len(gpus)]} if gpus else {}
+        self.process = start_process(self.commands.popleft(), log, append=True, environment=environment)
 
 
 @dataclass
-class Progress:
-    """What a person watching is told.
+class TableProgress:
+    """How far a table is.
 
     Args:
         done, failed, waiting: runs.
-        active: run → (steps done, steps in all, R@sum so far).
+        active: run → (steps done, steps in total, R@sum so far).
         share: of all the work, from 0 to 1.
-        seconds_left: for the whole table; None before anything is known.
+        seconds_left: for all runs; None before anything is known.
     """
 
     done: list[PlannedRun] = field(default_factory=list)
@@ -64,8 +67,8 @@ class Progress:
     seconds_left: float | None = None
 
 
-class _Stop(StopSignals):
-    """How many signals came."""
+class _CountSignals(StopSignals):
+    """Count the signals that came."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,8 +80,8 @@ class _Stop(StopSignals):
 
 def run_all(
     planned: Sequence[PlannedRun], split: str, *, jobs: int = 1, threads: int = 0, gpus: Sequence[str] = (),
-    tell: Callable[[Progress], None] = lambda progress: None,
-) -> tuple[Progress, bool]:  # fmt: skip
+    tell: Callable[[TableProgress], None] = lambda progress: None,
+) -> tuple[TableProgress, bool]:  # fmt: skip
     """Run what is not finished yet.
 
     Args:
@@ -90,86 +93,62 @@ def run_all(
         tell: called about twice a second.
 
     Returns:
-        What came of it, and whether a signal ended it early.
+        The progress at the end, and whether a signal ended it early.
     """
-    progress = Progress()
-    waiting: deque[tuple[PlannedRun, deque[list[str]]]] = deque()
-    for one in planned:
-        todo = deque(commands(one, split, threads=threads))
-        if todo:
-            waiting.append((one, todo))
-        else:
-            progress.done.append(one)
-    active: list[Active] = []
-    told = 0
-    clock = _Clock(jobs)
-    with _Stop() as stop:
-        while active or (waiting and not stop.count):
-            while waiting and len(active) < jobs and not stop.count:
-                one, todo = waiting.popleft()
-                slot = min(set(range(jobs)) - {going.slot for going in active})
-                active.append(Active(one, todo, _start(one, todo.popleft(), slot, gpus), slot))
-            if stop.count > told:
-                told = stop.count
-                for going in active:
-                    going.process.send_signal(signal.SIGTERM)
-            active = [going for going in active if _still_going(going, progress, gpus, stop.count > 0)]
-            clock.read(progress, active, waiting)
+    runs = [RowProcess(run, deque(commands(run, split, threads=threads))) for run in planned]
+    progress = TableProgress(done=[run.planned for run in runs if not run.commands])
+    waiting = deque(run for run in runs if run.commands)
+    active: list[RowProcess] = []
+    signals_sent = 0
+    with _CountSignals() as signals:
+        while active or (waiting and not signals.count):
+            while waiting and len(active) < jobs and not signals.count:
+                run = waiting.popleft()
+                run.slot = min(set(range(jobs)) - {other.slot for other in active})
+                run.start_next(gpus)
+                active.append(run)
+            if signals.count > signals_sent:
+                signals_sent = signals.count
+                for run in active:
+                    if run.process is not None:
+                        run.process.terminate()
+            active = [run for run in active if _still_going(run, progress, gpus, signals.count > 0)]
+            _measure(progress, active, waiting, jobs)
             tell(progress)
             time.sleep(POLL_SECONDS if active else 0)
     progress.waiting = len(waiting)
-    return progress, stop.count > 0
+    return progress, signals.count > 0
 
 
-def _start(one: PlannedRun, command: list[str], slot: int, gpus: Sequence[str]) -> subprocess.Popen[bytes]:
-    logs = one.folder.parent / LOGS
-    logs.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {"PYTHONPATH": str(PACKAGE_FOLDER), "COLUMNS": "120"}
-    if gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
-    with (logs / f"{one.folder.name}.log").open("ab") as output:
-        # Its own session: Ctrl-C reaches the processes once, through us, and a second signal would cut a save short.
-        return subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )  # fmt: skip
-
-
-def _still_going(going: Active, progress: Progress, gpus: Sequence[str], stopping: bool) -> bool:
-    code = going.process.poll()
+def _still_going(run: RowProcess, progress: TableProgress, gpus: Sequence[str], stopping: bool) -> bool:
+    code = run.process.poll() if run.process is not None else None
     if code is None:
         return True
-    if code == 0 and going.left and not stopping:
-        going.process = _start(going.planned, going.left.popleft(), going.slot, gpus)
+    if code == 0 and run.commands and not stopping:
+        run.start_next(gpus)
         return True
-    if code == 0 and not going.left:
-        progress.done.append(going.planned)
+    if code == 0 and not run.commands:
+        progress.done.append(run.planned)
     elif not (stopping or code == STOPPED):
-        progress.failed.append(going.planned)
+        progress.failed.append(run.planned)
     return False
 
 
-class _Clock:
-    """Time left, from the share of each run that is done and the seconds that took."""
-
-    def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
-
-    def read(
-        self, progress: Progress, active: Sequence[Active], waiting: deque[tuple[PlannedRun, deque[list[str]]]]
-    ) -> None:
-        progress.waiting, progress.active = len(waiting), {}
-        shares, seconds = [], 0.0
-        for one in [*progress.done, *(going.planned for going in active), *(pending for pending, _ in waiting)]:
-            status = _status(one.folder)
-            step, steps = int(status.get("step", 0)), int(status.get("steps", 0))
-            shares.append(1.0 if one in progress.done else step / steps if steps else 0.0)
-            seconds += float(status.get("seconds", 0.0))
-            if any(one is going.planned for going in active):
-                progress.active[one.folder.name] = step, steps, status.get("best")
-        progress.share = sum(shares) / len(shares) if shares else 1.0
-        if sum(shares) > 0 and seconds > 0:
-            progress.seconds_left = (len(shares) - sum(shares)) * seconds / sum(shares) / self.jobs
+def _measure(progress: TableProgress, active: Sequence[RowProcess], waiting: Sequence[RowProcess], jobs: int) -> None:
+    """Steps of the active runs, and the time left: from the share of each run that is done and the seconds it took."""
+    progress.waiting, progress.active = len(waiting), {}
+    shares = [1.0] * len(progress.done)
+    seconds = sum(float(_status(run.folder).get("seconds", 0.0)) for run in progress.done)
+    for run in (*active, *waiting):
+        status = _status(run.planned.folder)
+        step, steps = int(status.get("step", 0)), int(status.get("steps", 0))
+        shares.append(step / steps if steps else 0.0)
+        seconds += float(status.get("seconds", 0.0))
+        if run.process is not None:
+            progress.active[run.planned.folder.name] = step, steps, status.get("best")
+    progress.share = sum(shares) / len(shares) if shares else 1.0
+    if sum(shares) > 0 and seconds > 0:
+        progress.seconds_left = (len(shares) - sum(shares)) * seconds / sum(shares) / jobs
 
 
 def _status(folder: Path) -> dict[str, Any]:
