@@ -3,44 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from typing import Any
 
 from coder_core.ablation.rows import AblationTable, Change, Row, Times
+from coder_core.config.command_line import changed_flags, named_settings
 from coder_core.config.presets import PRESETS, tuned_for
-from coder_core.config.schema import Config, from_document, to_document
+from coder_core.config.schema import Config, find_setting, with_settings
 from coder_core.console.faults import Fault, InputError
 
-PLACES: dict[str, tuple[str, str]] = {
-    value.name.replace("_", "-"): (section.name, value.name)
-    for section in fields(Config)
-    if section.name != "name"
-    for value in fields(getattr(Config(), section.name))
-}
-"""Flag → (section, key) of a configuration."""
+
+def value_of(config: Config, flag: str) -> Any:
+    """The value of a setting, named by its flag; None when there is no such setting."""
+    setting = find_setting(flag)
+    return getattr(getattr(config, setting.section), setting.key) if setting else None
 
 
 def changed(config: Config, changes: Mapping[str, Any], place: str) -> Config:
-    """The configuration with other values.
+    """Apply the changes of a row.
 
     Args:
         config: to start from.
-        changes: flag → value; `Times` multiplies the value that is there.
+        changes: flag → value; `Times` multiplies the configuration's value.
         place: where the changes stand, for messages.
 
     Raises:
-        InputError: an unknown flag, or a value of the wrong type.
+        InputError: an unknown flag, a value of the wrong type or out of range.
     """
-    document = to_document(config)
+    values = {}
     for flag, value in changes.items():
-        if flag.replace("_", "-") not in PLACES:
-            fix = "python -m coder_core.train --help lists every value"
-            raise InputError(Fault(f"{place}, {flag}", "is not a value of a run", "a flag such as bank-size", fix))
-        section, key = PLACES[flag.replace("_", "-")]
-        if isinstance(value, Times):
-            value = type(document[section][key])(round(document[section][key] * value.factor))
-        document[section][key] = value
-    return from_document(document, place)
+        before = value_of(config, flag)
+        values[flag] = type(before)(round(before * value.factor)) if isinstance(value, Times) else value
+    return with_settings(config, values, place)
 
 
 def row_config(
@@ -59,8 +53,7 @@ def row_config(
     place = f"{table.name} row {row.name}"
     config = changed(PRESETS[start].config, overrides, place)
     config = changed(config, {**row.changes, "seed": seed}, place)
-    document = to_document(config)
-    missing = [flag for flag in row.needs if not document[PLACES[flag][0]][PLACES[flag][1]]]
+    missing = [flag for flag in row.needs if not value_of(config, flag)]
     if missing:
         fix = f"give {' and '.join(f'--{flag} N' for flag in missing)}, or choose a preset that has them"
         raise InputError([Fault(place, f"needs {flag}, which preset {start} leaves out", fix=fix) for flag in missing])
@@ -69,26 +62,12 @@ def row_config(
 
 def as_flags(config: Config, preset: str) -> list[str]:
     """The command line that turns a preset into this configuration, without --name."""
-    before, found = to_document(PRESETS[preset].config), []
-    for section, table in to_document(config).items():
-        if section == "name":
-            continue
-        for key, value in table.items():
-            if value != before[section][key]:
-                flag = key.replace("_", "-")
-                if isinstance(value, bool):
-                    found.append(f"--{flag}" if value else f"--no-{flag}")
-                else:
-                    found.append(f"--{flag}={value!r}" if isinstance(value, float) else f"--{flag}={value}")
-    return found
+    return changed_flags(PRESETS[preset].config, config)
 
 
 def named_flags(arguments: Sequence[str], config: Config) -> dict[str, Change]:
     """The values of `config` that the arguments name: what a person asked for, even where it equals the default."""
-    names = {argument.split("=")[0].removeprefix("--").replace("_", "-") for argument in arguments}
-    names |= {name.removeprefix("no-") for name in names if name.startswith("no-")}
-    document = asdict(config)
-    return {flag: document[section][key] for flag, (section, key) in PLACES.items() if flag in names}
+    return {setting.flag.removeprefix("--"): value_of(config, setting.flag) for setting in named_settings(arguments)}
 
 
 def chosen_rows(table: AblationTable, names: Iterable[str]) -> tuple[Row, ...]:

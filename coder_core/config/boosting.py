@@ -5,43 +5,47 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from coder_core.config.settings import setting
+
 Boosting = Literal["none", "rs", "rm", "as", "am", "rs-as", "rm-am", "dr", "rkd", "dml", "dino", "dino-reversed"]
+
+# fmt: off
 
 
 @dataclass(frozen=True)
 class BoostingConfig:
     """A second branch whose scores the model has to surpass (Diao et al. 2024)."""
 
-    boosting: Boosting = "none"
-    """Deep Boosting Learning on top of the loss: relative (rs, rm) or absolute (as, am) margins over an anchor branch,
-    summed over negatives or at the hardest (DBL eq. 7-10; the paper recommends rm and am), or the mean of two
-    (rs-as, rm-am). Or imitation of the anchor, what the paper compares with: dr (ranks), rkd (relations), dml (mutual
-    learning where branches train together), dino, dino-reversed."""
-    boosting_weight: float = 1.0
-    """Weight of the boosting loss, which is summed over the batch (DBL: 1, beside the summed triplet loss)."""
-    boosting_start_epoch: float = 0.0
-    """Epochs before the boosting loss counts; a moving average follows from the start (DBL: 0). What the loss's own
-    warm-up teaches needs no anchor, and a step without one is a plain step."""
-    boosting_margin: float = 0.2
-    """γ, by how much the target should surpass the anchor (DBL: 0.2)."""
-    boosting_split: float = 0.5
-    """α of as and am: the positive's share of γ, the negative's is the rest (DBL: 0.5)."""
-    boosting_soft: bool = False
-    """Shrink γ where the anchor's score leaves less room (DBL eq. 14-20; the paper recommends the fixed one)."""
-    boosting_scenario: Literal["offline", "online", "momentum"] = "momentum"
-    """Who is the anchor: a finished run (offline), branches from other seeds that train in the same step (online), or a
-    moving average of the model itself (momentum)."""
-    boosting_branches: int = 2
-    """Online: M, branches that train together; each is set against all before it, and the last is the model (DBL: 2,
-    best with 3)."""
-    boosting_momentum: float = 0.99995
-    """Share of the moving average that stays at the first step; rises to 1 on a cosine (DBL: 0.99995, which on a short
-    run leaves the anchor near its random start)."""
-    boosting_temperature: float = 0.1
-    """Divides the scores in the softmax of dr, dml, dino and dino-reversed (DINO: 0.1)."""
-    boosting_anchor_temperature: float = 0.04
-    """The same for the anchor's scores in dino and dino-reversed, which makes it sharper (DINO: 0.04)."""
-    boosting_anchor: str = ""
-    """Folder of the finished run that is the offline anchor."""
-    boosting_start: Literal["anchor", "scratch"] = "anchor"
-    """Offline: training starts from the anchor's weights, as DBL's program does, or from scratch, as its text says."""
+    boosting: Boosting = setting("none", help=
+        "Deep Boosting Learning on top of the loss: relative (rs, rm) or absolute (as, am) margins over an anchor "
+        "branch, summed over negatives or at the hardest (DBL eq. 7-10; the paper recommends rm and am), or the mean "
+        "of two (rs-as, rm-am). Or imitation of the anchor, what the paper compares with: dr (ranks), rkd "
+        "(relations), dml (mutual learning where branches train together), dino, dino-reversed.")
+    boosting_weight: float = setting(1.0, minimum=0, help=
+        "Weight of the boosting loss, which is summed over the batch (DBL: 1, beside the summed triplet loss).")
+    boosting_start_epoch: float = setting(0.0, minimum=0, help=
+        "Epochs before the boosting loss counts; a moving average follows from the start (DBL: 0). What the loss's "
+        "own warm-up teaches needs no anchor, and a step without one is a plain step.")
+    boosting_margin: float = setting(0.2, minimum=0, help=
+        "γ, by how much the target should surpass the anchor (DBL: 0.2).")
+    boosting_split: float = setting(0.5, minimum=0, maximum=1, help=
+        "α of as and am: the positive's share of γ, the negative's is the rest (DBL: 0.5).")
+    boosting_soft: bool = setting(False, help=
+        "Shrink γ where the anchor's score leaves less room (DBL eq. 14-20; the paper recommends the fixed one).")
+    boosting_scenario: Literal["offline", "online", "momentum"] = setting("momentum", help=
+        "Who is the anchor: a finished run (offline), branches from other seeds that train in the same step "
+        "(online), or a moving average of the model itself (momentum).")
+    boosting_branches: int = setting(2, minimum=2, help=
+        "Online: M, branches that train together; each is set against all before it, and the last is the model (DBL: "
+        "2, best with 3).")
+    boosting_momentum: float = setting(0.99995, minimum=0, maximum=1, help=
+        "Share of the moving average that stays at the first step; rises to 1 on a cosine (DBL: 0.99995, which on a "
+        "short run leaves the anchor near its random start).")
+    boosting_temperature: float = setting(0.1, above=0, help=
+        "Divides the scores in the softmax of dr, dml, dino and dino-reversed (DINO: 0.1).")
+    boosting_anchor_temperature: float = setting(0.04, above=0, help=
+        "The same for the anchor's scores in dino and dino-reversed, which makes it sharper (DINO: 0.04).")
+    boosting_anchor: str = setting("", help="Folder of the finished run that is the offline anchor.")
+    boosting_start: Literal["anchor", "scratch"] = setting("anchor", help=
+        "Offline: training starts from the anchor's weights, as DBL's program does, or from scratch, as its text "
+        "says.")

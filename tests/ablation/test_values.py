@@ -135,7 +135,7 @@ def test_rows_are_chosen_by_name_or_number_in_the_tables_order() -> None:
 
 
 def test_unknown_flags_and_wrong_types_are_refused() -> None:
-    with pytest.raises(InputError, match="bank-sise: is not a value of a run"):
+    with pytest.raises(InputError, match="bank-sise: is not a setting of a run"):
         changed(Config(), {"bank-sise": 3}, "here")
     with pytest.raises(InputError, match="epochs: is 'many'"):
         changed(Config(), {"epochs": "many"}, "here")
@@ -176,7 +176,7 @@ def test_a_grid_of_lists_is_crossed(tmp_path: Path) -> None:
         ("rows = 3", "are not all tables with a name"),
         ("", "needs either"),
         ("[grid]\ntemperature = 0.1", "is not a table of lists"),
-        ("[grid]\ntemprature = [0.1]", "is not a value of a run"),
+        ("[grid]\ntemprature = [0.1]", "is not a setting of a run"),
         ("[grid]\ntemperature = ['hot']", "a value of type float"),
         ('[[rows]]\nname = "a"\n[[rows]]\nname = "a"', "stands there twice"),
         ('[[rows]]\nname = "../a"', "cannot name a folder"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from coder_core.api import InputError, list_runs
 from coder_core.api.training import start as starting
 from coder_core.api.training.start import DEMO, DataSet
 from coder_core.config.presets import PRESETS
-from coder_core.config.schema import Config
+from coder_core.config.schema import Config, settings
 from coder_core.runs.files.status import read_status, write_status
 from coder_core.training.launch import start_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
@@ -51,14 +51,8 @@ def test_every_option_is_understood_as_it_is_meant() -> None:
 def test_nothing_that_names_a_file_is_an_option() -> None:
     keys = {option.key for option in starting.options("coder-f30k-bert")}
     assert not keys & {"data", "pictures", "bert", "concept_list", "name"}
-    free = {
-        field.name
-        for section in fields(Config)
-        if section.name != "name"
-        for field in fields(getattr(Config(), section.name))
-        if field.type == "str"
-    }
-    assert keys & free <= set(starting.WORDS)
+    free = {key for key, setting in settings().items() if setting.value_type is str and not setting.choices}
+    assert keys & free == {"word_vectors", "device"}
     assert all(option.about for option in starting.options("demo"))
     with pytest.raises(InputError, match="cannot be changed from here"):
         starting.arguments("demo", "new", DATA, {"pictures": "/etc"})
@@ -146,7 +140,7 @@ def test_a_finished_run_that_reads_the_same_becomes_the_anchor(tmp_path: Path) -
     chosen = alike | {"boosting": "am", "boosting_scenario": "offline", "boosting_weight": 0.01, "epochs": 1}
     chosen |= {"bank_size": 0, "batch_size": 8, "warmup_steps": 0, "device": "cpu", "threads": 1}
     told, _ = starting.arguments("demo", "second", data, chosen, anchor)
-    assert told[-1] == f"--boosting-anchor={runs / 'first'}"
+    assert f"--boosting-anchor={runs / 'first'}" in told
     start_run(parsed(told), runs, quiet())
     assert (read_status(runs / "second") or {})["state"] == "finished"
     with pytest.raises(InputError, match="--boosting-anchor: is '' with --boosting-scenario offline"):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from typing import Any
 
-from coder_core.config.schema import Config
-
-SECTIONS = [f.name for f in fields(Config) if f.name != "name"]
+from coder_core.config.schema import Config, settings
 
 
 def changed(config: Config, **values: Any) -> Config:
-    """Change values wherever they stand."""
+    """Replace settings by their keys, also by impossible values."""
     for key, value in values.items():
-        (section,) = [name for name in SECTIONS if key in asdict(getattr(config, name))]
+        section = settings()[key].section
         config = replace(config, **{section: replace(getattr(config, section), **{key: value})})
     return config

@@ -6,20 +6,17 @@ and the other values are numbers, switches and fixed choices.
 
 from __future__ import annotations
 
-import ast
-import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from functools import cache
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 from coder_core.api.listing import RunSummary
 from coder_core.config.checks import problems
-from coder_core.config.presets import PRESETS
-from coder_core.config.schema import RUN_NAME, Config, from_document, to_document
-from coder_core.console.faults import Fault, InputError
+from coder_core.config.command_line import changed_flags
+from coder_core.config.presets import PRESETS, find_preset
+from coder_core.config.schema import RUN_NAME, Config, settings, to_document, with_settings
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.dataset import find_layout
 
 DEMO = "demo"
@@ -33,8 +30,9 @@ UNSHAPED = (
     "concept_smoothing",
 )  # leave weights their shape
 LONGEST_NAME = 40
-# Free text in the configuration names files or folders. These may be chosen all the same, among fixed words only
-WORDS: dict[str, tuple[str, ...]] = {"word_vectors": ("random", "learned"), "device": ("auto", "cpu", "cuda")}
+KINDS: dict[type, Literal["number", "decimal", "switch", "choice"]] = {
+    int: "number", float: "decimal", bool: "switch", str: "choice",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -86,20 +84,17 @@ def options(preset: str) -> list[Option]:
     Raises:
         InputError: there is no such preset.
     """
-    config = _preset(preset)
-    found = []
-    for section in fields(Config):
-        part = getattr(config, section.name)
-        if isinstance(part, str):
-            continue
-        kinds, texts = get_type_hints(type(part)), _texts(type(part))  # type: ignore[arg-type]
-        for field in fields(part):
-            kind, choices = _kind(kinds[field.name], field.name)
-            if kind is not None:
-                value = getattr(part, field.name)
-                choices = choices if kind != "choice" or value in choices else (*choices, value)
-                found.append(Option(field.name, section.name, kind, value, choices, texts.get(field.name, "")))
-    return found
+    config = find_preset(preset)
+    offered = []
+    for setting in settings().values():
+        choices = setting.choices or setting.suggestions
+        if setting.value_type is str and not choices:
+            continue  # free text names files and folders
+        value = getattr(getattr(config, setting.section), setting.key)
+        choices = choices if not choices or value in choices else (*choices, value)
+        kind = KINDS[setting.value_type]
+        offered.append(Option(setting.key, setting.section, kind, value, choices, setting.help))
+    return offered
 
 
 def find_data_sets(roots: Sequence[str | Path]) -> list[DataSet]:
@@ -126,10 +121,10 @@ def anchor_runs(runs: Sequence[RunSummary], preset: str, data: DataSet, changes:
     Args:
         runs: from `list_runs`. preset, data, changes: as for `arguments`.
     """
-    document = to_document(_preset(preset))
-    defaults = to_document(Config())["model"]  # of what a run older than the value did not write down
-    for option in options(preset):
-        document[option.section][option.key] = changes.get(option.key, option.value)
+    document = to_document(find_preset(preset))
+    for key, value in changes.items():
+        document[settings()[key].section][key] = value
+    defaults = to_document(Config())["model"]  # of what a run older than the setting did not write down
     found = []
     for run in runs:
         theirs = {section: run.config.get(section, {}) for section in ("data", "model")}
@@ -161,45 +156,21 @@ def arguments(
     Raises:
         InputError: everything that is impossible about it, as training itself would say; or a value that is no option.
     """
-    known = {option.key: option for option in options(preset)}
-    unknown = [key for key in changes if key not in known]
-    if unknown:
-        raise InputError([Fault(f"the value {key!r}"[:80], "cannot be changed from here") for key in unknown])
-    document = to_document(_preset(preset))
-    document["name"], document["data"]["data"] = name, data.path
+    offered = {option.key: option for option in options(preset)}
+    if unknown := [key for key in changes if key not in offered]:
+        raise InputError([Fault(f"the setting {key!r}"[:80], "cannot be changed from here") for key in unknown])
     for key, value in changes.items():
-        option = known[key]
-        if option.kind == "choice" and value not in option.choices:
-            raise InputError(Fault(_flag(key), f"is {str(value)[:40]!r}", f"one of {', '.join(option.choices)}"))
-        document[option.section][key] = value
-    document["boosting"][ANCHOR] = anchor.path if anchor is not None else ""
-    config = from_document(document, "the choice")
+        choices = offered[key].choices
+        if choices and value not in choices:
+            raise InputError(Fault(settings()[key].flag, f"is {str(value)[:40]!r}", f"one of {', '.join(choices)}"))
+    start = with_settings(find_preset(preset), {"data": data.path})
+    config = with_settings(start, {**changes, ANCHOR: anchor.path if anchor is not None else ""})
     faults = problems(config)
     if not name or len(name) > LONGEST_NAME or not RUN_NAME.fullmatch(name):
         expected = f"1 to {LONGEST_NAME} letters, digits, '.', '_' and '-', a letter or digit first"
-        faults = [fault for fault in faults if fault.place != "--name"]
         faults.append(Fault("--name", f"is {name[:60]!r}", expected, "it becomes the name of a folder"))
-    errors = [fault for fault in faults if fault.severity == "error"]
-    if errors:
-        raise InputError(errors)
-    before, told = asdict(_preset(preset)), [preset, f"--name={name}", f"--data={data.path}"]
-    for key, option in known.items():
-        value = getattr(getattr(config, option.section), key)
-        if value != before[option.section][key]:
-            told.append(f"{_flag(key, not value)}" if option.kind == "switch" else f"{_flag(key)}={value}")
-    if anchor is not None:
-        told.append(f"{_flag(ANCHOR)}={anchor.path}")
-    return tuple(told), faults
-
-
-def _flag(key: str, off: bool = False) -> str:
-    return f"--{'no-' if off else ''}{key.replace('_', '-')}"
-
-
-def _preset(name: str) -> Config:
-    if name not in PRESETS:
-        raise InputError(Fault(f"preset {name[:60]!r}", "is not known", f"one of {', '.join(PRESETS)}"))
-    return PRESETS[name].config
+    warnings = stop_on_errors(faults)
+    return (preset, f"--name={name}", f"--data={data.path}", *changed_flags(start, config)), warnings
 
 
 def _is_data(place: Path) -> bool:
@@ -208,24 +179,3 @@ def _is_data(place: Path) -> bool:
     except (InputError, OSError):
         return False
     return True
-
-
-def _kind(hint: Any, key: str) -> tuple[Literal["number", "decimal", "switch", "choice"] | None, tuple[str, ...]]:
-    if get_origin(hint) is Literal:
-        return "choice", tuple(get_args(hint))
-    if hint is str:
-        return ("choice", WORDS[key]) if key in WORDS else (None, ())
-    return ("switch" if hint is bool else "number" if hint is int else "decimal"), ()
-
-
-@cache
-def _texts(section: type) -> dict[str, str]:
-    """Field → the docstring under it, of one class of the configuration."""
-    (tree,) = ast.parse(inspect.getsource(section)).body
-    found = {}
-    for field, text in pairwise(tree.body if isinstance(tree, ast.ClassDef) else []):
-        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
-            continue
-        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-            found[field.target.id] = " ".join(str(text.value.value).split())
-    return found

@@ -1,0 +1,64 @@
+"""Presets are valid, survive TOML and carry the paper's values."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+
+import pytest
+import tomli_w
+
+from coder_core.config.checks import problems
+from coder_core.config.presets import DEMO_PAIR, PRESETS
+from coder_core.config.schema import from_document, to_document
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_valid_and_survives_toml(name: str) -> None:
+    config = PRESETS[name].config
+    assert [fault for fault in problems(config) if fault.severity == "error"] == []
+    assert config.data.data
+    assert PRESETS[name].about
+    assert from_document(tomllib.loads(tomli_w.dumps(to_document(config)))) == config
+
+
+def test_the_presets_that_were_promised() -> None:
+    promised = {
+        "demo-baseline", "demo", "flickr8k-baseline", "flickr8k-boosted", "flickr8k",
+        "f30k-bigru", "f30k-bert", "coco-bigru", "coco-bert",
+        "coder-demo", "coder-flickr8k", "coder-flickr8k-gpu", "coder-f30k-bigru", "coder-f30k-bert", "coder-coco-bigru",
+        "coder-coco-bert",
+    }  # fmt: skip
+    assert promised <= set(PRESETS)
+    assert DEMO_PAIR == ("demo-baseline", "demo")
+    for name in ("demo-baseline", "flickr8k-baseline"):
+        assert PRESETS[name].config.objective.loss == "btr-hardest"
+        assert PRESETS[name].config.memory.bank_size == 0
+
+
+@pytest.mark.parametrize("name", ["coder-f30k-bigru", "coder-f30k-bert", "coder-coco-bigru", "coder-coco-bert"])
+def test_the_papers_values_of_the_concept_branch(name: str) -> None:
+    """CODER section 4.1: 400 concepts of 300 numbers, β 0.9; supplement A.2: one layer, smoothing 10; CVSE: 0.3."""
+    config = PRESETS[name].config
+    model, alone = config.model, PRESETS[name.removeprefix("coder-")].config
+    assert (model.concepts, model.word_size, model.beta) == (400, 300, 0.9)
+    assert (model.gcn_layers, model.concept_smoothing, model.concept_threshold) == (1, 10.0, 0.3)
+    assert model.concept_rescale
+    assert config.objective.weight_concept == 1.0
+    assert replace(model, concepts=0) == alone.model
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["f30k-bigru", "f30k-bert", "coco-bigru", "coco-bert", "coder-f30k-bigru", "coder-f30k-bert", "coder-coco-bigru"],
+)
+def test_the_papers_values(name: str) -> None:
+    """CODER sections 4.1 and 4.2: μ 0.1, γ 0.3, ε 0.1, bank 4096, momentum 0.995, 2e-4 over 30 epochs, batch 128."""
+    config = PRESETS[name].config
+    assert (config.objective.temperature, config.objective.gamma, config.objective.epsilon) == (0.1, 0.3, 0.1)
+    assert (config.memory.bank_size, config.memory.momentum) == (4096, 0.995)
+    assert (config.training.learning_rate, config.training.epochs, config.training.batch_size) == (2e-4, 30, 128)
+    assert (config.training.schedule, config.training.decay_at) == ("step", 0.5)
+    assert (config.objective.weight_instance, config.objective.weight_memory) == (3.0, 1.0)
+    assert config.model.dimension == 1024
+    assert config.model.text_encoder == name.rpartition("-")[2]

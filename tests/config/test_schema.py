@@ -1,0 +1,119 @@
+"""Settings: help and range of each, to plain tables and back, unknown keys and wrong values named."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coder_core.config.schema import Config, find_setting, from_document, settings, to_document, with_settings
+from coder_core.config.settings import Setting
+from coder_core.console.faults import InputError
+
+OLD_RUNS = Path(__file__).parents[1] / "fixtures" / "run_of_0_1" / "checkpoints"
+
+
+def test_unknown_keys_are_named_with_the_known_ones() -> None:
+    document = to_document(Config())
+    document["training"] |= {"epoch": 3, "lr": 0.1}
+    with pytest.raises(InputError) as refused:
+        from_document(document, "runs/a/config.toml")
+    places = [fault.place for fault in refused.value.faults]
+    assert places == ["runs/a/config.toml [training] key epoch", "runs/a/config.toml [training] key lr"]
+    assert "is not known; expected one of batch_size, bert_rate, clip_norm, " in str(refused.value)
+
+
+def test_an_unknown_table_is_named() -> None:
+    with pytest.raises(InputError, match="key optimiser: is not known; expected one of name, data, model"):
+        from_document({"optimiser": {}})
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "said"),
+    [
+        ("training", "epochs", "30", "is '30'; expected a value of type int"),
+        ("training", "epochs", 3.5, "expected a value of type int"),
+        ("training", "epochs", True, "expected a value of type int"),
+        ("training", "compile", 1, "expected a value of type bool"),
+        (
+            "objective",
+            "loss",
+            "dcl_i",
+            "is 'dcl_i'; expected one of 'btr-sum', 'btr-hardest', 'npairs-hinge', 'infonce', 'cmpm', "
+            "'polynomial', 'dcl-i', 'dcl'",
+        ),
+        ("objective", "margin", "a", "expected a value of type float"),
+        ("data", "data", 3, "expected a value of type str"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named(section: str, key: str, value: Any, said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        from_document({section: {key: value}})
+    assert f"[{section}] key {key}" in str(refused.value)
+    assert said in str(refused.value)
+
+
+def test_a_whole_number_serves_as_a_float_and_missing_keys_are_defaults() -> None:
+    found = from_document({"objective": {"margin": 1}})
+    assert found == replace(Config(), objective=replace(Config().objective, margin=1.0))
+    assert isinstance(found.objective.margin, float)
+    with pytest.raises(InputError, match=r"\[data\]: is 3; expected a value of type dict"):
+        from_document({"data": 3})
+
+
+def test_every_field_is_a_setting_with_a_key_of_its_own_and_a_help_text() -> None:
+    keys = [declared.name for section in fields(Config)[1:] for declared in fields(getattr(Config(), section.name))]
+    assert list(settings()) == keys
+    assert len(set(keys)) == len(keys)
+    for setting in settings().values():
+        assert len(setting.help) > 15
+        assert setting.fault(setting.default) is None
+        assert find_setting(setting.flag) is setting
+        assert all(find_setting(name) is setting for name in setting.old_keys)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"minimum": 0}, "0 or more"),
+        ({"above": 0}, "a value above 0"),
+        ({"minimum": 0, "maximum": 1}, "a value from 0 to 1"),
+        ({"minimum": 0, "below": 1}, "a value from 0 to below 1"),
+        ({"above": 0, "maximum": 1}, "a value above 0 and at most 1"),
+        ({}, ""),
+    ],
+)
+def test_a_range_in_words(facts: dict[str, float], said: str) -> None:
+    assert Setting("training", "x", float, 0.5, "…", **facts).range == said  # type: ignore[arg-type]
+
+
+def test_values_out_of_range_are_refused_in_a_file_too_all_at_once() -> None:
+    with pytest.raises(InputError) as refused:
+        from_document({"training": {"epochs": 0, "save_every": float("inf"), "decay_at": 2.0, "seed": 2**31}}, "a.toml")
+    assert [str(fault) for fault in refused.value.faults] == [
+        "a.toml [training] key epochs: is 0; expected 1 or more",
+        "a.toml [training] key decay_at: is 2; expected a value above 0 and at most 1",
+        "a.toml [training] key seed: is 2147483648; expected a value from 0 to below 2147483648",
+    ]
+
+
+def test_settings_are_replaced_by_key_or_flag_and_all_faults_are_named() -> None:
+    config = with_settings(Config(), {"bank-size": 64, "margin": 1, "--loss": "infonce"})
+    assert (config.memory.bank_size, config.objective.margin, config.objective.loss) == (64, 1.0, "infonce")
+    with pytest.raises(InputError) as refused:
+        with_settings(Config(), {"bank-sise": 3, "epochs": 0, "compile": 1}, "mine.toml row a")
+    assert [fault.place for fault in refused.value.faults] == [
+        "mine.toml row a, bank-sise", "mine.toml row a, --epochs", "mine.toml row a, --compile",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("run", ["weighted", "whole"])
+def test_a_configuration_of_version_0_1_is_read(run: str) -> None:
+    document = tomllib.loads((OLD_RUNS / run / "config.toml").read_text("utf-8"))
+    document.pop("about", None)
+    config = from_document(document)
+    assert config.data.word_threshold == document["data"]["word_threshold"]
+    assert from_document(to_document(config)) == config
