@@ -12,6 +12,7 @@ import streamlit as st
 from app.backend.runs import RunSummary, open_summary
 from coder_core.api.diversity.anchor import Loss
 from coder_core.api.diversity.table import Measure
+from coder_core.api.sides import Direction
 from coder_core.api.similarity.batch import Batch, Order, Source, choose_batch
 from coder_core.api.similarity.matrices import (
     batch_spread,
@@ -23,7 +24,7 @@ from coder_core.api.similarity.matrices import (
     scaled_matrix,
     scaled_pair,
 )
-from coder_core.api.similarity.scaling import Direction, Pair, Scaled
+from coder_core.api.similarity.scaling import Pair, Scaled
 
 __all__ = [
     "Batch", "Direction", "Loss", "Measure", "Pair", "Scaled", "Settings", "batch_of", "hardest", "labels", "matrix",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,49 +11,199 @@ import numpy as np
 import pandas as pd
 from PIL.Image import Image
 
-from coder_core.api.diversity import measure as measuring
-from coder_core.api.diversity import table as maths
-from coder_core.api.diversity.anchor import Anchor, Loss
-from coder_core.api.diversity.measure import BANK_SIZE, How
-from coder_core.api.diversity.opening import open_anchor
-from coder_core.api.diversity.table import Array, Candidates, Measure, Modality
-from coder_core.api.listing import RunSummary, summarise
-from coder_core.api.retrieval.comparison import rank_changes
-from coder_core.api.retrieval.look_alike import LOOKED_AT, LookAlike, Looks, read_looks
-from coder_core.api.sampling import Sample
-from coder_core.api.stored_run import StoredRun
+from coder_core.api import sides as sides_module
+from coder_core.api.concepts.view import ConceptView
+from coder_core.api.diversity.anchor import Anchor, Loss, open_anchor
+from coder_core.api.diversity.negatives import BANK_SIZE, Candidates, DiversitySettings, draw_for, spread
+from coder_core.api.diversity.table import Measure, normalise, squash
+from coder_core.api.listing import RunSummary, loss_values, summarise
+from coder_core.api.pictures import thumbnail
+from coder_core.api.retrieval.look_alike import PICTURES_READ, LookAlike, TinyPictures, read_tiny_pictures
+from coder_core.api.sampling import SCORES_AT_MOST, Part, Sample, draw_points_sample, draw_sample, part_of
+from coder_core.api.sides import Array, Modality, Sides, first_captions
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.demo.encoding import features_of, makes_features
+from coder_core.runs.analysis.concept_reader import in_one
+from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.analysis.write import IMAGE_PART_LENGTHS, IMAGE_PARTS
+from coder_core.runs.files.history import read_frame
 
 
-class Run(StoredRun):
-    """A run opened to be looked into: diversity, single anchors, search.
+class Run:
+    """A run folder, read lazily; the arrays of an analysis stay memory-mapped.
 
     Raises:
         InputError: from any method, when the part of the run it needs is missing or damaged.
     """
 
     def __init__(self, summary: RunSummary) -> None:
-        super().__init__(summary)
-        self._looks: dict[tuple[str, int], Looks] = {}
+        self.summary = summary
+        self.name = summary.name
+        self.path = summary.path
+        self.config = summary.config
+        self.status = summary.status
+        self.splits = summary.splits
+        self._analyses: dict[str, Analysis] = {}
+        self._image_names: dict[str, list[str]] = {}
+        self._mixtures: dict[str, tuple[Array, Array]] = {}
+        self._parts: dict[tuple[object, ...], Part] = {}
         self._spreads: dict[tuple[object, ...], Array] = {}
+        self._tiny_pictures: dict[tuple[str, int], TinyPictures] = {}
 
-    def _spread(self, split: str, how: How, sample: Sample | None) -> Array:
-        key = (split, sample.key if sample else None, *how.key)
+    @property
+    def history(self) -> pd.DataFrame:
+        """One row an epoch, as far as training has come."""
+        return read_frame(self.path, "epoch")
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """One row every few steps: losses, learning rate, quartiles of the diversity."""
+        return read_frame(self.path, "step")
+
+    @property
+    def loss(self) -> Loss:
+        """μ, γ, ε of training, or the paper's."""
+        return loss_values(self.config)
+
+    def analysis(self, split: str) -> Analysis:
+        """The analysis folder of a split; the name is matched against `splits`, never joined to a path."""
+        if split not in self.splits:
+            known = ", ".join(self.splits) or "none; run `python -m coder_core.evaluate` on it"
+            raise InputError(Fault(f"run {self.name}", f"has no analysis of split {split!r}", f"one of: {known}"))
+        if split not in self._analyses:
+            self._analyses[split] = open_analysis(self.path, split)
+        return self._analyses[split]
+
+    def metrics(self, split: str) -> dict[str, float]:
+        """The dict of `retrieval_metrics`."""
+        return dict(self.summary.metrics.get(split, {}))
+
+    def embeddings(self, split: str) -> tuple[Array, Array]:
+        """Images (n, D) and texts (m, D) of the instance branch, unit rows, memory-mapped float32."""
+        analysis = self.analysis(split)
+        return analysis.image_embeddings, analysis.text_embeddings
+
+    def scoring(self, split: str) -> tuple[Array, Array]:
+        """Images and texts as unit rows whose inner products are the run's scores, by which everything is ranked.
+
+        The instance embeddings, or, with a concept branch, both in one vector: β · cos_I + (1 − β) · cos_C (eq. 8).
+        """
+        concepts = self.analysis(split).concepts
+        if concepts is None:
+            return self.embeddings(split)
+        if split not in self._mixtures:
+            v, w = self.embeddings(split)
+            beta = concepts.beta
+            self._mixtures[split] = (
+                in_one(v, concepts.image_embeddings, beta),
+                in_one(w, concepts.text_embeddings, beta),
+            )
+        return self._mixtures[split]
+
+    def scores(self, split: str) -> Array | None:
+        """(n, m) of a model that scores pair by pair; None where embeddings tell the scores."""
+        return self.analysis(split).scores
+
+    def compared(self, split: str) -> tuple[Array, Array, Array | None]:
+        """Images and texts as `embeddings` has them and None; of a run without embeddings (n, 0), (m, 0) and scores."""
+        scores = self.scores(split)
+        if scores is None:
+            return *self.embeddings(split), None
+        return np.empty((scores.shape[0], 0), np.float32), np.empty((scores.shape[1], 0), np.float32), scores
+
+    def sides(self, split: str, modality: Modality) -> Sides:
+        """All anchors, which `modality` names, and candidates, by the scores by which everything is ranked."""
+        v, w, scores = self.compared(split)
+        if scores is None:
+            v, w = self.scoring(split)
+        return sides_module.sides(v, w, self.image_of_text(split), modality, scores)
+
+    def count(self, split: str, modality: Modality) -> int:
+        """How many images or captions a split has."""
+        analysis = self.analysis(split)
+        return analysis.n_images if modality == "image" else analysis.n_texts
+
+    def concepts(self, split: str) -> ConceptView | None:
+        """What the concept branch reads; None for a run without one."""
+        tables = self.analysis(split).concepts
+        return None if tables is None else ConceptView(tables)
+
+    def captions(self, split: str) -> Sequence[str]:
+        """The m captions."""
+        return self.analysis(split).captions
+
+    def image_of_text(self, split: str) -> Array:
+        """(m,) the image each caption belongs to."""
+        return np.asarray(self.analysis(split).image_of_text)
+
+    def captions_of(self, split: str, image: int) -> Array:
+        """Numbers of an image's own captions."""
+        return np.flatnonzero(self.image_of_text(split) == image)
+
+    def first_captions(self, split: str) -> Array:
+        """(n,) the number of each image's first caption; −1 for an image without captions."""
+        return first_captions(self.image_of_text(split), self.count(split, "image"))
+
+    def picture(self, split: str, image: int, size: int = 320) -> bytes | None:
+        """The picture of an image as JPEG bytes; None when the run knows none."""
+        analysis = self.analysis(split)
+        if split not in self._image_names:
+            self._image_names[split] = analysis.image_names
+        return thumbnail(analysis.picture_folder, self._image_names[split][image], size)
+
+    def ranks(self, split: str) -> dict[str, Array]:
+        """ "i2t" (n,) and "t2i" (m,): rank of the best true match, 0 is first, ties count against it."""
+        analysis = self.analysis(split)
+        return {"i2t": np.asarray(analysis.image_ranks), "t2i": np.asarray(analysis.text_ranks)}
+
+    def similarity(self, images: Sequence[int] | Array, texts: Sequence[int] | Array, *, split: str) -> Array:
+        """(k, l) scores of the chosen images and captions: cosines, with a concept branch mixed by β."""
+        rows, columns = np.asarray(images), np.asarray(texts)
+        scores = self.scores(split)
+        if scores is not None:
+            return np.asarray(scores[rows[:, None], columns[None, :]])
+        v, w = self.scoring(split)
+        return np.asarray(v[rows] @ w[columns].T)
+
+    def sample(self, split: str, *, scores: int = SCORES_AT_MOST, seed: int = 0) -> Sample | None:
+        """A random part of a split too large to look at whole (images × captions > `scores`); None when it is not."""
+        images = self.count(split, "image")
+        return draw_sample(images, self.image_of_text(split), scores=scores, seed=seed)
+
+    def points_sample(self, split: str, *, seed: int = 0) -> Sample | None:
+        """About 20,000 images and captions of a split too large to look at whole, for its joint space; or None."""
+        images = self.count(split, "image")
+        return draw_points_sample(images, self.image_of_text(split), seed=seed)
+
+    def part(self, split: str, sample: Sample | None = None) -> Part:
+        """The embeddings of a sample, copied once and kept, and which rows they are; the whole split for None.
+
+        Raises:
+            InputError: the run scores pair by pair, so there is no embedding to look at.
+        """
+        self.embeddings(split)
+        return self._part(split, sample)
+
+    def _part(self, split: str, sample: Sample | None) -> Part:
+        key = (split, sample.key if sample else None)
+        if key not in self._parts:
+            v, w, scores = self.compared(split)
+            self._parts[key] = part_of(v, w, self.image_of_text(split), sample, scores)
+        return self._parts[key]
+
+    def _spread(self, split: str, settings: DiversitySettings, sample: Sample | None) -> Array:
+        key = (split, sample.key if sample else None, *settings.key)
         if key not in self._spreads:
-            self._spreads[key] = measuring.spread(self._part(split, sample), how)
+            self._spreads[key] = spread(self._part(split, sample), settings)
         return self._spreads[key]
 
-    def spread(
-        self, split: str, *, modality: Modality = "text", function: Measure = "std",
-        candidates: Candidates = "split", batch_size: int = 128, bank_size: int = BANK_SIZE, seed: int = 0,
-        temperature: float = 1.0, sample: Sample | None = None,
-    ) -> Array:  # fmt: skip
-        """(Q,) standard deviation or entropy (bits) of every anchor's similarities to its negatives; kept."""
-        return self._spread(
-            split, How(modality, function, candidates, batch_size, bank_size, seed, temperature), sample
-        )
+    def spread(self, split: str, *, sample: Sample | None = None, **settings: Any) -> Array:
+        """(Q,) standard deviation or entropy (bits) of every anchor's similarities to its negatives; cached.
+
+        Args:
+            settings: fields of `DiversitySettings`: modality, function, candidates, …
+        """
+        return self._spread(split, DiversitySettings(**settings), sample)
 
     def diversity(
         self, split: str, *, modality: Modality = "text", function: Measure = "std", epsilon: float = 0.1,
@@ -72,46 +223,43 @@ class Run(StoredRun):
             One row an anchor: anchor, image, spread, raw, diversity, rank (of its best match in the whole split, from
             1; NaN for an image without captions).
         """
-        how = How(modality, function, candidates, batch_size, bank_size, seed, temperature)
+        settings = DiversitySettings(modality, function, candidates, batch_size, bank_size, seed, temperature)
         part = self._part(split, sample)
-        spread = self._spread(split, how, sample)
-        raw = maths.squash(spread, epsilon)
-        draw = measuring.draw_of(part, how)
+        spreads = self._spread(split, settings, sample)
+        raw = squash(spreads, epsilon)
+        draw = draw_for(part, settings)
         rows = part.image_rows if modality == "image" else part.text_rows
         ranks = self.ranks(split)["i2t" if modality == "image" else "t2i"][rows]
         return pd.DataFrame(
             {
                 "anchor": rows,
                 "image": rows if modality == "image" else part.image_rows[part.owner],
-                "spread": spread,
+                "spread": spreads,
                 "raw": raw,
-                "diversity": maths.normalise(raw, draw.batch_of if draw else None),
+                "diversity": normalise(raw, draw.batch_of if draw else None),
                 "rank": np.where(ranks < 0, np.nan, ranks + 1.0),
             }
         )
 
     def anchor(
-        self, number: int, *, split: str, modality: Modality = "text", function: Measure = "std",
-        epsilon: float | None = None, candidates: Candidates = "split", batch_size: int = 128,
-        bank_size: int = BANK_SIZE, seed: int = 0, temperature: float = 1.0, loss: Loss | None = None,
-        sample: Sample | None = None,
+        self, number: int, *, split: str, loss: Loss | None = None, epsilon: float | None = None,
+        sample: Sample | None = None, **settings: Any,
     ) -> Anchor:  # fmt: skip
-        """One anchor opened: its negatives, its diversity, and the weight of each negative with and without it.
+        """One anchor: its negatives, its diversity, and the weight of each negative with and without it.
 
         Args:
-            epsilon: ε; that of `loss` for None. loss: μ, γ, ε to read it with; those of training for None.
-            The others as in `diversity`.
+            loss: μ, γ, ε to read it with; None takes those of training. epsilon: ε; None takes that of `loss`.
+            sample: as in `diversity`. settings: fields of `DiversitySettings`: modality, function, candidates, …
 
         Raises:
             InputError: there is no such anchor.
         """
+        how = DiversitySettings(**settings)
         v, w, scores = self.compared(split)
-        s = maths.sides(v, w, self.image_of_text(split), modality, scores)
-        if not 0 <= number < len(s.anchors):
-            raise InputError(Fault(f"{modality} {number}", "is not in the split", f"0 to {len(s.anchors) - 1}"))
+        s = sides_module.sides(v, w, self.image_of_text(split), how.modality, scores)
+        _check_number(number, len(s.anchors), how.modality)
         loss = loss or self.loss
         epsilon = loss.epsilon if epsilon is None else epsilon
-        how = How(modality, function, candidates, batch_size, bank_size, seed, temperature)
         return open_anchor(s, number, self._part(split, sample), how, self._spread(split, how, sample), loss, epsilon)
 
     def search(
@@ -136,14 +284,13 @@ class Run(StoredRun):
             match = np.zeros(len(scores), dtype=bool)
         else:
             s = self.sides(split, modality)
-            if not 0 <= query < len(s.anchors):
-                raise InputError(Fault(f"{modality} {query}", "is not in the split", f"0 to {len(s.anchors) - 1}"))
+            _check_number(query, len(s.anchors), modality)
             scores, match = s.row(query), s.candidate_images == s.anchor_images[query]
         top = min(top, len(scores))
         best = np.argpartition(-scores, top - 1)[:top]
         best = best[np.argsort(-scores[best], kind="stable")]
-        places = np.arange(1, top + 1)
-        return pd.DataFrame({"place": places, "candidate": best, "score": scores[best], "match": match[best]})
+        frame = pd.DataFrame({"place": np.arange(1, top + 1), "candidate": best})
+        return frame.assign(score=scores[best], match=match[best])
 
     def encode_text(self, captions: list[str]) -> Array:
         """Free texts as float32 unit rows like those of `scoring`; loads the run's best checkpoint once."""
@@ -174,15 +321,15 @@ class Run(StoredRun):
         regions = features_of(self.analysis(split).picture_folder, picture)
         return np.asarray(self._model.encode_images(regions[None], scoring=True)[0], dtype=np.float32)
 
-    def look_alike(self, picture: Image, *, split: str, at_most: int = LOOKED_AT) -> LookAlike:
+    def look_alike(self, picture: Image, *, split: str, at_most: int = PICTURES_READ) -> LookAlike:
         """The image of the split whose picture looks most like this one, among `at_most` drawn at random.
 
         Raises:
             InputError: none of the split's pictures can be read.
         """
-        if (split, at_most) not in self._looks:
-            self._looks[split, at_most] = read_looks(self, split, at_most)
-        return self._looks[split, at_most].nearest(picture)
+        if (split, at_most) not in self._tiny_pictures:
+            self._tiny_pictures[split, at_most] = read_tiny_pictures(self, split, at_most)
+        return self._tiny_pictures[split, at_most].nearest(picture)
 
     @cached_property
     def _model(self) -> Any:
@@ -192,6 +339,11 @@ class Run(StoredRun):
         from coder_core.runs.load import load_model  # torch is needed from here on, and only here
 
         return load_model(self.path)
+
+
+def _check_number(number: int, count: int, modality: Modality) -> None:
+    if not 0 <= number < count:
+        raise InputError(Fault(f"{modality} {number}", "is not in the split", f"0 to {count - 1}"))
 
 
 def open_run(path: str | Path) -> Run:
@@ -207,31 +359,3 @@ def open_run(path: str | Path) -> Run:
     if summary.fault:
         raise InputError(Fault(f"run {summary.name}", summary.fault))
     return Run(summary)
-
-
-def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
-    """Rank changes of every query from one run to another: fixed, broken, both wrong, both right.
-
-    Args:
-        at: a query is right when a true match is among its first `at` results.
-
-    Returns:
-        direction ("i2t", "t2i"), query, rank_a, rank_b (from 1), change (> 0: run_b is better), outcome.
-
-    Raises:
-        InputError: the runs were evaluated on different samples.
-    """
-    if not same_samples(run_a, run_b, split):
-        found = f"split {split!r} holds other captions than in {run_b.name}"
-        raise InputError(Fault(f"run {run_a.name}", found, "two runs evaluated on the same data"))
-    return rank_changes(run_a.ranks(split), run_b.ranks(split), at)
-
-
-def same_samples(run_a: Run, run_b: Run, split: str) -> bool:
-    """Whether two runs were evaluated on the same captions of the same images."""
-    if not np.array_equal(run_a.image_of_text(split), run_b.image_of_text(split)):
-        return False
-    first, second = (run.analysis(split).manifest["files"].get("captions.json") for run in (run_a, run_b))
-    if first is not None and first == second:  # the same bytes; parsing many captions takes a second
-        return True
-    return list(run_a.captions(split)) == list(run_b.captions(split))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coder_core.api.diversity.table import Array, Modality, Sides, sides
+from coder_core.api.sides import Array, Modality, Sides, sides
 
 SCORES_AT_MOST = 125_000_000  # 5,000 images × 25,000 captions: up to here a whole split is looked at, tile by tile
 POINTS_AT_MOST = 20_000  # of a larger split, so many images and captions together stand for its joint space

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from coder_core.api import sides as api_sides
+from coder_core.api.diversity import negatives
 from coder_core.api.diversity import table as maths
 from coder_core.objectives import diversity as objectives
 from tests.support.run_folders import synthetic
@@ -28,9 +30,9 @@ def scores_and_negatives(v: np.ndarray, w: np.ndarray, owner: np.ndarray, modali
 
 @pytest.mark.parametrize("modality", ["image", "text"])
 @pytest.mark.parametrize("epsilon", [0.02, 0.1, 1.0])
-def test_std_over_a_split_is_the_objective(modality: maths.Modality, epsilon: float) -> None:
+def test_std_over_a_split_is_the_objective(modality: api_sides.Modality, epsilon: float) -> None:
     v, w, owner = uneven()
-    spread = maths.std_over_split(maths.sides(v, w, owner, modality))
+    spread = maths.std_over_split(api_sides.sides(v, w, owner, modality))
     found = maths.normalise(maths.squash(spread, epsilon))
     expected = objectives.diversity_std(*scores_and_negatives(v, w, owner, modality), epsilon=epsilon)
     np.testing.assert_allclose(found, expected.numpy(), atol=2e-7)
@@ -40,9 +42,9 @@ def test_std_over_a_split_is_the_objective(modality: maths.Modality, epsilon: fl
 
 @pytest.mark.parametrize("modality", ["image", "text"])
 @pytest.mark.parametrize("temperature", [0.02, 1.0])
-def test_entropy_over_a_split_is_the_objective(modality: maths.Modality, temperature: float) -> None:
+def test_entropy_over_a_split_is_the_objective(modality: api_sides.Modality, temperature: float) -> None:
     v, w, owner = uneven()
-    spread = maths.entropy_over_split(maths.sides(v, w, owner, modality), temperature)
+    spread = maths.entropy_over_split(api_sides.sides(v, w, owner, modality), temperature)
     expected = objectives.entropy(*scores_and_negatives(v, w, owner, modality), temperature=temperature)
     np.testing.assert_allclose(spread, expected.numpy(), atol=2e-5)
 
@@ -50,7 +52,7 @@ def test_entropy_over_a_split_is_the_objective(modality: maths.Modality, tempera
 @pytest.mark.parametrize("measure", ["std", "entropy"])
 def test_tiles_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, measure: str) -> None:
     v, w, owner = uneven()
-    s = maths.sides(v, w, owner, "text")
+    s = api_sides.sides(v, w, owner, "text")
     whole = maths.std_over_split(s) if measure == "std" else maths.entropy_over_split(s, 0.1)
     monkeypatch.setattr(maths, "TILE_ELEMENTS", 70)
     cut = maths.std_over_split(s) if measure == "std" else maths.entropy_over_split(s, 0.1)
@@ -59,10 +61,10 @@ def test_tiles_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, measure
 
 @pytest.mark.parametrize("modality", ["image", "text"])
 @pytest.mark.parametrize("size", [2, 7, 128])
-def test_batches_are_the_objective_batch_by_batch(modality: maths.Modality, size: int) -> None:
+def test_batches_are_the_objective_batch_by_batch(modality: api_sides.Modality, size: int) -> None:
     v, w, owner = uneven()
-    draw = maths.draw_batches(len(v), owner, modality, batch_size=size, seed=5)
-    spread = maths.spread_in_batches(v, w, draw, modality, "std")
+    draw = negatives.draw_batches(len(v), owner, modality, batch_size=size, seed=5)
+    spread = negatives.spread_in_batches(v, w, draw, modality, "std")
     raw = maths.squash(spread, 0.1)
     assert (owner[draw.pair_text] == draw.pair_image).all()
     for anchor in range(len(spread)):
@@ -79,7 +81,7 @@ def test_batches_are_the_objective_batch_by_batch(modality: maths.Modality, size
 
 def test_a_draw_is_repeatable_and_every_batch_is_full() -> None:
     _, _, owner = uneven()
-    one, two, other = (maths.draw_batches(23, owner, "text", batch_size=10, seed=seed) for seed in (1, 1, 2))
+    one, two, other = (negatives.draw_batches(23, owner, "text", batch_size=10, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.batches, two.batches)
     assert not np.array_equal(one.batches, other.batches)
     assert one.batches.shape[1] == 10
@@ -90,7 +92,7 @@ def test_an_anchor_that_sees_all_negatives_alike_has_the_smallest_diversity() ->
     """raw(SD = 0) is exactly 1, and no warning is raised on the way."""
     assert maths.squash(np.array([0.0]), 0.1)[0] == 1.0
     v, w, owner = synthetic(40, noise=1.0)
-    spread = maths.std_over_split(maths.sides(v, w, owner, "text"))
+    spread = maths.std_over_split(api_sides.sides(v, w, owner, "text"))
     vague = np.arange(len(w)) % 5 == 4
     assert spread[vague].max() < spread[~vague].min()
 
@@ -99,4 +101,4 @@ def test_impossible_values_are_refused() -> None:
     with pytest.raises(ValueError, match="epsilon must be > 0, got 0"):
         maths.squash(np.ones(3), 0)
     with pytest.raises(ValueError, match="at least 2"):
-        maths.draw_batches(3, np.arange(3), "text", batch_size=1, seed=0)
+        negatives.draw_batches(3, np.arange(3), "text", batch_size=1, seed=0)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from coder_core.api import Loss, Run, open_run
+from coder_core.api.sides import Direction
 from coder_core.api.similarity import matrices
 from coder_core.api.similarity.batch import choose_batch
-from coder_core.api.similarity.scaling import Direction
 from tests.support.run_folders import write_run
 
 DIRECTIONS: tuple[Direction, ...] = ("i2t", "t2i")

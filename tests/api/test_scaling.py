@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coder_core.api.diversity.anchor import Loss
-from coder_core.api.diversity.table import Sides, sides
+from coder_core.api.sides import Sides, sides
 from coder_core.api.similarity import scaling
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from tests.reference.scaling import scaled as reference
@@ -30,7 +30,7 @@ def pairs(count: int = 12) -> Sides:
 @pytest.mark.parametrize("direction", ["image", "text"])
 def test_every_cell_agrees_with_the_loops(direction: str) -> None:
     s = problem(direction=direction)
-    found = scaling.scale(s, scaling.spread_of(s, LOSS), LOSS)
+    found = scaling.scale(s, scaling.anchor_diversity(s, LOSS), LOSS)
     scores = s.anchors.astype(np.float64) @ s.candidates.T.astype(np.float64)
     negative = s.anchor_images[:, None] != s.candidate_images[None]
     diversity, exponent, plain, share = reference(scores, negative, temperature=0.08, gamma=0.25, epsilon=0.15)
@@ -49,7 +49,7 @@ def test_blocks_are_the_means_of_their_cells(
     images: int, cells: int, tile: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s = problem(images)
-    spread = scaling.spread_of(s, LOSS)
+    spread = scaling.anchor_diversity(s, LOSS)
     sharp = scaling.scale(s, spread, LOSS, cells=10_000)
     monkeypatch.setattr(scaling, "TILE", tile)
     blocks = scaling.scale(s, spread, LOSS, cells=cells)
@@ -67,7 +67,7 @@ def test_blocks_are_the_means_of_their_cells(
 def test_a_large_matrix_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest array made on the way is a tile, though the matrix has a hundred times as many cells."""
     s = problem(400)
-    spread = scaling.spread_of(s, LOSS)
+    spread = scaling.anchor_diversity(s, LOSS)
     monkeypatch.setattr(scaling, "TILE", 8_000)
     seen = []
     honest = scaling._shares
@@ -86,10 +86,10 @@ def test_a_large_matrix_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> 
 def test_small_temperatures_do_not_overflow() -> None:
     s = problem()
     loss = Loss(temperature=0.001, gamma=-1.0, epsilon=0.1)
-    found = scaling.scale(s, scaling.spread_of(s, loss), loss)
+    found = scaling.scale(s, scaling.anchor_diversity(s, loss), loss)
     np.testing.assert_allclose(np.nansum(found.share, 1), 1.0, rtol=1e-4)
     with pytest.raises(ValueError, match="temperature must be > 0"):
-        scaling.scale(s, scaling.spread_of(s, LOSS), Loss(temperature=0.0))
+        scaling.scale(s, scaling.anchor_diversity(s, LOSS), Loss(temperature=0.0))
 
 
 def test_one_pair_by_hand() -> None:
@@ -97,7 +97,7 @@ def test_one_pair_by_hand() -> None:
     v = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], np.float32)
     s = Sides(v, v, np.arange(3), np.arange(3))
     loss = Loss(temperature=0.1, gamma=0.3, epsilon=0.1)
-    spread = scaling.spread_of(s, loss)
+    spread = scaling.anchor_diversity(s, loss)
     pair = scaling.open_pair(s, spread, loss, 0, 1, paired=True)
     assert pair.negatives == 2
     assert pair.spread == pytest.approx(0.3, abs=1e-6)
@@ -121,7 +121,7 @@ def test_the_pairs_of_a_batch_add_up_to_the_training_loss() -> None:
     import torch
 
     s = pairs()
-    spread = scaling.spread_of(s, LOSS)
+    spread = scaling.anchor_diversity(s, LOSS)
     scores = torch.from_numpy(s.anchors.astype(np.float64) @ s.candidates.T.astype(np.float64))
     negatives = torch.from_numpy(s.anchor_images[:, None] != s.candidate_images[None])
     expected = diversity_contrastive(
@@ -140,7 +140,7 @@ def test_the_pairs_of_a_batch_add_up_to_the_training_loss() -> None:
 
 def test_cells_and_pairs_say_the_same() -> None:
     s = pairs()
-    spread = scaling.spread_of(s, LOSS)
+    spread = scaling.anchor_diversity(s, LOSS)
     found = scaling.scale(s, spread, LOSS)
     for anchor in range(len(s.anchors)):
         for candidate in range(len(s.candidates)):

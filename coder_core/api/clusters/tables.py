@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from coder_core.api.clusters.words import Marking, marking_words
-from coder_core.api.diversity.table import Array, Modality
 from coder_core.api.run import Run
+from coder_core.api.sides import Array, Modality
 from coder_core.console.faults import InputError
 from coder_core.geometry.kmeans import ClusterSettings
 from coder_core.runs.derived.compute import cluster_ticket, read_clusters

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from coder_core.api.diversity.table import Array
+from coder_core.api.sides import Array
 from coder_core.data.words import tokenise
 
 PRIOR_WORDS = 100.0  # as many words of the whole split are added to every group before it is compared

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
 from coder_core.api.concepts.view import ConceptView
-from coder_core.api.diversity.table import Array
+from coder_core.api.sides import Array
 
 Strength = Literal["captions", "edges", "read"]
 ROW = 10  # concepts without an edge in one row below the others

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coder_core.api.concepts.view import ConceptView
-from coder_core.api.diversity.table import Array, Modality
+from coder_core.api.sides import Array, Modality
 
 PIECE = 8_192  # rows of attention in memory at once
 _TINY = 1e-12

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from coder_core.api.diversity.table import Array, Modality
+from coder_core.api.sides import Array, Modality
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.concept_reader import ConceptTables
 

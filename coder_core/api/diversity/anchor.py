@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from coder_core.api.diversity.table import Array, Measure, Modality
+from coder_core.api.diversity.negatives import DiversitySettings, candidates_of, draw_for
+from coder_core.api.diversity.table import Measure, masked_spread, squash
+from coder_core.api.sampling import Part
+from coder_core.api.sides import Array, Modality, Sides
 
 
 @dataclass(frozen=True)
@@ -87,3 +90,42 @@ def negative_weights(similarities: Array, *, temperature: float, gamma: float) -
     largest = max(float(exponent.max(initial=0.0)), 0.0)
     weights = np.exp(exponent - largest)
     return np.asarray(weights / (np.exp(-largest) + weights.sum()))
+
+
+def open_anchor(
+    split: Sides, number: int, part: Part, settings: DiversitySettings, spreads: Array, loss: Loss, epsilon: float
+) -> Anchor:
+    """Everything about one anchor.
+
+    An anchor outside the sample is compared with the sample's candidates, and its diversity is relative to the largest
+    of the sample (at most 1).
+
+    Args:
+        split: all anchors and candidates. number: the anchor's row among them.
+        part: the split or a sample of it. settings, spreads: its diversities. loss, epsilon: μ, γ and ε to use.
+    """
+    rows = part.image_rows if settings.modality == "image" else part.text_rows
+    position = int(np.searchsorted(rows, number))
+    if position == len(rows) or rows[position] != number:
+        position = -1
+    draw = draw_for(part, settings)
+    own = split.candidate_images == split.anchor_images[number]
+    candidates = candidates_of(part, settings, position, draw)  # an image may stand there more than once
+    candidates = candidates[~own[candidates]]
+    similarities = split.row(number, candidates)
+    positives = np.flatnonzero(own)
+    if position >= 0:
+        spread = float(spreads[position])
+    else:
+        negatives = np.ones((1, len(similarities)), bool)
+        spread = float(masked_spread(similarities[None], negatives, settings.function, settings.temperature)[0])
+    raw = float(squash(np.array([spread]), epsilon)[0])
+    others = spreads if draw is None else spreads[draw.batch_of == draw.batch_of[max(position, 0)]]
+    diversity = min(raw / float(squash(others, epsilon).max()), 1.0)
+    effective = loss.temperature * diversity
+    return Anchor(
+        modality=settings.modality, number=number, candidates=candidates, similarities=similarities,
+        positives=split.row(number, positives), positive_rows=positives, spread=spread, raw=raw, diversity=diversity,
+        temperature=effective, plain=negative_weights(similarities, temperature=loss.temperature, gamma=loss.gamma),
+        scaled=negative_weights(similarities, temperature=effective, gamma=loss.gamma), loss=loss,
+    )  # fmt: skip

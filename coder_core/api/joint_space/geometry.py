@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from coder_core.api.diversity.table import Modality
 from coder_core.api.retrieval.hubs import occurrences
 from coder_core.api.run import Run
 from coder_core.api.sampling import SCORES_AT_MOST, Sample
+from coder_core.api.sides import Modality, first_captions
 from coder_core.evaluation import separation as maths
 from coder_core.evaluation.scores import MatrixSource
 from coder_core.evaluation.separation import Distributions, Separation
@@ -88,8 +88,7 @@ def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFra
     own = maths.own_similarity([(part.images, part.texts, 1.0)], owner)
     best = np.full(n, np.nan)
     np.fmax.at(best, owner, own)
-    first = np.full(n, -1, dtype=np.int64)
-    first[owner[::-1]] = np.arange(m)[::-1]  # of equal places the last one written stays: the first
+    first = first_captions(owner, n)
     ranks = run.ranks(split)
     rank = np.concatenate([ranks["i2t"][part.image_rows], ranks["t2i"][part.text_rows]]) + 1.0
     hubs = [occurrences(run, split, direction, sample=sample)["count"].to_numpy() for direction in ("t2i", "i2t")]

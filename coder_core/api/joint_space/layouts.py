@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from coder_core.api.diversity.table import Array
 from coder_core.api.run import Run
 from coder_core.api.sampling import Sample
+from coder_core.api.sides import Array
 from coder_core.console.faults import InputError
 from coder_core.geometry.layout import METHODS, Layout, LayoutSettings, Method, lay_out
 from coder_core.geometry.points import Points, stratified

@@ -3,14 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from coder_core.console.faults import Fault, InputError
 
+if TYPE_CHECKING:
+    from coder_core.api.run import Run
+
 OUTCOMES = ("fixed", "broken", "both wrong", "both right")
+
+
+def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
+    """Rank changes of every query from one run to another: fixed, broken, both wrong, both right.
+
+    Args:
+        at: a query is right when a true match is among its first `at` results.
+
+    Returns:
+        direction ("i2t", "t2i"), query, rank_a, rank_b (from 1), change (> 0: run_b is better), outcome.
+
+    Raises:
+        InputError: the runs were evaluated on different samples.
+    """
+    if not same_samples(run_a, run_b, split):
+        found = f"split {split!r} holds other captions than in {run_b.name}"
+        raise InputError(Fault(f"run {run_a.name}", found, "two runs evaluated on the same data"))
+    return rank_changes(run_a.ranks(split), run_b.ranks(split), at)
+
+
+def same_samples(run_a: Run, run_b: Run, split: str) -> bool:
+    """Whether two runs were evaluated on the same captions of the same images."""
+    if not np.array_equal(run_a.image_of_text(split), run_b.image_of_text(split)):
+        return False
+    first, second = (run.analysis(split).manifest["files"].get("captions.json") for run in (run_a, run_b))
+    if first is not None and first == second:  # the same bytes; parsing many captions takes a second
+        return True
+    return list(run_a.captions(split)) == list(run_b.captions(split))
 
 
 def outcomes(ranks_a: np.ndarray, ranks_b: np.ndarray, at: int = 1) -> np.ndarray:
@@ -33,13 +64,13 @@ def rank_changes(ranks_a: Mapping[str, np.ndarray], ranks_b: Mapping[str, np.nda
             raise InputError(
                 Fault(f"{direction} ranks", f"{len(a)} queries in one run, {len(b)} in the other", "the same split")
             )
-        asked = np.flatnonzero((a >= 0) & (b >= 0))
-        a, b = a[asked], b[asked]
+        queries = np.flatnonzero((a >= 0) & (b >= 0))
+        a, b = a[queries], b[queries]
         parts.append(
             pd.DataFrame(
                 {
                     "direction": direction,
-                    "query": asked,
+                    "query": queries,
                     "rank_a": a + 1,
                     "rank_b": b + 1,
                     "change": a - b,

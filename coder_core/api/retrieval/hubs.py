@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from coder_core.api.run import Run
 from coder_core.api.sampling import Sample
-
-Direction = Literal["i2t", "t2i"]
+from coder_core.api.sides import Direction
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
+from coder_core.api.sides import Array
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.pictures import open_picture
-from coder_core.runs.analysis.read import Analysis
 
-Array = np.ndarray
+if TYPE_CHECKING:
+    from coder_core.api.run import Run
 
 SIDE = 16  # pixels a side of the tiny image
-LOOKED_AT = 1_000  # pictures of a split that are read, at 2 or 3 milliseconds each
+PICTURES_READ = 1_000  # pictures of a split that are read, at 2 or 3 milliseconds each
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class LookAlike:
 
 
 @dataclass(frozen=True)
-class Looks:
+class TinyPictures:
     """Tiny images of a split.
 
     Args:
@@ -45,14 +46,6 @@ class Looks:
         return LookAlike(int(self.images[best]), float(likeness[best]), len(self.images))
 
 
-class Pictured(Protocol):
-    """What has pictures: a run."""
-
-    name: str
-
-    def analysis(self, split: str) -> Analysis: ...
-
-
 def tiny_image(picture: Image.Image) -> Array:
     """(SIDE · SIDE · 3,) colours of the picture made tiny, mean 0, length 1. Torralba et al. 2008, section 3."""
     small = picture.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BOX)
@@ -61,7 +54,7 @@ def tiny_image(picture: Image.Image) -> Array:
     return np.asarray(values / max(float(np.linalg.norm(values)), 1e-6))
 
 
-def read_looks(run: Pictured, split: str, at_most: int) -> Looks:
+def read_tiny_pictures(run: Run, split: str, at_most: int) -> TinyPictures:
     """Read the pictures of a split, or `at_most` of them at random; those that cannot be read are left out.
 
     Raises:
@@ -81,4 +74,4 @@ def read_looks(run: Pictured, split: str, at_most: int) -> Looks:
         found.append(row)
     if not found:
         raise InputError(Fault(f"run {run.name}", f"knows no readable picture of split {split!r}", "a picture folder"))
-    return Looks(np.array(found), np.stack(tiny))
+    return TinyPictures(np.array(found), np.stack(tiny))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from coder_core.api.retrieval.hubs import Direction
 from coder_core.api.run import Run
 from coder_core.api.sampling import Sample
+from coder_core.api.sides import Direction
 
 
 def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None = None) -> pd.DataFrame:
@@ -27,21 +27,16 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
     s = run.sides(split, "text" if direction == "t2i" else "image")
     best = np.asarray(analysis.text_best if direction == "t2i" else analysis.image_best)
     ranks = run.ranks(split)[direction]
-    queries = np.arange(len(s.anchors))
+    _, anchor, candidate = s.own_pairs()
+    asks = ranks[anchor] >= 0
     if sample is not None:
-        queries = sample.texts if direction == "t2i" else sample.images
-    queries = queries[ranks[queries] >= 0]
+        asks &= np.isin(anchor, sample.texts if direction == "t2i" else sample.images)
+    anchor, candidate = anchor[asks], candidate[asks]
+    score = s.pairs(anchor, candidate)
+    best_first = np.lexsort((-score, anchor))
+    queries, first = np.unique(anchor[best_first], return_index=True)
+    match, match_score = candidate[best_first[first]], score[best_first[first]]
     own_image = s.anchor_images[queries]
-    order = np.argsort(s.candidate_images, kind="stable")
-    owners = s.candidate_images[order]
-    first, last = (np.searchsorted(owners, own_image, side=side) for side in ("left", "right"))
-    match, match_score = order[first], np.full(len(queries), -np.inf, dtype=np.float32)
-    for step in range(int((last - first).max(initial=0))):  # an image's captions, one after the other
-        asked = np.flatnonzero(first + step < last)
-        candidate = order[first[asked] + step]
-        score = s.pairs(queries[asked], candidate)
-        better = score > match_score[asked]
-        match[asked[better]], match_score[asked[better]] = candidate[better], score[better]
     foreign = s.candidate_images[best[queries]] != own_image[:, None]
     place = foreign.argmax(1)
     wrong = best[queries, place].astype(np.int64)

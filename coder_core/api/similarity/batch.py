@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from coder_core.api.diversity.table import Array
+from coder_core.api.sides import Array, slices
 from coder_core.console.faults import Fault, InputError
 
 if TYPE_CHECKING:
@@ -150,12 +150,10 @@ def _hardest(run: Run, split: str, size: int) -> Array:
         return np.arange(min(size, len(owner)))
     rival = np.where(best[:, 0] != owner, best[:, 0], best[:, 1])
     gap = np.empty(len(owner))
-    for start in range(0, len(owner), PIECE):
-        part = slice(start, start + PIECE)
+    for part in slices(len(owner), PIECE):
         texts = np.arange(len(owner))[part]
         gap[part] = s.pairs(texts, rival[part]) - s.pairs(texts, owner[part])
-    first = np.full(len(s.candidates), -1)
-    first[owner[::-1]] = np.arange(len(owner))[::-1]  # the first caption of every image
+    first = run.first_captions(split)
     kept: dict[int, None] = {}
     for text in np.argsort(-gap, kind="stable").tolist():
         kept[text] = None

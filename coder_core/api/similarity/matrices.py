@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from coder_core.api.diversity.anchor import Loss
-from coder_core.api.diversity.table import Array, Sides
+from coder_core.api.sides import Array, Direction, Sides
 from coder_core.api.similarity.batch import Batch, Order, order_batch
-from coder_core.api.similarity.scaling import CELLS, Direction, Pair, Scaled, measured, open_pair, scale, spread_of
+from coder_core.api.similarity.scaling import CELLS, Pair, Scaled, anchor_diversity, open_pair, scale, spread_over
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run
@@ -31,13 +31,13 @@ def ordered(run: Run, split: str, batch: Batch, by: Order, direction: Direction,
     """The batch in the order of this run's diversities, or of what is alike to it."""
     if by == "drawn":
         return batch
-    diversity = spread_of(batch_sides(run, split, batch, direction), loss).diversity
+    diversity = anchor_diversity(batch_sides(run, split, batch, direction), loss).diversity
     return order_batch(run, split, batch, by, diversity, "image" if direction == "i2t" else "text")
 
 
 def batch_spread(run: Run, split: str, batch: Batch, direction: Direction, loss: Loss) -> Array:
     """Each anchor's standard deviation or entropy over what is shown; of `loss` only the measure and τ matter."""
-    return measured(batch_sides(run, split, batch, direction), loss)
+    return spread_over(batch_sides(run, split, batch, direction), loss)
 
 
 def scaled_matrix(
@@ -55,7 +55,7 @@ def scaled_matrix(
         ValueError: μ or ε is not positive.
     """
     sides = batch_sides(run, split, batch, direction)
-    return scale(sides, spread_of(sides, loss, spread), loss, cells=cells)
+    return scale(sides, anchor_diversity(sides, loss, spread), loss, cells=cells)
 
 
 def scaled_pair(

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 
 from coder_core.api.diversity.anchor import Loss
-from coder_core.api.diversity.table import Array, Sides, entropy_over_split, normalise, squash, std_over_split
+from coder_core.api.diversity.table import entropy_over_split, normalise, squash, std_over_split
+from coder_core.api.sides import Array, Sides
 
 TILE = 2_097_152  # 8 MiB of float32: the largest piece of S that is ever held
 CELLS = 256  # a side: up to here every pair is a cell of its own
-Direction = Literal["i2t", "t2i"]
 
 
 @dataclass(frozen=True)
-class Spread:
+class AnchorDiversity:
     """How differently each anchor sees the negatives shown. CODER eq. 3.
 
     Args:
@@ -53,30 +52,27 @@ class Scaled:
     share: Array
     row_step: int
     column_step: int
-    spread: Spread
+    spread: AnchorDiversity
     loss: Loss
 
 
-def measured(s: Sides, loss: Loss) -> Array:
+def spread_over(s: Sides, loss: Loss) -> Array:
     """(Q,) standard deviation, or entropy in bits, of every anchor over the negatives in `s`; μ, γ, ε play no part."""
     return std_over_split(s) if loss.function == "std" else entropy_over_split(s, loss.entropy_temperature)
 
 
-def spread_of(s: Sides, loss: Loss, spread: Array | None = None) -> Spread:
+def anchor_diversity(s: Sides, loss: Loss, spread: Array | None = None) -> AnchorDiversity:
     """Spread and diversity of every anchor over the negatives in `s`, normalised over these anchors.
 
     Args:
-        spread: what `measured` gave for these sides, when it is known.
+        spread: what `spread_over` gave for these sides, when it is known.
     """
-    spread = measured(s, loss) if spread is None else spread
+    spread = spread_over(s, loss) if spread is None else spread
     raw = squash(spread, loss.epsilon)
-    images, counts = np.unique(s.candidate_images, return_counts=True)
-    place = np.minimum(np.searchsorted(images, s.anchor_images), len(images) - 1)
-    own = np.where(images[place] == s.anchor_images, counts[place], 0)
-    return Spread(spread, raw, normalise(raw), len(s.candidates) - own)
+    return AnchorDiversity(spread, raw, normalise(raw), len(s.candidates) - s.own_pairs()[0])
 
 
-def scale(s: Sides, spread: Spread, loss: Loss, *, cells: int = CELLS) -> Scaled:
+def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) -> Scaled:
     """The four matrices, at most `cells` a side. Never more of S is held than one tile.
 
     Args:
@@ -93,7 +89,7 @@ def scale(s: Sides, spread: Spread, loss: Loss, *, cells: int = CELLS) -> Scaled
     lengths = np.diff(np.append(starts, width))
     tops = np.arange(0, total, row_step)
     heights = np.diff(np.append(tops, total))
-    own_rows, own_columns = _own_pairs(s)
+    _, own_rows, own_columns = s.own_pairs()
     counts = heights[:, None] * lengths[None, :]  # negatives of a block
     np.subtract.at(counts, (own_rows // row_step, own_columns // column_step), 1)
     sharpness = 1.0 / (loss.temperature * spread.diversity)
@@ -122,17 +118,6 @@ def scale(s: Sides, spread: Spread, loss: Loss, *, cells: int = CELLS) -> Scaled
     means += [summed / np.where(counts > 0, counts, np.nan) for summed in of_negatives]
     similarity, exponent, change, share = (mean.astype(np.float32) for mean in means)
     return Scaled(similarity, exponent, change, share, row_step, column_step, spread, loss)
-
-
-def _own_pairs(s: Sides) -> tuple[Array, Array]:
-    """(P,) anchors, ascending, and candidates of every pair of the same image."""
-    order = np.argsort(s.candidate_images, kind="stable")
-    images = s.candidate_images[order]
-    first, last = (np.searchsorted(images, s.anchor_images, side) for side in ("left", "right"))
-    counts = last - first
-    rows = np.repeat(np.arange(len(counts)), counts)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return rows, order[first[rows] + within]
 
 
 def _shares(tile: Array, own: tuple[Array, ...]) -> Array:
@@ -179,7 +164,7 @@ class Pair:
     loss: Loss
 
 
-def open_pair(s: Sides, spread: Spread, loss: Loss, anchor: int, candidate: int, *, paired: bool) -> Pair:
+def open_pair(s: Sides, spread: AnchorDiversity, loss: Loss, anchor: int, candidate: int, *, paired: bool) -> Pair:
     """Every number behind one cell, in float64.
 
     Args:

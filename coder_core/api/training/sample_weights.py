@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from coder_core.api.diversity.table import Array, Modality
 from coder_core.api.retrieval.comparison import rank_correlation
 from coder_core.api.run import Run
+from coder_core.api.sides import Array, Modality
 from coder_core.console.faults import Fault, InputError
 
 WEIGHT, DIVERSITY, DISCREPANCY, CODER = "weight", "DIVERSITY", "DISCREPANCY", "CODER"

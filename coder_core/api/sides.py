@@ -1,0 +1,98 @@
+"""Anchors against candidates of the other modality, whether a run has embeddings or scores of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Array = np.ndarray
+Modality = Literal["image", "text"]
+Direction = Literal["i2t", "t2i"]
+
+TILE_ELEMENTS = 4_194_304  # 16 MiB of float32: the largest piece of a similarity matrix in memory
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Anchors of one modality against candidates of the other.
+
+    Args:
+        anchors: (Q, D) unit rows.
+        candidates: (C, D) unit rows.
+        anchor_images: (Q,) the image each anchor shows or describes.
+        candidate_images: (C,) likewise; an anchor's own image is never a negative.
+        scores: (Q, C) of a model that scores pair by pair; its anchors and candidates have no numbers (D = 0).
+    """
+
+    anchors: Array
+    candidates: Array
+    anchor_images: Array
+    candidate_images: Array
+    scores: Array | None = None
+
+    def tile(self, rows: slice) -> Array:
+        """(k, C) float32 similarities of some anchors to all candidates, as a copy."""
+        if self.scores is not None:
+            return np.array(self.scores[rows], dtype=np.float32)
+        return np.asarray(np.ascontiguousarray(self.anchors[rows]) @ self.candidates.T)
+
+    def row(self, anchor: int, candidates: Array | slice = slice(None)) -> Array:
+        """(k,) float32 similarities of one anchor to some candidates."""
+        if self.scores is not None:
+            return np.array(self.scores[anchor, candidates], dtype=np.float32)
+        return np.asarray(np.asarray(self.candidates[candidates], np.float32) @ self.anchors[anchor])
+
+    def pairs(self, anchors: Array, candidates: Array) -> Array:
+        """(P,) float32 similarity of each anchor to the candidate at the same place."""
+        similarities = np.empty(len(anchors), dtype=np.float32)
+        for part in slices(len(anchors), TILE_ELEMENTS // max(1, self.anchors.shape[1])):
+            if self.scores is not None:
+                similarities[part] = self.scores[anchors[part], candidates[part]]
+            else:
+                rows, columns = self.anchors[anchors[part]], self.candidates[candidates[part]]
+                similarities[part] = np.einsum("pd,pd->p", rows, columns)
+        return similarities
+
+    def own_pairs(self) -> tuple[Array, Array, Array]:
+        """Pairs of the same image: how many each anchor has (Q,), their anchors, ascending, and candidates (P,)."""
+        order = np.argsort(self.candidate_images, kind="stable")
+        images = self.candidate_images[order]
+        first, last = (np.searchsorted(images, self.anchor_images, side) for side in ("left", "right"))
+        count = last - first
+        anchor = np.repeat(np.arange(len(count)), count)
+        within = np.arange(len(anchor)) - np.repeat(np.cumsum(count) - count, count)
+        return count, anchor, order[first[anchor] + within]
+
+    def among(self, candidates: Array) -> Sides:
+        """The same anchors against some of the candidates."""
+        scores = None if self.scores is None else self.scores[:, candidates]
+        images = self.candidate_images[candidates]
+        return Sides(self.anchors, self.candidates[candidates], self.anchor_images, images, scores)
+
+
+def sides(images: Array, texts: Array, image_of_text: Array, modality: Modality, scores: Array | None = None) -> Sides:
+    """Images (n, D) and texts (m, D) as anchors and candidates; `modality` names the anchors.
+
+    Args:
+        scores: (n, m) instead of inner products.
+    """
+    numbers = np.arange(len(images))
+    if modality == "image":
+        return Sides(images, texts, numbers, image_of_text, scores)
+    return Sides(texts, images, image_of_text, numbers, None if scores is None else scores.T)
+
+
+def slices(count: int, size: int) -> Iterator[slice]:
+    """Cut `count` rows into parts of at most `size` (at least 1)."""
+    size = max(1, size)
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def first_captions(image_of_text: Array, images: int) -> Array:
+    """(n,) the first caption of each image; −1 for an image without captions."""
+    first = np.full(images, -1, dtype=np.int64)
+    first[image_of_text[::-1]] = np.arange(len(image_of_text))[::-1]  # the last value written to a place stays
+    return first
