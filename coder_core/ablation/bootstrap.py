@@ -1,4 +1,4 @@
-"""Which differences between two rows are more than noise: a paired bootstrap over the queries, and over the seeds.
+"""Tell differences between two rows from noise: a paired bootstrap over the queries, and over the seeds.
 
 An image and its captions are drawn together, because they are not independent. Both rows are measured on the same
 draw, so what is hard for both cancels out. Where both rows were trained with several seeds, a draw takes as many of
@@ -19,15 +19,15 @@ SEED = 20220910
 
 @dataclass(frozen=True)
 class Hits:
-    """What each image and its captions contribute to the six recalls of one run.
+    """The contribution of each image and its captions to the six recalls of one run.
 
     Args:
-        found: (n, 6) hits: of the image at rank 1, 5, 10, then of its captions, summed.
-        asked: (n, 2) queries: whether the image has captions, and how many.
+        hits: (n, 6) of the image at rank 1, 5, 10, then of its captions, summed.
+        queries: (n, 2) whether the image has captions, and how many.
     """
 
-    found: np.ndarray
-    asked: np.ndarray
+    hits: np.ndarray
+    queries: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,7 @@ class Difference:
     """R@sum of a row minus that of the reference.
 
     Args:
-        mean: as measured.
-        low, high: 95% interval.
-        seeds: whether the seeds were drawn too.
+        mean: as measured. low, high: 95% interval. seeds: whether the seeds were drawn too.
     """
 
     mean: float
@@ -47,24 +45,18 @@ class Difference:
 
     @property
     def beyond_noise(self) -> bool:
-        """Whether the interval leaves zero out."""
+        """Whether the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
 
-def hits(image_ranks: np.ndarray, text_ranks: np.ndarray, image_of_text: np.ndarray) -> Hits:
-    """From ranks, 0 is first; −1 marks an image without captions.
-
-    Args:
-        image_ranks: (n,).
-        text_ranks: (m,).
-        image_of_text: (m,).
-    """
+def count_hits(image_ranks: np.ndarray, text_ranks: np.ndarray, image_of_text: np.ndarray) -> Hits:
+    """Count hits from the ranks of images (n,) and texts (m,); 0 is first, −1 marks an image without captions."""
     images = len(image_ranks)
-    has = image_ranks >= 0
-    own = [(has & (image_ranks < k)).astype(float) for k in RANKS]
+    has_captions = image_ranks >= 0
+    own = [(has_captions & (image_ranks < k)).astype(float) for k in RANKS]
     captions = [np.bincount(image_of_text, weights=text_ranks < k, minlength=images) for k in RANKS]
     count = np.bincount(image_of_text, minlength=images)
-    return Hits(np.stack([*own, *captions], 1), np.stack([has.astype(float), count.astype(float)], 1))
+    return Hits(np.stack([*own, *captions], 1), np.stack([has_captions.astype(float), count.astype(float)], 1))
 
 
 def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = DRAWS, seed: int = SEED) -> Difference:
@@ -72,35 +64,32 @@ def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = D
 
     Args:
         row, reference: one a seed, all on the same images.
-        draws: of the bootstrap.
-        seed: of the draws.
 
     Raises:
         ValueError: the runs were not evaluated on the same captions.
     """
-    asked = row[0].asked
-    if any(one.asked.shape != asked.shape or (one.asked != asked).any() for one in [*row, *reference]):
+    queries = row[0].queries
+    if not all(np.array_equal(run.queries, queries) for run in (*row, *reference)):
         raise ValueError("the runs were evaluated on different captions")
     random = np.random.default_rng(seed)
-    images = len(asked)
+    images = len(queries)
     weights = random.multinomial(images, np.full(images, 1 / images), size=draws).astype(np.float64)
     with_seeds = len(row) > 1 and len(reference) > 1
 
     def mean(runs: Sequence[Hits]) -> np.ndarray:
-        sums = np.stack([recall_sum(weights, one) for one in runs])  # (seeds, draws)
+        sums = np.stack([recall_sum(weights, run) for run in runs])  # (seeds, draws)
         if not with_seeds:
             return np.asarray(sums.mean(0))
         drawn = random.multinomial(len(runs), np.full(len(runs), 1 / len(runs)), size=draws)
         return np.einsum("sd,ds->d", sums, drawn / len(runs))
 
-    found = mean(row) - mean(reference)
+    low, high = np.percentile(mean(row) - mean(reference), [2.5, 97.5])
     once = np.ones((1, images))
-    measured = np.mean([recall_sum(once, one) for one in row]) - np.mean([recall_sum(once, one) for one in reference])
-    low, high = np.percentile(found, [2.5, 97.5])
-    return Difference(float(measured), float(low), float(high), with_seeds)
+    measured, base = (np.mean([recall_sum(once, run) for run in runs]) for runs in (row, reference))
+    return Difference(float(measured - base), float(low), float(high), with_seeds)
 
 
 def recall_sum(weights: np.ndarray, run: Hits) -> np.ndarray:
     """R@sum in percent under (draws, n) weights of the images, (draws,)."""
-    found, asked = weights @ run.found, np.repeat(weights @ run.asked, len(RANKS), axis=1)
-    return np.asarray(100 * (found / np.maximum(asked, 1)).sum(1))
+    hits, queries = weights @ run.hits, np.repeat(weights @ run.queries, len(RANKS), axis=1)
+    return np.asarray(100 * (hits / np.maximum(queries, 1)).sum(1))

@@ -1,4 +1,4 @@
-"""Run folders -> the rows of a table: means and spreads over seeds, the paper's figures, what is beyond noise."""
+"""Collect finished runs into the rows of a table: means and spreads over seeds, and differences beyond noise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coder_core.ablation.bootstrap import Difference, Hits, difference, hits
+from coder_core.ablation.bootstrap import Difference, Hits, count_hits, difference
 from coder_core.ablation.planning import run_name, state_of
 from coder_core.ablation.rows import AblationTable, Recalls, Row
 from coder_core.console.faults import Fault, InputError
@@ -18,6 +18,8 @@ from coder_core.runs.files.status import read_status
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 SUM = "rsum"
 QUERIES = ("captions.json", "image_of_text.npy")
+Runs = Mapping[int, Path]
+"""Seed → run folder."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,11 @@ class ResultRow:
     """One row of the finished table.
 
     Args:
-        row: of the grid.
-        seeds: that are finished.
-        metrics: of RECALLS and rsum, in percent.
-        sums: R@sum of every seed, in the order of `seeds`.
+        row: of the grid. seeds: that are finished.
+        metrics: of RECALLS and rsum, in percent. sums: R@sum of every seed, in the order of `seeds`.
         against: R@sum minus the reference's; None for the reference itself and where there is none.
         minutes: of training, mean over the seeds.
-        mebibytes: the most memory a run's process took, mean over the seeds; None where a run did not note it.
+        mebibytes: peak memory of a run's process, mean over the seeds; None where a run did not note it.
     """
 
     row: Row
@@ -53,18 +53,17 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class Results:
-    """A table as far as it has been run."""
+    """A table as far as it has been run; `missing` names the rows without a finished run."""
 
     table: AblationTable
     split: str
     reference: str
     rows: tuple[ResultRow, ...]
     missing: tuple[str, ...]
-    """Rows without a finished run."""
 
 
 def reported_sum(recalls: Recalls | None) -> float | None:
-    """R@sum of what the paper prints; None unless it prints all six."""
+    """R@sum of the paper's figures; None unless it prints all six."""
     return None if recalls is None or None in recalls else float(sum(value or 0.0 for value in recalls))
 
 
@@ -78,67 +77,68 @@ def collect(table: AblationTable, root: Path, split: str, *, reference: str = ""
     if reference not in {row.name for row in table.rows}:
         names = ", ".join(row.name for row in table.rows)
         raise InputError(Fault(f"--reference {reference}", f"is not a row of {table.name}", f"one of {names}"))
-    folders = {row.name: _finished(row, root, split) for row in table.rows}
-    _check_same(table, folders, split)
-    evidence = {name: {seed: _hits(folder, split) for seed, folder in found.items()} for name, found in folders.items()}
+    runs = {row.name: _finished(row, root, split) for row in table.rows}
+    _check_same_queries(table, runs, split)
+    hits = {name: {seed: _hits(folder, split) for seed, folder in seeds.items()} for name, seeds in runs.items()}
     rows = []
     for row in table.rows:
-        if not folders[row.name]:
-            continue
-        against = None
-        if row.name != reference and evidence[reference]:
-            against = difference(*_alike(evidence[row.name], evidence[reference]))
-        rows.append(_row(row, folders[row.name], split, against))
-    return Results(table, split, reference, tuple(rows), tuple(name for name, found in folders.items() if not found))
+        if runs[row.name]:
+            compared = row.name != reference and hits[reference]
+            against = difference(*_same_seeds(hits[row.name], hits[reference])) if compared else None
+            rows.append(_result(row, runs[row.name], split, against))
+    return Results(table, split, reference, tuple(rows), tuple(name for name, seeds in runs.items() if not seeds))
 
 
-def _alike(row: Mapping[int, Hits], reference: Mapping[int, Hits]) -> tuple[list[Hits], list[Hits]]:
-    """Both rows' runs with the seeds that both have, all of them where none is shared: some seeds are kinder than
-    others, to every row."""
+def _same_seeds(row: Mapping[int, Hits], reference: Mapping[int, Hits]) -> tuple[list[Hits], list[Hits]]:
+    """Both rows' runs with the seeds both have, because some seeds are kinder than others to every row; all runs where
+    no seed is shared."""
     shared = [seed for seed in row if seed in reference]
     if not shared:
         return list(row.values()), list(reference.values())
     return [row[seed] for seed in shared], [reference[seed] for seed in shared]
 
 
-def _finished(row: Row, root: Path, split: str) -> dict[int, Path]:
-    """Seed → folder of the row's finished and evaluated runs."""
-    found = {}
+def _finished(row: Row, root: Path, split: str) -> Runs:
+    """The row's finished and evaluated runs."""
     prefix = run_name(row, 0)[:-1]
-    for folder in sorted(root.glob(f"{prefix}*")) if root.is_dir() else []:
-        seed = folder.name.removeprefix(prefix)
-        if seed.isdecimal() and state_of(folder) == "finished" and split in list_splits(folder):
-            found[int(seed)] = folder
-    return dict(sorted(found.items()))
+    seeds = {folder.name.removeprefix(prefix): folder for folder in root.glob(f"{prefix}*")}
+    return {
+        int(seed): folder
+        for seed, folder in sorted(seeds.items(), key=lambda item: (len(item[0]), item[0]))
+        if seed.isdecimal() and state_of(folder) == "finished" and split in list_splits(folder)
+    }
 
 
-def _check_same(table: AblationTable, folders: Mapping[str, Mapping[int, Path]], split: str) -> None:
-    """Rows are compared query by query, so they must have been asked the same queries."""
-    queries: dict[tuple[str, ...], Path] = {}
-    for found in folders.values():
-        for folder in found.values():
-            files = open_analysis(folder, split).manifest["files"]
-            queries.setdefault(tuple(files[name]["sha256"] for name in QUERIES), folder)
-    if len(queries) > 1:
-        first, second = list(queries.values())[:2]
+def _check_same_queries(table: AblationTable, runs: Mapping[str, Runs], split: str) -> None:
+    """Rows are compared query by query."""
+    first_with: dict[tuple[str, ...], Path] = {}
+    for folder in (folder for seeds in runs.values() for folder in seeds.values()):
+        files = open_analysis(folder, split).manifest["files"]
+        first_with.setdefault(tuple(files[name]["sha256"] for name in QUERIES), folder)
+    if len(first_with) > 1:
+        first, second, *_ = first_with.values()
         fix = f"evaluate both with python -m coder_core.evaluate … --split {split} on the same --data"
         raise InputError(Fault(str(second), f"was evaluated on other captions than {first}, in {table.name}", fix=fix))
 
 
 def _hits(folder: Path, split: str) -> Hits:
     analysis = open_analysis(folder, split)
-    return hits(analysis.image_ranks, analysis.text_ranks, analysis.image_of_text)
+    return count_hits(analysis.image_ranks, analysis.text_ranks, analysis.image_of_text)
 
 
-def _row(row: Row, folders: dict[int, Path], split: str, against: Difference | None) -> ResultRow:
-    found = [open_analysis(folder, split).metrics for folder in folders.values()]
-    metrics = {name: measured([one[name] for one in found]) for name in (*RECALLS, SUM)}
-    notes = [read_status(folder) or {} for folder in folders.values()]
-    minutes = statistics.mean(float(note.get("seconds", 0.0)) for note in notes) / 60
-    peaks = [float(note["peak_mebibytes"]) for note in notes if "peak_mebibytes" in note]
-    mebibytes = statistics.mean(peaks) if len(peaks) == len(notes) else None
-    sums = tuple(one[SUM] for one in found)
-    return ResultRow(row, tuple(folders), metrics, sums, against, minutes, mebibytes)
+def _result(row: Row, runs: Runs, split: str, against: Difference | None) -> ResultRow:
+    metrics = [open_analysis(folder, split).metrics for folder in runs.values()]
+    statuses = [read_status(folder) or {} for folder in runs.values()]
+    peaks = [float(status["peak_mebibytes"]) for status in statuses if "peak_mebibytes" in status]
+    return ResultRow(
+        row,
+        tuple(runs),
+        {name: measured([run[name] for run in metrics]) for name in (*RECALLS, SUM)},
+        tuple(run[SUM] for run in metrics),
+        against,
+        statistics.mean(float(status.get("seconds", 0.0)) for status in statuses) / 60,
+        statistics.mean(peaks) if len(peaks) == len(statuses) else None,
+    )
 
 
 def measured(values: Sequence[float]) -> Measured:

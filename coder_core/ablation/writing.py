@@ -1,30 +1,29 @@
-"""A finished table as Markdown, LaTeX and CSV: what was measured, beside what the paper reports."""
+"""Write a finished table as Markdown, LaTeX and CSV: the measured figures beside those of the paper."""
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from coder_core.ablation.results import RECALLS, SUM, Measured, ResultRow, Results, reported_sum
-from coder_core.ablation.rows import Recalls
 
+METRICS = (*RECALLS, SUM)
 HEADS = ("image→text R@1", "R@5", "R@10", "text→image R@1", "R@5", "R@10", "R@sum")
+LATEX_HEADS = [(way, f"R@{k}") for way in ("image → text", "text → image") for k in (1, 5, 10)] + [(" ", "R@sum")]
+SYMBOLS = {letter: f"${command}$" for letter, command in {
+    "μ": r"\mu", "ε": r"\varepsilon", "γ": r"\gamma", "α": r"\alpha", "Δ": r"\Delta", "×": r"\times", "→": r"\to",
+}.items()}  # fmt: skip
 
 
 def write_all(results: Results, folder: Path, command: str) -> list[Path]:
-    """`results.md`, `results.tex`, `results.csv` in `folder`; those of before are replaced."""
+    """Write or replace `results.md`, `results.tex` and `results.csv` in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = []
-    for suffix, text in (
-        ("md", markdown(results, command)),
-        ("tex", latex(results)),
-        ("csv", comma_separated(results)),
-    ):
-        path = folder / f"results.{suffix}"
-        path.write_text(text, "utf-8")
-        found.append(path)
-    return found
+    texts = {"md": markdown(results, command), "tex": latex(results), "csv": comma_separated(results)}
+    for suffix, text in texts.items():
+        (folder / f"results.{suffix}").write_text(text, "utf-8")
+    return [folder / f"results.{suffix}" for suffix in texts]
 
 
 def shown(value: Measured) -> str:
@@ -33,7 +32,7 @@ def shown(value: Measured) -> str:
 
 
 def against_shown(row: ResultRow) -> str:
-    """+8.1 [2.0, 14.3], with a star when the interval leaves zero out."""
+    """+8.1 [2.0, 14.3], with a star when the interval excludes zero."""
     if row.against is None:
         return "–"
     star = " *" if row.against.beyond_noise else ""
@@ -43,91 +42,97 @@ def against_shown(row: ResultRow) -> str:
 def markdown(results: Results, command: str) -> str:
     """The table with its legend."""
     heads = ["row", "seeds", *HEADS, f"R@sum − {results.reference}", "minutes", "MiB", "the paper", "its R@sum"]
-    lines = [f"# {results.table.name}", "", f"{results.table.about[:1].upper() + results.table.about[1:]}.", ""]
-    lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    for row in results.rows:
-        cells = [
+    cells = [
+        [
             f"{row.row.name}: {row.row.about}", ", ".join(map(str, row.seeds)),
             *(shown(row.metrics[name]) for name in RECALLS), f"**{shown(row.metrics[SUM])}**", against_shown(row),
             f"{row.minutes:.1f}", "–" if row.mebibytes is None else f"{row.mebibytes:.0f}", _reported(row),
             _number(reported_sum(row.row.reported)),
-        ]  # fmt: skip
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", *legend(results), "", f"    {command}", ""]
-    return "\n".join(lines)
+        ]
+        for row in results.rows
+    ]  # fmt: skip
+    lines = ["| " + " | ".join(line) + " |" for line in (heads, *cells)]
+    lines.insert(1, "|" + "---|" * len(heads))
+    about = results.table.about
+    return "\n".join(
+        [f"# {results.table.name}", "", f"{about[:1].upper()}{about[1:]}.", "", *lines, "", *legend(results), "",
+         f"    {command}", ""]
+    )  # fmt: skip
 
 
 def legend(results: Results) -> list[str]:
-    """How to read it."""
+    """How to read the table."""
     seeds = any(row.against is not None and row.against.seeds for row in results.rows)
-    found = [
+    lines = [
         f"Measured on {results.split}; mean ± sample standard deviation over the seeds.",
         f"R@sum − {results.reference}: over the seeds both rows have (all, where they share none); 95% interval of a "
         "paired bootstrap over images with their captions"
         + (" and, where both rows have several, over seeds" if seeds else " (the spread of seeds is not in it)")
-        + "; * where it leaves zero out.",
+        + "; * where it excludes zero.",
     ]
     if results.table.source:
-        found.append(
-            f"The paper: {results.table.source} ({results.table.quoted}): other data and another size; compare the "
-            "differences."
-        )
+        quoted = f"{results.table.source} ({results.table.quoted})"
+        lines.append(f"The paper: {quoted}: other data and another size; compare the differences.")
     if results.missing:
-        found.append(f"Not finished: {', '.join(results.missing)}.")
-    return found
+        lines.append(f"Not finished: {', '.join(results.missing)}.")
+    return lines
 
 
 def latex(results: Results) -> str:
     """A `tabular` with booktabs' rules."""
-    lines = [
-        f"% {results.table.name}: {_escaped(results.table.about)}", r"\begin{tabular}{lrrrrrrrrr}", r"\toprule",
-        r" & \multicolumn{3}{c}{image $\to$ text} & \multicolumn{3}{c}{text $\to$ image} & & & paper \\",
-        rf"row & R@1 & R@5 & R@10 & R@1 & R@5 & R@10 & R@sum & $\Delta$ {_escaped(results.reference)} & R@sum \\",
-        r"\midrule",
+    row_head, delta, paper = ("  ", "row"), ("   ", f"Δ {results.reference}"), ("paper", "R@sum")
+    columns = pd.MultiIndex.from_tuples([row_head, *LATEX_HEADS, delta, paper])
+    cells = [
+        [row.row.about, *(_math(row.metrics[name]) for name in METRICS), _difference(row),
+         _number(reported_sum(row.row.reported)).replace("–", "--")]
+        for row in results.rows
     ]  # fmt: skip
-    for row in results.rows:
-        cells = [_escaped(row.row.about), *(_math(row.metrics[name]) for name in (*RECALLS, SUM))]
-        star = r"^{*}" if row.against is not None and row.against.beyond_noise else ""
-        cells.append("--" if row.against is None else f"${row.against.mean:+.1f}{star}$")
-        cells.append(_number(reported_sum(row.row.reported)).replace("–", "--"))
-        lines.append(" & ".join(cells) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+    style = pd.DataFrame(cells, columns=columns).style.hide(axis="index")
+    style = style.format(escape="latex", subset=[row_head]).format_index(escape="latex", axis=1)
+    text = style.to_latex(hrules=True, column_format="l" + "r" * (len(columns) - 1), multicol_align="c")
+    for letter, command in SYMBOLS.items():
+        text = text.replace(letter, command)
+    return f"% {results.table.name}: {' '.join(results.table.about.split())}\n{text}"
 
 
 def comma_separated(results: Results) -> str:
-    """One line a row, every number of its own."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    names = (*RECALLS, SUM)
-    writer.writerow(
-        ["row", "about", "split", "seeds", *(f"{name}_{part}" for name in names for part in ("mean", "std")),
-         "reference", "difference", "low", "high", "beyond_noise", "minutes", "mebibytes", "paper",
-         *(f"paper_{n}" for n in names)]
-    )  # fmt: skip
-    for row in results.rows:
-        parts = [part for name in names for part in (row.metrics[name].mean, row.metrics[name].spread)]
-        against: list[object] = [None] * 4
-        if row.against is not None:
-            against = [row.against.mean, row.against.low, row.against.high, row.against.beyond_noise]
-        paper = [*(row.row.reported or (None,) * len(RECALLS)), reported_sum(row.row.reported)]
-        writer.writerow(
-            [row.row.name, row.row.about, results.split, " ".join(map(str, row.seeds)), *map(_plain, parts),
-             results.reference, *map(_plain, against), _plain(row.minutes), _plain(row.mebibytes), row.row.source,
-             *map(_plain, paper)]
-        )  # fmt: skip
-    return out.getvalue()
+    """One line a row, every number in a column of its own."""
+    return pd.DataFrame([_numbers(results, row) for row in results.rows]).to_csv(
+        index=False, float_format="%.4f", lineterminator="\n"
+    )
 
 
-def _plain(value: object) -> object:
-    return f"{value:.4f}" if isinstance(value, float) else "" if value is None else value
+def _numbers(results: Results, row: ResultRow) -> dict[str, Any]:
+    against, reported = row.against, row.row.reported or (None,) * len(RECALLS)
+    return {
+        "row": row.row.name,
+        "about": row.row.about,
+        "split": results.split,
+        "seeds": " ".join(map(str, row.seeds)),
+        **{
+            f"{name}_{part}": value
+            for name in METRICS
+            for part, value in (("mean", row.metrics[name].mean), ("std", row.metrics[name].spread))
+        },
+        "reference": results.reference,
+        "difference": against and against.mean,
+        "low": against and against.low,
+        "high": against and against.high,
+        "beyond_noise": against and against.beyond_noise,
+        "minutes": row.minutes,
+        "mebibytes": row.mebibytes,
+        "paper": row.row.source,
+        **{f"paper_{name}": value for name, value in zip(RECALLS, reported, strict=True)},
+        f"paper_{SUM}": reported_sum(row.row.reported),
+    }
 
 
 def _reported(row: ResultRow) -> str:
-    recalls: Recalls | None = row.row.reported
+    recalls = row.row.reported
     if recalls is None:
         return "–"
-    sides = (" / ".join(_number(value) for value in half) for half in (recalls[:3], recalls[3:]))
-    return f"{row.row.source}: " + " · ".join(sides)
+    both_ways = (" / ".join(_number(value) for value in half) for half in (recalls[:3], recalls[3:]))
+    return f"{row.row.source}: " + " · ".join(both_ways)
 
 
 def _number(value: float | None) -> str:
@@ -135,12 +140,11 @@ def _number(value: float | None) -> str:
 
 
 def _math(value: Measured) -> str:
-    return f"{value.mean:.1f}" if value.spread is None else rf"${value.mean:.1f} \pm {value.spread:.1f}$"
+    text = shown(value).replace("±", r"\pm")
+    return text if value.spread is None else f"${text}$"
 
 
-def _escaped(text: str) -> str:
-    special = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "μ": r"$\mu$", "ε": r"$\varepsilon$",
-               "γ": r"$\gamma$", "α": r"$\alpha$",
-               "×": r"$\times$", "→": r"$\to$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-               "{": r"\{", "}": r"\}", "\\": r"\textbackslash{}"}  # fmt: skip
-    return "".join(special.get(letter, letter) for letter in text)
+def _difference(row: ResultRow) -> str:
+    if row.against is None:
+        return "--"
+    return f"${row.against.mean:+.1f}{'^{*}' if row.against.beyond_noise else ''}$"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coder_core.ablation.bootstrap import Hits, difference, hits, recall_sum
+from coder_core.ablation.bootstrap import Hits, count_hits, difference, recall_sum
 
 
 def random_ranks(seed: int, images: int = 30, better: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -29,12 +29,12 @@ def loops(images: list[int], image_ranks: np.ndarray, text_ranks: np.ndarray, ow
 
 def test_by_hand() -> None:
     """Image 0 found at rank 1, image 1 at rank 6; three captions at ranks 1, 3 and 20."""
-    found = hits(np.array([0, 5]), np.array([0, 2, 19]), np.array([0, 0, 1]))
-    assert found.found.tolist() == [[1, 1, 1, 1, 2, 2], [0, 0, 1, 0, 0, 0]]
-    assert found.asked.tolist() == [[1, 2], [1, 1]]
+    counted = count_hits(np.array([0, 5]), np.array([0, 2, 19]), np.array([0, 0, 1]))
+    assert counted.hits.tolist() == [[1, 1, 1, 1, 2, 2], [0, 0, 1, 0, 0, 0]]
+    assert counted.queries.tolist() == [[1, 2], [1, 1]]
     expected = 100 * (1 / 2 + 1 / 2 + 1 + 1 / 3 + 2 / 3 + 2 / 3)
-    assert recall_sum(np.ones((1, 2)), found).tolist() == pytest.approx([expected])
-    assert recall_sum(np.array([[2.0, 0.0]]), found).tolist() == pytest.approx([100 * (3 + 1 / 2 + 1 + 1)])
+    assert recall_sum(np.ones((1, 2)), counted).tolist() == pytest.approx([expected])
+    assert recall_sum(np.array([[2.0, 0.0]]), counted).tolist() == pytest.approx([100 * (3 + 1 / 2 + 1 + 1)])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -42,13 +42,13 @@ def test_a_draw_counts_images_with_their_captions_as_the_loops_do(seed: int) -> 
     ranks = random_ranks(seed)
     drawn = np.random.default_rng(seed).integers(0, 30, 30)
     weights = np.bincount(drawn, minlength=30)[None].astype(float)
-    assert recall_sum(weights, hits(*ranks)).tolist() == pytest.approx([loops(drawn.tolist(), *ranks)])
+    assert recall_sum(weights, count_hits(*ranks)).tolist() == pytest.approx([loops(drawn.tolist(), *ranks)])
 
 
 def test_the_interval_is_that_of_redrawing() -> None:
     """The same interval from loops over drawn images, as far as draws agree."""
     ours, theirs = random_ranks(1, better=3), random_ranks(2)
-    found = difference([hits(*ours)], [hits(*theirs)], draws=4000)
+    found = difference([count_hits(*ours)], [count_hits(*theirs)], draws=4000)
     assert found.mean == pytest.approx(loops(list(range(30)), *ours) - loops(list(range(30)), *theirs))
     random = np.random.default_rng(0)
     redrawn = []
@@ -64,23 +64,23 @@ def test_the_interval_is_that_of_redrawing() -> None:
 
 def test_what_is_hard_for_both_cancels_out() -> None:
     """Paired: the same run twice differs by nothing in every draw, however few images there are."""
-    one = hits(*random_ranks(3))
+    one = count_hits(*random_ranks(3))
     found = difference([one], [one])
     assert (found.mean, found.low, found.high) == pytest.approx((0, 0, 0), abs=1e-9)
     assert not found.beyond_noise
 
 
 def test_a_large_difference_is_beyond_noise_and_a_small_one_is_not() -> None:
-    base = hits(*random_ranks(4, images=200))
-    assert difference([hits(*random_ranks(4, images=200, better=8))], [base]).beyond_noise
+    base = count_hits(*random_ranks(4, images=200))
+    assert difference([count_hits(*random_ranks(4, images=200, better=8))], [base]).beyond_noise
     image_ranks, text_ranks, owner = random_ranks(4, images=200)
     image_ranks[0] = 0
-    assert not difference([hits(image_ranks, text_ranks, owner)], [base]).beyond_noise
+    assert not difference([count_hits(image_ranks, text_ranks, owner)], [base]).beyond_noise
 
 
 def test_seeds_widen_the_interval() -> None:
     """Two seeds that differ a lot: with them drawn as well, less is certain."""
-    good, bad, base = (hits(*random_ranks(5, images=200, better=better)) for better in (12, 0, 4))
+    good, bad, base = (count_hits(*random_ranks(5, images=200, better=better)) for better in (12, 0, 4))
     one = difference([good, bad], [base])
     both = difference([good, bad], [base, base])
     assert not one.seeds
@@ -91,11 +91,11 @@ def test_seeds_widen_the_interval() -> None:
 
 def test_runs_on_other_captions_are_not_compared() -> None:
     image_ranks, text_ranks, owner = random_ranks(6)
-    other = hits(image_ranks, text_ranks, np.append(1, owner[1:]))
+    other = count_hits(image_ranks, text_ranks, np.append(1, owner[1:]))
     with pytest.raises(ValueError, match="different captions"):
-        difference([hits(image_ranks, text_ranks, owner)], [other])
+        difference([count_hits(image_ranks, text_ranks, owner)], [other])
 
 
 def test_the_same_draws_every_time() -> None:
-    runs: list[Hits] = [hits(*random_ranks(seed)) for seed in (7, 8)]
+    runs: list[Hits] = [count_hits(*random_ranks(seed)) for seed in (7, 8)]
     assert difference([runs[0]], [runs[1]]) == difference([runs[0]], [runs[1]])

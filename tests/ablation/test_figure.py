@@ -56,7 +56,7 @@ def test_names_from_a_file_are_text_and_not_markup(tmp_path: Path) -> None:
     assert "<title>Ablation: mine</title>" in page
     assert "<a href" not in page.split("</script>")[-2]
     assert "&lt;a href" in str(figure(found).data[0].y)
-    assert r"\$\textbackslash{}alpha\$\_\%" in latex(found)
+    assert r"\$\textbackslash alpha\$\_\%" in latex(found)
     assert markdown(found, "command").count("|\n") == 4
 
 
