@@ -21,7 +21,7 @@ from benchmarks import app, boosting, evaluation, loading, objectives, pooling, 
 from benchmarks.flickr_sized import write_folder
 from benchmarks.timing import Line, Seconds, at_most
 from coder_core.cpu.allocation import keep_buffers
-from coder_core.cpu.products import products_by, quicken_products
+from coder_core.cpu.products import product_library, use_onednn
 
 EVALUATION_BAR, MEMORY_BAR = 1.2, 64.0
 NAMES = ("evaluation", "objectives", "prototypes", "training", "whole", "boosting", "loading", "pooling", "app")
@@ -70,8 +70,8 @@ def objective_lines(rounds: int) -> list[Line]:
 def show(lines: list[Line], console: Console) -> None:
     """Print the table."""
     title = (
-        f"Speed, {torch.get_num_threads()} threads, float32 products by {products_by()}, torch {torch.__version__}: "
-        "medians of rounds in turn"
+        f"Speed, {torch.get_num_threads()} threads, float32 products by {product_library()}, "
+        f"torch {torch.__version__}: medians of rounds in turn"
     )
     table = Table("what", "bar", "CPU", "wall", "CPU ms", "reached", "", title=title)
     for line in lines:
@@ -88,7 +88,7 @@ def main(arguments: Arguments) -> None:
         torch.set_num_threads(arguments.threads)
     keep_buffers()
     if arguments.products == "quick":
-        quicken_products()
+        use_onednn()
     console, lines, rounds = Console(), list[Line](), arguments.rounds
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

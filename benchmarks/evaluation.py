@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from coder_core.cpu.products import quicken_products
+from coder_core.cpu.products import use_onednn
 from coder_core.evaluation.recall import retrieval_metrics
 
 SIZES = ((1_000, 5_000), (5_000, 25_000))
@@ -103,7 +103,7 @@ def main() -> None:
     if "--memory" in sys.argv:
         print(own_peak(*map(int, sys.argv[-2:])))
         return
-    quicken_products()
+    use_onednn()
     print(f"R@K both ways ÷ one product, D = {WIDTH}, {torch.get_num_threads()} threads, float32")
     print(f"{'images × captions':>20} {'CPU':>6} {'wall':>6} {'product s':>10} {'MiB above':>10}")
     for images, texts in SIZES:

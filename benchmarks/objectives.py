@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from coder_core.cpu.products import quicken_products
+from coder_core.cpu.products import use_onednn
 from coder_core.objectives import fused
 from coder_core.objectives.diversity import blend_raw, normalise_by_largest, raw_diversity_std
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
@@ -172,7 +172,7 @@ def add_rows(table: Table, threads: int, taken: dict[str, list[Seconds]], limit:
 
 
 def main(arguments: Arguments) -> None:
-    quicken_products()
+    use_onednn()
     step = make_step(arguments)
     programs = {
         "four products": four_products,

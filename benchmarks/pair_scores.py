@@ -21,7 +21,7 @@ from rich.console import Console
 from benchmarks.flickr_sized import FEATURES, MEAN_WORDS, REGIONS, SHORTEST, VOCABULARY
 from coder_core.config.schema import ModelConfig
 from coder_core.console.display import watching
-from coder_core.cpu.products import quicken_products
+from coder_core.cpu.products import use_onednn
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
 from coder_core.model.build import build_model
@@ -72,7 +72,7 @@ def main(arguments: Arguments) -> None:
     """Measure and print."""
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    quicken_products()
+    use_onednn()
     console = Console()
     with tempfile.TemporaryDirectory() as name:
         split, tokens = random_split(Path(name), arguments.images, arguments.texts)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.timing import Line, in_turn, milliseconds, quotient
-from coder_core.encoders.pooling import BELOW_EVERYTHING, GeneralisedPooling, position_codes
+from coder_core.encoders.gpo import LOWEST, GeneralisedPooling, position_codes
 
 BATCH, REGIONS, SIZE = 128, 36, 1024
 BAR = 4.0
@@ -23,9 +23,9 @@ class PlainPooling(GeneralisedPooling):
         packed = nn.utils.rnn.pack_padded_sequence(codes, lengths, batch_first=True, enforce_sorted=False)
         hidden, _ = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=longest)
         both = (hidden[..., : self.code_size] + hidden[..., self.code_size :]) / 2
-        scores = self.score(both).masked_fill(~mask.unsqueeze(-1), BELOW_EVERYTHING)
+        scores = self.score(both).masked_fill(~mask.unsqueeze(-1), LOWEST)
         weights = torch.softmax(scores / self.temperature, dim=1)
-        ranked = features.masked_fill(~mask.unsqueeze(-1), BELOW_EVERYTHING).sort(dim=1, descending=True).values
+        ranked = features.masked_fill(~mask.unsqueeze(-1), LOWEST).sort(dim=1, descending=True).values
         return (ranked.masked_fill(~mask.unsqueeze(-1), 0.0) * weights).sum(1)
 
 

@@ -20,7 +20,7 @@ from rich.console import Console
 from coder_core.console.display import choices_table, metrics_table, print_faults, watching
 from coder_core.console.exit_status import leave
 from coder_core.console.faults import Fault, InputError
-from coder_core.cpu.products import quicken_products
+from coder_core.cpu.products import use_onednn
 from coder_core.data.dataset import Split, read_split
 from coder_core.evaluation.choices import DIRECTIONS, accuracies, most_options, option_faults
 from coder_core.evaluation.matrix import AnySource
@@ -225,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns 0, or 1 for an input that cannot be used."""
     parsed = tyro.cli(Arguments, prog="python -m coder_core.evaluate", args=arguments)
     console = Console()
-    quicken_products()
+    use_onednn()
     try:
         table = evaluate(parsed, console)
     except InputError as error:

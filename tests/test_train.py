@@ -14,7 +14,7 @@ import torch
 
 from coder_core.config.presets import DEMO_PAIR, PRESETS
 from coder_core.config.schema import Config
-from coder_core.cpu.products import products_by
+from coder_core.cpu.products import product_library
 from coder_core.data.demo import make_demo
 from coder_core.runs.files.history import HISTORY, read_history
 from coder_core.runs.files.saves import SaveStore
@@ -61,7 +61,7 @@ def test_a_preset_with_values_of_ones_own(data: Path, tmp_path: Path, capsys: py
     assert config.objective.temperature == PRESETS["demo"].config.objective.temperature
     assert about["torch"] == torch.__version__
     assert about["threads"] == 1
-    assert about["float32_products"] == products_by()
+    assert about["float32_products"] == product_library()
     assert (about["train_images"], about["train_captions"], about["feature_size"]) == (20, 40, 6)
     assert re.fullmatch("[0-9a-f]{64}", about["data_fingerprint"])
     said = capsys.readouterr().out

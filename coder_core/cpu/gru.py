@@ -1,17 +1,17 @@
 """A bidirectional GRU over packed sequences, exact and close to the speed of its matrix products on a CPU.
 
-PyTorch's own CPU kernel projects and steps one direction after the other, and autograd repeats every small operation
-of every step. This one projects every distinct word once for both directions, lets each step's product add straight
-into the gates, steps both directions together, and collects each weight's gradient in a single product at the end.
-The parameters are those of an ordinary `nn.GRU`.
+PyTorch's CPU kernel projects and steps one direction after the other, and autograd repeats every small operation of
+every step. This one projects every distinct word once for both directions, lets each step's product add straight into
+the gates, steps both directions together, and collects each weight's gradient in a single product at the end. The
+parameters are those of an ordinary `nn.GRU`.
 
-The gates of a word stand in one row in the order c, r, z, n (c is the recurrent share of the candidate n, before r
-scales it): c, r, z are what the recurrent weight adds to, r, z, n what the input weight adds to, each one block.
+A word's gates stand in one row in the order c, r, z, n (c is the recurrent share of the candidate n, before r scales
+it): c, r, z are what the recurrent weight adds to, r, z, n what the input weight adds to, each one block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,45 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.utils.rnn import pack_padded_sequence
 
-from coder_core.cpu.products import factor_type, few_shapes, products_for
+from coder_core.cpu.products import SHORT, factor_type, products_for, rounded_rows
 
 PADDING = 16  # floats after each row of a weight: rows a power of two apart fall into the same cache lines
 BLOCK = 512  # rows transposed at a time
-STEP_ROWS, TABLE_ROWS = 8, 64  # of `few_shapes`: a step's sequences, a batch's words
+STEP_ROWS, TABLE_ROWS = 8, 64  # of `rounded_rows`: a step's sequences, a batch's words
+
+
+def word_states(
+    plain: Callable[[Any, Tensor, Tensor], Tensor], encoder: Any, words: Tensor, lengths: Tensor, /
+) -> Tensor:  # fmt: skip
+    """`encoders.recurrent.RecurrentWords.forward` on a CPU: equal words have equal vectors and are projected once."""
+    if words.device.type != "cpu":
+        return plain(encoder, words, lengths)
+    packing = pack(lengths, words.shape[1])
+    if encoder.gru.num_layers > 1 or (encoder.training and encoder.dropout.p > 0):
+        return _all_layers(encoder.gru, encoder.dropout(encoder.vectors(words)), packing)
+    distinct, row = torch.unique(words, return_inverse=True)
+    table = encoder.vectors(_rounded_up(distinct))
+    states = _layer_over_table(encoder.gru, 0, table, row.flatten()[packing.words], packing, average=True)
+    return states.view(*words.shape, -1)
+
+
+def mean_states(
+    plain: Callable[[nn.GRU, Tensor, Tensor], Tensor], gru: nn.GRU, features: Tensor, lengths: Tensor
+) -> Tensor:
+    """`encoders.recurrent.mean_states` on a CPU: sequences that share their features (`expand`) project them once."""
+    if features.device.type != "cpu":
+        return plain(gru, features, lengths)
+    if gru.hidden_size < SHORT and not torch.is_grad_enabled():  # PyTorch's own is slow only backward at this size
+        with products_for(gru.hidden_size):
+            return plain(gru, features, lengths)
+    batch, longest, _ = features.shape
+    packing = pack(lengths, longest)
+    if gru.num_layers > 1 or (batch > 1 and features.stride(0) > 0):
+        return _all_layers(gru, features, packing)
+    states = _layer_over_table(gru, 0, features[0], packing.words % longest, packing, average=True)
+    return states.view(batch, longest, -1)
 
 
 @dataclass(frozen=True)
@@ -32,64 +65,140 @@ class Packing:
     """Where every word of a padded batch (B, T) stands in the packed, time-major order both directions share.
 
     Args:
-        forward_words: (N,) flat indices b·T + t into the padded batch, step by step.
-        backward_words: (N,) the same with every sequence read from its end.
-        place: (2, B·T) for each direction the packed row of a padded position; N (a zero row) where padded.
-        earlier: (N − B,) for every packed row after the first step, the row of the same sequence one step before.
+        words: (2, N) flat indices b·T + t into the padded batch, step by step; the second row reads every sequence
+            from its end.
+        rows: (2, B·T) for each direction the packed row of a padded position; N (a zero row) where padded.
+        previous: (N − B,) for every packed row after the first step, the row of the same sequence one step before.
         steps: how many sequences are still running at each step.
     """
 
-    forward_words: Tensor
-    backward_words: Tensor
-    place: Tensor
-    earlier: Tensor
+    words: Tensor
+    rows: Tensor
+    previous: Tensor
     steps: list[int]
 
 
 def pack(lengths: Tensor, longest: int) -> Packing:
     """Order the words of sequences with these lengths, all at least 1."""
-    device, lengths = lengths.device, lengths.cpu()
     order = torch.argsort(lengths, descending=True, stable=True)
-    running = torch.arange(longest).unsqueeze(1) < lengths[order].unsqueeze(0)  # (T, B)
-    step, row = running.nonzero(as_tuple=True)
-    sequence = order[row]
-    forward_words = sequence * longest + step
-    backward_words = sequence * longest + lengths[sequence] - 1 - step
-    count = len(step)
-    place = torch.full((2, len(lengths) * longest), count)
-    place[0, forward_words] = torch.arange(count)
-    place[1, backward_words] = torch.arange(count)
-    steps = running.sum(1)
-    steps = steps[steps > 0]
-    earlier = torch.arange(len(lengths), count) - steps[:-1].repeat_interleave(steps[1:])
-    return Packing(
-        forward_words.to(device), backward_words.to(device), place.to(device), earlier.to(device), steps.tolist()
+    lengths, first = lengths[order].unsqueeze(1), order.unsqueeze(1) * longest
+    step = torch.arange(longest)
+    forward, backward = (
+        pack_padded_sequence(first + words, lengths.squeeze(1), batch_first=True)
+        for words in (step, lengths - 1 - step)
     )
+    words, steps = torch.stack([forward.data, backward.data]), forward.batch_sizes
+    count = words.shape[1]
+    rows = torch.full((2, len(order) * longest), count).scatter_(1, words, torch.arange(count).expand(2, -1))
+    previous = torch.arange(len(order), count) - steps[:-1].repeat_interleave(steps[1:])
+    return Packing(words, rows, previous, steps.tolist())
 
 
-def _candidate_first(weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Rows r, z, n -> n and r, z: the recurrent weight in the order of the gates c, r, z."""
-    return weight[2 * size :], weight[: 2 * size]
+def _all_layers(gru: nn.GRU, features: Tensor, packing: Packing) -> Tensor:
+    """Padded (B, T, I) through every layer -> (B, T, H), the mean of the last one's directions."""
+    batch, longest, _ = features.shape
+    positions = packing.words[0]
+    rows = torch.stack([torch.arange(len(positions)), packing.rows[0][packing.words[1]]])
+    for layer in range(gru.num_layers):
+        table = features.reshape(batch * longest, -1).index_select(0, _rounded_up(positions))
+        is_last = layer == gru.num_layers - 1
+        states = _layer_over_table(gru, layer, table, rows, packing, average=is_last)
+        features = states.view(*states.shape[:-2], batch, longest, -1)
+        if not is_last:
+            features = torch.cat([*features], dim=-1)
+    return features
 
 
-def _turned_padded_copy(parts: Sequence[Tensor]) -> Tensor:
-    """The transpose of matrices that stand one below the other, its rows spaced apart. Through contiguous blocks: only
-    those does PyTorch transpose fast."""
-    rows, first = sum(len(part) for part in parts), 0
-    turned = parts[0].new_empty(parts[0].shape[1], rows + PADDING)[:, :rows]
-    for block in (block for part in parts for block in part.split(BLOCK)):
-        turned[:, first : first + len(block)] = block.T.contiguous()
-        first += len(block)
-    return turned
+def _layer_over_table(
+    gru: nn.GRU, layer: int, table: Tensor, rows: Tensor, packing: Packing, *, average: bool
+) -> Tensor:
+    """One layer over words that are rows of a table of inputs.
+
+    Args:
+        gru: holds the parameters.
+        layer: which of its layers.
+        table: (U, I) distinct inputs.
+        rows: (2, N) for each direction the table's row of every packed word.
+        packing: of the batch's lengths.
+        average: return the mean of the two directions.
+
+    Returns:
+        (2, B·T, H) forward and backward states, or (B·T, H) their mean; zero at padded positions.
+    """
+    names = [f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+    parameters = [getattr(gru, name + suffix) for suffix in ("", "_reverse") for name in names]
+    for_backward = torch.is_grad_enabled()
+    states: Tensor = _PackedGRU.apply(table, rows, packing, average, for_backward, *parameters)
+    return states
 
 
-def _padded_copy(parts: Sequence[Tensor]) -> Tensor:
-    """Matrices one below the other, rows spaced apart."""
-    rows, columns = sum(len(part) for part in parts), parts[0].shape[1]
-    copied = parts[0].new_empty(rows, columns + PADDING)[:, :columns]
-    for place, part in zip(copied.split([len(part) for part in parts]), parts, strict=True):
-        place.copy_(part)
-    return copied
+class _PackedGRU(torch.autograd.Function):
+    """Table (U, I), rows (2, N) of it in packed order -> states (2, B·T, H), or their mean (B·T, H); 0 where padded."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, table: Tensor, rows: Tensor, packing: Packing, average: bool, for_backward: bool, *parameters: Tensor
+    ) -> Tensor:
+        with products_for(parameters[1].shape[1]):
+            gates, hidden = _run(table, rows, packing.steps, for_backward, parameters)
+        if for_backward:
+            ctx.save_for_backward(table, rows, gates, hidden, *parameters)
+        ctx.packing, ctx.average = packing, average
+        if not average:
+            return torch.stack([hidden[k].index_select(0, packing.rows[k]) for k in (0, 1)])
+        backward = torch.cat([packing.rows[1][packing.words[0]], packing.rows.new_tensor([rows.shape[1]])])
+        mean = hidden[1].index_select(0, backward).lerp_(hidden[0, : len(backward)], 0.5)  # in the forward order
+        return mean.index_select(0, packing.rows[0])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        table, rows, gates, hidden, *parameters = ctx.saved_tensors
+        packing: Packing = ctx.packing
+        size, count = parameters[1].shape[1], rows.shape[1]
+        to_hidden = gradient.new_empty(2, count, size)
+        for k in (0, 1):
+            torch.index_select(gradient if ctx.average else gradient[k], 0, packing.words[k], out=to_hidden[k])
+        if ctx.average:
+            to_hidden *= 0.5
+        recurrent = [_padded_copy(_candidate_first(parameters[4 * k + 1], size)) for k in (0, 1)]
+        with products_for(size):
+            to_gates = _run_back(gates, hidden, to_hidden, recurrent, packing.steps)
+            return _gradients(ctx.needs_input_grad[0], table, rows, packing, to_gates, hidden, parameters)
+
+
+def _run(
+    table: Tensor, rows: Tensor, steps: list[int], for_backward: bool, parameters: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Gates (2, N, 4H), kept for the backward pass or else of one step alone, and states (2, N + 1, H), the last of
+    them zero; spare rows follow in both."""
+    size, count = parameters[1].shape[1], rows.shape[1]
+    factors = table.dtype if for_backward else factor_type(table)
+    # A step's product may run over rows of the next step, which are written afterwards, and over these spare ones.
+    gates = table.new_empty(2, (count if for_backward else steps[0]) + STEP_ROWS, 4 * size)
+    hidden = table.new_empty(2, count + 1 + STEP_ROWS, size)
+    hidden[:, count] = 0  # what padded positions read
+    projected, recurrent = [], []
+    for k in (0, 1):
+        w_in, w_hidden, b_in, b_hidden = parameters[4 * k : 4 * k + 4]
+        projected.append(_project(table, w_in, b_in, b_hidden, factors))
+        recurrent.append(_recurrent(w_hidden, size, factors))
+    state = table.new_zeros(2, steps[0], size)
+    start = previous = 0
+    for t, running in enumerate(steps):
+        packed, first = slice(start, start + running), start if for_backward else 0
+        step_gates, height = gates[:, first : first + running], rounded_rows(running, STEP_ROWS)
+        for k in (0, 1):
+            torch.index_select(projected[k], 0, rows[k, packed], out=step_gates[k])
+            if t > 0:
+                into = gates[k, first : first + height, : 3 * size]
+                _add_product(into, hidden[k, previous : previous + height], recurrent[k])
+        c, rz, n = step_gates.split([size, 2 * size, size], dim=-1)
+        r, z = rz.sigmoid_().split(size, dim=-1)
+        _tanh(n.addcmul_(r, c))
+        state = torch.lerp(n, state[:, :running], z, out=hidden[:, packed])
+        start, previous = start + running, start
+    return gates, hidden
 
 
 def _project(table: Tensor, w_in: Tensor, b_in: Tensor, b_hidden: Tensor, factors: torch.dtype) -> Tensor:
@@ -108,7 +217,7 @@ def _project(table: Tensor, w_in: Tensor, b_in: Tensor, b_hidden: Tensor, factor
 def _recurrent(weight: Tensor, size: int, factors: torch.dtype) -> Tensor:
     """(3H, H) -> (H, 3H) for the gates c, r, z."""
     parts = _candidate_first(weight, size)
-    return _turned_padded_copy(parts) if factors == weight.dtype else torch.cat([p.to(factors) for p in parts]).T
+    return _padded_transpose(parts) if factors == weight.dtype else torch.cat([p.to(factors) for p in parts]).T
 
 
 def _add_product(into: Tensor, states: Tensor, recurrent: Tensor) -> None:
@@ -119,190 +228,98 @@ def _add_product(into: Tensor, states: Tensor, recurrent: Tensor) -> None:
 
 
 def _tanh(values: Tensor) -> None:
-    """In place. On a CPU NumPy's takes a tenth of the time of PyTorch's."""
-    if values.dtype in (torch.float32, torch.float64):
-        np.tanh(values.numpy(), out=values.numpy())
-    else:
-        values.tanh_()
+    """In place, by NumPy: a tenth of the time of PyTorch's on a CPU."""
+    np.tanh(values.numpy(), out=values.numpy())
 
 
-def _states(
-    table: Tensor, rows: Tensor, steps: list[int], keep: bool, parameters: Sequence[Tensor]
-) -> tuple[Tensor, Tensor]:
-    """Gates (2, N, 4H), of the last step alone unless they are kept, and states (2, N + 1, H), the last of them zero;
-    spare rows follow in both."""
-    size, count = parameters[1].shape[1], rows.shape[1]
-    factors = table.dtype if keep else factor_type(table)
-    # A step's product may run over rows of the next step, which are written afterwards, and over these spare ones.
-    gates = table.new_empty(2, (count if keep else steps[0]) + STEP_ROWS, 4 * size)
-    hidden = table.new_empty(2, count + 1 + STEP_ROWS, size)
-    hidden[:, count] = 0  # what padded positions read
-    projected, recurrent = [], []
-    for k in (0, 1):
-        w_in, w_hidden, b_in, b_hidden = parameters[4 * k : 4 * k + 4]
-        projected.append(_project(table, w_in, b_in, b_hidden, factors))
-        recurrent.append(_recurrent(w_hidden, size, factors))
-    before = table.new_zeros(2, steps[0], size)
-    start = earlier = 0
-    for t, running in enumerate(steps):
-        packed, first = slice(start, start + running), start if keep else 0
-        here, height = gates[:, first : first + running], few_shapes(running, STEP_ROWS)
-        for k in (0, 1):
-            torch.index_select(projected[k], 0, rows[k, packed], out=here[k])
-            if t > 0:
-                into = gates[k, first : first + height, : 3 * size]
-                _add_product(into, hidden[k, earlier : earlier + height], recurrent[k])
-        c, rz, n = here.split([size, 2 * size, size], dim=-1)
-        r, z = rz.sigmoid_().split(size, dim=-1)
-        _tanh(n.addcmul_(r, c))
-        before = torch.lerp(n, before[:, :running], z, out=hidden[:, packed])
-        start, earlier = start + running, start
-    return gates, hidden
-
-
-class _PackedGRU(torch.autograd.Function):
-    """Table (U, I), rows (2, N) of it in packed order -> states (2, B·T, H), or their mean (B·T, H); 0 where padded."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, table: Tensor, rows: Tensor, packing: Packing, average: bool, keep: bool, *parameters: Tensor
-    ) -> Tensor:
-        with products_for(parameters[1].shape[1]):
-            gates, hidden = _states(table, rows, packing.steps, keep, parameters)
-        if keep:
-            ctx.save_for_backward(table, rows, gates, hidden, *parameters)
-        ctx.packing, ctx.average = packing, average
-        if not average:
-            return torch.stack([hidden[k].index_select(0, packing.place[k]) for k in (0, 1)])
-        other = torch.cat([packing.place[1][packing.forward_words], packing.place.new_tensor([rows.shape[1]])])
-        mean = hidden[1].index_select(0, other).lerp_(hidden[0, : len(other)], 0.5)  # in the order of the forward words
-        return mean.index_select(0, packing.place[0])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        table, rows, gates, hidden, *parameters = ctx.saved_tensors
-        packing: Packing = ctx.packing
-        size, steps, count = parameters[1].shape[1], packing.steps, rows.shape[1]
-        down = gradient.new_empty(2, count, size)  # the gradient of every state
-        for k, words in enumerate((packing.forward_words, packing.backward_words)):
-            torch.index_select(gradient if ctx.average else gradient[k], 0, words, out=down[k])
-        if ctx.average:
-            down *= 0.5
-        recurrent = [_padded_copy(_candidate_first(parameters[4 * k + 1], size)) for k in (0, 1)]
-        with products_for(size):
-            through = _through_time(gates, hidden, down, recurrent, steps)
-            return _gradients(ctx.needs_input_grad[0], table, rows, packing, through, hidden, parameters)
-
-
-def _through_time(gates: Tensor, hidden: Tensor, down: Tensor, recurrent: list[Tensor], steps: list[int]) -> Tensor:
-    """Gradients of the gates before their sigmoid and tanh, (2, N, 4H); `down` gains what later steps send back."""
-    count, size = down.shape[1:]
-    rows = steps[0] + few_shapes(count - steps[0], TABLE_ROWS)
-    through = gates.new_empty(2, max(rows, count + STEP_ROWS), 4 * size)
-    through[:, count:] = 0  # rows that round products up; `_gradients` adds them
+def _run_back(gates: Tensor, hidden: Tensor, to_hidden: Tensor, recurrent: list[Tensor], steps: list[int]) -> Tensor:
+    """Gradients of the gates before their sigmoid and tanh, (2, N, 4H); `to_hidden` gains what later steps send."""
+    count, size = to_hidden.shape[1:]
+    height = steps[0] + rounded_rows(count - steps[0], TABLE_ROWS)
+    to_gates = gates.new_empty(2, max(height, count + STEP_ROWS), 4 * size)
+    to_gates[:, count:] = 0  # rows that round products up; `_gradients` adds them
     spare = gates.new_empty(steps[0] + STEP_ROWS, size)
-    gates = gates[:, :count]
-    widths = [size, size, size, size]
-    c, r, z, n = (part.split(steps, dim=1) for part in gates.split(widths, dim=-1))
-    d_c, d_r, d_z, d_n = (part.split(steps, dim=1) for part in through[:, :count].split(widths, dim=-1))
-    rz, d_rz = (whole[:, :count, size : 3 * size].split(steps, dim=1) for whole in (gates, through))
-    states, downs = hidden[:, :count].split(steps, dim=1), down.split(steps, dim=1)
+
+    def by_gate(values: Tensor) -> list[tuple[Tensor, ...]]:  # c, r, z, n, and r with z, step by step
+        parts = [*values[:, :count].split(size, dim=-1), values[:, :count, size : 3 * size]]
+        return [part.split(steps, dim=1) for part in parts]
+
+    (c, r, z, n, rz), (to_c, to_r, to_z, to_n, to_rz) = by_gate(gates), by_gate(to_gates)
+    states, to_states = hidden[:, :count].split(steps, dim=1), to_hidden.split(steps, dim=1)
     start = count
     for t in reversed(range(len(steps))):
-        here, start = downs[t], start - steps[t]
-        torch.addcmul(here, here, z[t], value=-1, out=d_n[t])
-        torch.ops.aten.tanh_backward.grad_input(d_n[t], n[t], grad_input=d_n[t])
-        torch.mul(d_n[t], r[t], out=d_c[t])
-        torch.mul(d_n[t], c[t], out=d_r[t])
+        to_state, start = to_states[t], start - steps[t]
+        torch.addcmul(to_state, to_state, z[t], value=-1, out=to_n[t])
+        torch.ops.aten.tanh_backward.grad_input(to_n[t], n[t], grad_input=to_n[t])
+        torch.mul(to_n[t], r[t], out=to_c[t])
+        torch.mul(to_n[t], c[t], out=to_r[t])
         if t > 0:
-            torch.sub(states[t - 1][:, : steps[t]], n[t], out=d_z[t])
+            torch.sub(states[t - 1][:, : steps[t]], n[t], out=to_z[t])
         else:
-            torch.neg(n[t], out=d_z[t])
-        d_z[t].mul_(here)
-        torch.ops.aten.sigmoid_backward.grad_input(d_rz[t], rz[t], grad_input=d_rz[t])
+            torch.neg(n[t], out=to_z[t])
+        to_z[t].mul_(to_state)
+        torch.ops.aten.sigmoid_backward.grad_input(to_rz[t], rz[t], grad_input=to_rz[t])
         if t > 0:
-            earlier = downs[t - 1][:, : steps[t]]
-            earlier.addcmul_(here, z[t])
-            height = few_shapes(steps[t], STEP_ROWS)
+            to_previous = to_states[t - 1][:, : steps[t]]
+            to_previous.addcmul_(to_state, z[t])
+            height = rounded_rows(steps[t], STEP_ROWS)
             for k in (0, 1):
-                down_here = through[k, start : start + height, : 3 * size]
+                to_crz = to_gates[k, start : start + height, : 3 * size]
                 if height == steps[t]:
-                    earlier[k].addmm_(down_here, recurrent[k])
+                    to_previous[k].addmm_(to_crz, recurrent[k])
                 else:
-                    earlier[k] += torch.mm(down_here, recurrent[k], out=spare[:height])[: steps[t]]
-    return through
+                    to_previous[k] += torch.mm(to_crz, recurrent[k], out=spare[:height])[: steps[t]]
+    return to_gates
 
 
 def _gradients(
-    for_table: bool, table: Tensor, rows: Tensor, packing: Packing, through: Tensor, hidden: Tensor,
+    for_table: bool, table: Tensor, rows: Tensor, packing: Packing, to_gates: Tensor, hidden: Tensor,
     parameters: list[Tensor],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """What `_PackedGRU.backward` returns: for the table, four constants, and the eight parameters."""
-    size, first = hidden.shape[-1], packing.steps[0]
-    count = rows.shape[1]
+    size, first, count = hidden.shape[-1], packing.steps[0], rows.shape[1]
     to_table = torch.zeros_like(table) if for_table else None
-    found: list[Tensor] = []
-    earlier = lengthened(packing.earlier)  # the gradients behind the last word are zero
+    to_parameters: list[Tensor] = []
+    previous = _rounded_up(packing.previous)  # the gradients behind the last word are zero
     for k in (0, 1):
-        w_in, w_hidden = parameters[4 * k], parameters[4 * k + 1]
-        gradients = through[k, :count, size:]
-        to_inputs = torch.ops.aten.embedding_dense_backward(gradients, rows[k], len(table), -1, False)
+        w_in, w_hidden = parameters[4 * k : 4 * k + 2]
+        to_rzn = to_gates[k, :count, size:]
+        to_inputs = torch.ops.aten.embedding_dense_backward(to_rzn, rows[k], len(table), -1, False)
         if to_table is not None:
             to_table.addmm_(to_inputs, w_in)
-        before = hidden[k].index_select(0, earlier)
-        later = through[k, first : first + len(earlier)]
-        to_hidden = torch.empty_like(w_hidden)
-        torch.mm(later[:, size : 3 * size].T, before, out=to_hidden[: 2 * size])
-        torch.mm(later[:, :size].T, before, out=to_hidden[2 * size :])
-        sums = through[k].sum(0)
+        before = hidden[k].index_select(0, previous)
+        later = to_gates[k, first : first + len(previous)]
+        to_w_hidden = torch.empty_like(w_hidden)
+        torch.mm(later[:, size : 3 * size].T, before, out=to_w_hidden[: 2 * size])
+        torch.mm(later[:, :size].T, before, out=to_w_hidden[2 * size :])
+        sums = to_gates[k].sum(0)
         to_biases = sums[size:], torch.cat([sums[size : 3 * size], sums[:size]])
-        found += [to_inputs.T @ table, to_hidden, *to_biases]
-    return to_table, None, None, None, None, *found
+        to_parameters += [to_inputs.T @ table, to_w_hidden, *to_biases]
+    return to_table, None, None, None, None, *to_parameters
 
 
-def lengthened(indices: Tensor) -> Tensor:
-    """Indices of a table's rows, with zeros behind them up to a number of rows that batches share (`few_shapes`)."""
-    return torch.cat([indices, indices.new_zeros(few_shapes(len(indices), TABLE_ROWS) - len(indices))])
+def _candidate_first(weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Rows r, z, n -> n and r, z: the recurrent weight in the order of the gates c, r, z."""
+    return weight[2 * size :], weight[: 2 * size]
 
 
-def bidirectional_over(
-    gru: nn.GRU, layer: int, table: Tensor, rows: Tensor, packing: Packing, *, average: bool = False
-) -> Tensor:
-    """One layer of a bidirectional GRU over words that are rows of a table.
-
-    Args:
-        gru: holds the parameters.
-        layer: which of its layers.
-        table: (U, I) distinct inputs.
-        rows: (2, N) for each direction the row of the table that every packed word has.
-        packing: of the batch's lengths.
-        average: return the mean of the two directions.
-
-    Returns:
-        (2, B·T, H) forward and backward states, or (B·T, H) their mean; zero at padded positions.
-    """
-    names = [f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-    parameters = [getattr(gru, name + suffix) for suffix in ("", "_reverse") for name in names]
-    keep = torch.is_grad_enabled()  # what only the backward pass reads
-    return _PackedGRU.apply(table, rows, packing, average, keep, *parameters)
+def _padded_transpose(parts: Sequence[Tensor]) -> Tensor:
+    """The transpose of matrices that stand one below the other, its rows spaced apart. Through contiguous blocks: only
+    those does PyTorch transpose fast."""
+    rows, first = sum(len(part) for part in parts), 0
+    transposed = parts[0].new_empty(parts[0].shape[1], rows + PADDING)[:, :rows]
+    for block in (block for part in parts for block in part.split(BLOCK)):
+        transposed[:, first : first + len(block)] = block.T.contiguous()
+        first += len(block)
+    return transposed
 
 
-def bidirectional(gru: nn.GRU, layer: int, words: Tensor, packing: Packing, *, average: bool = False) -> Tensor:
-    """One layer of a bidirectional GRU over padded input.
+def _padded_copy(parts: Sequence[Tensor]) -> Tensor:
+    """Matrices one below the other, rows spaced apart."""
+    rows, columns = sum(len(part) for part in parts), parts[0].shape[1]
+    return torch.cat([*parts], out=parts[0].new_empty(rows, columns + PADDING)[:, :columns])
 
-    Args:
-        gru: holds the parameters.
-        layer: which of its layers.
-        words: (B, T, I) padded input.
-        packing: of the batch's lengths.
-        average: return the mean of the two directions.
 
-    Returns:
-        (2, B, T, H) forward and backward states, or (B, T, H) their mean; zero at padded positions.
-    """
-    batch, longest, width = words.shape
-    table = words.reshape(-1, width).index_select(0, lengthened(packing.forward_words))
-    rows = torch.stack([torch.arange(len(packing.forward_words)), packing.place[0][packing.backward_words]])
-    states = bidirectional_over(gru, layer, table, rows, packing, average=average)
-    return states.view(*states.shape[:-2], batch, longest, -1)
+def _rounded_up(indices: Tensor) -> Tensor:
+    """Indices of a table's rows, zeros added up to a number of rows that batches share (`rounded_rows`)."""
+    return torch.cat([indices, indices.new_zeros(rounded_rows(len(indices), TABLE_ROWS) - len(indices))])

@@ -27,7 +27,7 @@ FLOAT32_ERROR = 1e-6
 """Largest error of a float32 product as a share of Σ|a||b|; a product in bfloat16 has errors of 1e-3."""
 
 
-def quicken_products(tolerance: float = FLOAT32_ERROR) -> None:
+def use_onednn(tolerance: float = FLOAT32_ERROR) -> None:
     """Let oneDNN multiply float32 matrices for the rest of the process where it is faster and as exact.
 
     Nothing changes on processors other than AMD's with AVX-512, where oneDNN turns out less exact, and where a
@@ -44,7 +44,7 @@ def quicken_products(tolerance: float = FLOAT32_ERROR) -> None:
         _SETTINGS.fp32_precision = before
 
 
-def products_by() -> str:
+def product_library() -> str:
     """Who multiplies float32 matrices on the CPU now: "oneDNN" or "PyTorch's default"."""
     return "oneDNN" if _SETTINGS.fp32_precision == _ASKS_ONEDNN else DEFAULT_PRODUCTS
 
@@ -81,10 +81,10 @@ def factor_type(values: Tensor) -> torch.dtype:
     return values.dtype
 
 
-def few_shapes(rows: int, unit: int) -> int:
+def rounded_rows(rows: int, unit: int) -> int:
     """How many rows a product should have whose number of rows changes from batch to batch: a multiple of `unit` where
     oneDNN multiplies, which compiles a program for every shape and keeps it; otherwise `rows`."""
-    return -(-rows // unit) * unit if products_by() == "oneDNN" else rows
+    return -(-rows // unit) * unit if product_library() == "oneDNN" else rows
 
 
 def _is_amd_with_avx512() -> bool:

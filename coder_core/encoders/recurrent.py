@@ -1,12 +1,14 @@
-"""Captions through a bidirectional GRU: one feature per word, the two directions averaged (vsepp, vse_infty)."""
+"""Captions through a bidirectional GRU: one feature per word, the mean of both directions (vsepp, vse_infty)."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from coder_core.cpu import gru as kernel
+from coder_core.cpu.dispatch import accelerated_by
 from coder_core.cpu.dropout import Dropout
-from coder_core.cpu.gru import bidirectional, bidirectional_over, lengthened, pack
 
 
 class RecurrentWords(nn.Module):
@@ -18,7 +20,7 @@ class RecurrentWords(nn.Module):
         dimension: D.
         layers: of the GRU.
         dropout: on the components of the word vectors.
-        vectors: (words, word_size) start of the word vectors; random when None.
+        vectors: (words, word_size) initial word vectors; random when None.
     """
 
     def __init__(
@@ -34,25 +36,17 @@ class RecurrentWords(nn.Module):
                 self.vectors.weight.copy_(vectors)
         self.dropout = Dropout(dropout)
         self.gru = nn.GRU(word_size, dimension, layers, batch_first=True, bidirectional=True)
-        self.dimension = dimension
 
+    @accelerated_by(kernel.word_states)
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         """(B, T) int64 ids, (B,) lengths -> (B, T, D), zero at padded positions."""
-        if words.device.type == "cpu":
-            return self._on_cpu(words, lengths)
-        features = self.dropout(self.vectors(words))
-        packed = nn.utils.rnn.pack_padded_sequence(features, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        hidden, _ = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=words.shape[1])
-        return (hidden[..., : self.dimension] + hidden[..., self.dimension :]) / 2
+        return mean_states(self.gru, self.dropout(self.vectors(words)), lengths)
 
-    def _on_cpu(self, words: Tensor, lengths: Tensor) -> Tensor:
-        packing, last = pack(lengths, words.shape[1]), self.gru.num_layers - 1
-        if last == 0 and not (self.training and self.dropout.p > 0):  # equal words have equal vectors: projected once
-            distinct, which = torch.unique(words, return_inverse=True)
-            rows = which.flatten()[torch.stack([packing.forward_words, packing.backward_words])]
-            states = bidirectional_over(self.gru, 0, self.vectors(lengthened(distinct)), rows, packing, average=True)
-            return states.view(*words.shape, -1)
-        features = self.dropout(self.vectors(words))
-        for layer in range(last):
-            features = torch.cat([*bidirectional(self.gru, layer, features, packing)], dim=-1)
-        return bidirectional(self.gru, last, features, packing, average=True)
+
+@accelerated_by(kernel.mean_states)
+def mean_states(gru: nn.GRU, features: Tensor, lengths: Tensor) -> Tensor:
+    """Mean of a bidirectional GRU's two directions: (B, T, I), (B,) -> (B, T, H), zero at padded positions."""
+    packed = pack_padded_sequence(features, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    states, _ = pad_packed_sequence(gru(packed)[0], batch_first=True, total_length=features.shape[1])
+    forward, backward = states.chunk(2, dim=-1)
+    return (forward + backward) / 2

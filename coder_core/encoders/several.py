@@ -43,11 +43,3 @@ class SeveralPooling(nn.Module):
         beyond = torch.arange(features.shape[1], device=features.device) >= lengths.unsqueeze(1)
         scores = self.heads(torch.tanh(self.hidden(features)))
         return torch.softmax(scores.masked_fill(beyond.unsqueeze(-1), float("-inf")), dim=1)
-
-
-class KeepAll(nn.Module):
-    """No pooling: every region and every word stays, for a scorer that compares them one by one."""
-
-    def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """(B, L, D), (B,) -> (B, L, D)."""
-        return features

@@ -9,10 +9,11 @@ from coder_core.concepts.attention import ConceptBranch
 from coder_core.concepts.knowledge import Concepts
 from coder_core.config.schema import ModelConfig, Pooling
 from coder_core.encoders.bert import BertWords
-from coder_core.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling
+from coder_core.encoders.gpo import GeneralisedPooling
+from coder_core.encoders.pooling import KeepAll, MaxPooling, MeanPooling
 from coder_core.encoders.recurrent import RecurrentWords
 from coder_core.encoders.regions import RegionEncoder
-from coder_core.encoders.several import KeepAll, SeveralPooling
+from coder_core.encoders.several import SeveralPooling
 from coder_core.model.coder import Coder
 from coder_core.scoring.interaction import InteractionScorer
 from coder_core.scoring.scorer import BestPairScorer, CosineScorer, Scorer

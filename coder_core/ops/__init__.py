@@ -27,6 +27,11 @@ def full_precision(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
+def padding_mask(lengths: Tensor, longest: int) -> Tensor:
+    """(B,) lengths -> (B, longest) bool, true at the positions from each length on."""
+    return torch.arange(longest, device=lengths.device) >= lengths.unsqueeze(1)
+
+
 def normalise(vectors: Tensor) -> Tensor:
     """Scale every row to length one; a zero row stays zero and receives a zero gradient.
 
@@ -65,8 +70,8 @@ def mean_of_parts(samples: Tensor, lengths: Tensor | None = None) -> Tensor:
         return samples
     if lengths is None:
         return samples.mean(1)
-    there = torch.arange(samples.shape[1], device=samples.device) < lengths[:, None]
-    return torch.where(there[..., None], samples, 0.0).sum(1) / lengths.clamp_min(1)[:, None]
+    padded = padding_mask(lengths, samples.shape[1])
+    return torch.where(padded[..., None], 0.0, samples).sum(1) / lengths.clamp_min(1)[:, None]
 
 
 def cosine(first: Tensor, second: Tensor) -> Tensor:

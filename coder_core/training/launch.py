@@ -20,7 +20,7 @@ from coder_core.config.schema import Config, to_document
 from coder_core.console.display import metrics_table, preparing, print_faults, watching
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.cpu.allocation import keep_buffers
-from coder_core.cpu.products import products_by, quicken_products
+from coder_core.cpu.products import product_library, use_onednn
 from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.derived.neighbours import run_text_space, same_neighbours
 from coder_core.runs.files.create import create_run
@@ -139,7 +139,7 @@ def _begin(config: Config) -> torch.device:
         torch.cuda.set_device(device)
         torch.set_float32_matmul_precision("high")
     else:
-        quicken_products()
+        use_onednn()
         keep_buffers()
     parallel.start(device)
     return device
@@ -153,7 +153,7 @@ def _files(config: Config, prepared: Prepared, device: torch.device) -> dict[str
         "torch": torch.__version__,
         "numpy": np.__version__,
         "threads": torch.get_num_threads(),
-        "float32_products": products_by(),
+        "float32_products": product_library(),
         "twin_precision": twin_precision(config.training, device),
         "processes": parallel.world_size(),
         "data_fingerprint": prepared.fingerprint,

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import torch
 
 from coder_core.config.schema import TrainingConfig
-from coder_core.cpu.products import DEFAULT_PRODUCTS, multiplies_bfloat16, products_by
+from coder_core.cpu.products import DEFAULT_PRODUCTS, multiplies_bfloat16, product_library
 from coder_core.model.encode import autocast, in_bfloat16
 
 
@@ -19,7 +19,7 @@ def twin_precision(training: TrainingConfig, device: torch.device) -> str:
     """
     if training.twin_precision != "auto":
         return training.twin_precision
-    faster = device.type == "cpu" and multiplies_bfloat16() and products_by() != DEFAULT_PRODUCTS
+    faster = device.type == "cpu" and multiplies_bfloat16() and product_library() != DEFAULT_PRODUCTS
     as_asked = in_bfloat16(device, training.precision)
     return "bfloat16" if as_asked or (training.precision == "auto" and faster) else "float32"
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from coder_core.config.schema import Config
 from coder_core.console.display import Display
 from coder_core.cpu.peak_memory import peak_mebibytes
-from coder_core.cpu.products import products_by
+from coder_core.cpu.products import product_library
 from coder_core.data.batches import Batch
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.model.encode import autocast, encode_split
@@ -82,7 +82,7 @@ class Trainer:
         if self.neighbourhoods is not None:
             self.neighbourhoods.to(device)
         self.around = Circumstances(
-            torch.__version__, torch.get_num_threads(), str(device), parallel.world_size(), products_by(),
+            torch.__version__, torch.get_num_threads(), str(device), parallel.world_size(), product_library(),
             twin_precision(config.training, device),
         )  # fmt: skip
         self.states = SaveStore(folder / "state", keep=STATES_KEPT)

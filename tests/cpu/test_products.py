@@ -13,10 +13,10 @@ from coder_core.cpu.products import (
     DEFAULT_PRODUCTS,
     FLOAT32_ERROR,
     SHORT,
-    few_shapes,
-    products_by,
+    product_library,
     products_for,
-    quicken_products,
+    rounded_rows,
+    use_onednn,
 )
 from coder_core.encoders.recurrent import RecurrentWords
 
@@ -35,7 +35,7 @@ def _unset() -> Iterator[None]:
     ("rows", "inner", "columns"), [(1, 7, 3), (5, 64, 17), (128, 300, 768), (128, 256, 4096), (3000, 128, 256)]
 )
 def test_products_stay_float32(rows: int, inner: int, columns: int) -> None:
-    quicken_products()
+    use_onednn()
     generator = torch.Generator().manual_seed(1)
     a = torch.randn(rows, inner, generator=generator)
     b = torch.randn(columns, inner, generator=generator)
@@ -49,46 +49,46 @@ def test_products_stay_float32(rows: int, inner: int, columns: int) -> None:
 
 
 def test_a_product_that_is_less_exact_than_asked_changes_nothing() -> None:
-    quicken_products(tolerance=0.0)
+    use_onednn(tolerance=0.0)
     assert settings.fp32_precision == "none"
-    assert products_by() == DEFAULT_PRODUCTS
+    assert product_library() == DEFAULT_PRODUCTS
 
 
 @pytest.mark.parametrize("chosen", ["ieee", "tf32"])
 def test_what_the_user_chose_stays(chosen: str) -> None:
     settings.fp32_precision = chosen
-    quicken_products()
+    use_onednn()
     assert settings.fp32_precision == chosen
-    assert products_by() == DEFAULT_PRODUCTS
+    assert product_library() == DEFAULT_PRODUCTS
 
 
 def test_again_is_the_same_and_draws_no_random_numbers() -> None:
     torch.manual_seed(3)
     expected = torch.rand(4)
     torch.manual_seed(3)
-    quicken_products()
-    first = products_by()
-    quicken_products()
-    assert products_by() == first
+    use_onednn()
+    first = product_library()
+    use_onednn()
+    assert product_library() == first
     assert torch.equal(torch.rand(4), expected)
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="the processor's maker is read on Linux here")
 def test_only_amd_processors_with_avx512_change() -> None:
-    quicken_products()
+    use_onednn()
     amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    assert products_by() == ("oneDNN" if amd and wide else DEFAULT_PRODUCTS)
+    assert product_library() == ("oneDNN" if amd and wide else DEFAULT_PRODUCTS)
 
 
 def test_short_vectors_are_left_to_the_default_and_the_setting_returns() -> None:
     settings.fp32_precision = "bf16"
     with products_for(SHORT - 1):
-        assert products_by() == DEFAULT_PRODUCTS
-        assert few_shapes(13, 8) == 13
+        assert product_library() == DEFAULT_PRODUCTS
+        assert rounded_rows(13, 8) == 13
     with products_for(SHORT):
-        assert products_by() == "oneDNN"
-        assert [few_shapes(rows, 8) for rows in (0, 1, 8, 13)] == [0, 8, 8, 16]
+        assert product_library() == "oneDNN"
+        assert [rounded_rows(rows, 8) for rows in (0, 1, 8, 13)] == [0, 8, 8, 16]
     with pytest.raises(ZeroDivisionError), products_for(1):
         1 / 0  # noqa: B018
     assert settings.fp32_precision == "bf16"

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from coder_core.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling, pool_each, position_codes
+from coder_core.encoders.gpo import GeneralisedPooling, position_codes, ranked_sum
+from coder_core.encoders.pooling import MaxPooling, MeanPooling, pool_each
 from tests.reference import pooling as reference
 
 LENGTHS = torch.tensor([3, 1, 5, 3])
@@ -105,12 +106,10 @@ def test_the_order_of_positions_does_not_matter() -> None:
     torch.testing.assert_close(pool(features[:, [4, 2, 0, 1, 3]], lengths), pool(features, lengths))
 
 
-def float64_sum(pool: GeneralisedPooling, features: Tensor, lengths: Tensor) -> Tensor:
-    """The plain definition with the same weights: sort, then sum."""
+def plain_pooled(pool: GeneralisedPooling, features: Tensor, lengths: Tensor) -> Tensor:
+    """The plain form with the same weights, in float64."""
     weights = pool.weights(lengths, features.shape[1]).double()
-    beyond = (torch.arange(features.shape[1]) >= lengths[:, None]).unsqueeze(-1)
-    ranked = features.double().masked_fill(beyond, -1e4).sort(dim=1, descending=True).values
-    return (ranked.masked_fill(beyond, 0.0) * weights.unsqueeze(-1)).sum(1)
+    return ranked_sum.__wrapped__(features.double(), lengths, weights.unsqueeze(1)).squeeze(1)
 
 
 @pytest.mark.parametrize(("longest", "channels"), [(36, 130), (300, 7), (5, 4000)])
@@ -124,7 +123,7 @@ def test_parts_and_threads_make_the_plain_sum_and_its_gradient(longest: int, cha
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        found, expected = pool(features, lengths), float64_sum(pool, features, lengths)
+        found, expected = pool(features, lengths), plain_pooled(pool, features, lengths)
         leaves = [features, *pool.parameters()]
         gradients = [torch.autograd.grad((out * slope).sum(), leaves) for out in (found, expected)]
         assert torch.get_num_threads() == threads

@@ -1,4 +1,4 @@
-"""The packed BiGRU equals nn.GRU on packed sequences, values and gradients."""
+"""The BiGRU and its CPU kernel equal nn.GRU on packed sequences, values and gradients."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from coder_core.cpu.gru import bidirectional, pack
-from coder_core.encoders.recurrent import RecurrentWords
+from coder_core.encoders.recurrent import RecurrentWords, mean_states
 
 LENGTHS = torch.tensor([4, 1, 6, 2, 6])
 
@@ -27,7 +26,8 @@ def with_torch(encoder: RecurrentWords, words: Tensor, lengths: Tensor) -> Tenso
     """The plain definition: pack, nn.GRU, pad, average the directions."""
     packed = nn.utils.rnn.pack_padded_sequence(encoder.vectors(words), lengths, batch_first=True, enforce_sorted=False)
     hidden, _ = nn.utils.rnn.pad_packed_sequence(encoder.gru(packed)[0], batch_first=True, total_length=words.shape[1])
-    return (hidden[..., : encoder.dimension] + hidden[..., encoder.dimension :]) / 2
+    size = encoder.gru.hidden_size
+    return (hidden[..., :size] + hidden[..., size:]) / 2
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
@@ -37,6 +37,7 @@ def test_equals_nn_gru_in_values_and_gradients(layers: int, lengths: Tensor) -> 
     weight = torch.randn(len(lengths), words.shape[1], 5, generator=torch.Generator().manual_seed(2)).double()
     found = ours(words, lengths)
     torch.testing.assert_close(found, with_torch(ours, words, lengths))
+    torch.testing.assert_close(RecurrentWords.forward.__wrapped__(ours, words, lengths), found)
     (found * weight).sum().backward()
     gradients = {name: p.grad.clone() for name, p in ours.named_parameters() if p.grad is not None}
     ours.zero_grad()
@@ -75,21 +76,27 @@ def test_a_caption_does_not_depend_on_its_batch() -> None:
         torch.testing.assert_close(together[row : row + 1, :length], alone)
 
 
-def test_gradcheck_of_the_custom_function() -> None:
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("shared", [False, True])
+def test_gradients_of_the_kernel(layers: int, shared: bool) -> None:
+    """Also where all sequences share their features, which are then projected once."""
     lengths = torch.tensor([2, 3, 1])
-    gru = nn.GRU(2, 3, batch_first=True, bidirectional=True).double()
-    packing = pack(lengths, 3)
-    features = torch.randn(3, 3, 2, generator=torch.Generator().manual_seed(5), dtype=torch.float64, requires_grad=True)
+    generator = torch.Generator().manual_seed(5)
+    features = torch.randn(1 if shared else 3, 3, 2, generator=generator, dtype=torch.float64, requires_grad=True)
+    torch.manual_seed(6)
+    gru = nn.GRU(2, 3, layers, batch_first=True, bidirectional=True).double()
     names = [name for name, _ in gru.named_parameters()]
 
     def run(rows: Tensor, *weights: Tensor) -> Tensor:
-        trial = nn.GRU(2, 3, batch_first=True, bidirectional=True).double()
+        trial = nn.GRU(2, 3, layers, batch_first=True, bidirectional=True).double()
         for name, weight in zip(names, weights, strict=True):
             delattr(trial, name)
             setattr(trial, name, weight)
-        return bidirectional(trial, 0, rows, packing)
+        return mean_states(trial, rows.expand(3, -1, -1), lengths)
 
     weights = [parameter.detach().clone().requires_grad_() for parameter in gru.parameters()]
+    plain = mean_states.__wrapped__(gru, features.expand(3, -1, -1), lengths)
+    torch.testing.assert_close(run(features, *weights), plain)
     assert torch.autograd.gradcheck(run, (features, *weights))
 
 

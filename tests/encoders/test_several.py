@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from coder_core.encoders.pooling import MeanPooling
-from coder_core.encoders.several import KeepAll, SeveralPooling
+from coder_core.encoders.pooling import KeepAll, MeanPooling
+from coder_core.encoders.several import SeveralPooling
 from tests.reference.scorers import several
 
 LENGTHS = torch.tensor([4, 1, 3])

@@ -9,7 +9,8 @@ import torch
 
 from coder_core.config.schema import ModelConfig
 from coder_core.encoders.bert import BertWords
-from coder_core.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling
+from coder_core.encoders.gpo import GeneralisedPooling
+from coder_core.encoders.pooling import MaxPooling, MeanPooling
 from coder_core.encoders.recurrent import RecurrentWords
 from coder_core.model.build import build_model
 from tests.support.tiny_bert import write_tiny_bert

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from coder_core.config.schema import Config, MemoryConfig, TrainingConfig
-from coder_core.cpu.products import multiplies_bfloat16, products_by, quicken_products
+from coder_core.cpu.products import multiplies_bfloat16, product_library, use_onednn
 from coder_core.data.batches import Batch
-from coder_core.encoders.pooling import GeneralisedPooling
+from coder_core.encoders.gpo import GeneralisedPooling
 from coder_core.encoders.recurrent import RecurrentWords
 from coder_core.encoders.regions import RegionEncoder
 from coder_core.runs.load import read_config
@@ -65,15 +65,15 @@ def test_what_is_asked_for_the_twin_is_what_it_gets(precision: Any, asked: Any) 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_left_to_itself_it_is_as_the_rest_of_the_step_was_asked_to_be(precision: Any) -> None:
-    quicken_products()
+    use_onednn()
     assert twin_precision(TrainingConfig(precision=precision), CPU) == precision
 
 
 def test_left_to_itself_it_is_bfloat16_only_where_that_is_known_to_be_faster() -> None:
     torch.backends.mkldnn.matmul.fp32_precision = "none"  # the file's end gives it back: tests/conftest.py
     assert twin_precision(TrainingConfig(), CPU) == "float32"
-    quicken_products()
-    faster = products_by() == "oneDNN" and multiplies_bfloat16()
+    use_onednn()
+    faster = product_library() == "oneDNN" and multiplies_bfloat16()
     assert twin_precision(TrainingConfig(), CPU) == ("bfloat16" if faster else "float32")
 
 
