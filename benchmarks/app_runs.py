@@ -23,8 +23,8 @@ from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concepts import concept_tables
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.compute import make_clusters
-from coder_core.runs.files.create import create_run
 from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.sealed import write_sealed
 from coder_core.runs.files.status import write_status
 
 WIDTH = 256
@@ -94,7 +94,7 @@ def _write_run(
     model = ModelConfig(dimension=WIDTH, concepts=CONCEPTS if concepts else 0)
     config = Config(name=name, model=model, objective=ObjectiveConfig(loss=loss))  # type: ignore[arg-type]
     document = to_document(config) | {"about": {"feature_size": FEATURES, "created": "2026-01-01T00:00:00"}}
-    folder = create_run(root / name, {"config.toml": tomli_w.dumps(document), "words.json": vocabulary.to_text()})
+    folder = write_sealed(root / name, {"config.toml": tomli_w.dumps(document), "words.json": vocabulary.to_text()})
     untrained = build_model(replace(model, concepts=0), feature_size=FEATURES, words=len(vocabulary), pretrained=False)
     SaveStore(folder / "best", keep=1).write("1", {"model": untrained.state_dict()}, {"metrics": {}})
     write_status(folder, "finished", step=1, steps=1)

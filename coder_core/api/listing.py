@@ -12,7 +12,6 @@ from typing import Any
 from coder_core.api.diversity.anchor import Loss
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.write import DOCUMENT_IMPORTED, KIND_IMPORTED
-from coder_core.runs.files.create import read_run_file
 from coder_core.runs.files.sealed import read_checked, read_manifest
 from coder_core.runs.files.status import read_status
 
@@ -130,7 +129,7 @@ def read_config(path: Path) -> dict[str, Any]:
         InputError: the file is missing, damaged or not TOML.
     """
     try:
-        return tomllib.loads(read_run_file(path, "config.toml").decode())
+        return tomllib.loads(read_checked(path, "config.toml").decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(Fault(str(path / "config.toml"), f"cannot be read: {error}", "TOML")) from None
 

@@ -23,8 +23,8 @@ from coder_core.model.encode import TEXTS_AT_ONCE, evaluating
 from coder_core.model.pair_scores import ImageParts, score_texts
 from coder_core.model.reader import CaptionReader, make_reader
 from coder_core.runs.analysis.concept_reader import in_one
-from coder_core.runs.files.create import read_run_file
 from coder_core.runs.files.saves import Save, SaveStore
+from coder_core.runs.files.sealed import read_checked
 
 ABOUT = "about"  # the table of config.toml that tells of the command, versions and data; not part of the configuration
 
@@ -103,7 +103,7 @@ def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
     """A run's configuration and its [about] table, verified against the run's manifest."""
     place = folder / "config.toml"
     try:
-        document = tomllib.loads(read_run_file(folder, "config.toml").decode("utf-8"))
+        document = tomllib.loads(read_checked(folder, "config.toml").decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(Fault(str(place), f"is not TOML: {error}")) from None
     about = document.pop(ABOUT, {})
@@ -114,7 +114,7 @@ def read_vocabulary(folder: Path, config: Config) -> Vocabulary | None:
     """A run's vocabulary, verified; None for a BERT run."""
     if config.model.text_encoder == "bert":
         return None
-    text = read_run_file(folder, "words.json").decode("utf-8", "replace")
+    text = read_checked(folder, "words.json").decode("utf-8", "replace")
     return Vocabulary.from_text(text, str(folder / "words.json"))
 
 
@@ -122,7 +122,7 @@ def read_concepts(folder: Path, config: Config) -> Concepts | None:
     """A run's concepts, verified; None for a run without a concept branch."""
     if config.model.concepts == 0:
         return None
-    return Concepts.from_files(read_run_file(folder, NAMES), read_run_file(folder, ARRAYS), str(folder))
+    return Concepts.from_files(read_checked(folder, NAMES), read_checked(folder, ARRAYS), str(folder))
 
 
 def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) -> None:

@@ -23,8 +23,8 @@ from coder_core.cpu.allocation import keep_buffers
 from coder_core.cpu.products import product_library, use_onednn
 from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.derived.neighbours import run_text_space, same_neighbours
-from coder_core.runs.files.create import create_run
 from coder_core.runs.files.lock import RunLock
+from coder_core.runs.files.sealed import write_sealed
 from coder_core.runs.load import ABOUT, load_model, read_concepts, read_config, read_vocabulary
 from coder_core.training import parallel
 from coder_core.training.precision import twin_precision
@@ -74,7 +74,7 @@ def start_run(config: Config, root: Path, console: Console) -> Path:
         prepared = prepare(config, progress=progress)
     if parallel.rank() == 0:
         print_faults(console, faults + prepared.faults)
-        create_run(folder, _files(config, prepared, device))
+        write_sealed(folder, _files(config, prepared, device))
     parallel.wait()
     return _train(config, folder, prepared, device, console, resume=False)
 

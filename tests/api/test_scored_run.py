@@ -21,7 +21,7 @@ from coder_core.evaluation.recall import metrics_from_ranks
 from coder_core.evaluation.scores import MatrixSource
 from coder_core.evaluation.sources import Source
 from coder_core.runs.analysis.write import write_analysis
-from coder_core.runs.files.create import create_run
+from coder_core.runs.files.sealed import write_sealed
 
 CHOICES = [
     {"candidates": "split"}, {"candidates": "batch", "batch_size": 8}, {"candidates": "bank", "bank_size": 20},
@@ -39,7 +39,7 @@ def written(root: Path, name: str, *, scored: bool) -> Run:
     scores = v @ w.T
     source = MatrixSource(scores) if scored else Source(v, w)
     ranks = ensemble_ranks([source], owner)
-    folder = create_run(root / name, {"config.toml": 'name = "x"\n'})
+    folder = write_sealed(root / name, {"config.toml": 'name = "x"\n'})
     own = {"scores": scores} if scored else {"image_embeddings": v, "text_embeddings": w}
     write_analysis(
         folder, "dev", **own, image_of_text=owner, captions=[f"caption {k}" for k in range(48)],

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from coder_core.runs.analysis.write import write_analysis
-from coder_core.runs.files.create import create_run
 from coder_core.runs.files.history import HistoryWriter
 from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.sealed import write_sealed
 from coder_core.runs.files.status import write_status
 
 
@@ -40,7 +40,7 @@ def save_step(store: SaveStore, step: int) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    folder = create_run(tmp_path / "run", {"config.toml": "seed = 3\n", "words.json": '["a", "ring"]'})
+    folder = write_sealed(tmp_path / "run", {"config.toml": "seed = 3\n", "words.json": '["a", "ring"]'})
     store = SaveStore(folder / "state", keep=2)
     save_step(store, 10)
     save_step(store, 20)

@@ -36,7 +36,7 @@ def test_what_was_written_is_read(run: Path) -> None:
 def test_reading_needs_no_torch(run: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from coder_core.runs.analysis.read import open_analysis;"
-        "from coder_core.runs.files import create, history, lock, status;"
+        "from coder_core.runs.files import history, lock, status;"
         f"open_analysis(Path({str(run)!r}), 'test').captions; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import time
+import threading
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 
 from coder_core.console.faults import InputError
-from coder_core.runs.files import swap
-from coder_core.runs.files.create import create_run, read_run_file
 from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.sealed import appearing, read_checked, write_sealed
 from tests.runs.conftest import save_step
 
 
@@ -68,12 +64,7 @@ def test_saves_of_steps_not_taken_go(tmp_path: Path) -> None:
     assert store.names() == ["20", "25"]
 
 
-@pytest.mark.parametrize("can_exchange", [True, False])
-def test_a_save_of_the_same_name_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
-) -> None:
-    if not can_exchange:
-        monkeypatch.setattr(swap, "exchange", lambda one, other: False)
+def test_a_save_of_the_same_name_is_replaced(tmp_path: Path) -> None:
     store = SaveStore(tmp_path / "state", keep=2)
     save_step(store, 20)
     first = store.open("20").fingerprint
@@ -84,21 +75,41 @@ def test_a_save_of_the_same_name_is_replaced(
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["20"]
 
 
-def test_a_living_writer_keeps_its_folder_and_a_reused_number_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process that began after the folder's last change is not the one that wrote it."""
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    ours, theirs = (tmp_path / f".tmp-20-{pid}-0123abcd" for pid in (os.getpid(), ended.pid))
-    ours.mkdir()
-    theirs.mkdir()
-    swap.clean(tmp_path)
-    assert list(tmp_path.iterdir()) == [ours]
-    age = time.time() - psutil.Process().create_time()
-    monkeypatch.setattr(swap, "_REUSED", -age - 10)  # as if this process had begun ten seconds from now
-    swap.clean(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+def test_a_save_set_aside_by_a_killed_writer_is_read_and_put_back(tmp_path: Path) -> None:
+    """Killed between the two renames of a replacement."""
+    store = SaveStore(tmp_path / "state", keep=2)
+    save_step(store, 20)
+    (store.folder / "20").rename(store.folder / ".tmp-20-old")
+    newest = store.newest()
+    assert newest is not None
+    assert (newest.name, newest.document("progress")) == ("20", {"step": 20})
+    store.tidy()
+    assert [path.name for path in store.folder.iterdir()] == ["20"]
+
+
+def test_writers_side_by_side_wait_for_each_other(tmp_path: Path) -> None:
+    """Whoever writes alone removes what killed writers left, and nothing of a living one."""
+    left = tmp_path / ".tmp-x-1-0123abcd"
+    left.mkdir()
+    second = threading.Thread(target=write_sealed, args=(tmp_path / "b", {"text": "b"}))
+    with appearing(tmp_path / "a") as temporary:
+        assert not left.exists()
+        second.start()
+        second.join(0.2)
+        assert second.is_alive()
+        assert temporary.is_dir()
+    second.join()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_every_file_can_be_read_by_whom_the_umask_lets_read(tmp_path: Path) -> None:
+    """A colleague evaluates the run."""
+    before = os.umask(0o027)
+    try:
+        save_step(SaveStore(tmp_path / "state", keep=1), 20)
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "state" / "20").iterdir()} == {0o640}
 
 
 def test_the_fingerprint_depends_on_the_contents_alone(tmp_path: Path) -> None:
@@ -127,18 +138,18 @@ def test_a_document_json_cannot_hold_leaves_nothing_behind(tmp_path: Path) -> No
     store = SaveStore(tmp_path / "state", keep=1)
     with pytest.raises(TypeError):
         store.write("1", {}, {"bad": {1, 2}})
-    assert list((tmp_path / "state").iterdir()) == []
+    assert list(tmp_path.rglob("*")) == []
 
 
 def test_a_run_is_created_once(tmp_path: Path) -> None:
-    run = create_run(tmp_path / "checkpoints" / "one", {"config.toml": "a = 1\n", "glove.bin": b"\x00\xff"})
-    assert read_run_file(run, "config.toml") == b"a = 1\n"
-    assert read_run_file(run, "glove.bin") == b"\x00\xff"
+    run = write_sealed(tmp_path / "checkpoints" / "one", {"config.toml": "a = 1\n", "glove.bin": b"\x00\xff"})
+    assert read_checked(run, "config.toml") == b"a = 1\n"
+    assert read_checked(run, "glove.bin") == b"\x00\xff"
     assert set(json.loads((run / "manifest.json").read_text())["files"]) == {"config.toml", "glove.bin"}
     with pytest.raises(InputError, match="exists and is not empty"):
-        create_run(run, {"config.toml": "a = 2\n"})
-    assert read_run_file(run, "config.toml") == b"a = 1\n"
+        write_sealed(run, {"config.toml": "a = 2\n"})
+    assert read_checked(run, "config.toml") == b"a = 1\n"
     with pytest.raises(InputError, match=r"words.json: is not listed"):
-        read_run_file(run, "words.json")
+        read_checked(run, "words.json")
     with pytest.raises(InputError, match="not listed"):
-        read_run_file(run, "../../etc/passwd")
+        read_checked(run, "../../etc/passwd")

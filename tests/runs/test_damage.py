@@ -11,9 +11,9 @@ import pytest
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.files.create import read_run_file
 from coder_core.runs.files.history import history_faults, read_history
 from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.sealed import read_checked
 from coder_core.runs.files.status import read_status
 
 
@@ -31,8 +31,8 @@ def read_everything(run: Path) -> list[Fault]:
         except InputError as error:
             faults.extend(error.faults)
 
-    attempt(lambda: read_run_file(run, "config.toml"))
-    attempt(lambda: read_run_file(run, "words.json"))
+    attempt(lambda: read_checked(run, "config.toml"))
+    attempt(lambda: read_checked(run, "words.json"))
     attempt(lambda: read_status(run))
     attempt(lambda: open_analysis(run, "test", verify=True))
     save = SaveStore(run / "state", keep=2).newest()

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -66,7 +67,7 @@ def test_a_full_disk_says_what_is_needed(store: SaveStore) -> None:
 
 def test_too_little_room_is_noticed_before_writing(store: SaveStore) -> None:
     with pytest.raises(WriteError, match=r"1,000,000,000,000,000,000 bytes are needed and [\d,]+ are free"):
-        write_sealed(store.folder / "30", lambda folder: None, needed=10**18)
+        write_sealed(store.folder / "30", {"huge.npy": np.broadcast_to(np.zeros(1), (125 * 10**15 - 2**13,))})
     assert_untouched(store)
 
 

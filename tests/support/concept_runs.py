@@ -18,7 +18,7 @@ from coder_core.evaluation.recall import metrics_from_ranks
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concepts import concept_tables
 from coder_core.runs.analysis.write import write_analysis
-from coder_core.runs.files.create import create_run
+from coder_core.runs.files.sealed import write_sealed
 from tests.support.run_folders import synthetic
 
 NAMES = [("dog", "object"), ("grass", "object"), ("ball", "object"), ("red", "property"), ("run", "motion")]
@@ -52,7 +52,7 @@ def write_concept_run(
     """A run whose dev analysis holds both branches; `attention` (n, 5) and (m, 5) takes the place of a random one."""
     config = Config(name=name, data=DataConfig(data="demo"))
     config = replace(config, model=replace(config.model, concepts=10, beta=beta))
-    folder = create_run(root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"})
+    folder = write_sealed(root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"})
     found, owner = two_branches(images, seed)
     if attention is not None:
         found = found._replace(image_attention=attention[0], text_attention=attention[1])

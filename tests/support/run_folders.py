@@ -14,8 +14,8 @@ from coder_core.config.schema import Config, DataConfig, ObjectiveConfig, Traini
 from coder_core.data.embeddings import read_embeddings
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.write import write_analysis
-from coder_core.runs.files.create import create_run
 from coder_core.runs.files.history import HistoryWriter
+from coder_core.runs.files.sealed import write_sealed
 from coder_core.runs.files.status import write_status
 
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
@@ -79,7 +79,7 @@ def write_run(
     objective = ObjectiveConfig(loss=loss)  # type: ignore[arg-type]
     training = TrainingConfig(epochs=epochs, seed=seed)
     config = Config(name=name, data=DataConfig(data="demo"), objective=objective, training=training)
-    folder = create_run(root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"})
+    folder = write_sealed(root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"})
     v, w, owner = synthetic(images, noise=noise, seed=seed)
     image_ranks, text_ranks, image_best, text_best = ranks_of(v, w, owner)
     metrics = recalls(image_ranks, text_ranks)

@@ -12,8 +12,8 @@ import torch
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.runs.files.create import create_run, read_run_file
 from coder_core.runs.files.lock import RunLock
+from coder_core.runs.files.sealed import read_checked, write_sealed
 from coder_core.runs.load import load_model
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
@@ -47,7 +47,7 @@ def test_a_run_keeps_no_word_list_and_encodes_free_text(whole: Path) -> None:
 
 def test_stopped_and_continued_equals_never_stopped(whole: Path, config: Config, tmp_path: Path) -> None:
     """BERT's own dropouts included; the weights it started from come from its folder, not from the save."""
-    folder = create_run(tmp_path / "tiny", {"config.toml": read_run_file(whole, "config.toml")})
+    folder = write_sealed(tmp_path / "tiny", {"config.toml": read_checked(whole, "config.toml")})
     prepared = prepare(config)
     prepared = replace(prepared, batches=StoppingBatches.of(prepared.batches, 2))
     with RunLock(folder):

@@ -18,10 +18,10 @@ from coder_core.config.schema import Config, MemoryConfig
 from coder_core.console.faults import InputError
 from coder_core.data.words import Tokens
 from coder_core.runs.files import sealed
-from coder_core.runs.files.create import create_run, read_run_file
 from coder_core.runs.files.history import HISTORY, read_history
 from coder_core.runs.files.lock import RunLock
 from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.sealed import read_checked, write_sealed
 from coder_core.runs.files.status import read_status
 from coder_core.runs.load import read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
@@ -53,7 +53,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def begin(like: Path, folder: Path) -> tuple[Path, Config, Prepared]:
     """A run folder as `start_run` makes it, before the first step, and what the trainer needs."""
     files = sealed.read_manifest(like)["files"]
-    create_run(folder, {name: read_run_file(like, name) for name in files})
+    write_sealed(folder, {name: read_checked(like, name) for name in files})
     config, _ = read_config(folder)
     return folder, config, prepare(config, read_vocabulary(folder, config))
 
@@ -169,12 +169,11 @@ def test_what_a_kill_left_in_a_finished_run_goes(whole: Path, tmp_path: Path) ->
 
 
 def test_a_save_set_aside_by_a_killed_writer_is_gone_on_from(whole: Path, tmp_path: Path) -> None:
-    """Where two names cannot be swapped, the old save stands aside for a moment."""
+    """A save that is replaced stands aside for a moment."""
     again = tmp_path / "tiny"
     shutil.copytree(whole, again)
     newest = again / "state" / str(STEPS)
-    newest.rename(newest.with_name(f".tmp-{STEPS}-{os.getpid()}-0123abcd.old"))
-    assert newest_state(again).name != str(STEPS)
+    newest.rename(newest.with_name(f".tmp-{STEPS}-old"))
     continue_run(again, None, quiet())
     assert newest_state(again).fingerprint == newest_state(whole).fingerprint  # no step was taken twice
     assert_same_run(again, whole)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import Source, check_sources
 from coder_core.runs.analysis.evaluate import BEST_LISTED
 from coder_core.runs.analysis.write import DOCUMENT_IMPORTED, KIND_IMPORTED, list_splits, split_folder, write_analysis
-from coder_core.runs.files import sealed, swap
+from coder_core.runs.files import sealed
 
 
 def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False) -> Path:
@@ -69,8 +69,7 @@ def import_run(
     scored = check_sources([Source(found.images, found.texts)], found.image_of_text)
     ranked = scored_ranks(scored, best=BEST_LISTED)
     metrics = all_metrics(scored, ranked)
-    target = folder if more else swap.temporary_beside(folder)
-    try:
+    with nullcontext(folder) if more else sealed.appearing(folder) as target:
         write_analysis(
             target, split, image_embeddings=found.images, text_embeddings=found.texts,
             image_of_text=found.image_of_text, captions=found.captions,
@@ -81,12 +80,6 @@ def import_run(
             source=", ".join(f"{key}: {value}" for key, value in found.source.items()),
             extra_documents={DOCUMENT_IMPORTED: _about(found)},
         )  # fmt: skip
-        if not more:
-            swap.clean(folder.parent)
-            _move(target, folder)
-    finally:
-        if not more:
-            shutil.rmtree(target, ignore_errors=True)
     return folder, metrics
 
 
@@ -106,15 +99,6 @@ def _refuse_another_model(folder: Path, split: str, found: Embeddings) -> None:
         if other != split and theirs != width:
             fix = "these are another model's: choose another --name"
             raise InputError(Fault(f"split {other} of {folder}", f"has {theirs} numbers a sample", f"{width}", fix))
-
-
-def _move(temporary: Path, folder: Path) -> None:
-    try:
-        swap.move(temporary, folder, replace=False)
-    except OSError as error:
-        if folder.exists():  # somebody else was faster
-            raise InputError(_taken(folder)) from error
-        raise sealed.WriteError(Fault(str(folder), f"could not be written ({error.strerror})")) from error
 
 
 def _about(found: Embeddings) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +14,10 @@ from coder_core.runs.analysis.concept_reader import CONCEPTS, ConceptTables, rea
 from coder_core.runs.analysis.write import SCORES, VERSION_MIXED, VERSION_SCORED, VERSIONS, split_folder
 from coder_core.runs.files import sealed
 
-_DTYPE = re.compile(r"[<|][biuf][1248]")
 _PART = re.compile(r"[a-z0-9_]+")
 
 
-class Analysis:
+class Analysis(sealed.SealedFolder):
     """One split of one run.
 
     Attributes:
@@ -28,12 +26,10 @@ class Analysis:
     """
 
     def __init__(self, path: Path, *, verify: bool = False) -> None:
-        self.path = path
-        self.manifest = _manifest(path)
-        faults = sealed.check_files(path, self.manifest, digest=verify)
-        if faults:
-            raise InputError(faults)
-        self._arrays = {name: _open(path, name, entry) for name, entry in self.manifest["arrays"].items()}
+        super().__init__(path)
+        _check_manifest(self.manifest, str(self.path / sealed.MANIFEST))
+        self.check(digest=verify)
+        self._arrays = {name: super(Analysis, self).array(name) for name in self.manifest["arrays"]}
         _check_layout(self)
 
     @property
@@ -61,16 +57,6 @@ class Analysis:
         if name not in self._arrays:
             raise InputError(Fault(str(self.path), f"holds no {name}.npy", f"one of {', '.join(self._arrays)}"))
         return self._arrays[name]
-
-    def document(self, name: str) -> Any:
-        """A JSON document by name, verified."""
-        if name not in self.manifest["documents"]:
-            present = ", ".join(self.manifest["documents"])
-            raise InputError(Fault(str(self.path), f"holds no {name}.json", f"one of {present}"))
-        try:
-            return json.loads(sealed.read_checked(self.path, f"{name}.json"))
-        except RecursionError as error:
-            raise InputError(Fault(str(self.path / f"{name}.json"), "is nested too deeply")) from error
 
     @property
     def arrays(self) -> list[str]:
@@ -171,15 +157,13 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
         InputError: not there, cut, damaged, of a newer version, or not what the manifest says; the file is named.
     """
     folder = split_folder(run_folder, split)
-    if not folder.is_dir():
+    if not sealed.locate(folder).is_dir():
         fix = f"python -m coder_core.evaluate {run_folder} --split {split}"
         raise InputError(Fault(str(folder), "is not there", "the analysis of the split", fix))
     return Analysis(folder, verify=verify)
 
 
-def _manifest(path: Path) -> dict[str, Any]:
-    manifest = sealed.read_manifest(path)
-    place = str(path / sealed.MANIFEST)
+def _check_manifest(manifest: dict[str, Any], place: str) -> None:
     if manifest.get("version") not in VERSIONS:
         fix = "evaluate the run again, or use the version that wrote it"
         expected = f"version {' or '.join(map(str, VERSIONS))}"
@@ -192,28 +176,6 @@ def _manifest(path: Path) -> dict[str, Any]:
     strange = [name for name in names if not _PART.fullmatch(str(name))]
     if strange:
         raise InputError(Fault(place, f"names the table {strange[0]!r}", "lower-case letters, digits and '_'"))
-    return manifest
-
-
-def _open(path: Path, name: str, entry: dict[str, Any]) -> np.ndarray:
-    file = path / f"{name}.npy"
-    if file.name not in _listed(path):
-        raise InputError(Fault(str(file), "is not listed among the files of the manifest"))
-    shape, dtype = tuple(entry["shape"]), str(entry["dtype"])
-    if not _DTYPE.fullmatch(dtype):
-        raise InputError(Fault(str(file), f"has dtype {dtype}", "plain numbers"))
-    try:
-        array: np.ndarray = np.load(file, mmap_mode="r" if 0 not in shape else None, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise InputError(Fault(str(file), f"cannot be read ({error})")) from error
-    if array.shape != shape or array.dtype.str != dtype:
-        raise InputError(Fault(str(file), f"holds {array.dtype.str} {array.shape}", f"{dtype} {shape}"))
-    return array
-
-
-def _listed(path: Path) -> dict[str, Any]:
-    files: dict[str, Any] = sealed.read_manifest(path)["files"]
-    return files
 
 
 def _check_layout(analysis: Analysis) -> None:

@@ -103,20 +103,13 @@ def write_analysis(
         "fingerprint": fingerprint,
         "source": source,
         "metrics": {name: _plain(value) for name, value in metrics.items()},
-        "arrays": {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()},
         "documents": sorted(documents),
     }
     if beta is not None:
         about["beta"] = float(beta)
-
-    def fill(folder: Path) -> None:
-        for name, array in arrays.items():
-            np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
-        for name, document in documents.items():
-            sealed.write_file(folder / f"{name}.json", json.dumps(document, ensure_ascii=False).encode())
-
-    needed = sum(array.nbytes + 128 for array in arrays.values()) + sum(len(text) for text in captions) + (1 << 16)
-    return sealed.write_sealed(split_folder(run_folder, split), fill, about=about, needed=needed, replace=True)
+    files: dict[str, sealed.Content] = {f"{name}.npy": array for name, array in arrays.items()}
+    files |= {f"{name}.json": json.dumps(document, ensure_ascii=False) for name, document in documents.items()}
+    return sealed.write_sealed(split_folder(run_folder, split), files, about=about, replace=True)
 
 
 def split_folder(run_folder: Path, split: str) -> Path:
@@ -133,11 +126,8 @@ def split_folder(run_folder: Path, split: str) -> Path:
 def list_splits(run_folder: Path) -> list[str]:
     """The splits a run has an analysis of, sorted."""
     folder = Path(run_folder) / ANALYSIS
-    if not folder.is_dir():
-        return []
-    return sorted(
-        path.name for path in folder.iterdir() if _SPLIT.fullmatch(path.name) and (path / sealed.MANIFEST).is_file()
-    )
+    names = filter(_SPLIT.fullmatch, sealed.folder_names(folder))
+    return [name for name in names if (sealed.locate(folder / name) / sealed.MANIFEST).is_file()]
 
 
 def _check_names(split: str, names: Sequence[str]) -> None:

@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +30,9 @@ from coder_core.geometry.text_space import (
     sentence_space,
 )
 from coder_core.runs.files import sealed
-from coder_core.runs.files.create import read_run_file
 
 VERSION = 1  # of how spaces and neighbours are made
-NEIGHBOURS = "neighbours.npy"
+NEIGHBOURS = "neighbours"
 FOUND, MODEL = "neighbours_fingerprint", "text_space_fingerprint"  # in the table [about] of a run
 Phases = Callable[[str, int, int], None]
 
@@ -139,7 +137,8 @@ def run_text_space(folder: Path, config: Config) -> TextSpace:
     """
     if config.weighting.text_space:
         return sentence_space(config.weighting.text_space)
-    return TfidfSpace.from_files(read_run_file(folder, NAMES), read_run_file(folder, ARRAYS), str(folder))
+    files = sealed.SealedFolder(folder)
+    return TfidfSpace.from_files(files.read(NAMES), files.read(ARRAYS), str(folder))
 
 
 def _make_space(config: Config, captions: Sequence[str], progress: Phases | None) -> TextSpace:
@@ -168,26 +167,21 @@ def _key(config: Config, captions: Sequence[str], image_of_text: np.ndarray) -> 
 
 
 def _read(place: Path, config: Config) -> tuple[np.ndarray, TextSpace] | None:
-    """What was kept; None when there is nothing, or nothing sound."""
-    if not (place / sealed.MANIFEST).is_file():
-        return None
+    """What was kept; None when there is nothing, or it is damaged."""
     try:
-        neighbours = np.load(BytesIO(sealed.read_checked(place, NEIGHBOURS)), allow_pickle=False)
+        folder = sealed.SealedFolder(place)
+        folder.check()
+        neighbours = np.array(folder.array(NEIGHBOURS))
         if config.weighting.text_space:
             return neighbours, sentence_space(config.weighting.text_space)
-        names, arrays = (sealed.read_checked(place, name) for name in (NAMES, ARRAYS))
-        return neighbours, TfidfSpace.from_files(names, arrays, str(place))
-    except (InputError, ValueError):
-        return None  # damaged: found again and replaced
+        return neighbours, TfidfSpace.from_files(folder.read(NAMES), folder.read(ARRAYS), str(place))
+    except (InputError, KeyError):
+        return None  # searched anew and replaced
 
 
 def _write(place: Path, neighbours: np.ndarray, space: TextSpace) -> None:
-    def fill(folder: Path) -> None:
-        np.save(folder / NEIGHBOURS, neighbours, allow_pickle=False)
-        for name, content in space.to_files().items():
-            sealed.write_file(folder / name, content.encode() if isinstance(content, str) else content)
-
-    sealed.write_sealed(place, fill, about={"text_space": space.name}, needed=neighbours.nbytes, replace=True)
+    files = {f"{NEIGHBOURS}.npy": neighbours, **space.to_files()}
+    sealed.write_sealed(place, files, about={"text_space": space.name}, replace=True)
 
 
 def _shortfall(neighbours: np.ndarray, count: int) -> list[Fault]:

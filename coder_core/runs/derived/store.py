@@ -23,7 +23,7 @@ import numpy as np
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.read import Analysis
 from coder_core.runs.analysis.write import split_folder
-from coder_core.runs.files import sealed, swap
+from coder_core.runs.files import sealed
 
 DERIVED = "derived"
 VERSION = 1
@@ -103,15 +103,9 @@ def write_derived(
         "key": place.key,
         "notes": list(notes),
         "facts": dict(facts or {}),
-        "arrays": {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()},
     }
-
-    def fill(folder: Path) -> None:
-        for name, array in arrays.items():
-            np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
-
-    needed = sum(array.nbytes + 128 for array in arrays.values()) + (1 << 14)
-    written = sealed.write_sealed(place.folder, fill, about=about, needed=needed, replace=True)
+    files = {f"{name}.npy": array for name, array in arrays.items()}
+    written = sealed.write_sealed(place.folder, files, about=about, replace=True)
     _remove_stale(place)
     return written
 
@@ -122,28 +116,15 @@ def read_derived(place: Ticket) -> Derived | None:
     Raises:
         InputError: it is damaged, or is not what its name says; the file is named. Computing it again replaces it.
     """
-    if not place.folder.is_dir():
+    if not sealed.locate(place.folder).is_dir():
         return None
-    manifest = sealed.read_manifest(place.folder)
-    faults = sealed.check_files(place.folder, manifest)
-    if faults:
-        raise InputError(faults)
+    folder = sealed.SealedFolder(place.folder)
+    folder.check()
+    manifest = folder.manifest
     if manifest.get("key") != place.key or any(manifest.get(name) != value for name, value in place.about.items()):
         raise InputError(Fault(str(place.folder), "holds another result than its name says", fix="compute it again"))
-    arrays = {name: _load(place.folder, name, entry) for name, entry in manifest["arrays"].items()}
+    arrays = {name: np.array(folder.array(name)) for name in manifest["arrays"]}
     return Derived(arrays, tuple(str(note) for note in manifest["notes"]), manifest["facts"])
-
-
-def _load(folder: Path, name: str, entry: Mapping[str, Any]) -> np.ndarray:
-    file = folder / f"{name}.npy"
-    try:
-        array: np.ndarray = np.load(file, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise InputError(Fault(str(file), f"cannot be read ({error})", fix="compute it again")) from error
-    if list(array.shape) != list(entry["shape"]) or array.dtype.str != entry["dtype"]:
-        expected = f"{entry['dtype']} {entry['shape']}"
-        raise InputError(Fault(str(file), f"holds {array.dtype.str} {array.shape}", expected, "compute it again"))
-    return array
 
 
 def _remove_stale(place: Ticket) -> None:
@@ -157,4 +138,4 @@ def _remove_stale(place: Ticket) -> None:
         except (InputError, KeyError, IndexError, TypeError):
             own = None
         if own != place.about["sources"][0]:
-            swap.remove(folder)
+            sealed.remove(folder)

@@ -30,7 +30,7 @@ class RunLock:
 
     def __enter__(self) -> RunLock:
         if not self.folder.is_dir():
-            raise InputError(Fault(str(self.folder), "is not a run folder", "a folder made by create_run"))
+            raise InputError(Fault(str(self.folder), "is not a run folder", "the folder of a run"))
         try:
             self._lock.acquire()
         except Timeout as error:

@@ -1,146 +1,230 @@
-"""A folder that appears whole or not at all, and that knows its own contents.
+"""Folders that appear complete or not at all, and that know their own contents.
 
-Written under a name that starts with `.tmp-` beside its place, every file fsynced, `manifest.json` (sizes and sha256)
-last, then renamed, then the parent fsynced. The manifest carries a checksum of itself, so a flipped bit anywhere in the
-folder is noticed.
+A folder is filled under a `.tmp-` name beside its place, every file fsynced, `manifest.json` (sizes and sha256) written
+last, then renamed, then the parent fsynced. A folder that is replaced stands aside between two renames, where readers
+find it. The manifest carries a checksum of itself, so a flipped bit anywhere in the folder is noticed.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.runs.files import swap
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Content = bytes | str | np.ndarray | Mapping[str, Tensor]
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+_ROOM = 1 << 16  # bytes for the manifest and the headers of arrays
+_UNFINISHED = re.compile(r"\.tmp-.+-\d+-[0-9a-f]{8}")
+_ASIDE = re.compile(r"\.tmp-(.+)-old")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_DTYPE = re.compile(r"[<|][biuf][1248]")
 
 
 class WriteError(InputError):
     """A folder could not be written; what was there before is untouched."""
 
 
-def write_sealed(
-    place: Path,
-    fill: Callable[[Path], None],
-    *,
-    about: dict[str, Any] | None = None,
-    needed: int = 0,
-    replace: bool = False,
-) -> Path:
-    """Let `fill` write files into a temporary folder, seal it and move it to `place`.
-
-    Args:
-        place: where the folder will stand; its parent is made when missing.
-        fill: writes plain files straight into the folder it is given.
-        about: further keys of the manifest.
-        needed: bytes `fill` is going to write, compared with the free space beforehand.
-        replace: swap an existing folder out; otherwise an existing non-empty `place` is an error.
-
-    Raises:
-        WriteError: disk full, read-only folder, file-size limit; one sentence with bytes needed and free.
-    """
-    temporary: Path | None = None
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        swap.clean(place.parent)
-        _refuse_when_full(place, needed)
-        temporary = swap.temporary_beside(place)
-        temporary.mkdir()
-        fill(temporary)
-        _seal(temporary, about or {})
-        swap.move(temporary, place, replace=replace)
-    except OSError as error:
-        raise _write_error(place, needed, error) from error
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
-    return place
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write and fsync one file."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a sealed folder.
-
-    Raises:
-        InputError: missing, damaged, or written by a newer version.
-    """
-    path = folder / MANIFEST
-    try:
-        raw = read_plain(path)
-        manifest = json.loads(raw)
-        intact = isinstance(manifest, dict) and render_manifest(manifest) == raw
-    except OSError as error:
-        raise InputError(Fault(str(path), f"cannot be read ({error.strerror})", "the manifest of a save")) from error
-    except (ValueError, RecursionError):
-        intact = False
-    if not intact:
-        raise InputError(Fault(str(path), "is damaged: it does not match its own checksum", fix="restore the folder"))
-    if manifest.get("format") != FORMAT:
-        fault = Fault(
-            str(path),
-            f"has format {manifest.get('format')}",
-            f"format {FORMAT}",
-            "it was written by another version of this program; use that version, or update this one",
-        )
-        raise NewerFormatError(fault)
-    _check_entries(path, manifest.get("files"))
-    return manifest
-
-
 class NewerFormatError(InputError):
     """The folder is intact, but a newer version of this program wrote it."""
 
 
-def render_manifest(manifest: dict[str, Any]) -> bytes:
-    """The only spelling of a manifest: sorted keys, two spaces, `self` = sha256 of everything else."""
-    rest = {key: value for key, value in manifest.items() if key != "self"}
-    plain = json.dumps(rest, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    rest["self"] = hashlib.sha256(plain.encode()).hexdigest()
-    return (json.dumps(rest, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
+def write_sealed(
+    place: Path, files: Mapping[str, Content], *, about: Mapping[str, Any] | None = None, replace: bool = False
+) -> Path:
+    """Write a folder with these files and seal it.
+
+    Args:
+        place: where the folder will stand; its parent is made when missing.
+        files: name → bytes, text, an array (`.npy`) or named tensors (`.safetensors`).
+        about: further keys of the manifest. Shape and dtype of every array are added to them.
+        replace: an existing folder is replaced; otherwise it is an error.
+
+    Raises:
+        InputError: a folder with something in it stands there.
+        WriteError: disk full, read-only folder, file-size limit; one sentence with bytes needed and free.
+    """
+    contents = {name: file.encode() if isinstance(file, str) else file for name, file in files.items()}
+    with appearing(place, replace=replace, needed=_ROOM + sum(map(_size, contents.values()))) as folder:
+        for name, content in contents.items():
+            _write(folder / name, content)
+        arrays = {
+            name.removesuffix(".npy"): {"shape": list(array.shape), "dtype": array.dtype.str}
+            for name, array in contents.items()
+            if isinstance(array, np.ndarray)
+        }
+        _seal(folder, {**({"arrays": arrays} if arrays else {}), **(about or {})})
+    return place
 
 
-def check_files(
-    folder: Path, manifest: dict[str, Any], names: Iterable[str] | None = None, *, digest: bool = True
-) -> list[Fault]:
-    """Compare the files with their manifest: sizes, and with `digest` their sha256."""
-    faults = []
-    for name in manifest["files"] if names is None else names:
-        entry = manifest["files"].get(name)
-        fault = _check_file(folder / name, entry, digest) if entry else _not_listed(folder / name)
-        if fault:
-            faults.append(fault)
-    return faults
+@contextmanager
+def appearing(place: Path, *, replace: bool = False, needed: int = 0) -> Iterator[Path]:
+    """A temporary folder that becomes `place` at the end of the block, or goes when the block raises.
+
+    Args:
+        place: where the folder will stand.
+        replace: an existing folder is replaced; otherwise it is an error.
+        needed: bytes that will be written, compared with the free space beforehand.
+
+    Raises:
+        InputError, WriteError: as for `write_sealed`.
+    """
+    temporary = _temporary(place)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with _only_writer(place.parent):
+            if not replace and place.exists() and (not place.is_dir() or any(place.iterdir())):
+                fix = "choose another name, or continue the run that is there"
+                raise InputError(Fault(str(place), "exists and is not empty", "a free place", fix))
+            if needed > shutil.disk_usage(place.parent).free:
+                raise _write_error(place, needed)
+            temporary.mkdir()
+            yield temporary
+            _move(temporary, place)
+    except OSError as error:
+        raise _write_error(place, needed, error.strerror or str(error)) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def read_checked(folder: Path, name: str) -> bytes:
-    """The bytes of one file of a sealed folder, verified against its manifest."""
-    entry = read_manifest(folder)["files"].get(name)
-    if entry is None:
-        raise InputError(_not_listed(folder / name))
-    fault = _check_file(folder / name, entry, digest=False)
-    content = b"" if fault else read_plain(folder / name)
-    if not fault and hashlib.sha256(content).hexdigest() != entry["sha256"]:
-        fault = _damaged(folder / name)
-    if fault:
-        raise InputError(fault)
-    return content
+def remove(place: Path) -> None:
+    """Remove a folder in one step (rename), then delete it: no reader meets half of it."""
+    temporary = _temporary(place)
+    place.rename(temporary)
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
+def clean(parent: Path) -> None:
+    """Remove what killed writers left in a folder, and put back what one of them had set aside.
+
+    The caller is the only one that writes there.
+    """
+    for path in sorted(parent.glob(".tmp-*")):
+        aside = _ASIDE.fullmatch(path.name)
+        if aside and not (parent / aside[1]).exists():
+            path.rename(parent / aside[1])
+        elif aside or _UNFINISHED.fullmatch(path.name):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def locate(place: Path) -> Path:
+    """Where the folder of this name can be read: at its place, or aside while it is being replaced."""
+    return next((folder for folder in (place, _aside(place), place) if folder.is_dir()), place)
+
+
+def folder_names(parent: Path) -> list[str]:
+    """The folders in `parent` that `locate` finds, sorted."""
+    names = [path.name for path in parent.iterdir() if path.is_dir()] if parent.is_dir() else []
+    return sorted({aside[1] if (aside := _ASIDE.fullmatch(name)) else name for name in names})
+
+
+class SealedFolder:
+    """A sealed folder whose manifest is intact.
+
+    Attributes:
+        path: where it stands.
+        manifest: its manifest; "files" has bytes and sha256 of every file, "arrays" shape and dtype of every array.
+    """
+
+    def __init__(self, place: Path) -> None:
+        """Read the manifest.
+
+        Raises:
+            InputError: missing or damaged.
+            NewerFormatError: written by a newer version.
+        """
+        self.path = locate(place)
+        self.manifest = _read_manifest(self.path / MANIFEST)
+
+    def check(self, names: Iterable[str] | None = None, *, digest: bool = True) -> None:
+        """Compare files with the manifest: sizes, and with `digest` their sha256.
+
+        Raises:
+            InputError: names every file that is missing, cut or damaged.
+        """
+        faults = [self._check(name, digest) for name in (self.manifest["files"] if names is None else names)]
+        if any(faults):
+            raise InputError([fault for fault in faults if fault])
+
+    def read(self, name: str) -> bytes:
+        """The bytes of one file, verified."""
+        self.check([name], digest=False)
+        content = read_plain(self.path / name)
+        if hashlib.sha256(content).hexdigest() != self.manifest["files"][name]["sha256"]:
+            raise InputError(_damaged(self.path / name))
+        return content
+
+    def document(self, name: str) -> Any:
+        """The value of `<name>.json`, verified."""
+        path = self._listed(f"{name}.json")
+        try:
+            return json.loads(self.read(path.name))
+        except RecursionError as error:
+            raise InputError(Fault(str(path), "is nested too deeply")) from error
+
+    def array(self, name: str) -> np.ndarray:
+        """`<name>.npy`, memory-mapped, read-only, of the shape and dtype in the manifest."""
+        path, entry = self._listed(f"{name}.npy"), self.manifest["arrays"][name]
+        shape, dtype = tuple(entry["shape"]), str(entry["dtype"])
+        if not _DTYPE.fullmatch(dtype):
+            raise InputError(Fault(str(path), f"has dtype {dtype}", "plain numbers"))
+        try:
+            array: np.ndarray = np.load(path, mmap_mode="r" if 0 not in shape else None, allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise InputError(Fault(str(path), f"cannot be read ({error})")) from error
+        if array.shape != shape or array.dtype.str != dtype:
+            raise InputError(Fault(str(path), f"holds {array.dtype.str} {array.shape}", f"{dtype} {shape}"))
+        return array
+
+    def _listed(self, name: str) -> Path:
+        if name not in self.manifest["files"]:
+            raise InputError(Fault(str(self.path), f"holds no {name}", f"one of {', '.join(self.manifest['files'])}"))
+        return self.path / name
+
+    def _check(self, name: str, digest: bool) -> Fault | None:
+        path, entry = self.path / name, self.manifest["files"].get(name)
+        if entry is None:
+            return Fault(str(path), "is not listed in manifest.json")
+        try:
+            information = path.lstat()
+        except OSError as error:
+            return Fault(str(path), f"cannot be read ({error.strerror})", f"a file of {entry['bytes']:,} bytes")
+        if not stat.S_ISREG(information.st_mode):
+            return Fault(str(path), "is not a plain file")
+        if information.st_size != entry["bytes"]:
+            return Fault(str(path), f"has {information.st_size:,} bytes", f"{entry['bytes']:,} bytes; the file is cut")
+        return _damaged(path) if digest and _sha256(path) != entry["sha256"] else None
+
+
+def read_manifest(place: Path) -> dict[str, Any]:
+    """The manifest of a sealed folder; errors as for `SealedFolder`."""
+    return SealedFolder(place).manifest
+
+
+def read_checked(place: Path, name: str) -> bytes:
+    """The bytes of one file of a sealed folder, verified.
+
+    Raises:
+        InputError: not there, cut or damaged, with the file named.
+    """
+    return SealedFolder(place).read(name)
 
 
 def read_plain(path: Path) -> bytes:
@@ -152,67 +236,136 @@ def read_plain(path: Path) -> bytes:
         return file.read()
 
 
-def _check_entries(path: Path, files: Any) -> None:
-    """A manifest that somebody made up must not lead out of its folder."""
-    entries = files.items() if isinstance(files, dict) else [("", None)]
-    for name, entry in entries:
+def render_manifest(manifest: dict[str, Any]) -> bytes:
+    """The only spelling of a manifest: sorted keys, two spaces, `self` = sha256 of everything else."""
+    rest = {key: value for key, value in manifest.items() if key != "self"}
+    plain = json.dumps(rest, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    rest["self"] = hashlib.sha256(plain.encode()).hexdigest()
+    return (json.dumps(rest, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        raw = read_plain(path)
+        manifest = json.loads(raw)
+        intact = isinstance(manifest, dict) and render_manifest(manifest) == raw
+    except OSError as error:
+        raise InputError(Fault(str(path), f"cannot be read ({error.strerror})", "the manifest of a save")) from error
+    except (ValueError, RecursionError):
+        intact = False
+    if not intact:
+        raise InputError(Fault(str(path), "is damaged: it does not match its own checksum", fix="restore the folder"))
+    if manifest.get("format") != FORMAT:
+        fix = "it was written by another version of this program; use that version, or update this one"
+        raise NewerFormatError(Fault(str(path), f"has format {manifest.get('format')}", f"format {FORMAT}", fix))
+    files = manifest.get("files")
+    for name, entry in files.items() if isinstance(files, dict) else [("", None)]:  # a made-up one must not lead out
         sound = isinstance(entry, dict) and isinstance(entry.get("bytes"), int) and isinstance(entry.get("sha256"), str)
         if not sound or not _PLAIN_NAME.fullmatch(name):
             raise InputError(Fault(str(path), f"lists {name!r}", "file names with their bytes and sha256"))
+    return manifest
 
 
-def _seal(folder: Path, about: dict[str, Any]) -> None:
-    files = {}
-    for path in sorted(folder.iterdir()):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            os.fsync(file.fileno())
-        files[path.name] = {"bytes": path.stat().st_size, "sha256": digest}
-    write_file(folder / MANIFEST, render_manifest({**about, "format": FORMAT, "files": files}))
-    swap.sync_folder(folder)
+@contextmanager
+def _only_writer(parent: Path) -> Iterator[None]:
+    """Hold the folder's lock, which the kernel drops when its process dies.
 
-
-def _check_file(path: Path, entry: dict[str, Any], digest: bool) -> Fault | None:
+    Whoever holds it removes what killed writers left. On a file system without such locks nobody waits, and it stays.
+    """
+    descriptor = os.open(parent, os.O_RDONLY)
     try:
-        information = path.lstat()
-    except OSError as error:
-        return Fault(str(path), f"cannot be read ({error.strerror})", f"a file of {entry['bytes']:,} bytes")
-    if not stat.S_ISREG(information.st_mode):
-        return Fault(str(path), "is not a plain file")
-    if information.st_size != entry["bytes"]:
-        return Fault(str(path), f"has {information.st_size:,} bytes", f"{entry['bytes']:,} bytes; the file is cut")
-    if digest:
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != entry["sha256"]:
-                return _damaged(path)
-    return None
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            clean(parent)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _move(temporary: Path, place: Path) -> None:
+    aside = _aside(place)
+    if place.is_dir():
+        shutil.rmtree(aside, ignore_errors=True)
+        place.rename(aside)
+    temporary.rename(place)
+    _sync(place.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _temporary(place: Path) -> Path:
+    return place.with_name(f".tmp-{place.name}-{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def _aside(place: Path) -> Path:
+    return place.with_name(f".tmp-{place.name}-old")
+
+
+def _size(content: Any) -> int:
+    if isinstance(content, Mapping):
+        return sum(tensor.nbytes for tensor in content.values())
+    return len(content) if isinstance(content, bytes) else int(content.nbytes)
+
+
+def _write(path: Path, content: Any) -> None:
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif isinstance(content, np.ndarray):
+        np.save(path, np.ascontiguousarray(content), allow_pickle=False)
+    else:
+        _write_tensors(path, content)
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Tensors that share memory (tied weights, views) are written out each on its own."""
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    storages: set[int] = set()
+    separate = {}
+    for key, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        storage = plain.untyped_storage()
+        if storage.data_ptr() in storages or storage.nbytes() != plain.nbytes:
+            plain = plain.clone(memory_format=torch.contiguous_format)
+        storages.add(plain.untyped_storage().data_ptr())
+        separate[key] = plain
+    try:
+        save_file(separate, path)
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
+
+
+def _seal(folder: Path, about: Mapping[str, Any]) -> None:
+    """Make every file durable and readable as the folder is, and list them in the manifest."""
+    files = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(folder.iterdir())}
+    (folder / MANIFEST).write_bytes(render_manifest({**about, "format": FORMAT, "files": files}))
+    for path in folder.iterdir():
+        path.chmod(folder.stat().st_mode & 0o666)  # safetensors makes files private
+        _sync(path)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    """Make the contents of a file, or the names in a folder, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _damaged(path: Path) -> Fault:
     return Fault(str(path), "is damaged: its contents do not match the sha256 in manifest.json")
 
 
-def _not_listed(path: Path) -> Fault:
-    return Fault(str(path), "is not listed in manifest.json")
-
-
-def _refuse_when_full(place: Path, needed: int) -> None:
-    free = shutil.disk_usage(place.parent).free
-    if needed > free:
-        raise WriteError(Fault(str(place), *_full(needed, free)))
-
-
-def _write_error(place: Path, needed: int, error: OSError) -> WriteError:
-    existing = next(folder for folder in place.parents if folder.exists())
-    free = shutil.disk_usage(existing).free
-    found, expected, fix = _full(needed, free)
-    reason = error.strerror or str(error)
-    return WriteError(Fault(str(place), f"could not be written ({reason}): {found}", expected, fix))
-
-
-def _full(needed: int, free: int) -> tuple[str, str, str]:
-    return (
-        f"{needed:,} bytes are needed and {free:,} are free",
-        "",
-        "earlier saves are intact; make room or choose another folder",
-    )
+def _write_error(place: Path, needed: int, reason: str = "") -> WriteError:
+    free = shutil.disk_usage(next(folder for folder in place.parents if folder.exists())).free
+    found = f"{needed:,} bytes are needed and {free:,} are free"
+    fix = "earlier saves are intact; make room or choose another folder"
+    return WriteError(Fault(str(place), f"could not be written ({reason}): {found}" if reason else found, fix=fix))
