@@ -59,7 +59,7 @@ def evaluation_lines(rounds: int) -> list[Line]:
 def objective_lines(rounds: int) -> list[Line]:
     """DCL with two banks ÷ its four products."""
     step = objectives.make_step(objectives.Arguments())
-    programs = {"products": objectives.four_products, "losses": objectives.train(objectives.fused_losses)}
+    programs = {"products": objectives.four_products, "losses": objectives.train(objectives.as_trained)}
     taken = {
         name: [Seconds(*seconds) for seconds in own]
         for name, own in objectives.measure(programs, step, 4 * rounds).items()

@@ -4,7 +4,8 @@
 
 Low spread is low diversity: the negatives look alike to this anchor, so its temperature falls. One section of the
 supplement calls ambiguous samples "high diversity"; its formula says the opposite, and the formula is what runs here.
-The supplement's E[S] − E[S]² is no variance (negative for a negative mean); the main text's E[S²] − E[S]² is used.
+The supplement's E[S] − E[S]² is no variance (negative for a negative mean); the main text's E[S²] − E[S]² is used,
+around the mean: (S − E[S])² does not cancel.
 
 The result can carry a gradient; CODER treats it as a weight, so detach it before use unless you want one.
 """
@@ -12,34 +13,46 @@ The result can carry a gradient; CODER treats it as a weight, so detach it befor
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from coder_core.ops import full_precision, masked_std
+from coder_core.objectives import _dcl_kernel
+from coder_core.objectives.pairs import Negatives, as_list
 
 LARGEST_EXPONENT = 100.0
 """exp(-100) is lost beside 1 in float32 and float64 alike."""
 
+Measure = Literal["std", "entropy"]
 
-def diversity_std(scores: Tensor, negatives: Tensor, *, epsilon: float = 0.1, normalise: bool = True) -> Tensor:
-    """Diversity from the population standard deviation of each anchor's negatives. CODER eq. 3.
+
+def diversity_std(scores: Tensor, negatives: Negatives, *, epsilon: float = 0.1, normalise: bool = True) -> Tensor:
+    """Diversity from the standard deviation of each anchor's negatives. CODER eq. 3.
+
+    In plain terms: 1. take the deviation of the anchor's similarities to its negatives; 2. squash it to
+    1 / sigmoid(ε / deviation), between 1 and 2; 3. divide by the largest over all anchors.
 
     Args:
         scores: (Q, C) similarities.
-        negatives: (Q, C) bool; nothing else enters the statistics.
+        negatives: (Q, C) bool, or `AllExcept`; nothing else enters the statistics.
         epsilon: > 0, the spread at which the squashing turns.
         normalise: divide by the largest value over the anchors.
 
     Returns:
         (Q,) in (0.5, 1] with the largest exactly 1; in [1, 2) when not normalised.
+
+    >>> scores = torch.tensor([[0.1, 0.3], [0.5, 0.5]])  # the second anchor's negatives look alike to it
+    >>> diversity_std(scores, torch.ones(2, 2, dtype=torch.bool))
+    tensor([1.0000, 0.7311])
     """
-    raw = raw_diversity_std(scores, negatives, epsilon=epsilon)
+    raw = squash(deviation(scores, negatives), epsilon)
     return normalise_by_largest(raw) if normalise else raw
 
 
 def diversity_entropy(
-    scores: Tensor, negatives: Tensor, *, epsilon: float = 0.1, temperature: float = 1.0, normalise: bool = True
+    scores: Tensor, negatives: Negatives, *, epsilon: float = 0.1, temperature: float = 1.0, normalise: bool = True
 ) -> Tensor:
     """Diversity from the entropy of each anchor's negatives. CODER supplement eq. 16.
 
@@ -48,48 +61,106 @@ def diversity_entropy(
 
     Args:
         scores: (Q, C) similarities.
-        negatives: (Q, C) bool; nothing else enters the statistics.
+        negatives: (Q, C) bool, or `AllExcept`; nothing else enters the statistics.
         epsilon: > 0, the entropy in bits at which the squashing turns.
         temperature: > 0, of the softmax over the negatives.
         normalise: divide by the largest value over the anchors.
 
     Returns:
         (Q,) in (0.5, 1] with the largest exactly 1; in [1, 2) when not normalised.
+
+    >>> scores = torch.tensor([[0.1, 0.9], [0.5, 0.5]])
+    >>> diversity_entropy(scores, torch.ones(2, 2, dtype=torch.bool), temperature=0.1)
+    tensor([0.5250, 1.0000])
     """
-    raw = raw_diversity_entropy(scores, negatives, epsilon=epsilon, temperature=temperature)
+    raw = squash(entropy(scores, negatives, temperature=temperature), epsilon)
     return normalise_by_largest(raw) if normalise else raw
 
 
-def raw_diversity_std(scores: Tensor, negatives: Tensor, *, epsilon: float = 0.1) -> Tensor:
-    """`diversity_std` before the division by the largest: (Q,) in [1, 2)."""
-    return squash(masked_std(scores, negatives), epsilon)
-
-
-def raw_diversity_entropy(
-    scores: Tensor, negatives: Tensor, *, epsilon: float = 0.1, temperature: float = 1.0
+def anchor_diversity(
+    batch: tuple[Tensor, Negatives],
+    bank: tuple[Tensor, Negatives] | None = None,
+    *,
+    measure: Measure = "std",
+    epsilon: float = 0.1,
+    entropy_temperature: float = 1.0,
+    bank_share: float = 0.5,
+    gradient: bool = False,
+    largest: Callable[[Tensor], Tensor] = torch.amax,
 ) -> Tensor:
-    """`diversity_entropy` before the division by the largest: (Q,) in [1, 2)."""
-    return squash(entropy(scores, negatives, temperature=temperature), epsilon)
+    """Diversity of every anchor of one modality over its batch and its bank, as training weighs it. CODER section 3.3.
+
+    Args:
+        batch: (Q, C) scores and negatives within the batch.
+        bank: scores and negatives of the other modality's bank; an anchor without any keeps its batch value.
+        measure: `diversity_std` or `diversity_entropy`.
+        epsilon: of the squashing.
+        entropy_temperature: of the entropy's softmax.
+        bank_share: weight of the bank's raw value against the batch's.
+        gradient: let a loss train through the diversity.
+        largest: (Q,) raw values -> their maximum over the anchors of all processes.
+
+    Returns:
+        (Q,) in (0.5, 1].
+
+    Raises:
+        ValueError: an unknown measure.
+
+    >>> two, three = torch.ones(2, 2, dtype=torch.bool), torch.tensor([[True, True, True], [False, False, False]])
+    >>> anchor_diversity((torch.tensor([[0.1, 0.3], [0.5, 0.5]]), two), (torch.zeros(2, 3), three))
+    tensor([1.0000, 0.8446])
+    """
+
+    def raw(scores: Tensor, negatives: Negatives) -> Tensor:
+        if measure == "std":
+            return diversity_std(scores, negatives, epsilon=epsilon, normalise=False)
+        if measure == "entropy":
+            return diversity_entropy(
+                scores, negatives, epsilon=epsilon, temperature=entropy_temperature, normalise=False
+            )
+        raise ValueError(f'measure must be "std" or "entropy", got {measure!r}')
+
+    with torch.set_grad_enabled(gradient and torch.is_grad_enabled()):
+        blended = raw(*batch)
+        if bank is not None and bank_share > 0:
+            scores, negatives = as_list(*bank)
+            has_bank = negatives.counts(scores) > 0
+            blended = blend_raw(blended, raw(scores, negatives), has_bank=has_bank, bank_share=bank_share)
+        return normalise_by_largest(blended, largest(blended))
 
 
-def entropy(scores: Tensor, negatives: Tensor, *, temperature: float = 1.0) -> Tensor:
+def deviation(scores: Tensor, negatives: Negatives) -> Tensor:
+    """Population standard deviation of every anchor's scores to its negatives, (Q,); 0 for an anchor without any.
+
+    >>> deviation(torch.tensor([[0.1, 0.3, 0.9]]), torch.tensor([[True, True, False]]))
+    tensor([0.1000])
+    """
+    return _dcl_kernel.standard_deviation(*as_list(scores, negatives))
+
+
+def entropy(scores: Tensor, negatives: Negatives, *, temperature: float = 1.0) -> Tensor:
     """−Σ P log2 P in bits, P the softmax of S/temperature over the negatives; 0 for an anchor without any.
 
     Args:
         scores: (Q, C) similarities.
-        negatives: (Q, C) bool.
+        negatives: (Q, C) bool, or `AllExcept`.
         temperature: > 0.
 
     Raises:
         ValueError: temperature is not positive.
+
+    >>> entropy(torch.zeros(1, 4), torch.ones(1, 4, dtype=torch.bool))
+    tensor([2.])
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}")
+    scores, listed = as_list(scores, negatives)
+    mask = listed.mask(scores)
     # The lowest finite number instead of -inf keeps a row without negatives free of NaN.
-    logits = full_precision(scores) / temperature
-    logits = torch.where(negatives, logits, torch.finfo(logits.dtype).min)
+    logits = scores / temperature
+    logits = torch.where(mask, logits, torch.finfo(logits.dtype).min)
     log_share = torch.log_softmax(logits, dim=1)
-    terms = torch.where(negatives, log_share.exp() * log_share, 0.0)
+    terms = torch.where(mask, log_share.exp() * log_share, 0.0)
     return -terms.sum(dim=1) / math.log(2)
 
 
@@ -105,6 +176,9 @@ def squash(spread: Tensor, epsilon: float) -> Tensor:
 
     Raises:
         ValueError: epsilon is not positive.
+
+    >>> squash(torch.tensor([0.0, 0.1, 1.0]), epsilon=0.1)
+    tensor([1.0000, 1.3679, 1.9048])
     """
     if not epsilon > 0:
         raise ValueError(f"epsilon must be > 0, got {epsilon}")
@@ -129,6 +203,9 @@ def blend_raw(
 
     Raises:
         ValueError: bank_share is outside [0, 1].
+
+    >>> blend_raw(torch.tensor([1.2, 1.4]), torch.tensor([1.8, 1.8]), has_bank=torch.tensor([True, False]))
+    tensor([1.5000, 1.4000])
     """
     if not 0 <= bank_share <= 1:
         raise ValueError(f"bank_share must be in [0, 1], got {bank_share}")
@@ -145,5 +222,8 @@ def normalise_by_largest(raw: Tensor, largest: Tensor | None = None) -> Tensor:
 
     Returns:
         (Q,) in (0.5, 1].
+
+    >>> normalise_by_largest(torch.tensor([1.2, 1.6]))
+    tensor([0.7500, 1.0000])
     """
     return raw / (raw.amax() if largest is None else largest)

@@ -11,7 +11,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from coder_core.ops import full_precision, log1p_sum_exp
+from coder_core.objectives._dcl_kernel import log1p_sum_exp_scaled
+from coder_core.objectives.pairs import Negatives, as_list
+from coder_core.ops import full_precision
 
 PositiveScale = Literal["one", "temperature"]
 PositiveClamp = Literal["clamp", "relu"]
@@ -23,7 +25,7 @@ LOWEST_COSINE = -1 + 1e-4
 def diversity_contrastive(
     scores: Tensor,
     positive_scores: Tensor,
-    negatives: Tensor,
+    negatives: Negatives,
     *,
     diversity: Tensor | None = None,
     temperature: float = 0.1,
@@ -33,13 +35,16 @@ def diversity_contrastive(
 ) -> Tensor:
     """μ·log(1 + Σ exp((S_ij − γ) / (μ·div_i))) − log(1 + S⁺_i) of each anchor i. CODER eq. 4 and 5.
 
-    A smaller diversity sharpens around the margin: a negative gains weight where S_ij > γ and loses it where S_ij < γ.
+    In plain terms: every negative pushes by how far it stands above γ, softly the most by the hardest; the positive
+    pulls. A smaller diversity sharpens around the margin: a negative gains weight where S_ij > γ and loses it where
+    S_ij < γ.
 
     Args:
         scores: (Q, C) cosine similarities.
         positive_scores: (Q,) similarity of each anchor to its positive: the diagonal within a batch, the partner's
             momentum key of this step against a bank.
-        negatives: (Q, C) bool. The positive is absent from the sum exactly; HAL and USER leave exp(−γ/μ) there.
+        negatives: (Q, C) bool, or `AllExcept`, which is faster against a large bank. The positive is absent from the
+            sum exactly; HAL and USER leave exp(−γ/μ) there.
         diversity: (Q,) in (0.5, 1], detached unless it is to be trained; None is 1 for every anchor.
         temperature: μ > 0.
         margin: γ, the similarity above which a negative weighs more than the 1 in the sum.
@@ -49,21 +54,32 @@ def diversity_contrastive(
             without a gradient for a negative cosine.
 
     Returns:
-        (Q,) losses; an anchor without negatives keeps its positive term.
+        (Q,) losses, differentiable once; an anchor without negatives keeps its positive term.
 
     Raises:
         ValueError: temperature is not positive, or a switch has an unknown value.
+
+    >>> from coder_core.objectives.diversity import diversity_std
+    >>> scores = torch.tensor([[0.8, 0.4, 0.2], [0.3, 0.7, 0.3], [0.1, 0.5, 0.6]])
+    >>> negatives = ~torch.eye(3, dtype=torch.bool)
+    >>> diversity = diversity_std(scores, negatives)
+    >>> diversity_contrastive(scores, scores.diagonal(), negatives, diversity=diversity)
+    tensor([-0.4364, -0.4208, -0.2557])
     """
-    scores = full_precision(scores)
+    scores, listed = as_list(scores, negatives)
     sharpness = anchor_sharpness(scores, diversity, temperature)
-    push = log1p_sum_exp((scores - margin) * sharpness[:, None], negatives)
+    push = log1p_sum_exp_scaled(scores, sharpness, margin * sharpness, listed)
     return temperature * push - positive_term(
         positive_scores, temperature=temperature, positive_scale=positive_scale, positive_clamp=positive_clamp
     )
 
 
 def anchor_sharpness(scores: Tensor, diversity: Tensor | None, temperature: float) -> Tensor:
-    """1 / (μ·div_i) for every anchor: (Q,), in the precision of `scores`."""
+    """1 / (μ·div_i) for every anchor: (Q,), in the precision of `scores`.
+
+    >>> anchor_sharpness(torch.zeros(2, 5), torch.tensor([0.5, 1.0]), temperature=0.1)
+    tensor([20., 10.])
+    """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}")
     if diversity is None:
@@ -72,9 +88,17 @@ def anchor_sharpness(scores: Tensor, diversity: Tensor | None, temperature: floa
 
 
 def positive_term(
-    positive_scores: Tensor, *, temperature: float, positive_scale: PositiveScale, positive_clamp: PositiveClamp
+    positive_scores: Tensor,
+    *,
+    temperature: float = 0.1,
+    positive_scale: PositiveScale = "one",
+    positive_clamp: PositiveClamp = "clamp",
 ) -> Tensor:
-    """log(1 + S⁺), cut and scaled as the two switches of `diversity_contrastive` say: (Q,)."""
+    """log(1 + S⁺), cut and scaled as the two switches of `diversity_contrastive` say: (Q,).
+
+    >>> positive_term(torch.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.6931])
+    """
     positive_scores = full_precision(positive_scores)
     if positive_clamp == "clamp":
         pull = torch.log1p(positive_scores.clamp_min(LOWEST_COSINE))

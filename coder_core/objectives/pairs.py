@@ -1,4 +1,4 @@
-"""Who is a negative of whom, the two directions of a batch, and the hardest negatives.
+"""Which candidates are negatives, the two directions of a batch, and what losses read of a query's candidates.
 
 A batch holds pairs of an image and one of its captions, so the positive of row i stands in column i, or, when the
 candidates were gathered from several processes, in column i + offset.
@@ -13,14 +13,41 @@ from torch import Tensor
 
 from coder_core.ops import full_precision
 
+LEFT_OUT = -1e4
+"""A logit whose share is zero in float32 and float64, and whose logarithm is still a number."""
+
+
+class AllExcept(NamedTuple):
+    """Negatives as a list of the few entries that are none: in a bank of 4096 nearly every candidate is a negative."""
+
+    rows: Tensor
+    """(P,) int64; each entry stands once."""
+    columns: Tensor
+    """(P,) int64."""
+
+    def mask(self, scores: Tensor) -> Tensor:
+        """(Q, C) bool, of the shape of the scores."""
+        negatives = torch.ones_like(scores, dtype=torch.bool)
+        negatives[self.rows, self.columns] = False
+        return negatives
+
+    def counts(self, scores: Tensor) -> Tensor:
+        """(Q,) how many negatives each query has."""
+        return scores.shape[1] - torch.bincount(self.rows, minlength=scores.shape[0])
+
+
+Negatives = Tensor | AllExcept
+"""(Q, C) bool, or the list of what is no negative. Behind a mask scores may hold anything, NaN included; those that an
+`AllExcept` leaves out have to be finite."""
+
 
 class Direction(NamedTuple):
-    """One direction of retrieval: what every objective takes as its first three arguments."""
+    """One direction of retrieval: the first three arguments of every objective."""
 
     scores: Tensor
-    """(Q, C) similarity of every anchor to every candidate."""
+    """(Q, C) similarity of every query to every candidate."""
     positive_scores: Tensor
-    """(Q,) similarity of every anchor to its partner."""
+    """(Q,) similarity of every query to its partner."""
     negatives: Tensor
     """(Q, C) bool."""
 
@@ -28,21 +55,25 @@ class Direction(NamedTuple):
 def same_image_negatives(
     query_ids: Tensor, candidate_ids: Tensor, keep_same_image: bool = False, *, positive_offset: int | None = 0
 ) -> Tensor:
-    """Mask of the candidates that are negatives of each query.
+    """Mask of the candidates that are negatives of each query: those of another image.
 
-    Other captions of the query's own image are not negatives. The paper does not say so and no ancestor of its code
-    masks them, although a bank of 4096 on Flickr30K holds one for 10.7% of the anchors; `keep_same_image` goes back to
-    that.
+    The paper does not say so and no ancestor of its code masks other captions of the query's image, although a bank of
+    4096 on Flickr30K holds one for 10.7% of the queries; `keep_same_image` is that literal reading.
 
     Args:
         query_ids: (Q,) image id of every query.
         candidate_ids: (C,) image id of every candidate; below zero means an empty bank slot, never a negative.
-        keep_same_image: the literal reading: everything but the positive itself is a negative.
+        keep_same_image: everything but the positive itself is a negative.
         positive_offset: the positive of query i is candidate i + positive_offset; None when the positives are not
             among the candidates, as with a bank. Only `keep_same_image` needs it.
 
     Returns:
         (Q, C) bool.
+
+    >>> same_image_negatives(torch.tensor([7, 7, 8]), torch.tensor([7, 7, 8])).int()
+    tensor([[0, 0, 1],
+            [0, 0, 1],
+            [1, 1, 0]], dtype=torch.int32)
     """
     filled = candidate_ids >= 0
     if not keep_same_image:
@@ -53,20 +84,54 @@ def same_image_negatives(
     return negatives
 
 
+def all_except_same_image(
+    query_ids: Tensor, candidate_ids: Tensor, keep_same_image: bool = False, *, positive_offset: int | None = 0
+) -> AllExcept:
+    """`same_image_negatives` as a list of what is no negative, found without comparing every query to every candidate.
+
+    >>> all_except_same_image(torch.tensor([7, 8]), torch.tensor([5, 8, 6, 7, -1]))
+    AllExcept(rows=tensor([0, 0, 1, 1]), columns=tensor([3, 4, 1, 4]))
+    """
+    if keep_same_image:
+        negatives = same_image_negatives(query_ids, candidate_ids, True, positive_offset=positive_offset)
+        return AllExcept(*(~negatives).nonzero(as_tuple=True))
+    ordered = query_ids.sort().values
+    nearest = ordered[torch.searchsorted(ordered, candidate_ids).clamp_max(len(ordered) - 1)]
+    suspects = ((nearest == candidate_ids) | (candidate_ids < 0)).nonzero().squeeze(1)
+    ids = candidate_ids[suspects]
+    rows, columns = ((query_ids[:, None] == ids) | (ids < 0)).nonzero(as_tuple=True)
+    return AllExcept(rows, suspects[columns])
+
+
+def as_list(scores: Tensor, negatives: Negatives) -> tuple[Tensor, AllExcept]:
+    """Scores in full precision, finite outside the negatives, and the list of what is no negative.
+
+    >>> as_list(torch.tensor([[float("nan"), 0.5]]), torch.tensor([[False, True]]))
+    (tensor([[0.0000, 0.5000]]), AllExcept(rows=tensor([0]), columns=tensor([0])))
+    """
+    scores = full_precision(scores)
+    if isinstance(negatives, AllExcept):
+        return scores, negatives
+    return torch.where(negatives, scores, 0.0), AllExcept(*(~negatives).nonzero(as_tuple=True))
+
+
 def in_batch_direction(
     scores: Tensor, query_ids: Tensor, candidate_ids: Tensor, *, keep_same_image: bool = False, positive_offset: int = 0
 ) -> Direction:
-    """Anchors against the candidates of the whole batch, their positives among them.
+    """Queries against the candidates of the whole batch, their positives among them.
 
     Args:
         scores: (Q, C), C >= Q + positive_offset.
-        query_ids: (Q,) image ids of the anchors.
+        query_ids: (Q,) image ids of the queries.
         candidate_ids: (C,) image ids of the candidates.
         keep_same_image: see `same_image_negatives`.
         positive_offset: where this process's samples begin among the gathered candidates.
 
     Raises:
         ValueError: the positives do not fit among the candidates.
+
+    >>> in_batch_direction(torch.tensor([[0.1, 0.9]]), torch.tensor([4]), torch.tensor([3, 4]), positive_offset=1)
+    Direction(scores=tensor([[0.1000, 0.9000]]), positive_scores=tensor([0.9000]), negatives=tensor([[ True, False]]))
     """
     queries, candidates = scores.shape
     if queries + positive_offset > candidates:
@@ -85,6 +150,11 @@ def both_directions(scores: Tensor, image_ids: Tensor, *, keep_same_image: bool 
         scores: (B, B) similarity of images (rows) to captions (columns).
         image_ids: (B,) image id of every pair.
         keep_same_image: see `same_image_negatives`.
+
+    >>> out, back = both_directions(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 1]))
+    >>> back.scores
+    tensor([[0.9000, 0.2000],
+            [0.1000, 0.8000]])
     """
     return (
         in_batch_direction(scores, image_ids, image_ids, keep_same_image=keep_same_image),
@@ -97,5 +167,35 @@ def hardest_negatives(scores: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor
 
     Returns:
         (Q,) scores, -inf for a query without negatives, and (Q,) columns.
+
+    >>> hardest_negatives(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[False, True, True]]))
+    (tensor([0.5000]), tensor([2]))
     """
-    return torch.where(negatives, full_precision(scores), float("-inf")).max(dim=1)
+    highest, columns = torch.where(negatives, full_precision(scores), float("-inf")).max(dim=1)
+    return highest, columns
+
+
+def log_shares(scores: Tensor, positive_scores: Tensor, negatives: Tensor, temperature: float) -> Tensor:
+    """Log-softmax of S / temperature over every query's list: its positive at the head, then its negatives.
+
+    Candidates that are no negatives keep their column, with a share of zero.
+
+    Returns:
+        (Q, 1 + C).
+
+    >>> scores = torch.tensor([[0.5, 0.5, 0.9]])
+    >>> log_shares(scores, scores[:, 0], torch.tensor([[False, True, False]]), temperature=0.1).exp()
+    tensor([[0.5000, 0.0000, 0.5000, 0.0000]])
+    """
+    others = torch.where(negatives, full_precision(scores) / temperature, LEFT_OUT)
+    return torch.log_softmax(positive_first(full_precision(positive_scores) / temperature, others), dim=1)
+
+
+def positive_first(positive: Tensor, candidates: Tensor) -> Tensor:
+    """(Q,) and (Q, C) -> (Q, 1 + C), the positive at the head of its list.
+
+    >>> positive_first(torch.tensor([1, 2]), torch.tensor([[3], [4]]))
+    tensor([[1, 3],
+            [2, 4]])
+    """
+    return torch.cat([positive[:, None], candidates], dim=1)

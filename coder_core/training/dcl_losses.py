@@ -2,96 +2,129 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from coder_core.config.schema import Config, ObjectiveConfig
-from coder_core.objectives.fused import DclTerms, bank_candidates, batch_candidates, dcl_terms, same_image_pairs
+from coder_core.memory.bank import CoupledBank
+from coder_core.objectives.diversity import anchor_diversity
+from coder_core.objectives.diversity_contrastive import diversity_contrastive
+from coder_core.objectives.pairs import AllExcept, all_except_same_image
 from coder_core.training import parallel
 from coder_core.training.gathering import Anchors, batch_scores
 from coder_core.training.losses import Losses
-from coder_core.training.parts.memory import Memory
+
+
+class Candidates(NamedTuple):
+    """What the anchors of one direction are compared with: the batch, or the other modality's bank."""
+
+    scores: Tensor
+    """(B, C)."""
+    positive_scores: Tensor
+    """(B,)."""
+    negatives: AllExcept
+    """Of the loss."""
+    other_images: AllExcept
+    """Negatives of the diversity: never of the anchor's own image, also where the loss keeps these."""
 
 
 def instance_dcl(
-    anchors: Anchors, memory: Memory | None, keys: tuple[Tensor, Tensor] | None, config: Config, epoch: float,
+    anchors: Anchors, bank: CoupledBank | None, keys: tuple[Tensor, Tensor] | None, config: Config, epoch: float,
     weights: Tensor | None = None,
 ) -> Losses:  # fmt: skip
-    """3·L_DCL^I + L_M_DCL^I (eq. 8), both directions. What the two directions share is computed once.
+    """3·L_DCL^I + L_M_DCL^I (eq. 8), both directions.
 
     Args:
         anchors: the instance branch's pairs.
-        memory: twin and banks, or None.
-        keys: (B, D) image and text keys of this process's pairs; None without a memory.
+        bank: of both modalities, or None.
+        keys: (B, D) image and text keys of this process's pairs; None without a bank.
         config: of the run.
         epoch: epochs done, with fraction; the bank's loss may wait.
         weights: (B,) of this process's pairs, or None; they multiply a pair's loss in the batch and against the banks.
     """
     objective = config.objective
     bank_loss = objective.weight_memory > 0 and epoch >= config.memory.bank_start_epoch
-    bank = memory.bank if memory is not None and memory.bank.count > 0 else None
-    if not (bank_loss or (objective.diversity_from_bank and objective.loss == "dcl")):
-        bank = None
-    filled = bank.count if bank is not None else 0
-    batch_pairs = same_image_pairs(anchors.image_ids, anchors.all_image_ids)
-    bank_pairs = same_image_pairs(anchors.image_ids, bank.image_ids[:filled]) if bank is not None else None
+    reads_bank = bank_loss or (objective.diversity_from_bank and objective.loss == "dcl")
+    from_bank: Iterable[Candidates | None] = (None, None)
+    if reads_bank and bank is not None and bank.count > 0 and keys is not None:
+        from_bank = _bank_candidates(anchors, bank, keys, objective)
 
-    def terms(scores: Tensor, queries: Tensor, slots: Tensor | None, partners: Tensor | None) -> DclTerms:
-        in_batch = batch_candidates(
-            scores, anchors.image_ids, anchors.all_image_ids, keep_same_image=objective.same_image_negatives,
-            positive_offset=anchors.offset, same_image=batch_pairs,
-        )  # fmt: skip
-        in_bank = None
-        if bank is not None and slots is not None and partners is not None:
-            in_bank = bank_candidates(
-                queries @ slots[:filled].T, (queries * partners).sum(1), anchors.image_ids, bank.image_ids[:filled],
-                keep_same_image=objective.same_image_negatives, same_image=bank_pairs,
-            )  # fmt: skip
-        return dcl_terms(
-            in_batch, in_bank, diversity=objective.diversity if objective.loss == "dcl" else "none",
-            epsilon=objective.epsilon, entropy_temperature=objective.entropy_temperature,
-            bank_share=0.5 if objective.diversity_from_bank else 0.0, bank_loss=bank_loss,
-            diversity_gradient=objective.diversity_gradient, largest=parallel.largest,
-            temperature=objective.temperature, margin=objective.gamma, positive_scale=objective.positive_scale,
-            positive_clamp=objective.positive_clamp,
-        )  # fmt: skip
+    batch_terms, bank_terms, diversities = [], [], []
+    for in_batch, in_bank in zip(_batch_candidates(anchors, objective), from_bank, strict=True):
+        diversity = None
+        if objective.loss == "dcl":
+            diversity = _diversity(in_batch, in_bank if objective.diversity_from_bank else None, objective)
+            diversities.append(diversity.detach())
+        batch_terms.append(_dcl(in_batch, diversity, objective))
+        if in_bank is not None and bank_loss:
+            bank_terms.append(_dcl(in_bank, diversity, objective))
 
-    image_keys, text_keys = keys if keys is not None else (None, None)
-    image_scores, text_scores = batch_scores(anchors)
-    forward = terms(image_scores, anchors.images, bank.texts if bank is not None else None, text_keys)
-    back = terms(text_scores, anchors.texts, bank.images if bank is not None else None, image_keys)
-    in_batch = forward.batch + back.batch
-    per_pair = objective.weight_instance * in_batch
-    parts: dict[str, Tensor] = {objective.loss: in_batch.mean().detach()}
-    if forward.bank is not None and back.bank is not None:
-        in_bank = forward.bank + back.bank
-        per_pair = per_pair + objective.weight_memory * in_bank
-        parts["m-dcl"] = in_bank.mean().detach()
+    in_batch_loss = batch_terms[0] + batch_terms[1]
+    per_pair = objective.weight_instance * in_batch_loss
+    parts: dict[str, Tensor] = {objective.loss: in_batch_loss.mean().detach()}
+    if bank_terms:
+        in_bank_loss = bank_terms[0] + bank_terms[1]
+        per_pair = per_pair + objective.weight_memory * in_bank_loss
+        parts["m-dcl"] = in_bank_loss.mean().detach()
     if weights is not None:
         per_pair = per_pair * weights
-    diversity = None
-    if forward.diversity is not None and back.diversity is not None:
-        diversity = torch.cat([forward.diversity, back.diversity]).detach()
-    return Losses(per_pair.mean(), parts, per_pair.detach(), diversity)
+    return Losses(per_pair.mean(), parts, per_pair.detach(), torch.cat(diversities) if diversities else None)
 
 
 def concept_dcl(anchors: Anchors, objective: ObjectiveConfig) -> Tensor:
     """L_DCL^C (section 3.3): one symmetric DCL on (V^C, W^C) with batch-level diversity, (B,), whatever the loss of the
     instance branch; DCL_I where that is dcl-i."""
-    pairs = same_image_pairs(anchors.image_ids, anchors.all_image_ids)
+    losses = []
+    for in_batch in _batch_candidates(anchors, objective):
+        diversity = None if objective.loss == "dcl-i" else _diversity(in_batch, None, objective)
+        losses.append(_dcl(in_batch, diversity, objective))
+    return losses[0] + losses[1]
 
-    def terms(scores: Tensor) -> Tensor:
-        in_batch = batch_candidates(
-            scores, anchors.image_ids, anchors.all_image_ids, keep_same_image=objective.same_image_negatives,
-            positive_offset=anchors.offset, same_image=pairs,
-        )  # fmt: skip
-        return dcl_terms(
-            in_batch, diversity="none" if objective.loss == "dcl-i" else objective.diversity,
-            epsilon=objective.epsilon, entropy_temperature=objective.entropy_temperature,
-            diversity_gradient=objective.diversity_gradient, largest=parallel.largest,
-            temperature=objective.temperature, margin=objective.gamma, positive_scale=objective.positive_scale,
-            positive_clamp=objective.positive_clamp,
-        ).batch  # fmt: skip
 
-    image_scores, text_scores = batch_scores(anchors)
-    return terms(image_scores) + terms(text_scores)
+def _batch_candidates(anchors: Anchors, objective: ObjectiveConfig) -> Iterator[Candidates]:
+    """Of one direction after the other; they share the negatives: row i and column i are one pair."""
+    negatives = _negatives(anchors.image_ids, anchors.all_image_ids, objective, anchors.offset)
+    for scores in batch_scores(anchors):
+        yield Candidates(scores, scores.diagonal(anchors.offset), *negatives)
+
+
+def _bank_candidates(
+    anchors: Anchors, bank: CoupledBank, keys: tuple[Tensor, Tensor], objective: ObjectiveConfig
+) -> Iterator[Candidates]:
+    """Of one direction after the other: the filled slots, as they were before this step's keys enter."""
+    negatives = _negatives(anchors.image_ids, bank.image_ids[: bank.count], objective, None)
+    image_keys, text_keys = keys
+    for queries, slots, partners in (
+        (anchors.images, bank.texts, text_keys), (anchors.texts, bank.images, image_keys)
+    ):  # fmt: skip
+        yield Candidates(queries @ slots[: bank.count].T, (queries * partners).sum(1), *negatives)
+
+
+def _negatives(
+    query_ids: Tensor, candidate_ids: Tensor, objective: ObjectiveConfig, positive_offset: int | None
+) -> tuple[AllExcept, AllExcept]:
+    """Of the loss and of the diversity."""
+    other_images = all_except_same_image(query_ids, candidate_ids)
+    if not objective.same_image_negatives:
+        return other_images, other_images
+    return all_except_same_image(query_ids, candidate_ids, True, positive_offset=positive_offset), other_images
+
+
+def _diversity(in_batch: Candidates, in_bank: Candidates | None, objective: ObjectiveConfig) -> Tensor:
+    return anchor_diversity(
+        (in_batch.scores, in_batch.other_images),
+        None if in_bank is None else (in_bank.scores, in_bank.other_images),
+        measure=objective.diversity, epsilon=objective.epsilon, entropy_temperature=objective.entropy_temperature,
+        gradient=objective.diversity_gradient, largest=parallel.largest,
+    )  # fmt: skip
+
+
+def _dcl(candidates: Candidates, diversity: Tensor | None, objective: ObjectiveConfig) -> Tensor:
+    return diversity_contrastive(
+        candidates.scores, candidates.positive_scores, candidates.negatives, diversity=diversity,
+        temperature=objective.temperature, margin=objective.gamma, positive_scale=objective.positive_scale,
+        positive_clamp=objective.positive_clamp,
+    )  # fmt: skip

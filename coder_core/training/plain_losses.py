@@ -7,7 +7,7 @@ from torch import Tensor
 
 from coder_core.config.schema import ObjectiveConfig
 from coder_core.objectives.cmpm import projection_matching
-from coder_core.objectives.contrastive import info_nce
+from coder_core.objectives.info_nce import info_nce
 from coder_core.objectives.npairs import npairs_hinge
 from coder_core.objectives.pairs import Direction, in_batch_direction
 from coder_core.objectives.polynomial import polynomial_hardest

@@ -57,7 +57,8 @@ def compute_losses(
         branch: Anchors, memory: Memory | None = None, keys: tuple[Tensor, Tensor] | None = None
     ) -> Losses:  # fmt: skip
         if config.objective.loss in ("dcl", "dcl-i"):
-            return instance_dcl(branch, memory, keys, config, epoch, weights)
+            bank = memory.bank if memory is not None else None
+            return instance_dcl(branch, bank, keys, config, epoch, weights)
         return plain_losses(branch, config.objective, epoch, weights)
 
     losses = raw(anchors, memory, keys)

@@ -1,19 +1,27 @@
 """DCL_I, DCL and M-DCL: CODER eq. 4 to 6, and what sections 1.2 and 1.3 of the decisions settle."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 from torch.autograd import gradcheck
 
+from coder_core.memory.bank import CoupledBank
+from coder_core.objectives.diversity import anchor_diversity
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
-from coder_core.objectives.pairs import both_directions, same_image_negatives
-from tests.reference import losses as reference
+from coder_core.objectives.pairs import AllExcept, all_except_same_image, both_directions, same_image_negatives
+from coder_core.ops import normalise
+from tests.reference import step as reference
+from tests.reference.losses import diversity_contrastive as loss_of_one
+from tests.reference.neighbourhood import dot
 from tests.reference.pairs import kept, negatives, transposed
-from tests.reference.problems import random_problem
+from tests.reference.problems import Problem, random_problem
+from tests.reference.ring import Ring
 
 ONE_NEGATIVE = torch.tensor([[False, True]])
 SWITCHES = [
@@ -21,6 +29,9 @@ SWITCHES = [
     for scale in ("one", "temperature")
     for clamp in ("clamp", "relu")
 ]
+
+
+as_mask_and_list = pytest.mark.parametrize("negatives_of", [same_image_negatives, all_except_same_image])
 
 
 def loss_of(negative: float, *, positive: float = 0.5, diversity: float = 1.0, **switches: Any) -> float:
@@ -48,6 +59,25 @@ def test_one_unit_above_the_margin_by_hand() -> None:
     assert loss_of(0.35, diversity=0.5) == pytest.approx(0.1 * math.log(1 + math.e) - math.log(1.5))
 
 
+def batch_and_bank(
+    problem: Problem, negatives_of: Callable[..., Any], *, keep_same_image: bool = False, **switches: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    """DCL and M-DCL of one direction as training computes them, and the diversity of its anchors."""
+    ids, slots = problem.ids, problem.slot_ids
+    diversity = anchor_diversity(
+        (problem.scores, negatives_of(ids, ids)), (problem.bank_scores, negatives_of(ids, slots)), **switches
+    )
+    in_batch, in_bank = (
+        negatives_of(ids, others, keep_same_image, positive_offset=offset)
+        for others, offset in ((ids, 0), (slots, None))
+    )
+    return (
+        diversity_contrastive(problem.scores, problem.scores.diagonal(), in_batch, diversity=diversity),
+        diversity_contrastive(problem.bank_scores, problem.bank_positives, in_bank, diversity=diversity),
+        diversity,
+    )
+
+
 @pytest.mark.parametrize("switches", SWITCHES)
 @given(seed=st.integers(0, 10_000), temperature=st.floats(0.05, 1), margin=st.floats(-0.5, 0.8))
 def test_both_directions_agree_with_the_loops(
@@ -57,30 +87,126 @@ def test_both_directions_agree_with_the_loops(
     ids = problem.ids.tolist()
     diversity = 0.5 + 0.5 * torch.rand(len(ids), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     matrix = problem.scores.tolist()
-    given_values = {"temperature": temperature, "margin": margin, **switches}
+    values = {"temperature": temperature, "margin": margin, **switches}
     directions = both_directions(problem.scores, problem.ids)
     for direction, rows in zip(directions, (matrix, transposed(matrix)), strict=True):
         expected = [
-            reference.diversity_contrastive(kept(row, mask), row[anchor], diversity=own, **given_values)
+            loss_of_one(kept(row, mask), row[anchor], diversity=own, **values)
             for anchor, (row, mask, own) in enumerate(zip(rows, negatives(ids, ids), diversity.tolist(), strict=True))
         ]
-        fast = diversity_contrastive(*direction, diversity=diversity, **given_values)
+        fast = diversity_contrastive(*direction, diversity=diversity, **values)
         assert fast.tolist() == pytest.approx(expected, rel=1e-10, abs=1e-10)
 
 
-def test_against_a_bank_the_positive_is_the_partner_key() -> None:
+@as_mask_and_list
+@pytest.mark.parametrize("keep_same_image", [False, True])
+@pytest.mark.parametrize("measure", ["std", "entropy"])
+@given(seed=st.integers(0, 10_000), bank_share=st.sampled_from([0.0, 0.3, 0.5]))
+@settings(max_examples=25)
+def test_batch_and_bank_agree_with_the_loops(
+    negatives_of: Callable[..., Any], keep_same_image: bool, measure: str, seed: int, bank_share: float
+) -> None:
     """The bank's columns hold no positive; its score comes from outside and only enters the pull."""
-    problem = random_problem(5)
-    mask = same_image_negatives(problem.ids, problem.slot_ids)
-    loops = negatives(problem.ids.tolist(), problem.slot_ids.tolist())
+    problem = random_problem(seed)
+    ids, scores = problem.ids.tolist(), problem.scores.tolist()
+    in_batch = reference.Side(scores, problem.scores.diagonal().tolist(), ids, positive_offset=0)
+    in_bank = reference.Side(problem.bank_scores.tolist(), problem.bank_positives.tolist(), problem.slot_ids.tolist())
+    weights = reference.anchor_diversity(in_batch, in_bank, ids, kind=measure, bank_share=bank_share)
     expected = [
-        reference.diversity_contrastive(kept(row, is_negative), positive)
-        for row, is_negative, positive in zip(
-            problem.bank_scores.tolist(), loops, problem.bank_positives.tolist(), strict=True
-        )
-    ]
-    fast = diversity_contrastive(problem.bank_scores, problem.bank_positives, mask)
-    assert fast.tolist() == pytest.approx(expected, rel=1e-10)
+        reference.losses(side, ids, weights, keep_same_image=keep_same_image) for side in (in_batch, in_bank)
+    ] + [weights]
+    found = batch_and_bank(
+        problem, negatives_of, keep_same_image=keep_same_image, measure=measure, bank_share=bank_share
+    )
+    for fast, slow in zip(found, expected, strict=True):
+        assert fast.tolist() == pytest.approx(slow, rel=1e-10, abs=1e-10)
+
+
+@as_mask_and_list
+@pytest.mark.parametrize("measure", ["std", "entropy"])
+def test_gradients_through_batch_bank_and_diversity(negatives_of: Callable[..., Any], measure: str) -> None:
+    problem = random_problem(9)
+
+    def losses(scores: Tensor, bank_scores: Tensor, bank_positives: Tensor) -> tuple[Tensor, ...]:
+        moved = Problem(scores, problem.ids, bank_scores, bank_positives, problem.slot_ids)
+        return batch_and_bank(moved, negatives_of, measure=measure, entropy_temperature=0.3, gradient=True)
+
+    assert gradcheck(losses, problem.leaves)
+
+
+@pytest.mark.parametrize("modality", [0, 1])
+def test_every_step_meets_the_whole_queue_before_its_own_keys(modality: int) -> None:
+    """Anchors of one modality, the other's bank; batches of 3 wrap around 7 slots. Image ids repeat after 8."""
+    generator = torch.Generator().manual_seed(modality)
+    bank, ring = CoupledBank(7, 4).double(), Ring(7)
+
+    def unit_rows() -> Tensor:
+        return normalise(torch.randn(3, 4, generator=generator, dtype=torch.float64))
+
+    for step in range(6):
+        anchors, keys = unit_rows(), (unit_rows(), unit_rows())
+        ids = torch.arange(step * 3, (step + 1) * 3) % 8
+        partners, slots = keys[1 - modality], (bank.images, bank.texts)[1 - modality]
+        problem = Problem(anchors @ partners.T, ids, anchors @ slots.T, (anchors * partners).sum(1), bank.image_ids)
+        _, in_bank, diversity = batch_and_bank(problem, all_except_same_image)
+
+        in_ring = reference.Side(
+            [[dot(row, entry[1 - modality]) for entry in ring.entries] for row in anchors.tolist()],
+            problem.bank_positives.tolist(), [entry[2] for entry in ring.entries],
+        )  # fmt: skip
+        in_batch = reference.Side(problem.scores.tolist(), in_ring.positives, ids.tolist())
+        weights = reference.anchor_diversity(in_batch, in_ring, ids.tolist(), kind="std")
+        assert diversity.tolist() == pytest.approx(weights, rel=1e-10)
+        expected = reference.losses(in_ring, ids.tolist(), weights, keep_same_image=False)
+        assert in_bank.tolist() == pytest.approx(expected, rel=1e-10, abs=1e-10)
+
+        bank.enqueue(*keys, ids)
+        ring.enqueue(zip(keys[0].tolist(), keys[1].tolist(), ids.tolist(), strict=True))
+    assert bank.count == len(ring.entries) == 7
+
+
+def test_diversity_carries_no_gradient_by_default() -> None:
+    problem = random_problem(2)
+    assert not batch_and_bank(problem, same_image_negatives)[2].requires_grad
+    assert batch_and_bank(problem, same_image_negatives, gradient=True)[2].requires_grad
+
+
+def test_an_empty_bank_leaves_the_batch_diversity_and_the_pull() -> None:
+    problem = random_problem(3)
+    problem.slot_ids = torch.full_like(problem.slot_ids, -1)
+    _, in_bank, diversity = batch_and_bank(problem, all_except_same_image)
+    assert torch.equal(diversity, anchor_diversity((problem.scores, all_except_same_image(problem.ids, problem.ids))))
+    torch.testing.assert_close(in_bank, -torch.log1p(problem.bank_positives))
+
+
+def test_splitting_the_anchors_over_processes_changes_nothing() -> None:
+    """Two halves of the rows, each normalised by the maximum of both."""
+    problem = random_problem(8, queries=6)
+
+    def sides(rows: slice) -> list[tuple[Tensor, AllExcept]]:
+        ids = problem.ids[rows]
+        return [
+            (problem.scores[rows], all_except_same_image(ids, problem.ids)),
+            (problem.bank_scores[rows], all_except_same_image(ids, problem.slot_ids)),
+        ]
+
+    raws: list[Tensor] = []
+    halves = [sides(slice(0, 3)), sides(slice(3, 6))]
+    for half in halves:
+        anchor_diversity(*half, largest=lambda raw: raws.append(raw) or raw.amax())  # type: ignore[func-returns-value]
+    top = torch.cat(raws).amax()
+    found = torch.cat([anchor_diversity(*half, largest=lambda _: top) for half in halves])
+    torch.testing.assert_close(found, anchor_diversity(*sides(slice(None))), rtol=1e-10, atol=1e-10)
+
+
+def test_backward_twice_gives_the_same_gradient_and_the_scores_are_left_as_they_were() -> None:
+    """The backward pass must not spoil what it kept."""
+    problem = random_problem(6)
+    before = problem.scores.detach().clone()
+    loss = batch_and_bank(problem, all_except_same_image)[0].sum()
+    first = torch.autograd.grad(loss, problem.scores, retain_graph=True)[0]
+    assert torch.equal(first, torch.autograd.grad(loss, problem.scores)[0])
+    assert torch.equal(problem.scores, before)
 
 
 def test_no_diversity_is_a_diversity_of_one() -> None:
@@ -165,13 +291,14 @@ def test_half_precision_is_raised_also_under_autocast(dtype: torch.dtype) -> Non
     assert loss.item() == pytest.approx(0.1 * (14 + math.log(16)) - math.log(2), rel=1e-5)
 
 
+@as_mask_and_list
 @pytest.mark.parametrize("switches", SWITCHES)
-def test_gradients(switches: dict[str, Any]) -> None:
+def test_gradients(negatives_of: Callable[..., Any], switches: dict[str, Any]) -> None:
     problem = random_problem(11)
-    mask = same_image_negatives(problem.ids, problem.slot_ids)
-    diversity = torch.linspace(0.55, 1, len(mask), dtype=torch.float64, requires_grad=True)
+    listed = negatives_of(problem.ids, problem.slot_ids)
+    diversity = torch.linspace(0.55, 1, len(problem.ids), dtype=torch.float64, requires_grad=True)
     assert gradcheck(
-        lambda s, p, d: diversity_contrastive(s, p, mask, diversity=d, temperature=0.2, **switches),
+        lambda s, p, d: diversity_contrastive(s, p, listed, diversity=d, temperature=0.2, **switches),
         (problem.bank_scores, problem.bank_positives, diversity),
     )
 

@@ -47,12 +47,18 @@ def test_empty_slots_are_never_negatives(keep_same_image: bool) -> None:
 
 
 @given(query_ids=IDS, slots=SLOTS)
-def test_masks_agree_with_the_loops(query_ids: list[int], slots: list[int]) -> None:
+def test_masks_and_lists_agree_with_the_loops(query_ids: list[int], slots: list[int]) -> None:
     queries, candidates = torch.tensor(query_ids), torch.tensor(slots)
-    assert pairs.same_image_negatives(queries, candidates).tolist() == reference.negatives(query_ids, slots)
-    for offset in (None, 0, 1):
-        mask = pairs.same_image_negatives(queries, candidates, True, positive_offset=offset)
-        assert mask.tolist() == reference.literal_negatives(query_ids, slots, offset)
+    scores = torch.zeros(len(query_ids), len(slots))
+    for keep_same_image, offset in ((False, 0), (True, None), (True, 0), (True, 1)):
+        switches = {"keep_same_image": keep_same_image, "positive_offset": offset}
+        expected = reference.negatives(query_ids, slots)
+        if keep_same_image:
+            expected = reference.literal_negatives(query_ids, slots, offset)
+        assert pairs.same_image_negatives(queries, candidates, **switches).tolist() == expected  # type: ignore[arg-type]
+        listed = pairs.all_except_same_image(queries, candidates, **switches)  # type: ignore[arg-type]
+        assert listed.mask(scores).tolist() == expected
+        assert listed.counts(scores).tolist() == [sum(row) for row in expected]
 
 
 def test_both_directions_by_hand() -> None:

@@ -13,19 +13,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from coder_core.config.schema import Config, MemoryConfig
+from coder_core.config.schema import Config, MemoryConfig, ObjectiveConfig
 from coder_core.data.batches import Batch
 from coder_core.objectives.cmpm import projection_matching
-from coder_core.objectives.contrastive import info_nce
+from coder_core.objectives.info_nce import info_nce
 from coder_core.objectives.pairs import both_directions
 from coder_core.objectives.polynomial import polynomial_hardest
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.ops import normalise
+from coder_core.training.dcl_losses import instance_dcl
+from coder_core.training.gathering import gather_anchors
 from coder_core.training.losses import Losses
 from coder_core.training.parts.memory import Memory, make_memory
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference
+from tests.reference.problems import random_problem
 from tests.support.configs import changed
 from tests.support.tiny_runs import tiny_config
 
@@ -138,6 +141,23 @@ def test_the_bank_loss_may_start_late_and_its_diversity_counts_before(data: Path
     assert early.diversity is not None
     assert without.diversity is not None
     assert not torch.equal(early.diversity, without.diversity)
+
+
+def test_the_own_image_never_enters_the_diversity_even_when_the_loss_keeps_it() -> None:
+    """Moving the score of another caption of the own image moves the literal loss, not the diversity."""
+    scores = random_problem(0).scores.detach()
+    ids = torch.tensor([0, 0, 1, 2, 3])
+    config = Config(objective=ObjectiveConfig(loss="dcl", same_image_negatives=True))
+    found = []
+    for moved in (0.0, 0.5):
+        scores[0, 1] += moved
+        anchors = gather_anchors(scores.clone(), torch.eye(5, dtype=torch.float64), ids)
+        found.append(instance_dcl(anchors, None, None, config, epoch=0.0))
+    before, after = found
+    assert before.diversity is not None
+    assert after.diversity is not None
+    assert torch.equal(before.diversity, after.diversity)
+    assert before.total < after.total
 
 
 def test_hardest_negatives_wait_one_epoch(data: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
-from coder_core.objectives.contrastive import info_nce
+from coder_core.objectives.info_nce import info_nce
 from coder_core.objectives.pairs import both_directions
 from tests.reference import losses as reference
 from tests.reference.pairs import kept, negatives, transposed
