@@ -25,7 +25,6 @@ def test_events_come_back_in_order(tmp_path: Path) -> None:
     assert start["command"] == ["train", "demo"]
     assert step["terms"] == {"dcl": 0.25}
     assert epoch["rsum"] is None
-    assert read_history(path, after=2) == [epoch]
 
 
 def test_a_torn_last_line_is_not_read_and_is_cut_by_the_next_writer(tmp_path: Path) -> None:

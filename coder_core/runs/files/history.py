@@ -1,11 +1,10 @@
-"""`history.jsonl`: what happened in a run, one JSON line an event, appended by the trainer, read meanwhile."""
+"""`history.jsonl`: the events of a run, one JSON line each, appended by the trainer and readable meanwhile."""
 
 from __future__ import annotations
 
 import os
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pandas as pd
@@ -18,7 +17,7 @@ HISTORY = "history.jsonl"
 
 
 class HistoryWriter:
-    """Appends events; every line reaches the file in one write.
+    """Append events; every line reaches the file in one write.
 
     Args:
         path: the run's `history.jsonl`; made when missing. A line torn by a kill is cut off.
@@ -58,30 +57,22 @@ class HistoryWriter:
     def __enter__(self) -> HistoryWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
-def read_history(path: Path, *, after: int = 0) -> list[dict[str, Any]]:
-    """The events that count, oldest first.
+def read_history(path: Path) -> list[dict[str, Any]]:
+    """The events that count, oldest first; a missing file is an empty history.
 
-    A last line without its newline is being written and is left for the next reading. A "resume" event removes the
-    events of later steps that came before it, and an event repeated at the same step replaces the first one.
-
-    Args:
-        path: `history.jsonl`; a missing file is an empty history.
-        after: leave out this many events from the front: those the caller already has.
+    A last line without its newline is still being written and is left out. A "resume" event removes the events of later
+    steps before it, and a "step" or "epoch" repeated at the same step replaces the first one.
     """
-    events, _ = _read(Path(path))
-    return events[after:]
+    return _read(Path(path))[0]
 
 
 def history_faults(path: Path) -> list[Fault]:
     """The damaged lines, which `read_history` leaves out, as warnings with their numbers."""
-    _, faults = _read(Path(path))
-    return faults
+    return _read(Path(path))[1]
 
 
 def read_frame(folder: Path, event: str = "step") -> pd.DataFrame:
@@ -107,28 +98,20 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], list[Fault]]:
             events.append(open_line(line.decode()))
         except ValueError as error:
             faults.append(Fault(f"{path} line {number}", f"cannot be read ({error})", severity="warning"))
-    return _once(_continued(events)), faults
+    return _surviving(events), faults
 
 
-def _continued(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Drop what a resumed run did again."""
-    kept: list[dict[str, Any]] = []
-    for event in events:
+def _surviving(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Drop what a resumed run did again, and all but the last of several reports of one step."""
+    latest: dict[Any, dict[str, Any]] = {}
+    for number, event in enumerate(events):
         if event.get("event") == "resume":
-            kept = [earlier for earlier in kept if _step(earlier) <= _step(event)]
-        kept.append(event)
-    return kept
-
-
-def _once(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The last of several events of one kind at one step; events without a step all stay."""
-    last = {_key(event, position): position for position, event in enumerate(events)}
-    return [event for position, event in enumerate(events) if last[_key(event, position)] == position]
-
-
-def _key(event: dict[str, Any], position: int) -> tuple[Any, ...]:
-    repeatable = event.get("event") in ("step", "epoch") and "step" in event
-    return (event["event"], event["step"]) if repeatable else (position,)
+            latest = {key: earlier for key, earlier in latest.items() if _step(earlier) <= _step(event)}
+        repeatable = event.get("event") in ("step", "epoch") and "step" in event
+        key = (event["event"], event["step"]) if repeatable else number
+        latest.pop(key, None)
+        latest[key] = event
+    return list(latest.values())
 
 
 def _step(event: dict[str, Any]) -> float:
@@ -141,6 +124,6 @@ def _cut_torn_line(path: Path) -> None:
         content = path.read_bytes()
     except FileNotFoundError:
         return
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.truncate(path, whole)
+    intact = content.rfind(b"\n") + 1
+    if intact < len(content):
+        os.truncate(path, intact)

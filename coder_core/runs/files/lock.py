@@ -7,12 +7,12 @@ import socket
 import sys
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 
 import psutil
 from filelock import FileLock, Timeout
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.runs.files.sealed import replace_file
 
 _HOLDER = ".lock.json"
 
@@ -34,20 +34,18 @@ class RunLock:
         try:
             self._lock.acquire()
         except Timeout as error:
-            raise InputError(self._held()) from error
+            raise InputError(self._refusal()) from error
         except OSError as error:
             fault = Fault(str(self.folder), f"cannot be locked for writing ({error.strerror})")
             raise InputError(fault) from error
-        self._sign()
+        self._write_holder()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         (self.folder / _HOLDER).unlink(missing_ok=True)
         self._lock.release()
 
-    def _sign(self) -> None:
+    def _write_holder(self) -> None:
         process = psutil.Process()
         holder = {
             "pid": process.pid,
@@ -55,11 +53,9 @@ class RunLock:
             "host": socket.gethostname(),
             "command": sys.argv,
         }
-        temporary = self.folder / f".tmp-{_HOLDER}"  # the next holder writes over what a killed one left
-        temporary.write_text(json.dumps(holder))
-        temporary.replace(self.folder / _HOLDER)
+        replace_file(self.folder / _HOLDER, json.dumps(holder))
 
-    def _held(self) -> Fault:
+    def _refusal(self) -> Fault:
         try:
             holder = json.loads((self.folder / _HOLDER).read_text())
             who = f"process {holder['pid']} on {holder['host']} since {holder['since']}"

@@ -104,6 +104,22 @@ def appearing(place: Path, *, replace: bool = False, needed: int = 0) -> Iterato
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def replace_file(path: Path, text: str) -> None:
+    """Replace a small file in one step. It has one writer at a time, who overwrites what a killed one left.
+
+    Raises:
+        WriteError: disk full or read-only folder.
+    """
+    temporary = path.with_name(f".tmp-{path.name}")
+    try:
+        temporary.write_text(text)
+        temporary.replace(path)
+    except OSError as error:
+        raise WriteError(Fault(str(path), f"could not be written ({error.strerror})")) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def remove(place: Path) -> None:
     """Remove a folder in one step (rename), then delete it: no reader meets half of it."""
     temporary = _temporary(place)

@@ -1,4 +1,4 @@
-"""`status.json`: how far a run is, replaced in one step; a "running" whose process is gone reads as "interrupted"."""
+"""`status.json`: how far a run is, replaced in one step; "running" reads as "interrupted" once its process is gone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import psutil
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.processes import find_process
 from coder_core.runs.files.lines import open_line, seal_line
-from coder_core.runs.files.sealed import WriteError
+from coder_core.runs.files.sealed import replace_file
 
 STATUS = "status.json"
 
@@ -34,14 +34,7 @@ def write_status(folder: Path, state: str, **fields: Any) -> None:
         "time": time.time(),
         **fields,
     }
-    temporary = Path(folder) / f".tmp-{STATUS}"  # one writer a run: the next one writes over what a killed one left
-    try:
-        temporary.write_text(seal_line(record) + "\n")
-        temporary.replace(Path(folder) / STATUS)
-    except OSError as error:
-        raise WriteError(Fault(str(Path(folder) / STATUS), f"could not be written ({error.strerror})")) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_file(Path(folder) / STATUS, seal_line(record) + "\n")
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:
