@@ -23,12 +23,11 @@ from rich.text import Text
 from coder_core.ablation.board import watching
 from coder_core.ablation.figure import write_figure
 from coder_core.ablation.grid import read_grid
-from coder_core.ablation.planning import PlannedRun, commands, gpus, plan, processors, state_of
+from coder_core.ablation.planning import PlannedRun, commands, gpus, named_flags, plan, processors, state_of
 from coder_core.ablation.results import SUM, Results, collect
 from coder_core.ablation.rows import AblationTable
 from coder_core.ablation.running import LOGS, run_all
 from coder_core.ablation.tables import TABLES
-from coder_core.ablation.values import chosen_rows, named_flags
 from coder_core.ablation.writing import against_shown, legend, shown, write_all
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
@@ -155,7 +154,7 @@ def _run(arguments: list[str], console: Console) -> int:
     interrupted, failed = False, list[PlannedRun]()
     if not asked.report:
         overrides = named_flags(rest, asked.config)
-        rows = chosen_rows(table, asked.rows)
+        rows = table.choose(asked.rows)
         devices = [] if asked.config.training.device == "cpu" else gpus()
         jobs = asked.jobs or max(1, len(devices))
         threads = max(1, processors() // jobs) if jobs > 1 and "threads" not in overrides else 0

@@ -1,4 +1,4 @@
-"""What a person watching a table sees: a bar for all of it, one for every run that is going, and the time left."""
+"""Show the progress of a table: bars for all runs and for each active one; plain lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from coder_core.console.display import say
 SECONDS_BETWEEN_LINES = 60.0  # where there is no terminal for live bars
 
 
-def left(progress: TableProgress) -> str:
-    """Time left for the whole table."""
+def time_left(progress: TableProgress) -> str:
+    """Time left for all runs."""
     if progress.seconds_left is None:
         return "time left: not known yet"
     return f"{timedelta(seconds=round(progress.seconds_left))} left"
@@ -25,60 +25,50 @@ def left(progress: TableProgress) -> str:
 
 @contextmanager
 def watching(console: Console, runs: int) -> Iterator[Callable[[TableProgress], None]]:
-    """Hands out the function that shows progress."""
-    if console.is_terminal:
-        with _bars(console) as bars:
-            yield _live(bars, runs)
-    else:
+    """Yield the function that shows progress."""
+    if not console.is_terminal:
         yield _lines(console, runs)
+        return
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=30), TaskProgressColumn()
+    with Progress(*columns, TextColumn("{task.fields[facts]}"), console=console, transient=True) as bars:
+        yield _bars(bars, runs)
 
 
-def _bars(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(bar_width=30), TaskProgressColumn(),
-        TextColumn("{task.fields[facts]}"), console=console, transient=True,
-    )  # fmt: skip
-
-
-def _live(bars: Progress, runs: int) -> Callable[[TableProgress], None]:
-    whole = bars.add_task("[bold]table", total=1.0, facts="")
+def _bars(bars: Progress, runs: int) -> Callable[[TableProgress], None]:
+    table = bars.add_task("[bold]table", total=1.0, facts="")
     tasks: dict[str, TaskID] = {}
 
     def tell(progress: TableProgress) -> None:
-        facts = f"{len(progress.done)} of {runs} runs · {left(progress)}"
+        facts = f"{len(progress.done)} of {runs} runs · {time_left(progress)}"
         facts += f" · {len(progress.failed)} failed" if progress.failed else ""
-        bars.update(whole, completed=progress.share, facts=facts)
-        for name in [name for name in tasks if name not in progress.active]:
+        bars.update(table, completed=progress.share, facts=facts)
+        for name in tasks.keys() - progress.active.keys():
             bars.remove_task(tasks.pop(name))
         for name, (step, steps, best) in progress.active.items():
             if name not in tasks:
                 tasks[name] = bars.add_task(name, total=None, facts="")
-            told = f"step {step:,} of {steps:,}" if steps else "reading data"
-            told += f" · best R@sum {best:.1f}" if best is not None else ""
-            bars.update(tasks[name], total=steps or None, completed=step, facts=told)
+            facts = f"step {step:,} of {steps:,}" if steps else "reading data"
+            facts += f" · best R@sum {best:.1f}" if best is not None else ""
+            bars.update(tasks[name], total=steps or None, completed=step, facts=facts)
 
     return tell
 
 
 def _lines(console: Console, runs: int) -> Callable[[TableProgress], None]:
     said: set[str] = set()
-    last = 0.0
+    said_at = 0.0
 
     def tell(progress: TableProgress) -> None:
-        nonlocal last
-        for name in progress.active:
-            if name not in said:
-                said.add(name)
-                say(console, f"begins: {name}")
-        for one in progress.failed:
-            if (key := f"{one.folder.name} failed") not in said:
-                said.add(key)
-                say(console, f"failed: {one.folder.name}")
-        if time.monotonic() - last > SECONDS_BETWEEN_LINES and progress.seconds_left is not None:
-            last = time.monotonic()
-            going = ", ".join(
-                f"{name} step {step:,} of {steps:,}" for name, (step, steps, _) in progress.active.items()
-            )
-            say(console, f"{len(progress.done)} of {runs} runs done · {going} · {left(progress)}")
+        nonlocal said_at
+        events = [f"begins: {name}" for name in progress.active]
+        events += [f"failed: {run.folder.name}" for run in progress.failed]
+        for event in events:
+            if event not in said:
+                said.add(event)
+                say(console, event)
+        if time.monotonic() - said_at > SECONDS_BETWEEN_LINES and progress.seconds_left is not None:
+            said_at = time.monotonic()
+            steps = ", ".join(f"{name} step {step:,} of {of:,}" for name, (step, of, _) in progress.active.items())
+            say(console, f"{len(progress.done)} of {runs} runs done · {steps} · {time_left(progress)}")
 
     return tell

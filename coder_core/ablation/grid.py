@@ -1,4 +1,4 @@
-"""A user's own grid: a TOML file with rows, or with lists of values to be crossed.
+"""Read a user's own table: a TOML file with rows, or with lists of values to be crossed.
 
     about = "word vectors against the vocabulary's threshold"
     reference = "random"
@@ -26,8 +26,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from coder_core.ablation.planning import changed
 from coder_core.ablation.rows import AblationTable, Row
-from coder_core.ablation.values import changed
 from coder_core.config.schema import RUN_NAME, Config
 from coder_core.console.faults import Fault, InputError
 
@@ -53,14 +53,13 @@ def read_grid(path: Path) -> AblationTable:
         raise InputError(Fault(str(path), "needs either [[rows]] or [grid]", fix="docs/ablations.md shows both"))
     rows = _rows(document["rows"], path) if "rows" in document else _crossed(document["grid"], path)
     names = [row.name for row in rows]
-    faults = [Fault(f"{path} row {name!r}", "stands there twice") for name in set(names) if names.count(name) > 1]
+    places = {name: f"{path} row {name!r}" for name in names}
+    faults = [Fault(places[name], "stands there twice") for name in places if names.count(name) > 1]
+    expected = "letters, digits, '.', '_' and '-'"
     faults += [
-        Fault(f"{path} row {name!r}", "cannot name a folder", "letters, digits, '.', '_' and '-'")
-        for name in names
-        if not RUN_NAME.fullmatch(name)
+        Fault(place, "cannot name a folder", expected) for name, place in places.items() if not RUN_NAME.fullmatch(name)
     ]
-    if not rows:
-        faults.append(Fault(str(path), "holds no row"))
+    faults += [] if rows else [Fault(str(path), "holds no row")]
     if faults:
         raise InputError(faults)
     for row in rows:
@@ -71,15 +70,13 @@ def read_grid(path: Path) -> AblationTable:
     return AblationTable(path.stem, str(document.get("about", path.stem)), "", tuple(rows), reference)
 
 
-def _rows(found: Any, path: Path) -> list[Row]:
-    if not isinstance(found, list) or not all(
-        isinstance(row, dict) and isinstance(row.get("name"), str) for row in found
+def _rows(tables: Any, path: Path) -> list[Row]:
+    if not isinstance(tables, list) or not all(
+        isinstance(row, dict) and isinstance(row.get("name"), str) for row in tables
     ):
         raise InputError(Fault(f"{path} rows", "are not all tables with a name", '[[rows]] and name = "…"'))
-    return [
-        Row(row["name"], str(row.get("about", "")), {key: row[key] for key in row if key not in ("name", "about")})
-        for row in found
-    ]
+    changes = [{key: row[key] for key in row if key not in ("name", "about")} for row in tables]
+    return [Row(row["name"], str(row.get("about", "")), values) for row, values in zip(tables, changes, strict=True)]
 
 
 def _crossed(grid: Any, path: Path) -> list[Row]:
@@ -88,10 +85,6 @@ def _crossed(grid: Any, path: Path) -> list[Row]:
     rows = []
     for values in itertools.product(*grid.values()):
         changes = dict(zip(grid, values, strict=True))
-        name = "-".join(f"{key}-{_spelled(value)}" for key, value in changes.items())
+        name = "-".join(f"{key}-{str(value).replace('/', '-').lower()}" for key, value in changes.items())
         rows.append(Row(name, ", ".join(f"{key} {value}" for key, value in changes.items()), changes))
     return rows
-
-
-def _spelled(value: Any) -> str:
-    return str(value).replace("/", "-").lower()

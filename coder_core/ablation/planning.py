@@ -1,19 +1,20 @@
-"""Row × seed -> an ordinary run folder: which are finished, which go on, which are still to begin."""
+"""Turn rows and seeds into ordinary runs: their configurations, the state of their folders, and the commands left."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from coder_core.ablation.rows import AblationTable, Row
-from coder_core.ablation.values import as_flags, row_config
+from coder_core.ablation.rows import AblationTable, Change, Row, Times
 from coder_core.config.checks import problems
-from coder_core.config.schema import Config
+from coder_core.config.command_line import changed_flags, named_settings
+from coder_core.config.presets import PRESETS, tuned_for
+from coder_core.config.schema import Config, find_setting, with_settings
 from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.processes import module_command
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.write import list_splits
 from coder_core.runs.files.status import read_status
@@ -29,11 +30,7 @@ class PlannedRun:
     """One row with one seed.
 
     Args:
-        row: of the table.
-        seed: of the run.
-        folder: of the run.
-        preset: it starts from.
-        config: every value.
+        row: of the table. seed: of the run. folder: of the run. preset: it starts from. config: every setting.
     """
 
     row: Row
@@ -44,7 +41,7 @@ class PlannedRun:
 
 
 def run_name(row: Row, seed: int) -> str:
-    """Of the run folder."""
+    """The name of a run folder."""
     return f"{row.name}-s{seed}"
 
 
@@ -52,43 +49,89 @@ def plan(
     table: AblationTable, rows: Iterable[Row], seeds: Sequence[int], *, preset: str, overrides: Mapping[str, Any],
     root: Path,
 ) -> list[PlannedRun]:  # fmt: skip
-    """All runs of the rows, seed by seed, so that a whole table stands early.
+    """All runs of the rows, seed by seed, so that every row has a result early.
 
     Raises:
         InputError: a row cannot be built from the preset, has impossible values, or `root` holds its run with others.
     """
-    found = []
+    runs = []
     for seed in seeds:
         for row in rows:
-            name = run_name(row, seed)
-            start, config = row_config(table, row, preset, overrides, name=name, seed=seed)
+            folder = root / run_name(row, seed)
+            start, config = row_config(table, row, preset, overrides, name=folder.name, seed=seed)
             stop_on_errors(problems(config))
-            found.append(PlannedRun(row, seed, root / name, start, config))
-    for planned in found:
-        _check_same(planned)
-    return found
+            runs.append(PlannedRun(row, seed, folder, start, config))
+    for run in runs:
+        _check_same_values(run)
+    return runs
 
 
-def _check_same(planned: PlannedRun) -> None:
-    """A run that is there must be the one that is asked for."""
-    if not (planned.folder / "config.toml").is_file():
+def row_config(
+    table: AblationTable, row: Row, preset: str, overrides: Mapping[str, Any], *, name: str, seed: int
+) -> tuple[str, Config]:
+    """The preset a row starts from and its configuration.
+
+    A preset tuned for the row's loss (`presets.tuned_for`) takes the place of `preset`. The overrides of the command
+    line come on top, the changes of the row last.
+
+    Raises:
+        InputError: the row needs a part that the preset leaves out.
+    """
+    loss = row.changes.get("loss")
+    start = tuned_for(preset, loss) if isinstance(loss, str) else preset
+    place = f"{table.name} row {row.name}"
+    config = changed(PRESETS[start].config, overrides, place)
+    config = changed(config, {**row.changes, "seed": seed}, place)
+    missing = [flag for flag in row.needs if not value_of(config, flag)]
+    if missing:
+        fix = f"give {' and '.join(f'--{flag} N' for flag in missing)}, or choose a preset that has them"
+        raise InputError([Fault(place, f"needs {flag}, which preset {start} leaves out", fix=fix) for flag in missing])
+    return start, replace(config, name=name)
+
+
+def changed(config: Config, changes: Mapping[str, Any], place: str) -> Config:
+    """Apply the changes of a row.
+
+    Args:
+        changes: flag → value; `Times` multiplies the configuration's value. place: of the changes, for messages.
+
+    Raises:
+        InputError: an unknown flag, a value of the wrong type or out of range.
+    """
+    values = {}
+    for flag, value in changes.items():
+        before = value_of(config, flag)
+        values[flag] = type(before)(round(before * value.factor)) if isinstance(value, Times) else value
+    return with_settings(config, values, place)
+
+
+def value_of(config: Config, flag: str) -> Any:
+    """The value of a setting, named by its flag; None when there is no such setting."""
+    setting = find_setting(flag)
+    return getattr(getattr(config, setting.section), setting.key) if setting else None
+
+
+def named_flags(arguments: Sequence[str], config: Config) -> dict[str, Change]:
+    """The values of `config` that the arguments name, those that equal the default included."""
+    return {setting.flag.removeprefix("--"): value_of(config, setting.flag) for setting in named_settings(arguments)}
+
+
+def _check_same_values(run: PlannedRun) -> None:
+    if state_of(run.folder) == "new":
         return
-    stored, _ = read_config(planned.folder)
-    changed = {
-        key: values for key, values in differences(stored, planned.config).items() if key not in MAY_CHANGE
-    }  # fmt: skip
-    if changed:
-        told = ", ".join(f"{key} {was!r} (now {now!r})" for key, (was, now) in changed.items())
+    stored, _ = read_config(run.folder)
+    changes = {key: values for key, values in differences(stored, run.config).items() if key not in MAY_CHANGE}
+    if changes:
+        text = ", ".join(f"{key} {stored!r} (now {wanted!r})" for key, (stored, wanted) in changes.items())
         fix = "give the values it was begun with, or choose another --root"
-        raise InputError(Fault(str(planned.folder), f"is a run with other values: {told}", fix=fix))
+        raise InputError(Fault(str(run.folder), f"is a run with other values: {text}", fix=fix))
 
 
 def state_of(folder: Path) -> State:
     """How far a run is."""
     if not (folder / "config.toml").is_file():
         return "new"
-    status = read_status(folder) or {}
-    return "finished" if status.get("state") == "finished" else "begun"
+    return "finished" if (read_status(folder) or {}).get("state") == "finished" else "begun"
 
 
 def is_evaluated(folder: Path, split: str) -> bool:
@@ -96,28 +139,26 @@ def is_evaluated(folder: Path, split: str) -> bool:
     return split in list_splits(folder) and open_analysis(folder, split).fingerprint == best_save(folder).fingerprint
 
 
-def commands(planned: PlannedRun, split: str, *, threads: int = 0) -> list[list[str]]:
-    """What is still to be run for it, in this order; nothing when it is finished and evaluated.
+def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[tuple[str, ...]]:
+    """The commands left, in this order; none when the run is finished and evaluated.
 
     Args:
-        planned: the run.
-        split: to evaluate.
-        threads: CPU threads of the run; 0 leaves what the configuration says.
+        split: to evaluate. threads: CPU threads of the run; 0 leaves what the configuration says.
     """
-    python = [sys.executable, "-P", "-u", "-m"]
-    folder, state = planned.folder, state_of(planned.folder)
-    found = []
+    folder, state = run.folder, state_of(run.folder)
+    left = []
     shared = [f"--threads={threads}"] if threads else []
     if state == "new":
-        flags = [flag for flag in as_flags(planned.config, planned.preset) if not (threads and "--threads" in flag)]
+        flags = changed_flags(PRESETS[run.preset].config, run.config)
+        flags = [flag for flag in flags if not (threads and flag.startswith("--threads="))]
         place = [f"--root={folder.parent}", f"--name={folder.name}"]
-        found.append([*python, "coder_core.train", planned.preset, *flags, *shared, *place])
+        left.append(module_command("coder_core.train", run.preset, *flags, *shared, *place))
     elif state == "begun" or not is_evaluated(folder, TRAINED_SPLIT):
-        found.append([*python, "coder_core.train", "--resume", str(folder), *shared])
+        left.append(module_command("coder_core.train", "--resume", str(folder), *shared))
     if split != TRAINED_SPLIT and not (state == "finished" and is_evaluated(folder, split)):
-        data = f"--data={planned.config.data.data}"
-        found.append([*python, "coder_core.evaluate", str(folder), f"--split={split}", data])
-    return found
+        data = f"--data={run.config.data.data}"
+        left.append(module_command("coder_core.evaluate", str(folder), f"--split={split}", data))
+    return left
 
 
 def processors() -> int:
@@ -130,5 +171,5 @@ def gpus() -> list[str]:
     import torch
 
     count = torch.cuda.device_count()
-    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return named.split(",")[:count] if named else [str(i) for i in range(count)]
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return names.split(",")[:count] if names else [str(i) for i in range(count)]

@@ -1,9 +1,11 @@
-"""What a table of ablations is made of: rows of changed values, and what a paper reports for each."""
+"""The parts of an ablation: rows of changed settings, and the figures a paper reports for each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from coder_core.console.faults import Fault, InputError
 
 Recalls = tuple[float | None, ...]
 """R@1, R@5, R@10 image→text, then text→image, in percent; None where the paper does not say."""
@@ -24,12 +26,10 @@ class Row:
     """One row.
 
     Args:
-        name: of the row and, with the seed, of its run folders.
-        about: what it is, in a few words.
+        name: of the row and, with the seed, of its run folders. about: a few words.
         changes: flag (as on the command line, without dashes in front) → value.
         needs: flags that must not be 0 in this row.
-        reported: the paper's figures.
-        source: where they stand.
+        reported: the paper's figures. source: where they stand.
         x, group: position and line in a curve.
     """
 
@@ -45,16 +45,14 @@ class Row:
 
 @dataclass(frozen=True)
 class AblationTable:
-    """A table of the paper, or a user's own.
+    """A table of a paper, or a user's own.
 
     Args:
-        name: as on the command line.
-        about: the question it answers.
+        name: as on the command line. about: the question it answers.
         source: where the paper has it; "" when it has none.
-        rows: in order.
-        reference: the row the others are compared with.
-        x_name: what `Row.x` is, when the table is a curve.
-        quoted: what the reported figures were measured on.
+        rows: in order. reference: the row the others are compared with.
+        x_name: the meaning of `Row.x`, when the table is a curve.
+        quoted: the model and data of the reported figures.
     """
 
     name: str
@@ -64,6 +62,20 @@ class AblationTable:
     reference: str
     x_name: str = ""
     quoted: str = "CODER, Flickr30K test, BERT"
+
+    def choose(self, names: Sequence[str]) -> tuple[Row, ...]:
+        """The rows of these names (or numbers, from 1); all when none is named.
+
+        Raises:
+            InputError: there is no such row.
+        """
+        known = {row.name: row for row in self.rows} | {str(i): row for i, row in enumerate(self.rows, 1)}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            expected = f"one of {', '.join(row.name for row in self.rows)}"
+            raise InputError([Fault(f"--rows {name}", f"is not a row of {self.name}", expected) for name in unknown])
+        chosen = [known[name] for name in names]
+        return tuple(row for row in self.rows if row in chosen or not names)
 
 
 NO_PROTOTYPES: dict[str, Change] = {"prototypes": 0, "prototype-recluster": 0}

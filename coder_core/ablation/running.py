@@ -36,7 +36,7 @@ class RowProcess:
     """
 
     planned: PlannedRun
-    commands: deque[list[str]]
+    commands: deque[tuple[str, ...]]
     slot: int = 0
     process: psutil.Popen | None = None
 

@@ -19,7 +19,6 @@ from coder_core.ablate import main
 from coder_core.ablation.planning import commands, is_evaluated, plan, state_of
 from coder_core.ablation.results import Results, collect
 from coder_core.ablation.tables import TABLES
-from coder_core.ablation.values import chosen_rows
 from coder_core.ablation.writing import markdown
 from coder_core.console.faults import InputError
 from coder_core.runs.analysis.read import open_analysis
@@ -141,7 +140,7 @@ def test_an_interrupted_table_goes_on(data: Path, tmp_path: Path) -> None:
     assert status["step"] >= 10
     assert not (root / "dcl-s0").exists()
     table = TABLES["objectives"]
-    rows = chosen_rows(table, ["infonce", "dcl"])
+    rows = table.choose(["infonce", "dcl"])
     overrides = {**TINY, "data": str(data), "epochs": 4000}
     planned = plan(table, rows, [0], preset="coder-flickr8k", overrides=overrides, root=root)
     assert [state_of(one.folder) for one in planned] == ["begun", "new"]

@@ -25,79 +25,69 @@ _BASELINE = Row(
 )  # fmt: skip
 
 
-def _offline(form: str, about: str, reported: Recalls) -> Row:
-    """Only with --boosting-anchor: a finished run of yours."""
-    changes: dict[str, Change] = {**HARDEST, "boosting": form, "boosting-scenario": "offline"}
-    return Row(f"{form}-offline", f"{about}, offline", changes, NEEDS_ANCHOR, reported, "table II")
-
-
-def _beside(form: str, about: str, reported: Recalls | None, scenario: str) -> Row:
-    changes: dict[str, Change] = {**HARDEST, "boosting": form, "boosting-anchor": ""}
-    changes |= TOGETHER if scenario == "online" else {"boosting-scenario": scenario}
-    return Row(
-        f"{form}-{scenario}", f"{about}, {scenario}", changes, reported=reported, source="table II" if reported else ""
-    )
+def _imitation(form: str, about: str, scenario: str, *reported: float) -> Row:
+    """A row beside the baseline; "offline" needs --boosting-anchor, a finished run of yours."""
+    changes: dict[str, Change] = {**HARDEST, "boosting": form, "boosting-scenario": scenario}
+    if scenario != "offline":
+        changes["boosting-anchor"] = ""
+    if scenario == "online":
+        changes |= TOGETHER
+    needs = NEEDS_ANCHOR if scenario == "offline" else ()
+    return Row(f"{form}-{scenario}", f"{about}, {scenario}", changes, needs, _printed(*reported), "table II")
 
 
 SCENARIOS = AblationTable(
-    "boosting-scenarios",
-    "boosting and imitation: branches that train together, or a moving average",
+    "boosting-scenarios", "boosting and imitation: branches that train together, or a moving average",
     "table II (more memory and time than its baseline: online 100% and 73%, momentum 11% and 18%)",
     (
         _BASELINE,
-        _beside("dml", "mutual learning (DML)", _printed(77.7, 57.4, 93.6, 82.8), "online"),
-        _beside("rm", "RM", _printed(79.3, 59.1, 95.4, 83.0), "online"),
-        _beside("am", "AM", _printed(79.0, 58.5, 94.9, 83.1), "online"),
-        _beside("dino", "DINO", _printed(76.5, 58.5, 93.4, 83.2), "momentum"),
-        _beside("dino-reversed", "DINO*", _printed(77.9, 58.8, 93.9, 83.5), "momentum"),
-        _beside("rm", "RM", _printed(78.4, 59.1, 94.4, 83.6), "momentum"),
-        _beside("am", "AM", _printed(79.4, 59.7, 94.7, 83.5), "momentum"),
+        _imitation("dml", "mutual learning (DML)", "online", 77.7, 57.4, 93.6, 82.8),
+        _imitation("rm", "RM", "online", 79.3, 59.1, 95.4, 83.0),
+        _imitation("am", "AM", "online", 79.0, 58.5, 94.9, 83.1),
+        _imitation("dino", "DINO", "momentum", 76.5, 58.5, 93.4, 83.2),
+        _imitation("dino-reversed", "DINO*", "momentum", 77.9, 58.8, 93.9, 83.5),
+        _imitation("rm", "RM", "momentum", 78.4, 59.1, 94.4, 83.6),
+        _imitation("am", "AM", "momentum", 79.4, 59.7, 94.7, 83.5),
     ),
-    "btr-hardest",
-    quoted=PAPER,
-)
+    "btr-hardest", quoted=PAPER,
+)  # fmt: skip
 
 OFFLINE = AblationTable(
-    "boosting-offline",
-    "boosting and imitation: a finished run as the second branch, named with --boosting-anchor",
+    "boosting-offline", "boosting and imitation: a finished run as the second branch, named with --boosting-anchor",
     "table II (more memory and time than its baseline: 12% and 120%)",
     (
         _BASELINE,
-        _offline("dr", "ranks (DR)", _printed(76.8, 57.4, 93.7, 81.8)),
-        _offline("rkd", "relations (RKD)", _printed(77.6, 56.8, 93.8, 81.9)),
-        _offline("rm", "RM", _printed(79.1, 58.5, 94.6, 83.3)),
-        _offline("am", "AM", _printed(79.7, 58.7, 94.6, 83.2)),
+        _imitation("dr", "ranks (DR)", "offline", 76.8, 57.4, 93.7, 81.8),
+        _imitation("rkd", "relations (RKD)", "offline", 77.6, 56.8, 93.8, 81.9),
+        _imitation("rm", "RM", "offline", 79.1, 58.5, 94.6, 83.3),
+        _imitation("am", "AM", "offline", 79.7, 58.7, 94.6, 83.2),
     ),
-    "btr-hardest",
-    quoted=PAPER,
-)
+    "btr-hardest", quoted=PAPER,
+)  # fmt: skip
 
-_CONFIGURATIONS: tuple[tuple[str, str, dict[str, Change], Recalls], ...] = (
-    ("b-rs", "RS", {"boosting": "rs"}, _printed(77.6, 58.1, 94.6, 82.4)),
-    ("c-as", "AS", {"boosting": "as"}, _printed(78.2, 57.1, 94.8, 82.5)),
-    ("d-rm-soft", "RM, soft margin", {"boosting": "rm", "boosting-soft": True}, _printed(77.1, 59.6, 94.5, 83.9)),
-    ("e-am-soft", "AM, soft margins", {"boosting": "am", "boosting-soft": True}, _printed(77.2, 58.8, 94.6, 83.5)),
-    ("f-rm", "RM", {"boosting": "rm"}, _printed(79.3, 59.1, 95.4, 83.0)),
-    ("g-am", "AM", {"boosting": "am"}, _printed(79.0, 58.5, 94.9, 83.1)),
-    ("h-rs-as", "the mean of RS and AS", {"boosting": "rs-as"}, _printed(78.0, 57.8, 94.6, 82.3)),
-    ("i-rm-am", "the mean of RM and AM", {"boosting": "rm-am"}, _printed(78.9, 58.7, 95.1, 83.0)),
-)
+
+def _online(name: str, about: str, reported: Recalls, **changes: Change) -> Row:
+    flags = {f"boosting-{flag}" if flag != "boosting" else flag: value for flag, value in changes.items()}
+    return Row(name, about, {**ONLINE, "boosting-soft": False, **flags}, (), reported, f"table IV #{name[0].upper()}")
+
+
 CONFIGURATIONS = AblationTable(
     "boosting",
     "all negatives or the hardest, relative or absolute, fixed or soft margins; two branches that train together",
     "table IV",
     (
         Row("a-none", "no second branch", _BASELINE.changes, reported=_BASELINE.reported, source="table IV #A"),
-        *(
-            Row(
-                name, about, {**ONLINE, "boosting-soft": False, **changes}, (), reported, f"table IV #{name[0].upper()}"
-            )
-            for name, about, changes, reported in _CONFIGURATIONS
-        ),
+        _online("b-rs", "RS", _printed(77.6, 58.1, 94.6, 82.4), boosting="rs"),
+        _online("c-as", "AS", _printed(78.2, 57.1, 94.8, 82.5), boosting="as"),
+        _online("d-rm-soft", "RM, soft margin", _printed(77.1, 59.6, 94.5, 83.9), boosting="rm", soft=True),
+        _online("e-am-soft", "AM, soft margins", _printed(77.2, 58.8, 94.6, 83.5), boosting="am", soft=True),
+        _online("f-rm", "RM", _printed(79.3, 59.1, 95.4, 83.0), boosting="rm"),
+        _online("g-am", "AM", _printed(79.0, 58.5, 94.9, 83.1), boosting="am"),
+        _online("h-rs-as", "the mean of RS and AS", _printed(78.0, 57.8, 94.6, 82.3), boosting="rs-as"),
+        _online("i-rm-am", "the mean of RM and AM", _printed(78.9, 58.7, 95.1, 83.0), boosting="rm-am"),
     ),
-    "a-none",
-    quoted=PAPER,
-)
+    "a-none", quoted=PAPER,
+)  # fmt: skip
 
 MARGIN = AblationTable(
     "boosting-margin",

@@ -9,12 +9,12 @@ import pytest
 import tyro
 
 from coder_core.ablate import Arguments
-from coder_core.ablation.boosting_tables import BOOSTING_TABLES
 from coder_core.ablation.grid import read_grid
+from coder_core.ablation.planning import changed, named_flags, row_config
 from coder_core.ablation.rows import AblationTable, Change, Row, Times
-from coder_core.ablation.tables import TABLES
-from coder_core.ablation.values import as_flags, changed, chosen_rows, named_flags, row_config
+from coder_core.ablation.tables import BOOSTING_TABLES, TABLES
 from coder_core.config.checks import problems
+from coder_core.config.command_line import changed_flags
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import RUN_NAME, Config
 from coder_core.console.faults import InputError
@@ -59,7 +59,7 @@ def test_the_command_line_gives_the_row_back(table: str) -> None:
     for row in TABLES[table].rows:
         asked: dict[str, Change] = {"epochs": 2, **NEEDED.get(table, {})}
         start, config = row_config(TABLES[table], row, "coder-flickr8k", asked, name=row.name, seed=1)
-        flags = [*as_flags(config, start), f"--name={row.name}"]
+        flags = [*changed_flags(PRESETS[start].config, config), f"--name={row.name}"]
         assert _parse(flags, PRESETS[start].config, Path("x")).config == config
 
 
@@ -128,10 +128,10 @@ def test_the_flags_a_person_named_count_even_where_they_equal_the_preset() -> No
 
 def test_rows_are_chosen_by_name_or_number_in_the_tables_order() -> None:
     table = TABLES["objectives"]
-    assert [row.name for row in chosen_rows(table, ["dcl", "1"])] == ["btr-sum", "dcl"]
-    assert chosen_rows(table, []) == table.rows
+    assert [row.name for row in table.choose(["dcl", "1"])] == ["btr-sum", "dcl"]
+    assert table.choose([]) == table.rows
     with pytest.raises(InputError, match="--rows nine: is not a row of objectives; expected one of btr-sum"):
-        chosen_rows(table, ["nine"])
+        table.choose(["nine"])
 
 
 def test_unknown_flags_and_wrong_types_are_refused() -> None:
