@@ -30,11 +30,11 @@ def lines(rounds: int, warm_up: int = 1) -> list[Line]:
 
     def one_pass(size: int) -> Callable[[int], object]:
         clusters = Prototypes(COUNT, DIMENSION, PAIRS, PAIRS)
-        clusters.learn(vectors, ids)
+        clusters.update(vectors, ids)
 
         def run(_: int) -> None:
             for part, own in zip(vectors.split(size), ids.split(size), strict=True):
-                clusters.learn(part, own, clusters.assign(part))
+                clusters.update(part, own, clusters.assign(part))
 
         return run
 

@@ -1,4 +1,4 @@
-"""The coupled banks: two rings of momentum keys, one per modality, that share their slots. CODER section 3.3, eq. 6."""
+"""The coupled banks: a ring of momentum keys per modality, with shared slots. CODER section 3.3, eq. 6."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from coder_core.ops import EMPTY_ID
 
 
 class CoupledBank(nn.Module):
-    """Slot k holds the image key and the text key of one pair, and the id of its image. Buffers only, no parameters.
+    """Momentum keys of past batches: slot k holds a pair's image key, text key and image id. Buffers only.
 
     Args:
         size: slots.
@@ -40,12 +40,12 @@ class CoupledBank(nn.Module):
 
     @torch.no_grad()
     def enqueue(self, images: Tensor, texts: Tensor, image_ids: Tensor) -> None:
-        """Write the newest keys over the oldest. Call it after backward(): autograd still reads the slots before.
+        """Overwrite the oldest keys with a batch's. Call it after backward(), as autograd reads the slots until then.
 
         Args:
-            images: (B, D) image keys of this step, of all processes.
+            images: (B, D) image keys of all processes.
             texts: (B, D) text keys.
-            image_ids: (B,) ids of their images.
+            image_ids: (B,).
 
         Raises:
             ValueError: the three have different lengths.
@@ -54,12 +54,9 @@ class CoupledBank(nn.Module):
             raise ValueError(
                 f"{len(images)} image keys, {len(texts)} text keys and {len(image_ids)} ids do not pair up"
             )
-        start = int(self.position) + max(0, len(images) - self.size)
-        images, texts, image_ids = images[-self.size :], texts[-self.size :], image_ids[-self.size :]
-        start %= self.size
-        first = min(len(images), self.size - start)
-        for ring, new in ((self.images, images), (self.texts, texts), (self.image_ids, image_ids)):
-            ring[start : start + first] = new[:first]
-            ring[: len(new) - first] = new[first:]
-        self.position.fill_((start + len(images)) % self.size)
+        end = int(self.position) + len(images)
+        newest = torch.arange(max(int(self.position), end - self.size), end, device=images.device)
+        for ring, keys in ((self.images, images), (self.texts, texts), (self.image_ids, image_ids)):
+            ring[newest % self.size] = keys[len(keys) - len(newest) :]
+        self.position.fill_(end % self.size)
         self.filled.fill_(min(self.size, int(self.filled) + len(images)))

@@ -1,4 +1,4 @@
-"""The slow twin of an encoder. He et al. 2020 (MoCo), eq. 2; CODER section 3.3; Diao et al. 2024 (DBL), eq. 22."""
+"""The momentum twin of an encoder. He et al. 2020 (MoCo), eq. 2; CODER section 3.3; Diao et al. 2024 (DBL), eq. 22."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from torch import nn
 Module = TypeVar("Module", bound=nn.Module)
 
 
-def slow_twin(module: Module) -> Module:
-    """A copy that takes no gradients. It stays in training mode, so that its batch statistics are the batch's own."""
+def momentum_twin(module: Module) -> Module:
+    """Copy a module without gradients, in training mode: batch norm normalises by the batch's own statistics."""
     return copy.deepcopy(module).requires_grad_(False).train()
 
 
 @torch.no_grad()
-def follow(twin: nn.Module, module: nn.Module, momentum: float) -> None:
-    """twin ← momentum · twin + (1 − momentum) · module. Buffers (batch norm) are copied, not averaged.
+def update_twin(twin: nn.Module, module: nn.Module, momentum: float) -> None:
+    """twin ← momentum · twin + (1 − momentum) · module, in place. Buffers (batch norm) are copied, not averaged.
 
     Args:
-        twin: changed in place.
-        module: the module it follows, with the same parameters in the same order.
-        momentum: share of the twin that stays, from 0 to 1.
+        twin: has the same parameters in the same order as `module`.
+        module: the trained module.
+        momentum: from 0 to 1.
 
     Raises:
         ValueError: momentum is outside [0, 1].
@@ -37,22 +37,16 @@ def follow(twin: nn.Module, module: nn.Module, momentum: float) -> None:
 
 
 def cosine_momentum(step: int, steps: int, start: float) -> float:
-    """Share of the twin that stays at a step: from `start` at step 0 towards 1 on half a cosine (DBL eq. 22).
-
-    Args:
-        step: from 0 to steps - 1.
-        steps: of the whole run.
-        start: from 0 to 1.
-    """
+    """The momentum at a step, 0 ≤ step < steps: from `start` towards 1 on half a cosine (DBL eq. 22)."""
     return 1 - (1 - start) * (1 + math.cos(math.pi * step / steps)) / 2
 
 
 def share_of_start(steps: int, start: float) -> float:
-    """How much of its first weights is left in a twin that followed for `steps` steps of `cosine_momentum`."""
+    """Share of its initial weights left in a twin after `steps` steps of `cosine_momentum`."""
     return math.prod(cosine_momentum(step, steps, start) for step in range(steps))
 
 
 def start_that_leaves(share: float, steps: int) -> float:
-    """A start of `cosine_momentum` after which at most `share` of the twin's first weights is left."""
+    """A start of `cosine_momentum` that leaves at most `share` of the twin's initial weights."""
     # The steps' (1 - momentum) add up to (1 - start) · (steps + 1) / 2, and log(momentum) <= momentum - 1.
     return max(0.0, 1 + 2 * math.log(share) / (steps + 1))

@@ -1,8 +1,8 @@
-"""The prototypes of eq. 7: spherical k-means that goes on with every training step. CODER section 3.4.
+"""The prototypes of eq. 7: spherical k-means updated in every training step. CODER section 3.4.
 
-Units are image-caption pairs; a pair's vector is v^I + w^I, scaled to length one. The paper gives K, the vector and
-the word "on-line"; everything else here is a decision (docs/equations.md 1.6). K exceeds the batch, so the centroids
-persist from step to step and a prototype keeps its number: row k of the classifier belongs to prototype k.
+Image-caption pairs are clustered by v^I + w^I, scaled to length one. The paper gives K, this vector and the word
+"on-line"; docs/equations.md 1.6 lists what we decided. K exceeds the batch, so centroids persist from step to step, and
+a prototype keeps its number: row k of the classifier belongs to prototype k.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from coder_core.ops import SHORTEST_VECTOR, best_columns, lengths, normalise
 
 NO_LABEL = -1
-SHARE_RESEEDED = 8  # at most one in eight pairs of a batch becomes a new centroid in one step
+PAIRS_PER_RESEED = 8  # at most one in eight pairs of a batch becomes a new centroid in one step
 ROWS_AT_ONCE = 1024
-LAST_WORD = 1e-6  # members the old direction stands for at least: members that cancel out leave it as it was
+LEAST_WEIGHT = 1e-6  # of the old direction in a mean: members that cancel out leave it as it was
 
 
 class Assignment(NamedTuple):
-    """Which prototype every pair of a batch belongs to."""
+    """The prototypes of a batch's pairs."""
 
     labels: Tensor
     """(B,) int64."""
@@ -29,17 +29,17 @@ class Assignment(NamedTuple):
     """(B,) cosine to that centroid."""
 
 
-class Census(NamedTuple):
-    """How the prototypes are populated, by the newest label of every pair."""
+class PrototypeCounts(NamedTuple):
+    """Prototypes by their members, the pairs whose newest label names them."""
 
     used: int
     """Prototypes with a member."""
     dead: int
-    """Prototypes without any for a whole pass."""
+    """Prototypes without a member for a whole pass."""
     largest: int
-    """Members of the most populous one."""
+    """Members of the largest one."""
     reseeded: int
-    """Dead prototypes given a new place so far."""
+    """Dead prototypes moved to a pair so far."""
 
 
 def pair_vectors(images: Tensor, texts: Tensor) -> Tensor:
@@ -48,15 +48,13 @@ def pair_vectors(images: Tensor, texts: Tensor) -> Tensor:
 
 
 class Prototypes(nn.Module):
-    """K centroids and everything known of their members. Buffers only, no parameters.
+    """K centroids and the counts of their members. Buffers only.
 
-    Seeded from the first pass: its last K pairs become the centroids. Every pass is a random order, so they are a
-    uniform sample, and their vectors are the freshest there are. From then on every batch is assigned to its nearest
-    centroids and moves them: a centroid is the direction of the running mean of its members, whose weights fade by a
-    factor e over one pass, because the embeddings move while they are trained.
-
-    A prototype is dead when no pair's newest label names it and none has for a whole pass. It takes the place of a
-    pair of the batch: the least typical one of the most populous prototype, then of the next.
+    1. The last K pairs of the first pass become the centroids: a pass is a random order, so they are a uniform sample.
+    2. From then on every batch is assigned to its nearest centroids and moves them: a centroid is the direction of the
+       running mean of its members, whose weights fade by a factor e over one pass, as the embeddings keep moving.
+    3. A prototype is dead when no pair's newest label has named it for a whole pass. It moves to a pair of the batch:
+       the least typical member of the largest prototype, then of the next.
 
     Args:
         count: K.
@@ -93,7 +91,7 @@ class Prototypes(nn.Module):
 
     @property
     def ready(self) -> bool:
-        """Whether the first pass is over and the centroids exist."""
+        """Whether the first pass is over, so that centroids exist."""
         return int(self.seen) >= self.pass_pairs
 
     @torch.no_grad()
@@ -104,20 +102,20 @@ class Prototypes(nn.Module):
         return Assignment(labels, similarities.gather(1, labels[:, None]).squeeze(1))
 
     @torch.no_grad()
-    def learn(self, vectors: Tensor, pair_ids: Tensor, assigned: Assignment | None = None) -> None:
-        """Take in one batch, the same on every process: seeds during the first pass, running means after it.
+    def update(self, vectors: Tensor, pair_ids: Tensor, assigned: Assignment | None = None) -> None:
+        """Learn from a batch, the same on every process: seeds during the first pass, running means after it.
 
         Args:
             vectors: (B, D) unit rows of the pairs of all processes, in the order of the batch.
-            pair_ids: (B,) which pairs they are.
-            assigned: where they belong, as `assign` said before this step; asked for again when None.
+            pair_ids: (B,).
+            assigned: what `assign` returned before this step; computed when None.
         """
         if not self.ready:
             self._seed(vectors)
             return
         assigned = self.assign(vectors) if assigned is None else assigned
-        before = self.labels[pair_ids]
-        self.members.index_add_(0, before.clamp_min(0), -(before != NO_LABEL).long())
+        old_labels = self.labels[pair_ids]
+        self.members.index_add_(0, old_labels.clamp_min(0), -(old_labels != NO_LABEL).long())
         self.members.index_add_(0, assigned.labels, torch.ones_like(assigned.labels))
         self.labels[pair_ids] = assigned.labels
         self.idle += len(vectors)
@@ -127,12 +125,12 @@ class Prototypes(nn.Module):
         self.seen += len(vectors)
 
     @torch.no_grad()
-    def adopt(self, centroids: Tensor, vectors: Tensor) -> None:
-        """Take the place of another clustering of all pairs, found at once and already in the order of the old ids.
+    def replace(self, centroids: Tensor, vectors: Tensor) -> None:
+        """Replace the centroids by those of a clustering of all pairs, numbered as the old ones (`recluster`).
 
         Args:
             centroids: (K, D) unit rows.
-            vectors: (pairs, D) unit rows, every pair in the order of its id.
+            vectors: (pairs, D) unit rows in the order of the pairs' ids.
         """
         self.centroids.copy_(centroids)
         self.labels.copy_(torch.cat([self.assign(part).labels for part in vectors.split(ROWS_AT_ONCE)]))
@@ -142,10 +140,10 @@ class Prototypes(nn.Module):
         self.resultants.copy_(lengths(sums) / self.weights.clamp_min(1))
         self.idle.zero_()
 
-    def census(self) -> Census:
-        """Used, dead and largest prototypes at this moment."""
-        used = int((self.members > 0).sum())
-        return Census(used, int(self._dead().sum()), int(self.members.max()), int(self.reseeded))
+    def counts(self) -> PrototypeCounts:
+        """Used, dead, largest and reseeded prototypes."""
+        used, dead = int((self.members > 0).sum()), int(self._dead().sum())
+        return PrototypeCounts(used, dead, int(self.members.max()), int(self.reseeded))
 
     def _seed(self, vectors: Tensor) -> None:
         slots = torch.arange(len(vectors), device=vectors.device) + (int(self.seen) - self.pass_pairs + self.count)
@@ -159,8 +157,8 @@ class Prototypes(nn.Module):
         touched, row = labels.unique(return_inverse=True)
         self.weights *= max(0.0, 1.0 - len(vectors) / self.pass_pairs)
         weights = self.weights[touched]
-        kept = weights * self.resultants[touched] + LAST_WORD
-        sums = _add_rows(self.centroids.index_select(0, touched).mul_(kept[:, None]), row, vectors)
+        old_length = weights * self.resultants[touched] + LEAST_WEIGHT
+        sums = _add_rows(self.centroids.index_select(0, touched).mul_(old_length[:, None]), row, vectors)
         weights.index_add_(0, row, torch.ones_like(row, dtype=weights.dtype))
         length = torch.linalg.vector_norm(sums, dim=1)
         self.centroids.index_copy_(0, touched, sums.div_(length.clamp_min(SHORTEST_VECTOR)[:, None]))
@@ -174,16 +172,16 @@ class Prototypes(nn.Module):
         dead = self._dead().nonzero().flatten()
         if len(dead) == 0:
             return
-        crowd = self.members[assigned.labels]
-        order = torch.argsort(crowd.double() - assigned.similarities.double() / 4, descending=True, stable=True)
-        order = order[crowd[order] > 1]
-        groups, row = assigned.labels[order].unique(return_inverse=True)
-        place = torch.arange(len(order), device=order.device)
-        first = torch.full((len(groups),), len(order), device=order.device).scatter_reduce(0, row, place, "amin")
-        chosen = order[first.sort().values]
-        count = min(len(dead), len(chosen), max(1, len(vectors) // SHARE_RESEEDED))
-        dead, chosen = dead[:count], chosen[:count]
-        self.centroids[dead] = vectors[chosen]
+        members = self.members[assigned.labels]
+        order = torch.argsort(assigned.similarities, stable=True)  # the least typical pair first
+        order = order[torch.argsort(members[order], descending=True, stable=True)]  # of the largest prototype
+        order = order[members[order] > 1]
+        labels = assigned.labels[order]
+        is_first = ~(labels[:, None] == labels).tril(-1).any(1)
+        chosen = order[is_first][: max(1, len(vectors) // PAIRS_PER_RESEED)]
+        count = min(len(dead), len(chosen))
+        dead = dead[:count]
+        self.centroids[dead] = vectors[chosen[:count]]
         self.resultants[dead] = 1.0
         self.weights[dead] = 1.0
         self.idle[dead] = 0
@@ -191,10 +189,10 @@ class Prototypes(nn.Module):
 
 
 def _add_rows(sums: Tensor, row: Tensor, vectors: Tensor) -> Tensor:
-    """Add each of (B, D) `vectors` to row `row` of (U, D) `sums`, in the same order on every process."""
+    """sums[row[i]] += vectors[i] for (U, D) `sums` and (B, D) `vectors`, in the same order on every process."""
     if sums.device.type == "cpu":
         return sums.index_add_(0, row, vectors)
-    # On a GPU index_add has no fixed order, and the last bits would part the processes; a product has one.
-    belongs = torch.zeros(len(sums), len(vectors), device=sums.device, dtype=sums.dtype)
-    belongs[row, torch.arange(len(row), device=row.device)] = 1.0
-    return sums.addmm_(belongs, vectors)
+    # On a GPU index_add has no fixed order, so processes would drift apart in the last bits; a product has one.
+    membership = torch.zeros(len(sums), len(vectors), device=sums.device, dtype=sums.dtype)
+    membership[row, torch.arange(len(row), device=row.device)] = 1.0
+    return sums.addmm_(membership, vectors)

@@ -1,8 +1,7 @@
-"""All pairs clustered at once, between two epochs, without the prototypes losing their numbers.
+"""Re-cluster all pairs between two epochs, keeping the prototypes' numbers.
 
-The on-line means follow the embeddings but never start over. A full k-means (faiss, spherical) finds better centroids,
-in an arbitrary order; matching gives each the number of the old prototype it shares most pairs with, because row k of
-the classifier has learned prototype k.
+A full spherical k-means (faiss) finds better centroids than the on-line means, in arbitrary order. Each takes the
+number of the old prototype it shares most pairs with, because row k of the classifier has learned prototype k.
 """
 
 from __future__ import annotations
@@ -15,15 +14,8 @@ ITERATIONS = 10  # of each start
 MOST_MATCHED_EXACTLY = 2048  # the Hungarian method takes seconds there, and grows with the cube
 
 
-def cluster(vectors: np.ndarray, count: int, *, seed: int, start: np.ndarray | None = None) -> np.ndarray:
-    """(K, D) float32 unit centroids of (pairs, D) unit `vectors`, by spherical k-means on all of them.
-
-    Args:
-        vectors: (pairs, D).
-        count: K.
-        seed: of the random start.
-        start: (K, D) centroids to start from instead.
-    """
+def spherical_kmeans(vectors: np.ndarray, count: int, *, seed: int, start: np.ndarray | None = None) -> np.ndarray:
+    """(K, D) float32 unit centroids of (pairs, D) unit vectors, from a random start or from (K, D) centroids."""
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     means = faiss.Kmeans(
         vectors.shape[1], count, niter=ITERATIONS, spherical=True, seed=seed, min_points_per_centroid=1,
@@ -33,30 +25,29 @@ def cluster(vectors: np.ndarray, count: int, *, seed: int, start: np.ndarray | N
     return np.asarray(means.centroids, dtype=np.float32)
 
 
-def nearest(vectors: np.ndarray, centroids: np.ndarray) -> np.ndarray:
-    """(pairs,) int64: the centroid with the largest cosine."""
+def nearest_centroids(vectors: np.ndarray, centroids: np.ndarray) -> np.ndarray:
+    """(pairs,) int64, the centroid with the largest cosine."""
     index = faiss.IndexFlatIP(centroids.shape[1])
     index.add(np.ascontiguousarray(centroids, dtype=np.float32))
     return index.search(np.ascontiguousarray(vectors, dtype=np.float32), 1)[1][:, 0].astype(np.int64)
 
 
-def fit(vectors: np.ndarray, centroids: np.ndarray) -> float:
-    """Mean cosine of a pair to its centroid."""
-    return float(np.einsum("nd,nd->n", vectors, centroids[nearest(vectors, centroids)]).mean())
+def mean_cosine(vectors: np.ndarray, centroids: np.ndarray) -> float:
+    """Mean cosine of a pair to its nearest centroid."""
+    return float(np.einsum("nd,nd->n", vectors, centroids[nearest_centroids(vectors, centroids)]).mean())
 
 
-def match(before: np.ndarray, after: np.ndarray, count: int) -> np.ndarray:
-    """Which new cluster takes each old number, so that as many pairs as possible keep theirs.
+def match_clusters(before: np.ndarray, after: np.ndarray, count: int) -> np.ndarray:
+    """Give each old number to a new cluster, so that as many pairs as possible keep their number.
 
-    Up to 2,048 clusters the best matching there is (Hungarian method on the shared pairs); above, greedily by shared
-    pairs, most first, and what is left over in order.
+    Up to 2,048 clusters the optimal matching (Hungarian method); above, greedily by shared pairs.
 
     Args:
         before, after: (pairs,) labels under the old and under the new centroids, from 0 to count - 1.
         count: K.
 
     Returns:
-        (K,) int64: old number k goes to new cluster result[k]; every cluster once.
+        (K,) int64, a permutation: old number k goes to new cluster result[k].
     """
     shared, times = np.unique(before.astype(np.int64) * count + after, return_counts=True)
     old, new = np.divmod(shared, count)
@@ -64,28 +55,26 @@ def match(before: np.ndarray, after: np.ndarray, count: int) -> np.ndarray:
         overlap = np.zeros((count, count), dtype=np.float32)
         overlap[old, new] = times
         return linear_sum_assignment(overlap, maximize=True)[1].astype(np.int64)
-    found = np.full(count, -1, dtype=np.int64)
-    free = np.ones(count, dtype=bool)
-    for place in np.argsort(-times, kind="stable"):
-        if found[old[place]] < 0 and free[new[place]]:
-            found[old[place]] = new[place]
-            free[new[place]] = False
-    found[found < 0] = np.flatnonzero(free)
-    return found
+    new_of_old = np.full(count, -1, dtype=np.int64)
+    is_free = np.ones(count, dtype=bool)
+    for overlap_index in np.argsort(-times, kind="stable"):
+        k, cluster = old[overlap_index], new[overlap_index]
+        if new_of_old[k] < 0 and is_free[cluster]:
+            new_of_old[k] = cluster
+            is_free[cluster] = False
+    new_of_old[new_of_old < 0] = np.flatnonzero(is_free)
+    return new_of_old
 
 
 def recluster(vectors: np.ndarray, centroids: np.ndarray, *, seed: int) -> np.ndarray:
-    """(K, D) new centroids of all pairs, numbered as the old ones.
-
-    The better of two clusterings: a fresh start, and going on from the old centroids (which is never worse than they
-    are).
+    """(K, D) new centroids of all pairs, numbered as the old ones: the better of a random start and the old centroids.
 
     Args:
         vectors: (pairs, D) unit rows.
-        centroids: (K, D) unit rows before.
+        centroids: (K, D) old centroids, unit rows.
         seed: of faiss.
     """
     count = len(centroids)
-    fresh = cluster(vectors, count, seed=seed)
-    found = max(fresh, cluster(vectors, count, seed=seed, start=centroids), key=lambda means: fit(vectors, means))
-    return found[match(nearest(vectors, centroids), nearest(vectors, found), count)]
+    candidates = [spherical_kmeans(vectors, count, seed=seed, start=start) for start in (None, centroids)]
+    best = max(candidates, key=lambda means: mean_cosine(vectors, means))
+    return best[match_clusters(nearest_centroids(vectors, centroids), nearest_centroids(vectors, best), count)]

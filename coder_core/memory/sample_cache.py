@@ -1,4 +1,4 @@
-"""The last embedding of every training sample, kept as training goes by: nothing is encoded for it."""
+"""The latest embedding of every training sample, collected from the batches."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from torch import Tensor, nn
 
 
 class SampleCache(nn.Module):
-    """Unit embeddings of all images and captions, each as the model embedded it when it last stood in a batch.
-
-    Saved with the training state, (n + m) · D numbers of float32.
+    """Unit embeddings of all images and captions, each from the last batch that held it; (n + m) · D float32 numbers.
 
     Args:
         images: n.
@@ -31,17 +29,16 @@ class SampleCache(nn.Module):
 
     @torch.no_grad()
     def write(self, images: Tensor, texts: Tensor, image_ids: Tensor, text_ids: Tensor) -> None:
-        """Take in a batch.
+        """Store a batch's embeddings.
 
         Args:
-            images: (B, D) unit rows.
-            texts: (B, D) unit rows.
-            image_ids: (B,) rows of the features; an image that stands there twice keeps its last embedding.
-            text_ids: (B,) captions, each once.
+            images, texts: (B, D) unit rows.
+            image_ids: (B,); of an image that occurs twice the last embedding is stored.
+            text_ids: (B,), each once.
         """
-        comes_again = (image_ids[:, None] == image_ids[None, :]).triu(1).any(1)
-        last = image_ids[~comes_again]
-        self.images[last] = images[~comes_again].to(self.images.dtype)
+        is_last = ~(image_ids[:, None] == image_ids[None, :]).triu(1).any(1)
+        last = image_ids[is_last]
+        self.images[last] = images[is_last].to(self.images.dtype)
         self.texts[text_ids] = texts.to(self.texts.dtype)
         self.known_images[last] = True
         self.known_texts[text_ids] = True

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from coder_core.memory.momentum import cosine_momentum, follow, share_of_start, slow_twin, start_that_leaves
+from coder_core.memory.momentum import cosine_momentum, momentum_twin, share_of_start, start_that_leaves, update_twin
 
 
 def small() -> nn.Sequential:
@@ -20,21 +20,21 @@ def test_by_hand() -> None:
     """0.995 · 2 + 0.005 · 4 = 2.01."""
     module = nn.Linear(1, 1, bias=False)
     nn.init.constant_(module.weight, 2.0)
-    twin = slow_twin(module)
+    twin = momentum_twin(module)
     nn.init.constant_(module.weight, 4.0)
-    follow(twin, module, 0.995)
+    update_twin(twin, module, 0.995)
     assert twin.weight.item() == pytest.approx(2.01, abs=1e-6)
 
 
 def test_many_steps_follow_the_closed_form() -> None:
     """A module that jumps once: after n steps the twin is new + 0.995ⁿ · (old − new)."""
     module = nn.Linear(3, 3).double()
-    twin = slow_twin(module)
+    twin = momentum_twin(module)
     old = module.weight.detach().clone()
     with torch.no_grad():
         module.weight.add_(1.0)
     for _ in range(200):
-        follow(twin, module, 0.995)
+        update_twin(twin, module, 0.995)
     expected = module.weight + 0.995**200 * (old - module.weight)
     torch.testing.assert_close(twin.weight, expected, atol=1e-12, rtol=0)
 
@@ -42,12 +42,12 @@ def test_many_steps_follow_the_closed_form() -> None:
 @pytest.mark.parametrize("momentum", [0.0, 0.3, 0.995, 1.0])
 def test_every_parameter_follows(momentum: float) -> None:
     module = small()
-    twin = slow_twin(module)
+    twin = momentum_twin(module)
     before = copy.deepcopy(twin.state_dict())
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.normal_()
-    follow(twin, module, momentum)
+    update_twin(twin, module, momentum)
     for name, parameter in module.named_parameters():
         expected = momentum * before[name] + (1 - momentum) * parameter
         torch.testing.assert_close(twin.get_parameter(name), expected)
@@ -55,10 +55,10 @@ def test_every_parameter_follows(momentum: float) -> None:
 
 def test_buffers_are_copied_not_averaged() -> None:
     module = small()
-    twin = slow_twin(module)
+    twin = momentum_twin(module)
     for _ in range(3):
         module(torch.randn(8, 3))
-    follow(twin, module, 0.995)
+    update_twin(twin, module, 0.995)
     for name, buffer in module.named_buffers():
         assert torch.equal(twin.get_buffer(name), buffer), name
     assert int(twin.get_buffer("1.num_batches_tracked")) == 3
@@ -66,7 +66,7 @@ def test_buffers_are_copied_not_averaged() -> None:
 
 def test_the_twin_takes_no_gradient_trains_its_statistics_and_shares_nothing() -> None:
     module = small().eval()
-    twin = slow_twin(module)
+    twin = momentum_twin(module)
     assert not any(parameter.requires_grad for parameter in twin.parameters())
     assert all(part.training for part in twin.modules())
     assert all(a.data_ptr() != b.data_ptr() for a, b in zip(twin.parameters(), module.parameters(), strict=True))
@@ -77,7 +77,7 @@ def test_the_twin_takes_no_gradient_trains_its_statistics_and_shares_nothing() -
 def test_a_momentum_outside_is_refused(momentum: float) -> None:
     module = small()
     with pytest.raises(ValueError, match="momentum must be from 0 to 1"):
-        follow(slow_twin(module), module, momentum)
+        update_twin(momentum_twin(module), module, momentum)
 
 
 def test_the_cosine_by_hand() -> None:
@@ -90,10 +90,10 @@ def test_what_is_left_of_the_start_is_what_a_twin_still_has_of_it() -> None:
     """The module is zero after its start of one, so the twin is the share itself."""
     module = nn.Linear(1, 1, bias=False).double()
     nn.init.ones_(module.weight)
-    twin = slow_twin(module)
+    twin = momentum_twin(module)
     nn.init.zeros_(module.weight)
     for step in range(30):
-        follow(twin, module, cosine_momentum(step, 30, 0.8))
+        update_twin(twin, module, cosine_momentum(step, 30, 0.8))
     assert twin.weight.item() == pytest.approx(share_of_start(30, 0.8))
 
 

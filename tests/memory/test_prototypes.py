@@ -37,21 +37,21 @@ def test_by_hand() -> None:
     """Two prototypes, four pairs a pass. Seeds are the last two pairs of the first pass, at 0° and 90°. A pair at 30°
     belongs to the first, which then stands for one faded member (weight ½) at 0° and one at 30°."""
     clusters = Prototypes(2, 2, pairs=4, pass_pairs=4)
-    clusters.learn(directions(200, 250), torch.tensor([0, 1]))
+    clusters.update(directions(200, 250), torch.tensor([0, 1]))
     assert not clusters.ready
-    clusters.learn(directions(0, 90), torch.tensor([2, 3]))
+    clusters.update(directions(0, 90), torch.tensor([2, 3]))
     assert clusters.ready
     assert clusters.labels.tolist() == [NO_LABEL] * 4
     torch.testing.assert_close(clusters.centroids, directions(0, 90))
     assigned = clusters.assign(directions(30, 120))
     assert assigned.labels.tolist() == [0, 1]
     assert assigned.similarities.tolist() == pytest.approx([0.75**0.5, 0.75**0.5])
-    clusters.learn(directions(30, 120), torch.tensor([3, 0]), assigned)
+    clusters.update(directions(30, 120), torch.tensor([3, 0]), assigned)
     expected = normalise(0.5 * directions(0, 90) + directions(30, 120))
     torch.testing.assert_close(clusters.centroids, expected, atol=1e-5, rtol=1e-5)
     assert clusters.weights.tolist() == pytest.approx([1.5, 1.5])
     assert clusters.labels.tolist() == [1, NO_LABEL, NO_LABEL, 0]
-    assert clusters.census() == (2, 0, 1, 0)
+    assert clusters.counts() == (2, 0, 1, 0)
 
 
 @settings(max_examples=40, deadline=None)
@@ -72,7 +72,7 @@ def test_every_step_agrees_with_the_loops(seed: int, count: int, batch: int, bat
         for ids in order.reshape(batches, batch):
             vectors = normalise(torch.from_numpy(random.normal(size=(batch, 3))))
             assigned = clusters.assign(vectors) if clusters.ready else None
-            clusters.learn(vectors, torch.from_numpy(ids), assigned)
+            clusters.update(vectors, torch.from_numpy(ids), assigned)
             expected = loops.learn(vectors.tolist(), ids.tolist())
             assert (assigned.labels.tolist() if assigned is not None else None) == expected
     for k in range(count):
@@ -88,7 +88,7 @@ def test_ids_stay_while_the_space_turns_slowly() -> None:
     vectors = planted(120, 6, 8, seed=1, spread=0.05)
     clusters = Prototypes(6, 8, pairs=120, pass_pairs=120)
     for part in torch.arange(120).split(24):
-        clusters.learn(vectors[part], part)
+        clusters.update(vectors[part], part)
     clusters.centroids.copy_(vectors[:6])  # one in each group
     owner = clusters.assign(vectors).labels.clone()
     turn = torch.linalg.matrix_exp(0.05 * torch.triu(torch.ones(8, 8), 1) - 0.05 * torch.tril(torch.ones(8, 8), -1))
@@ -96,7 +96,7 @@ def test_ids_stay_while_the_space_turns_slowly() -> None:
     for _ in range(20):
         vectors = vectors @ turn
         for part in torch.arange(120).split(24):
-            clusters.learn(vectors[part], part)
+            clusters.update(vectors[part], part)
         assert torch.equal(clusters.labels, owner)
     assert (first * vectors).sum(1).mean() < 0.6  # it did turn
     assert (clusters.assign(vectors).similarities > 0.9).all()  # and the centroids came along
@@ -105,30 +105,30 @@ def test_ids_stay_while_the_space_turns_slowly() -> None:
 def test_a_dead_prototype_takes_the_least_typical_pair_of_the_largest() -> None:
     """Prototype 1 stands at 180° where nobody is. After a pass without a member it takes the pair at 25°."""
     clusters = Prototypes(2, 2, pairs=8, pass_pairs=8)
-    clusters.learn(directions(0, 0, 0, 0, 0, 0, 0, 180), torch.arange(8))
+    clusters.update(directions(0, 0, 0, 0, 0, 0, 0, 180), torch.arange(8))
     assert clusters.ready
     vectors = directions(0, 5, 25, 0, 0, 5, 0, 10)
-    clusters.learn(vectors[:4], torch.arange(4))
-    assert clusters.census() == (1, 0, 4, 0)
-    clusters.learn(vectors[[0, 2, 5, 7]], torch.arange(4, 8))
-    assert clusters.census().reseeded == 1
+    clusters.update(vectors[:4], torch.arange(4))
+    assert clusters.counts() == (1, 0, 4, 0)
+    clusters.update(vectors[[0, 2, 5, 7]], torch.arange(4, 8))
+    assert clusters.counts().reseeded == 1
     assert angle(clusters.centroids[1]) == pytest.approx(25, abs=0.1)
     assert clusters.members.tolist() == [8, 0]
-    clusters.learn(vectors, torch.arange(8))
+    clusters.update(vectors, torch.arange(8))
     assert clusters.labels.tolist() == [0, 0, 1, 0, 0, 0, 0, 0]
-    assert clusters.census() == (2, 0, 7, 1)
+    assert clusters.counts() == (2, 0, 7, 1)
 
 
 def test_few_prototypes_are_reseeded_in_one_step_and_never_from_a_single_member() -> None:
     pairs = 64
     clusters = Prototypes(40, 8, pairs=pairs, pass_pairs=pairs)
-    clusters.learn(planted(pairs, 40, 8, seed=2), torch.arange(pairs))
+    clusters.update(planted(pairs, 40, 8, seed=2), torch.arange(pairs))
     clusters.centroids[20:] = -clusters.centroids[:20]  # half of them where nobody is
     vectors = planted(pairs, 4, 8, seed=3)
     before = 0
     for _ in range(8):
-        clusters.learn(vectors, torch.arange(pairs))
-        grown = clusters.census().reseeded - before
+        clusters.update(vectors, torch.arange(pairs))
+        grown = clusters.counts().reseeded - before
         assert grown <= pairs // 8
         before += grown
     assert before > 0
@@ -141,17 +141,17 @@ def test_the_clustering_finds_planted_groups() -> None:
     clusters = Prototypes(30, 16, pairs=600, pass_pairs=600)
     for turn in range(6):
         for part in torch.randperm(600, generator=torch.Generator().manual_seed(turn)).split(50):
-            clusters.learn(vectors[part], part)
+            clusters.update(vectors[part], part)
     groups = torch.arange(600) % 10
     for label in clusters.labels.unique():
         assert len(groups[clusters.labels == label].unique()) == 1
-    assert clusters.census().dead == 0
+    assert clusters.counts().dead == 0
 
 
 def test_members_that_cancel_out_leave_the_direction_as_it_was() -> None:
     clusters = Prototypes(2, 2, pairs=2, pass_pairs=2)
-    clusters.learn(directions(0, 120), torch.tensor([0, 1]))
-    clusters.learn(directions(90, 270), torch.tensor([0, 1]))
+    clusters.update(directions(0, 120), torch.tensor([0, 1]))
+    clusters.update(directions(90, 270), torch.tensor([0, 1]))
     assert clusters.centroids.isfinite().all()
     torch.testing.assert_close(clusters.centroids.norm(dim=1), torch.ones(2))
 
@@ -172,9 +172,9 @@ def test_state_comes_back_whole() -> None:
         if turn == 3:
             copy.load_state_dict(clusters.state_dict())
         for part in torch.arange(40).split(8):
-            clusters.learn(vectors[part], part)
+            clusters.update(vectors[part], part)
             if turn >= 3:
-                copy.learn(vectors[part], part)
+                copy.update(vectors[part], part)
     for name, value in clusters.state_dict().items():
         assert torch.equal(value, copy.state_dict()[name]), name
 

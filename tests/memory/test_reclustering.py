@@ -10,7 +10,7 @@ import torch
 
 from coder_core.memory import reclustering
 from coder_core.memory.prototypes import Prototypes
-from coder_core.memory.reclustering import cluster, fit, match, nearest, recluster
+from coder_core.memory.reclustering import match_clusters, mean_cosine, nearest_centroids, recluster, spherical_kmeans
 from tests.memory.test_prototypes import planted
 
 
@@ -19,14 +19,14 @@ def test_matching_by_hand() -> None:
     0→1, 1→0 only two."""
     before = np.array([0, 0, 0, 1, 1])
     after = np.array([1, 1, 0, 1, 1])
-    assert match(before, after, 2).tolist() == [0, 1]
+    assert match_clusters(before, after, 2).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_exact_matching_keeps_as_many_pairs_as_any(seed: int) -> None:
     random = np.random.default_rng(seed)
     before, after = random.integers(5, size=(2, 30))
-    kept = int((match(before, after, 5)[before] == after).sum())
+    kept = int((match_clusters(before, after, 5)[before] == after).sum())
     best = max(int((np.array(order)[before] == after).sum()) for order in itertools.permutations(range(5)))
     assert kept == best
 
@@ -38,7 +38,7 @@ def test_a_renumbered_clustering_gets_its_numbers_back(exact: bool, monkeypatch:
     random = np.random.default_rng(1)
     before = random.integers(30, size=2000)
     order = random.permutation(40)  # ten clusters hold nobody
-    found = match(before, order[before], 40)
+    found = match_clusters(before, order[before], 40)
     assert sorted(found) == list(range(40))
     assert (found[before] == order[before]).all()
 
@@ -48,25 +48,25 @@ def test_numbers_stay_with_the_groups() -> None:
     vectors = planted(500, 10, 16, seed=7, spread=0.1).numpy()
     rough = vectors[:10] + 0.05 * np.random.default_rng(0).normal(size=(10, 16)).astype(np.float32)
     rough /= np.linalg.norm(rough, axis=1, keepdims=True)
-    before = nearest(vectors, rough)
+    before = nearest_centroids(vectors, rough)
     found = recluster(vectors, rough, seed=3)
     assert np.linalg.norm(found, axis=1) == pytest.approx(np.ones(10), abs=1e-5)
-    assert (nearest(vectors, found) == before).all()
-    assert fit(vectors, found) > fit(vectors, rough)
+    assert (nearest_centroids(vectors, found) == before).all()
+    assert mean_cosine(vectors, found) > mean_cosine(vectors, rough)
 
 
 def test_clustering_is_the_same_for_the_same_seed() -> None:
     vectors = planted(300, 6, 8, seed=8).numpy()
-    assert np.array_equal(cluster(vectors, 6, seed=1), cluster(vectors, 6, seed=1))
+    assert np.array_equal(spherical_kmeans(vectors, 6, seed=1), spherical_kmeans(vectors, 6, seed=1))
 
 
 def test_adopting_another_clustering_counts_all_pairs() -> None:
     vectors = planted(90, 5, 8, seed=9)
     clusters = Prototypes(5, 8, pairs=90, pass_pairs=90)
-    clusters.learn(vectors, torch.arange(90))
-    clusters.learn(vectors, torch.arange(90))
-    clusters.adopt(torch.from_numpy(recluster(vectors.numpy(), clusters.centroids.numpy(), seed=0)), vectors)
-    labels = nearest(vectors.numpy(), clusters.centroids.numpy())
+    clusters.update(vectors, torch.arange(90))
+    clusters.update(vectors, torch.arange(90))
+    clusters.replace(torch.from_numpy(recluster(vectors.numpy(), clusters.centroids.numpy(), seed=0)), vectors)
+    labels = nearest_centroids(vectors.numpy(), clusters.centroids.numpy())
     assert clusters.labels.tolist() == labels.tolist()
     assert clusters.members.tolist() == np.bincount(labels, minlength=5).tolist()
     assert clusters.weights.tolist() == clusters.members.tolist()

@@ -16,7 +16,7 @@ from torch import nn
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault
 from coder_core.data.batches import Batch
-from coder_core.memory.momentum import cosine_momentum, follow, share_of_start, start_that_leaves
+from coder_core.memory.momentum import cosine_momentum, share_of_start, start_that_leaves, update_twin
 from coder_core.model.coder import Coder
 from coder_core.runs.load import LoadedModel
 from coder_core.training.gathering import Anchors, Lengths, gather_anchors
@@ -68,7 +68,7 @@ class BoostingAnchor(nn.Module):
     def follow(self, target: Coder, step: int) -> None:
         """Take in the target as the optimizer left it at this step, counted from 0 (eq. 22)."""
         if self.momentum is not None:
-            follow(self.branch, target, cosine_momentum(step, self.steps, self.momentum))
+            update_twin(self.branch, target, cosine_momentum(step, self.steps, self.momentum))
 
 
 class OnlineBranches(nn.Module):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.memory.bank import CoupledBank
-from coder_core.memory.momentum import follow, slow_twin
+from coder_core.memory.momentum import momentum_twin, update_twin
 from coder_core.model.coder import Coder
 from coder_core.training import parallel
 from coder_core.training.precision import twin_autocast, twin_precision
@@ -22,7 +22,7 @@ class Memory(nn.Module):
     ) -> None:
         super().__init__()
         self.precision = precision
-        self.twin = slow_twin(model)
+        self.twin = momentum_twin(model)
         self.bank = CoupledBank(bank_size, dimension)
         self.momentum = momentum
         self._pending: tuple[Tensor, Tensor, Tensor] | None = None
@@ -30,7 +30,7 @@ class Memory(nn.Module):
     @torch.no_grad()
     def keys(self, model: Coder, batch: Batch) -> tuple[Tensor, Tensor]:
         """Follow the model, then encode this process's pairs. The keys of all processes wait for `remember`."""
-        follow(self.twin, model, self.momentum)
+        update_twin(self.twin, model, self.momentum)
         # Keys are of the instance branch only (eq. 6): the twin follows in both but never reads the concepts.
         with twin_autocast(self.precision, batch.regions.device):
             images = self.twin.encode_images(batch.regions, batch.region_lengths)

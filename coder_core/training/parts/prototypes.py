@@ -100,11 +100,11 @@ class PrototypeGuide(nn.Module):
         if sums is not None:
             self.tally += sums
             self._batch = sums
-        self.clusters.learn(vectors, ids, assigned)
+        self.clusters.update(vectors, ids, assigned)
         self._pending = None
 
     def report(self, *, whole_pass: bool) -> dict[str, Any]:
-        """Inertia, label changes and accuracies of the last batch or of the pass so far, and the census; {} before the
+        """Inertia, label changes and accuracies of the last batch or of the pass so far, and the counts; {} before the
         first labels.
 
         `inertia` is the mean squared distance of a pair to its centroid; `changed` the share of the pairs whose label
@@ -113,10 +113,7 @@ class PrototypeGuide(nn.Module):
         pairs, similarity, before, changed, images, texts = (self.tally if whole_pass else self._batch).tolist()
         if not pairs:
             return {}
-        census = self.clusters.census()
-        found: dict[str, Any] = {
-            "used": census.used, "dead": census.dead, "largest": census.largest, "reseeded": census.reseeded,
-        }  # fmt: skip
+        found: dict[str, Any] = self.clusters.counts()._asdict()
         found["inertia"] = round(2 - 2 * similarity / pairs, 6)
         found["image_accuracy"] = round(images / pairs, 6)
         found["text_accuracy"] = round(texts / pairs, 6)
@@ -138,7 +135,7 @@ class PrototypeGuide(nn.Module):
         centroids = recluster(vectors.numpy(), self.clusters.centroids.cpu().numpy(), seed=int(drawn) % 2**31)
         place = self.clusters.centroids.device
         before = self.clusters.labels.clone()
-        self.clusters.adopt(torch.from_numpy(centroids).to(place), vectors.to(place))
+        self.clusters.replace(torch.from_numpy(centroids).to(place), vectors.to(place))
         known = before != NO_LABEL
         return float((before == self.clusters.labels)[known].double().mean()) if bool(known.any()) else 0.0
 
