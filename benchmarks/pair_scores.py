@@ -20,7 +20,7 @@ from rich.console import Console
 
 from benchmarks.flickr_sized import FEATURES, MEAN_WORDS, REGIONS, SHORTEST, VOCABULARY
 from coder_core.config.schema import ModelConfig
-from coder_core.console.display import watching
+from coder_core.console.bars import watching
 from coder_core.cpu.products import use_onednn
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens

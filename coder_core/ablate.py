@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from coder_core.cpu.environment import tune_environment
-
-    tune_environment()  # before torch loads
-
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coder_core.ablation.board import watching
-from coder_core.ablation.figure import write_figure
-from coder_core.ablation.grid import read_grid
-from coder_core.ablation.planning import PlannedRun, commands, gpus, named_flags, plan, processors, state_of
-from coder_core.ablation.results import SUM, Results, collect
 from coder_core.ablation.rows import AblationTable
-from coder_core.ablation.running import LOGS, run_all
 from coder_core.ablation.tables import TABLES
-from coder_core.ablation.writing import against_shown, legend, shown, write_all
+from coder_core.config.command_line import parse, translate
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
-from coder_core.console.display import print_faults, say
-from coder_core.console.exit_status import leave
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.output import open_console, print_faults, say
+from coder_core.console.runner import asks_for_help, command
+from coder_core.console.signals import StoppedBySignalError
+from coder_core.console.tables import Column, FittingTable
+
+if TYPE_CHECKING:
+    from coder_core.ablation.planning import PlannedRun
+    from coder_core.ablation.results import Results
 
 ROOT = Path("checkpoints")
 DEFAULT_PRESET = "coder-flickr8k"
@@ -74,63 +67,121 @@ class Arguments:
     """Show the commands and train nothing."""
 
 
-def _say_tables(console: Console) -> None:
+@command
+def main(arguments: list[str]) -> int:
+    """Run the rows of a table and write its results; returns 1 when a run failed."""
+    console = open_console()
+    if not arguments or asks_for_help(arguments):
+        _print_tables(console)
+        if arguments:
+            read_arguments(["--help"])
+        return 0
+    table, (flags, notes) = _find_table(arguments[0]), translate(arguments[1:])
+    print_faults(open_console(stderr=True), notes)
+    parsed = read_arguments(flags)
+    return _run(table, parsed, flags, shlex.join(["python", "-m", "coder_core.ablate", *arguments]), console)
+
+
+def _print_tables(console: Console) -> None:
     say(console, USAGE)
-    table = Table(box=None, show_header=False, padding=(0, 2, 1, 0))
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column()
-    for found in TABLES.values():
-        rows = ", ".join(row.name for row in found.rows)
-        source = f" ({found.source})" if found.source else ""
-        table.add_row(found.name, Text(f"{found.about}{source}\nrows: {rows}"))
+    listing = Table(box=None, show_header=False, padding=(0, 2, 1, 0))
+    listing.add_column(no_wrap=True, style="bold")
+    listing.add_column()
+    for table in TABLES.values():
+        rows = ", ".join(row.name for row in table.rows)
+        source = f" ({table.source})" if table.source else ""
+        listing.add_row(table.name, Text(f"{table.about}{source}\nrows: {rows}"))
     say(console, "\nTables:\n")
-    console.print(table)
+    console.print(listing)
 
 
 def _find_table(name: str) -> AblationTable:
     if name in TABLES:
         return TABLES[name]
     if name.endswith(".toml"):
+        from coder_core.ablation.grid import read_grid
+
         return read_grid(Path(name))
     raise InputError(Fault(f"table {name!r}", "is not there", f"one of {', '.join(TABLES)}, or a .toml file"))
 
 
-def _parse(arguments: Sequence[str]) -> Arguments:
-    """Read the flags on top of the preset they name."""
+def read_arguments(arguments: Sequence[str]) -> Arguments:
+    """Read flags on top of the preset they name.
+
+    Raises:
+        InputError: there is no such preset, or a flag that the table itself decides.
+    """
     preset = DEFAULT_PRESET
-    for place, argument in enumerate(arguments):
-        if argument == "--preset" and place + 1 < len(arguments):
-            preset = arguments[place + 1]
+    for position, argument in enumerate(arguments):
+        if argument == "--preset" and position + 1 < len(arguments):
+            preset = arguments[position + 1]
         preset = argument.removeprefix("--preset=") if argument.startswith("--preset=") else preset
     if preset not in PRESETS:
         raise InputError(Fault(f"--preset {preset}", "is not there", f"one of {', '.join(PRESETS)}"))
     for refused, instead in (("--seed", "--seeds 0 1 2"), ("--name", "--root: runs are named by row and seed")):
         if any(argument.split("=")[0] == refused for argument in arguments):
             raise InputError(Fault(refused, "is not a flag of an ablation", instead))
-    return tyro.cli(
-        tyro.conf.OmitArgPrefixes[Arguments],
-        prog="python -m coder_core.ablate TABLE",
-        description="Repeat an ablation of the paper on your data.",
-        args=list(arguments),
-        default=Arguments(PRESETS[preset].config),
+    about = "Repeat an ablation of the paper on your data."
+    return parse(
+        arguments, Arguments(PRESETS[preset].config), prog="python -m coder_core.ablate TABLE", description=about
     )
 
 
-def _show_plan(planned: Sequence[PlannedRun], split: str, threads: int, console: Console) -> None:
-    for one in planned:
-        todo = commands(one, split, threads=threads)
-        say(console, f"{one.folder.name} ({state_of(one.folder)}):" + ("" if todo else " nothing to do"))
-        for command in todo:
-            say(console, "    " + shlex.join(["python", *command[1:]]))
+def _run(table: AblationTable, parsed: Arguments, flags: Sequence[str], command_line: str, console: Console) -> int:
+    from coder_core.ablation.board import watching
+    from coder_core.ablation.figure import write_figure
+    from coder_core.ablation.planning import gpus, named_flags, plan, processors
+    from coder_core.ablation.results import collect
+    from coder_core.ablation.running import LOGS, run_all
+    from coder_core.ablation.writing import write_all
+
+    root = parsed.root or ROOT / f"ablation-{table.name}"
+    interrupted, failed = False, list["PlannedRun"]()
+    if not parsed.report:
+        overrides = named_flags(flags, parsed.config)
+        rows = table.choose(parsed.rows)
+        devices = [] if parsed.config.training.device == "cpu" else gpus()
+        jobs = parsed.jobs or max(1, len(devices))
+        threads = max(1, processors() // jobs) if jobs > 1 and "threads" not in overrides else 0
+        planned = plan(table, rows, parsed.seeds, preset=parsed.preset, overrides=overrides, root=root)
+        if parsed.dry_run:
+            _print_plan(planned, parsed.split, threads, console)
+            return 0
+        with watching(console, len(planned)) as tell:
+            progress, interrupted = run_all(planned, parsed.split, jobs=jobs, threads=threads, gpus=devices, tell=tell)
+        failed = progress.failed
+    results = collect(table, root, parsed.split, reference=parsed.reference)
+    if results.rows:
+        print_results(results, console)
+        written = [*write_all(results, root, command_line), write_figure(results, root)]
+        say(console, "written: " + ", ".join(map(str, written)))
+    for run in failed:
+        say(console, f"failed: {run.folder.name}; what it said: {root / LOGS / run.folder.name}.log", "bold red")
+    if interrupted:
+        raise StoppedBySignalError(f"stopped, and saved. Continue with: {command_line}")
+    return 1 if failed else 0
 
 
-def show(results: Results, console: Console) -> None:
-    """The table in short, on the terminal."""
-    table = Table(title=results.table.name, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("row", no_wrap=True)
-    table.add_column("")
-    for head in ("seeds", "R@sum", f"− {results.reference}", "minutes"):
-        table.add_column(head, justify="right", no_wrap=True)
+def _print_plan(planned: Sequence[PlannedRun], split: str, threads: int, console: Console) -> None:
+    from coder_core.ablation.planning import commands, state_of
+
+    for run in planned:
+        todo = commands(run, split, threads=threads)
+        say(console, f"{run.folder.name} ({state_of(run.folder)}):" + ("" if todo else " nothing to do"))
+        for todo_command in todo:
+            say(console, "    " + shlex.join(["python", *todo_command[1:]]))
+
+
+def print_results(results: Results, console: Console) -> None:
+    """Print the table in short."""
+    from coder_core.ablation.results import SUM
+    from coder_core.ablation.writing import against_shown, legend, shown
+
+    columns = [
+        Column("row", text=True), Column("", text=True, dropped=1), Column("seeds", dropped=2), Column("R@sum"),
+        Column(f"− {results.reference}", dropped=4), Column("minutes", dropped=3),
+    ]  # fmt: skip
+    table = FittingTable(results.table.name, columns)
     for row in results.rows:
         table.add_row(
             row.row.name, row.row.about, " ".join(map(str, row.seeds)), shown(row.metrics[SUM]), against_shown(row),
@@ -141,58 +192,5 @@ def show(results: Results, console: Console) -> None:
         say(console, line)
 
 
-def _run(arguments: list[str], console: Console) -> int:
-    if not arguments or {"-h", "--help"} & set(arguments):
-        _say_tables(console)
-        if arguments:
-            _parse(["--help"])
-        return 0
-    table, rest = _find_table(arguments[0]), arguments[1:]
-    asked = _parse(rest)
-    root = asked.root or ROOT / f"ablation-{table.name}"
-    command = shlex.join(["python", "-m", "coder_core.ablate", *arguments])
-    interrupted, failed = False, list[PlannedRun]()
-    if not asked.report:
-        overrides = named_flags(rest, asked.config)
-        rows = table.choose(asked.rows)
-        devices = [] if asked.config.training.device == "cpu" else gpus()
-        jobs = asked.jobs or max(1, len(devices))
-        threads = max(1, processors() // jobs) if jobs > 1 and "threads" not in overrides else 0
-        planned = plan(table, rows, asked.seeds, preset=asked.preset, overrides=overrides, root=root)
-        if asked.dry_run:
-            _show_plan(planned, asked.split, threads, console)
-            return 0
-        with watching(console, len(planned)) as tell:
-            progress, interrupted = run_all(
-                planned, asked.split, jobs=jobs, threads=threads, gpus=devices, tell=tell
-            )  # fmt: skip
-        failed = progress.failed
-    results = collect(table, root, asked.split, reference=asked.reference)
-    if results.rows:
-        show(results, console)
-        written = [*write_all(results, root, command), write_figure(results, root)]
-        say(console, "written: " + ", ".join(map(str, written)))
-    for one in failed:
-        say(console, f"failed: {one.folder.name}; what it said: {root / LOGS / one.folder.name}.log", "bold red")
-    if interrupted:
-        say(console, f"stopped, and saved. Continue with: {command}")
-        return 3
-    return 1 if failed else 0
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command.
-
-    Returns:
-        0, 1 for an input that cannot be used or a run that failed, 3 when a signal stopped it.
-    """
-    console = Console()
-    try:
-        return _run(list(sys.argv[1:] if arguments is None else arguments), console)
-    except InputError as error:
-        print_faults(Console(stderr=True), error.faults)
-        return 1
-
-
 if __name__ == "__main__":
-    leave(main)
+    raise SystemExit(main())

@@ -6,33 +6,21 @@ row and the way out. The exit status is 1 when training or evaluation would refu
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from coder_core.cpu.environment import tune_environment
-
-    tune_environment()  # before torch loads
-
 import json
 import os
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tyro
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from coder_core.console.exit_status import leave
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.dataset import Split, fingerprint
-from coder_core.data.demo import DEMO_FOLDER, make_demo
-from coder_core.data.survey import Survey, survey
-from coder_core.data.words import Tokens
-
-NARROWEST = 110
-COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}
+from coder_core.console.output import open_console, print_faults, say
+from coder_core.console.runner import command
+from coder_core.console.tables import Column, FittingTable
 
 
 @dataclass(frozen=True)
@@ -62,102 +50,58 @@ class Arguments:
     """Print one JSON object instead of tables."""
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    chosen = tyro.cli(Arguments, args=arguments, prog="python -m coder_core.check_data")
-    if chosen.word_threshold < 1 or chosen.batch_size < 1:
+@command
+def main(arguments: list[str]) -> int:
+    """Survey the data set; returns 1 when training would refuse it, 2 for flags out of range."""
+    parsed = tyro.cli(Arguments, args=arguments, prog="python -m coder_core.check_data")
+    if parsed.word_threshold < 1 or parsed.batch_size < 1:
         print("--word-threshold and --batch-size must be at least 1", file=sys.stderr)
         return 2
+
+    from coder_core.data.demo import DEMO_FOLDER, make_demo
+    from coder_core.data.description import describe
+    from coder_core.data.survey import Survey, survey
+
+    path = parsed.path
     try:
-        found = _survey(chosen)
+        if str(path) == "demo" and not path.exists():
+            path = make_demo(Path(os.environ.get("CODER_DEMO", DEMO_FOLDER)))
+        result = survey(
+            path, pictures=parsed.pictures, word_vectors=parsed.word_vectors, word_threshold=parsed.word_threshold,
+            check_values=parsed.values,
+        )  # fmt: skip
     except InputError as error:  # only from making the built-in data; a survey collects its faults
-        found = Survey(faults=list(error.faults))
-    if chosen.json:
-        print(json.dumps(as_document(found, chosen.batch_size), ensure_ascii=True, indent=2))
+        result = Survey(faults=list(error.faults))
+    document = describe(result, parsed.batch_size)
+    if parsed.json:
+        print(json.dumps(document, ensure_ascii=True, indent=2))
     else:
-        console = Console(highlight=False)
-        console.width = max(console.width, NARROWEST)
-        print_report(console, found, chosen.batch_size)
-    return 0 if found.usable else 1
+        print_report(open_console(), document, result.faults, parsed.batch_size)
+    return 0 if result.usable else 1
 
 
-def _survey(chosen: Arguments) -> Survey:
-    """Read what was named; "demo" is the built-in data, made when it is not there yet."""
-    path = chosen.path
-    if str(path) == "demo" and not path.exists():
-        path = make_demo(Path(os.environ.get("CODER_DEMO", DEMO_FOLDER)))
-    return survey(
-        path,
-        pictures=chosen.pictures,
-        word_vectors=chosen.word_vectors,
-        word_threshold=chosen.word_threshold,
-        check_values=chosen.values,
-    )
-
-
-def as_document(found: Survey, batch_size: int) -> dict[str, Any]:
-    """The report as plain values."""
-    words = found.vocabulary
-    vectors = found.vectors
-    return {
-        "usable": found.usable,
-        "splits": [_describe(split, found.tokens.get(split.name), batch_size) for split in found.splits],
-        "vocabulary": None if words is None else len(words),
-        "word_vectors": None
-        if vectors is None
-        else {"size": vectors.matrix.shape[1], "words": vectors.coverage, "running_text": vectors.token_coverage},
-        "faults": [asdict(fault) for fault in found.faults],
-    }
-
-
-def _describe(split: Split, tokens: Tokens | None, batch_size: int) -> dict[str, Any]:
-    """One split in numbers."""
-    offsets, _ = split.texts_of_image()
-    each = np.diff(offsets)
-    values = {
-        "name": split.name,
-        "images": split.n_images,
-        "captions": split.n_texts,
-        "shape": list(split.features.shape),
-        "dtype": str(split.features.dtype),
-        "captions_an_image": [int(each.min()), float(each.mean()), int(each.max())],
-        "bytes_on_disk": int(split.features.nbytes),
-        "bytes_a_batch": batch_size * split.regions * split.feature_size * 4,
-        "named": split.image_names is not None,
-        "pictures": str(split.picture_folder) if split.picture_folder else None,
-        "fingerprint": fingerprint(split),
-        "source": split.source,
-    }
-    if tokens is not None:
-        lengths = tokens.lengths
-        values["words_a_caption"] = [float(value) for value in np.percentile(lengths, [0, 50, 99, 100])]
-        values["mean_words_a_caption"] = float(lengths.mean())
-        values["unknown_words"] = tokens.unknown_share()
-        values["bytes_of_words"] = int(tokens.ids.nbytes + tokens.offsets.nbytes)
-    return values
-
-
-def print_report(console: Console, found: Survey, batch_size: int) -> None:
-    """Tables for a person."""
-    document = as_document(found, batch_size)
+def print_report(console: Console, document: dict[str, Any], faults: Sequence[Fault], batch_size: int) -> None:
+    """Print tables for a person."""
     if document["splits"]:
         console.print(_splits_table(document["splits"]))
         console.print(_words_table(document["splits"]))
         for line in _sentences(document, batch_size):
-            console.print(Text(line), soft_wrap=True)
+            say(console, line)
         console.print()
-    for fault in found.faults:
-        console.print(_fault_text(fault), soft_wrap=True)
-    errors, warnings = found.count("error"), found.count("warning")
+    print_faults(console, faults)
+    severities = [fault.severity for fault in faults]
+    errors, warnings = severities.count("error"), severities.count("warning")
     verdict = f"{_plural(errors, 'error')}, {_plural(warnings, 'warning')}: "
-    verdict += "this data can be trained on." if found.usable else "this data would be refused."
-    console.print(Text(verdict, style="bold green" if found.usable else "bold red"))
+    verdict += "this data would be refused." if errors else "this data can be trained on."
+    say(console, verdict, "bold red" if errors else "bold green")
 
 
-def _splits_table(splits: list[dict[str, Any]]) -> Table:
-    table = Table(title="Splits", title_justify="left")
-    for name in ("split", "images", "captions", "captions an image", "features", "dtype", "on disk", "pictures"):
-        table.add_column(name, justify="left" if name in ("split", "features", "dtype", "pictures") else "right")
+def _splits_table(splits: list[dict[str, Any]]) -> FittingTable:
+    columns = [
+        Column("split", text=True), Column("images"), Column("captions"), Column("captions an image", dropped=2),
+        Column("features"), Column("dtype", dropped=3), Column("on disk", dropped=4), Column("pictures", dropped=1),
+    ]  # fmt: skip
+    table = FittingTable("Splits", columns)
     for split in splits:
         least, mean, most = split["captions_an_image"]
         table.add_row(
@@ -173,10 +117,11 @@ def _splits_table(splits: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _words_table(splits: list[dict[str, Any]]) -> Table:
-    table = Table(title="Captions, in words", title_justify="left")
-    for name in ("split", "shortest", "median", "mean", "99 %", "longest", "unknown words"):
-        table.add_column(name, justify="left" if name == "split" else "right")
+def _words_table(splits: list[dict[str, Any]]) -> FittingTable:
+    dropped = {"shortest": 1, "longest": 2, "mean": 3, "99 %": 4}
+    heads = ("shortest", "median", "mean", "99 %", "longest", "unknown words")
+    columns = [Column(head, dropped=dropped.get(head)) for head in heads]
+    table = FittingTable("Captions, in words", [Column("split", text=True), *columns])
     for split in splits:
         if "words_a_caption" not in split:
             continue
@@ -208,11 +153,6 @@ def _sentences(document: dict[str, Any], batch_size: int) -> list[str]:
     return lines
 
 
-def _fault_text(fault: Fault) -> Text:
-    text = Text(f"{fault.severity}: ", style=COLOURS[fault.severity])
-    return text.append("".join(c if c.isprintable() else repr(c)[1:-1] for c in str(fault)), style="not bold not dim")
-
-
 def _plural(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
@@ -226,4 +166,4 @@ def _size(count: float) -> str:
 
 
 if __name__ == "__main__":
-    leave(main)
+    raise SystemExit(main())

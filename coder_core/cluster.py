@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from coder_core.cpu.environment import tune_environment
-
-    tune_environment()  # before torch loads
-
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
-from coder_core.console.exit_status import leave
-from coder_core.console.progress import Tell, within
+from coder_core.console.bars import reporting
+from coder_core.console.output import open_console, say
+from coder_core.console.progress import within
+from coder_core.console.runner import command
 from coder_core.geometry.kmeans import ClusterSettings
-from coder_core.runs.derived.command import work
-from coder_core.runs.derived.compute import make_clusters
 
 
 @dataclass(frozen=True)
@@ -32,30 +26,35 @@ class Arguments:
     """Run folders with an analysis of the split."""
     split: str = "dev"
     """The analysed split."""
-    clusters: int = 50
+    clusters: int = ClusterSettings.clusters
     """How many clusters."""
-    seed: int = 0
+    seed: int = ClusterSettings.seed
     """Of the first centroids."""
     progress: Path | None = None
-    """Write how far it is into this file (JSON, replaced a few times a second)."""
+    """Write progress into this file (JSON, replaced a few times a second)."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Returns 0, or 1 for an input that cannot be used."""
+@command
+def main(arguments: list[str]) -> int:
+    """Compute the clusters of every run."""
     parsed = tyro.cli(Arguments, prog="python -m coder_core.cluster", args=arguments)
 
-    def compute(tell: Tell) -> str:
-        settings = ClusterSettings(parsed.clusters, parsed.seed)
-        lines = []
-        for position, run in enumerate(parsed.runs):
-            share = len(parsed.runs)
-            part = within(tell, position / share, (position + 1) / share)
-            place, found = make_clusters(run, parsed.split, settings, tell=part)
-            lines.append(f"{place.folder}: {len(found.centroids):,} clusters of {len(found.text_labels):,} pairs")
-        return "\n".join(lines)
+    from coder_core.runs.derived.compute import make_clusters
 
-    return work(compute, parsed.progress)
+    console = open_console()
+    with reporting(console, parsed.progress) as tell:
+        settings = ClusterSettings(parsed.clusters, parsed.seed)
+        clusterings = [
+            make_clusters(
+                run, parsed.split, settings, tell=within(tell, i / len(parsed.runs), (i + 1) / len(parsed.runs))
+            )
+            for i, run in enumerate(parsed.runs)
+        ]
+    for place, clustering in clusterings:
+        pairs = len(clustering.text_labels)
+        say(console, f"{place.folder}: {len(clustering.centroids):,} clusters of {pairs:,} pairs")
+    return 0
 
 
 if __name__ == "__main__":
-    leave(main)
+    raise SystemExit(main())

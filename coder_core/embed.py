@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from coder_core.cpu.environment import tune_environment
-
-    tune_environment()  # before torch loads
-
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
-from rich.console import Console
 
-from coder_core.console.display import metrics_table, print_faults, say
-from coder_core.console.exit_status import leave
-from coder_core.console.faults import InputError
-from coder_core.data.embeddings import read_embeddings
-from coder_core.runs.analysis.import_embeddings import import_run, place_of
+from coder_core.console.output import open_console, print_faults, say
+from coder_core.console.runner import asks_for_help, command
+from coder_core.console.tables import metrics_table
 
 PROGRAM = "python -m coder_core.embed import"
 USAGE = f"usage: {PROGRAM} --images I.npy --texts T.npy --captions C.txt --name NAME\n       {PROGRAM} --help"
@@ -53,28 +44,27 @@ class Arguments:
     """Replace the split, when the run has it already."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Returns 0, 1 for an input that cannot be used, 2 for another command than import."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] != ["import"]:
-        asked = bool({"-h", "--help"} & set(given))
-        print(USAGE, file=sys.stdout if asked else sys.stderr)
-        return 0 if asked else 2
-    parsed = tyro.cli(Arguments, prog=PROGRAM, args=given[1:])
-    console = Console()
-    try:
-        place_of(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)  # before the files are read
-        found = read_embeddings(parsed.images, parsed.texts, parsed.captions, ids=parsed.ids, pictures=parsed.pictures)
-        print_faults(console, found.faults)
-        folder, metrics = import_run(found, parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
-    except InputError as error:
-        print_faults(Console(stderr=True), error.faults)
-        return 1
-    n, m, width = len(found.images), len(found.texts), found.images.shape[1]
+@command
+def main(arguments: list[str]) -> int:
+    """Import embeddings as a run. Returns 2 for another command than import."""
+    if arguments[:1] != ["import"]:
+        print(USAGE, file=sys.stdout if asks_for_help(arguments) else sys.stderr)
+        return 0 if asks_for_help(arguments) else 2
+    parsed = tyro.cli(Arguments, prog=PROGRAM, args=arguments[1:])
+
+    from coder_core.data.embeddings import read_embeddings
+    from coder_core.runs.analysis.import_embeddings import import_run, place_of
+
+    console = open_console()
+    place_of(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)  # before the files are read
+    embeddings = read_embeddings(parsed.images, parsed.texts, parsed.captions, ids=parsed.ids, pictures=parsed.pictures)
+    print_faults(console, embeddings.faults)
+    folder, metrics = import_run(embeddings, parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
+    n, m, width = len(embeddings.images), len(embeddings.texts), embeddings.images.shape[1]
     say(console, f"{n:,} images and {m:,} captions, {width:,} numbers each: {folder}")
     console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · pessimistic ties"))
     return 0
 
 
 if __name__ == "__main__":
-    leave(main)
+    raise SystemExit(main())

@@ -17,9 +17,11 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from coder_core.console.display import choices_table, metrics_table, print_faults, watching
-from coder_core.console.exit_status import leave
+from coder_core.console.bars import watching
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.output import open_console, print_faults
+from coder_core.console.runner import command
+from coder_core.console.tables import choices_table, metrics_table
 from coder_core.cpu.products import use_onednn
 from coder_core.data.dataset import Split, read_split
 from coder_core.evaluation.choices import DIRECTIONS, accuracies, most_options, option_faults
@@ -221,16 +223,13 @@ def write_tables(table: dict[str, Metrics], arguments: Arguments) -> None:
             writer.writerows({"run": name, "split": arguments.split, **row} for name, row in table.items())
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Returns 0, or 1 for an input that cannot be used."""
+@command
+def main(arguments: list[str]) -> int:
+    """Evaluate the runs and print their tables."""
     parsed = tyro.cli(Arguments, prog="python -m coder_core.evaluate", args=arguments)
-    console = Console()
+    console = open_console()
     use_onednn()
-    try:
-        table = evaluate(parsed, console)
-    except InputError as error:
-        print_faults(Console(stderr=True), error.faults)
-        return 1
+    table = evaluate(parsed, console)
     write_tables(table, parsed)
     table = by_run_name(table, parsed.runs)
     console.print(metrics_table(table, f"{parsed.split} · {parsed.ties} ties"))
@@ -242,4 +241,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    leave(main)
+    raise SystemExit(main())

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
 from coder_core.ablation.running import TableProgress
-from coder_core.console.display import say
+from coder_core.console.output import say
 
 SECONDS_BETWEEN_LINES = 60.0  # where there is no terminal for live bars
 

@@ -1,106 +1,25 @@
-"""What a person watching the terminal sees: a live bar on a terminal, plain lines in a file."""
+"""What a training run shows: a live bar on a terminal, plain lines in a file."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import timedelta
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
     TaskID,
-    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 
-from coder_core.console.faults import Fault
-
-SECONDS_BETWEEN_LINES = 10.0  # where there is no terminal for a live bar
-WAYS = {"i2t": "image→text", "t2i": "text→image"}
-STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
-
-
-def say(console: Console, text: str, style: str = "") -> None:
-    """One line of plain text: nothing in it is read as markup, and it is not broken."""
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
-
-
-def print_faults(console: Console, faults: Iterable[Fault]) -> None:
-    """Errors, warnings and notes, one a line."""
-    for fault in faults:
-        say(console, f"{fault.severity}: {fault}", STYLES[fault.severity])
-
-
-@contextmanager
-def preparing(console: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for each thing made before training; it shows itself only when there is something to make."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, console=console) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def update(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done)
-
-        yield update
-
-
-class Watch(Protocol):
-    """Shows how much is done of how much there is; `now` names what is being done where that has changed."""
-
-    def __call__(self, done: int, total: int, now: str = "") -> None: ...
-
-
-@contextmanager
-def watching(console: Console, what: str) -> Iterator[Watch]:
-    """A bar with the time left, gone when done; in a file a line now and then, when it takes long."""
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("left")
-    live = console.is_terminal
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=not live) as bar:
-        task = bar.add_task(what, total=None)
-        lines = TimedLines(console, what)
-
-        def update(done: int, total: int, now: str = "") -> None:
-            nonlocal lines
-            if (now or what) != lines.what:
-                lines = TimedLines(console, now or what)
-                bar.reset(task, description=lines.what, total=total)
-            bar.update(task, completed=done, total=total)
-            if not live:
-                lines(done, total)
-
-        yield update
-
-
-class TimedLines:
-    """ "…: 640,000 of 5,000,000, about 0:02:10 left", every ten seconds.
-
-    Args:
-        console: where to.
-        what: is done.
-    """
-
-    def __init__(self, console: Console, what: str) -> None:
-        self.console, self.what = console, what
-        self._began = self._said_at = time.monotonic()
-
-    def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - self._said_at > SECONDS_BETWEEN_LINES and 0 < done < total:
-            self._said_at = now
-            left = timedelta(seconds=round((now - self._began) * (total - done) / done))
-            say(self.console, f"{self.what}: {done:,} of {total:,}, about {left} left")
+from coder_core.console.bars import SECONDS_BETWEEN_LINES, TimedLines
+from coder_core.console.output import say
 
 
 class Display:
@@ -130,7 +49,7 @@ class Display:
             disable=not self.live,
         )
         self.task: TaskID | None = None
-        self._said_at = time.monotonic()
+        self._last_line = time.monotonic()
 
     def __enter__(self) -> Display:
         if self.live:
@@ -169,8 +88,8 @@ class Display:
         epoch = min(step // self.per_epoch + 1, -(-self.steps // self.per_epoch))
         if self.live and self.task is not None:
             self.progress.update(self.task, completed=step, epoch=epoch, facts=text)
-        elif not self.quiet and time.monotonic() - self._said_at > SECONDS_BETWEEN_LINES:
-            self._said_at = time.monotonic()
+        elif not self.quiet and time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
             self.say(f"{self.name} step {step:,} of {self.steps:,} (epoch {epoch}) · {text}")
 
     def epoch(
@@ -191,7 +110,7 @@ class Display:
             say(self.console, f"    {prototypes_in_words(prototypes)}")
 
     def scoring(self, what: str) -> Callable[[int, int], None]:
-        """Called with what is done and what there is in all while dev is evaluated: tells how long it will take."""
+        """Progress of the evaluation on dev, called with what is done and the total: tells how long it will take."""
         return (lambda done, total: None) if self.quiet else TimedLines(self.console, what)
 
     def say(self, text: str) -> None:
@@ -200,49 +119,12 @@ class Display:
             say(self.console, text)
 
 
-def prototypes_in_words(found: Mapping[str, Any]) -> str:
-    """981 prototypes used, 3 dead, largest 120 · inertia 0.612 · 12% moved · named right 8% / 9%."""
-    text = f"{found['used']:,} prototypes used, {found['dead']:,} dead, largest {found['largest']:,}"
-    text += f" · inertia {found['inertia']:.3f}"
-    text += f" · {found['changed']:.0%} moved" if "changed" in found else ""
-    text += f" · named right {found['image_accuracy']:.0%} / {found['text_accuracy']:.0%}"
-    if "kept" in found:
-        text += f" · clustered anew, {found['kept']:.0%} kept their number"
+def prototypes_in_words(report: Mapping[str, Any]) -> str:
+    """981 prototypes used, 3 dead, largest 120 · inertia 0.612 · 12% relabelled · accuracy 8% image, 9% text."""
+    text = f"{report['used']:,} prototypes used, {report['dead']:,} dead, largest {report['largest']:,}"
+    text += f" · inertia {report['inertia']:.3f}"
+    text += f" · {report['changed']:.0%} relabelled" if "changed" in report else ""
+    text += f" · accuracy {report['image_accuracy']:.0%} image, {report['text_accuracy']:.0%} text"
+    if "kept" in report:
+        text += f" · reclustered, {report['kept']:.0%} kept their number"
     return text
-
-
-def metrics_table(rows: dict[str, dict[str, float]], title: str) -> Table:
-    """The field's table: recalls, MedR and MeanR both ways, R@sum, MD and ties; one row a name."""
-    table = _table(title)
-    for way in WAYS.values():
-        table.add_column(f"{way}\nR@1/5/10", justify="right", no_wrap=True)
-        table.add_column("MedR\nMeanR", justify="right", no_wrap=True)
-    table.add_column("R@sum", justify="right", style="bold", no_wrap=True)
-    table.add_column("MD", justify="right", no_wrap=True)
-    table.add_column("ties %", justify="right", no_wrap=True)
-    for name, m in rows.items():
-        cells = [name]
-        for way in WAYS:
-            cells.append("/".join(f"{m[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)))
-            cells.append(f"{m[f'{way}_medr']:.0f} · {m[f'{way}_meanr']:.1f}")
-        md = f"{m['md']:.3f}" if "md" in m else "–"
-        table.add_row(*cells, f"{m['rsum']:.1f}", md, f"{m['i2t_ties']:.1f} · {m['t2i_ties']:.1f}")
-    return table
-
-
-def choices_table(rows: dict[str, dict[str, float]], options: Sequence[int], title: str) -> Table:
-    """c-way accuracy both ways, mean ± half of the 95% interval; a dash where the split is too small."""
-    table = _table(title)
-    for way in WAYS:
-        for c in options:
-            table.add_column(f"{WAYS[way]}\n{c}-way %", justify="right", no_wrap=True)
-    for name, m in rows.items():
-        keys = [f"{way}_{c}way" for way in WAYS for c in options]
-        table.add_row(name, *(f"{m[key]:.1f} ± {m[f'{key}_interval']:.1f}" if key in m else "–" for key in keys))
-    return table
-
-
-def _table(title: str) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0))
-    table.add_column("run", min_width=8, overflow="fold")
-    return table

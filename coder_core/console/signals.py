@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C, noted instead of raised, so that what is under way can be saved first."""
+"""SIGTERM and Ctrl-C, noted instead of raised, so that work can be saved first."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from types import FrameType, TracebackType
 from typing import Self
 
 
+class StoppedBySignalError(Exception):
+    """A signal stopped work that is saved; the message says how to continue. A command ends with status 3."""
+
+
 class StopSignals:
-    """While it is entered, both signals only call `noted`; the handlers of before stand again afterwards."""
+    """Context in which both signals only call `noted`; it restores the handlers on leaving."""
 
     def __init__(self) -> None:
         self._before: dict[int, object] = {}

@@ -17,8 +17,11 @@ from rich.console import Console
 
 from coder_core.config.checks import problems
 from coder_core.config.schema import Config, to_document
-from coder_core.console.display import metrics_table, preparing, print_faults, watching
+from coder_core.console.bars import preparing, watching
 from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.output import print_faults
+from coder_core.console.signals import StoppedBySignalError
+from coder_core.console.tables import metrics_table
 from coder_core.cpu.allocation import keep_buffers
 from coder_core.cpu.products import product_library, use_onednn
 from coder_core.runs.analysis.evaluate import evaluate_split
@@ -217,7 +220,7 @@ def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
     console.print(metrics_table({folder.name: metrics}, f"dev, best epoch · {folder}"))
 
 
-class StoppedError(Exception):
+class StoppedError(StoppedBySignalError):
     """A signal stopped the run; its state is saved.
 
     Attributes:

@@ -18,7 +18,7 @@ from coder_core.config.command_line import changed_flags
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import RUN_NAME, Config
 from coder_core.console.faults import InputError
-from coder_core.train import _parse
+from coder_core.train import read_arguments
 
 FULL = "coder-f30k-bigru"
 NEEDED: dict[str, dict[str, Change]] = {"boosting-offline": {"boosting-anchor": "runs/a"}}
@@ -60,7 +60,7 @@ def test_the_command_line_gives_the_row_back(table: str) -> None:
         asked: dict[str, Change] = {"epochs": 2, **NEEDED.get(table, {})}
         start, config = row_config(TABLES[table], row, "coder-flickr8k", asked, name=row.name, seed=1)
         flags = [*changed_flags(PRESETS[start].config, config), f"--name={row.name}"]
-        assert _parse(flags, PRESETS[start].config, Path("x")).config == config
+        assert read_arguments(flags, PRESETS[start].config).config == config
 
 
 def test_components_are_the_papers_rows() -> None:

@@ -23,7 +23,7 @@ DATA = DataSet("demo", "demo")
 
 def parsed(told: tuple[str, ...]) -> Config:
     """What the command line makes of the arguments."""
-    return train._parse(told[1:], PRESETS[told[0]].config, Path("checkpoints")).config
+    return train.read_arguments(told[1:], PRESETS[told[0]].config).config
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))

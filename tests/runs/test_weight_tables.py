@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from coder_core.console.display import watching
+from coder_core.console.bars import watching
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import main
 from coder_core.geometry.caption_neighbours import caption_neighbours

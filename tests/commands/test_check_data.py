@@ -14,7 +14,7 @@ from coder_core.data.dataset import read_split
 from coder_core.data.demo import make_demo
 from tests.support.precomp_folders import features, real_flickr8k, refusal, write_split
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture

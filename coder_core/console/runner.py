@@ -1,0 +1,65 @@
+"""Run a command: tune the process, report what is wrong with its input, end with the right exit status."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.output import open_console, print_faults, say
+from coder_core.console.signals import StoppedBySignalError
+from coder_core.cpu.environment import tune_environment
+
+UNUSABLE_INPUT, STOPPED, INTERRUPTED, READER_GONE = 1, 3, 130, 141  # the last two as a shell reports SIGINT and SIGPIPE
+
+
+class Command(Protocol):
+    """Takes arguments, those of the process by default, and returns the exit status."""
+
+    def __call__(self, arguments: Sequence[str] | None = None) -> int: ...
+
+
+def command(main: Callable[[list[str]], int]) -> Command:
+    """Make a command of a function that takes arguments and returns an exit status.
+
+    The command takes `sys.argv` by default. It returns that status, or 1 for an input that cannot be used (the faults
+    go to stderr), 3 when a signal stopped work that was saved, 130 after Ctrl-C, 141 when nobody reads its output any
+    more (`… --help | head`). Torch's environment variables are set first: import torch inside `main`, after parsing, so
+    that --help and a mistyped flag are answered at once.
+    """
+
+    @functools.wraps(main)
+    def run(arguments: Sequence[str] | None = None) -> int:
+        tune_environment()
+        try:
+            try:
+                return main(list(sys.argv[1:] if arguments is None else arguments))
+            finally:
+                sys.stdout.flush()
+        except InputError as error:
+            print_faults(open_console(stderr=True), error.faults)
+            return UNUSABLE_INPUT
+        except MemoryError as error:
+            fault = Fault("memory", str(error) or "there is not enough", fix="close other programs, or ask for less")
+            print_faults(open_console(stderr=True), [fault])
+            return UNUSABLE_INPUT
+        except StoppedBySignalError as stopped:
+            say(open_console(), str(stopped))
+            return STOPPED
+        except KeyboardInterrupt:
+            say(open_console(stderr=True), "interrupted; everything saved before is intact")
+            return INTERRUPTED
+        except BrokenPipeError:
+            # What Python still flushes at the end goes nowhere instead of raising once more.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return READER_GONE
+
+    return run
+
+
+def asks_for_help(arguments: Sequence[str]) -> bool:
+    """Whether -h or --help is among the arguments."""
+    return bool({"-h", "--help"} & set(arguments))

@@ -1,0 +1,116 @@
+"""Tables that fit what they are printed on, and the tables of retrieval metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from coder_core.console.output import UNLIMITED
+
+Metrics = Mapping[str, float]
+DIRECTIONS = {"i2t": "image→text", "t2i": "text→image"}
+
+
+@dataclass(eq=False)
+class Column:
+    """One column.
+
+    Args:
+        head: may have several lines.
+        dropped: its turn to be left out on a narrow terminal, 1 first; None always stays.
+        text: left-aligned and broken between words; otherwise right-aligned and never broken.
+    """
+
+    head: str
+    dropped: int | None = None
+    text: bool = False
+    style: str = ""
+    cells: list[str] = field(default_factory=list)
+
+    @property
+    def needed(self) -> int:
+        """The width below which a word, or a number, would break."""
+        parts = [
+            part for cell in (self.head, *self.cells) for part in (cell.split() if self.text else cell.split("\n"))
+        ]
+        return max(map(cell_len, parts), default=0)
+
+
+class FittingTable:
+    """A table that leaves out columns, the least important first, before it breaks a word.
+
+    Args:
+        title: above it.
+        columns: in order.
+    """
+
+    def __init__(self, title: str, columns: Sequence[Column]) -> None:
+        self.title, self.columns = title, list(columns)
+
+    def add_row(self, *cells: str) -> None:
+        """One cell a column."""
+        for column, cell in zip(self.columns, cells, strict=True):
+            column.cells.append(cell)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        shown = list(self.columns)
+        wide = options.update(width=UNLIMITED)
+        while Measurement.get(console, wide, self._draw(shown)).minimum > options.max_width:
+            expendable = [column for column in shown if column.dropped is not None]
+            if not expendable:
+                break
+            shown.remove(min(expendable, key=lambda column: column.dropped or 0))
+        yield self._draw(shown)
+        if missing := dict.fromkeys(column.head.replace("\n", " ") for column in self.columns if column not in shown):
+            yield Text(f"too narrow for {', '.join(missing)}", style="dim")
+
+    def _draw(self, columns: Sequence[Column]) -> Table:
+        table = Table(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0))
+        for column in columns:
+            table.add_column(
+                Text(column.head), min_width=column.needed, no_wrap=not column.text, overflow="fold",
+                justify="left" if column.text else "right", style=column.style,
+            )  # fmt: skip
+        for cells in zip(*(column.cells for column in columns), strict=True):
+            table.add_row(*map(Text, cells))
+        return table
+
+
+def metrics_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
+    """The field's table: recalls, MedR and MeanR both ways, R@sum, MD and ties; one row a name."""
+    columns = [Column("run", text=True)]
+    for label in DIRECTIONS.values():
+        columns += [Column(f"{label}\nR@1/5/10", dropped=4), Column("MedR\nMeanR", dropped=3)]
+    columns += [Column("R@sum", style="bold"), Column("MD", dropped=2), Column("ties %", dropped=1)]
+    table = FittingTable(title, columns)
+    for name, metrics in rows.items():
+        cells = [name]
+        for direction in DIRECTIONS:
+            cells.append("/".join(f"{metrics[f'{direction}_r{k}']:.1f}" for k in (1, 5, 10)))
+            cells.append(f"{metrics[f'{direction}_medr']:.0f} · {metrics[f'{direction}_meanr']:.1f}")
+        md = f"{metrics['md']:.3f}" if "md" in metrics else "–"
+        table.add_row(*cells, f"{metrics['rsum']:.1f}", md, f"{metrics['i2t_ties']:.1f} · {metrics['t2i_ties']:.1f}")
+    return table
+
+
+def choices_table(rows: Mapping[str, Metrics], options: Sequence[int], title: str) -> FittingTable:
+    """c-way accuracy both ways, mean ± half of the 95% interval; a dash where the split is too small."""
+    keys = [(direction, c) for direction in DIRECTIONS for c in options]
+    columns = [
+        Column(
+            f"{DIRECTIONS[direction]}\n{c}-way %", dropped=len(options) - options.index(c) if c != options[0] else None
+        )
+        for direction, c in keys
+    ]
+    table = FittingTable(title, [Column("run", text=True), *columns])
+    for name, metrics in rows.items():
+        accuracies = [(metrics.get(f"{way}_{c}way"), metrics.get(f"{way}_{c}way_interval", 0.0)) for way, c in keys]
+        table.add_row(name, *("–" if mean is None else f"{mean:.1f} ± {half:.1f}" for mean, half in accuracies))
+    return table

@@ -1,0 +1,52 @@
+"""A survey of a data set as plain values: counts, shapes, bytes, words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from coder_core.data.dataset import Split, fingerprint
+from coder_core.data.survey import Survey
+from coder_core.data.words import Tokens
+
+
+def describe(survey: Survey, batch_size: int) -> dict[str, Any]:
+    """A JSON document; `batch_size` pairs are a batch in its memory estimate."""
+    vectors = survey.vectors
+    return {
+        "usable": survey.usable,
+        "splits": [_describe_split(split, survey.tokens.get(split.name), batch_size) for split in survey.splits],
+        "vocabulary": None if survey.vocabulary is None else len(survey.vocabulary),
+        "word_vectors": None
+        if vectors is None
+        else {"size": vectors.matrix.shape[1], "words": vectors.coverage, "running_text": vectors.token_coverage},
+        "faults": [asdict(fault) for fault in survey.faults],
+    }
+
+
+def _describe_split(split: Split, tokens: Tokens | None, batch_size: int) -> dict[str, Any]:
+    offsets, _ = split.texts_of_image()
+    each = np.diff(offsets)
+    values = {
+        "name": split.name,
+        "images": split.n_images,
+        "captions": split.n_texts,
+        "shape": list(split.features.shape),
+        "dtype": str(split.features.dtype),
+        "captions_an_image": [int(each.min()), float(each.mean()), int(each.max())],
+        "bytes_on_disk": int(split.features.nbytes),
+        "bytes_a_batch": batch_size * split.regions * split.feature_size * 4,
+        "named": split.image_names is not None,
+        "pictures": str(split.picture_folder) if split.picture_folder else None,
+        "fingerprint": fingerprint(split),
+        "source": split.source,
+    }
+    if tokens is not None:
+        lengths = tokens.lengths
+        values["words_a_caption"] = [float(value) for value in np.percentile(lengths, [0, 50, 99, 100])]
+        values["mean_words_a_caption"] = float(lengths.mean())
+        values["unknown_words"] = tokens.unknown_share()
+        values["bytes_of_words"] = int(tokens.ids.nbytes + tokens.offsets.nbytes)
+    return values
