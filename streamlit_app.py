@@ -20,7 +20,7 @@ app = App(Path(__file__).name, middleware=[Middleware(Guard)])
 
 
 def draw() -> None:
-    """The frame, and in it the page that was asked for."""
+    """The frame, and in it the requested page."""
     from app import charts
     from app.ui import downloads, frame, sidebar
 
@@ -29,7 +29,7 @@ def draw() -> None:
     colours = charts.tone(st.context.theme.type)
     st.html(f"<style>:root {{ --cl-good: {colours.good}; --cl-bad: {colours.bad}; }}</style>")
     st.logo(frame.APP / "logo.svg", size="large", icon_image=frame.APP / "icon.png")
-    frame.drawn()
+    frame.mark_ready()
     pages = frame.page_list()
     page = st.navigation(pages)
     frame.leave_home(page, pages)

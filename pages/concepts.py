@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-from app.backend import concepts
-from app.backend import runs as backend
+from app.backend.concepts import has_concepts
+from app.backend.runs import split_sample
 from app.ui import cards, sidebar
-from app.ui.lacking import those_with
+from app.ui.missing import runs_with
 from app.ui.state import Choice
-from app.views import concepts as concepts_view
+from app.views import concepts
 
 WAY_OUT = (
-    "Start one on the Train page with a preset that has one: coder-demo takes a few minutes on the built-in pictures; "
-    "coder-flickr8k, coder-f30k-bigru and the others that begin with coder- are for your data."
+    "Train one on the Train page with a preset that has it: coder-demo takes a few minutes on the built-in pictures; "
+    "coder-flickr8k, coder-f30k-bigru and the other coder- presets are for your own data."
 )
 
 
 def show(choice: Choice) -> None:
-    runs = those_with(
-        choice.runs, lambda run: concepts.has_concepts(run, choice.split),
-        trained="without a concept branch", imported="which have no concept branch", way_out=WAY_OUT,
-        preset="coder-demo",
+    runs = runs_with(
+        choice.runs, lambda run: has_concepts(run, choice.split), trained="without a concept branch",
+        imported="which have no concept branch", way_out=WAY_OUT, preset="coder-demo",
     )  # fmt: skip
     if not runs:
         return
-    sample = backend.sample(runs[-1], choice.split)
+    sample = split_sample(runs[-1], choice.split)
     if sample is not None:
         cards.note(
-            f"This split is large: attention is summed up over {len(sample.images):,} of {sample.of_images:,} images, "
-            f"drawn at random, with their {len(sample.texts):,} of {sample.of_texts:,} captions."
+            f"This split is large: attention is computed over {len(sample.images):,} of {sample.of_images:,} random "
+            f"images with their {len(sample.texts):,} of {sample.of_texts:,} captions."
         )
-    word = concepts_view.graphs(runs, choice.split)
-    concepts_view.amounts(runs, choice.split)
-    order = concepts_view.disagreements(runs, choice)
-    concepts_view.one_pair(runs, choice, order)
-    concepts_view.readers(runs, choice, word)
-    concepts_view.all_concepts(runs, choice.split)
+    word = concepts.graphs(runs, choice.split)
+    concepts.amounts(runs, choice.split)
+    order = concepts.disagreements(runs, choice)
+    concepts.one_pair(runs, choice, order)
+    concepts.readers(runs, choice, word)
+    concepts.all_concepts(runs, choice.split)
 
 
-choice = sidebar.choose()
-cards.question(
+sidebar.page(
     "What does the concept branch read?",
-    "Images and captions both look into one list of words from the training captions. What they read there is the "
-    "second of CODER’s two embeddings; a pair scores high in it when both read the same concepts.",
+    "Images and captions attend to one list of words from the training captions. What they read gives the second of "
+    "CODER’s two embeddings: a pair scores high in it when both read the same concepts.",
+    show,
 )
-sidebar.answer(choice, show)

@@ -7,15 +7,15 @@ from dataclasses import replace
 import streamlit as st
 
 from app import charts
-from app.backend import joint_space as backend_joint
-from app.backend import runs as backend
-from app.backend.joint_space import Layout, LayoutSettings, Method
-from app.ui import cards, downloads, embedded_runs, sidebar
+from app.backend import joint_space
+from app.backend.joint_space import MOST_TSNE, Layout, LayoutSettings, Method
+from app.backend.runs import open_summary
+from app.ui import cards, downloads, missing, sidebar
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.state import Choice, bound, bound_number, theme
-from app.views import work as work_view
 from app.views.joint_space import explore, point_rows, tables_of
+from app.views.work import Work, show_work
 
 METHODS = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
 LARGE = 50_000
@@ -23,7 +23,7 @@ MINUTES = {"umap": "about a minute", "tsne": "two to four minutes"}
 
 
 def settings() -> LayoutSettings:
-    """Which map; what else it is made with stands behind a button."""
+    """The method of the map; its parameters are in a popover."""
     method: Method = choose_one("Map", METHODS, "map", tip("map"))  # type: ignore[assignment]
     chosen = LayoutSettings(method)
     if method == "pca":
@@ -31,128 +31,124 @@ def settings() -> LayoutSettings:
     with st.popover("Settings", icon=":material/tune:", width=140):
         if method == "umap":
             neighbours = int(st.number_input("Neighbours", 2, 200, 15, **bound_number("neighbours"), help=tip("map")))
-            distance = float(
-                st.number_input("Smallest distance", 0.0, 1.0, 0.1, 0.05, **bound_number("distance"), help=tip("map"))
-            )
-            chosen = replace(chosen, neighbours=neighbours, min_distance=distance)
+            distance = st.number_input("Minimum distance", 0.0, 1.0, 0.1, 0.05, **bound_number("distance"))
+            chosen = replace(chosen, neighbours=neighbours, min_distance=float(distance))
         else:
             value = st.number_input("Perplexity", 2, 500, 30, **bound_number("perplexity"), help=tip("perplexity"))
             chosen = replace(chosen, perplexity=float(value))
         return replace(chosen, seed=int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"))))
 
 
-def take_part(choice: Choice) -> bool:
-    """Whether only a random part of the split is looked at; a small split is always looked at whole."""
-    sample = backend_joint.points_sample(choice.first, choice.split)
+def is_sampled(choice: Choice) -> bool:
+    """Whether the page shows a random sample of the split; a small split is always shown completely."""
+    sample = joint_space.points_sample(choice.first, choice.split)
     if sample is None:
         return False
     total, drawn = sample.of_images + sample.of_texts, len(sample.images) + len(sample.texts)
-    if st.toggle(f"Look at all {total:,} samples (takes a minute)", False, **bound("everything")):
+    if st.toggle(f"Use all {total:,} samples (takes a minute)", False, **bound("everything")):
         return False
     cards.note(
-        f"{drawn:,} of {total:,} samples, drawn at random: {len(sample.images):,} of {sample.of_images:,} images, and "
-        "their captions. Everything on this page is of these; ranks are those in the whole split, hubness counts only "
-        "these queries."
+        f"{drawn:,} of {total:,} samples, drawn at random: {len(sample.images):,} of {sample.of_images:,} images with "
+        "their captions. This page shows only these; ranks are over the whole split, hubness counts only these queries."
     )
     return True
 
 
-def numbers(choice: Choice, part: bool) -> None:
-    """The gap, and how far matching pairs stand from the others."""
-    found = [backend_joint.gap(run, choice.split, part) for run in choice.runs]
+def numbers(choice: Choice, sampled: bool) -> None:
+    """The modality gap and the separation of matching from other pairs."""
+    gaps = [joint_space.gap(run, choice.split, sampled) for run in choice.runs]
     items = []
     for label, term, values in (
-        ("modality gap", "modality gap", [one.gap for one in found]),
-        ("mean distance", "mean distance", [one.mean_distance for one in found]),
-        ("matching pairs", "mean similarity", [one.positive for one in found]),
-        ("other pairs", "mean similarity", [one.negative for one in found]),
+        ("modality gap", "modality gap", [one.gap for one in gaps]),
+        ("mean distance", "mean distance", [one.mean_distance for one in gaps]),
+        ("matching pairs", "mean similarity", [one.positive for one in gaps]),
+        ("other pairs", "mean similarity", [one.negative for one in gaps]),
     ):
-        note = f"{values[0]:.3f} in {choice.first.name}" if len(values) == 2 else choice.first.name
-        items.append(cards.Tile(label, f"{values[-1]:.3f}", note, term))
-    cards.tiles(items)
+        note = f"1st run {values[0]:.3f}" if len(values) == 2 else ""
+        items.append(cards.Metric(label, f"{values[-1]:.3f}", note, term))
+    cards.metrics(items)
 
 
-def similarities(choice: Choice, part: bool) -> None:
-    found = [backend_joint.distributions(run, choice.split, part) for run in choice.runs]
-    last, told = found[-1], ""
+def similarities(choice: Choice, sampled: bool) -> None:
+    """Similarity distributions of matching and other pairs."""
+    distributions = [joint_space.distributions(run, choice.split, sampled) for run in choice.runs]
+    last, note = distributions[-1], ""
     if last.images < last.of_images:
-        captions = "their sample’s captions" if part else "all captions"
-        told = f" Counted over {last.images:,} of {last.of_images:,} images, drawn at random, and {captions}."
+        captions = "the sample’s captions" if sampled else "all captions"
+        note = f" Counted over {last.images:,} of {last.of_images:,} random images and {captions}."
     cards.heading(
-        "How alike are matching pairs, and all others?",
-        f"The further apart the filled and the dotted curve, the easier the retrieval.{told}",
+        "How similar are matching pairs, and all others?",
+        f"The further apart the filled and the dotted curve, the easier the retrieval.{note}",
     )
-    numbers(choice, part)
+    numbers(choice, sampled)
+    positive, negative = [one.positive for one in distributions], [one.negative for one in distributions]
     names = [run.name for run in choice.runs]
-    figure = charts.similarity_curves(
-        names, last.edges, [one.positive for one in found], [one.negative for one in found], charts.tone(theme())
-    )
+    figure = charts.similarity_curves(names, last.edges, positive, negative, charts.tone(theme()))
     downloads.chart(figure, "similarity-curves", "similarities of matching and other pairs")
 
 
-def minutes(method: Method, points: int) -> str:
-    """How long a map takes, in words."""
-    return "many minutes" if points > LARGE else MINUTES[method]
-
-
 def remark(choice: Choice, layouts: list[Layout]) -> str:
-    """How the maps were made, where that was not as asked, and how much they differ."""
-    notes = dict.fromkeys(note for one in layouts for note in one.notes)
+    """How the maps were made, where that differs from the settings, and how much the maps differ."""
+    notes = dict.fromkeys(note for layout in layouts for note in layout.notes)
     parts = [f"{note[0].upper()}{note[1:]}." for note in notes]
     shares, disparity = layouts[0].shares, layouts[-1].disparity
     if shares is not None:
-        parts.append(f"The plane holds {100 * sum(shares):.0f} % of the variance of {choice.first.name}.")
+        parts.append(f"The map shows {100 * sum(shares):.0f} % of the variance of {choice.first.name}.")
     if disparity is not None:
         parts.append(
-            f"{choice.runs[-1].name} is laid over {choice.first.name} without bending: {100 * disparity:.0f} % differ."
+            f"{choice.runs[-1].name} is aligned to {choice.first.name} without distortion (Procrustes): "
+            f"{100 * disparity:.0f} % differ."
         )
-    if any(backend.open_summary(run).concepts(choice.split) is not None for run in choice.runs):
-        parts.append("The map is of the instance embeddings; ranks are those of both branches.")
+    if any(open_summary(run).concepts(choice.split) is not None for run in choice.runs):
+        parts.append("The map shows the instance embeddings; ranks use both branches.")
     return " ".join(parts)
 
 
+def stored_layouts(choice: Choice, chosen: LayoutSettings, points: int) -> list[Layout]:
+    """The stored maps of all runs; while one is missing, none, and a button that computes them."""
+    stored = joint_space.stored_maps(choice.runs, choice.split, chosen)
+    layouts = [item.layout for item in stored if item.layout is not None]
+    if len(layouts) == len(choice.runs):
+        return layouts
+    minutes = "many minutes" if points > LARGE else MINUTES[chosen.method]
+    work = Work(
+        stored[-1].name, joint_space.map_command(choice.runs, choice.split, chosen),
+        f"Compute the {METHODS[chosen.method]} map",
+        f"Not computed yet. {points:,} points take {minutes} per run; the result is stored in the run’s folder. PCA is "
+        "shown until then.",
+    )  # fmt: skip
+    show_work(work, "; ".join(item.fault for item in stored if item.fault))
+    return []
+
+
 def show(chosen_runs: Choice) -> None:
-    choice = embedded_runs.of(chosen_runs)
+    choice = missing.embedded(chosen_runs)
     if choice is None:
         return
-    part = take_part(choice)
+    sampled = is_sampled(choice)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         chosen = settings()
-    tables = tables_of(choice, part)
-    total = sum(len(ranks) for ranks in backend.open_summary(choice.first).ranks(choice.split).values())
-    if chosen.method == "tsne" and total > backend_joint.MOST_TSNE:
-        cards.empty(
-            f"t-SNE takes at most {backend_joint.MOST_TSNE:,} points, and there are {total:,}.",
-            "UMAP and PCA take all of them; PCA is shown.",
-        )
-        chosen = LayoutSettings("pca")
+    tables = tables_of(choice, sampled)
+    total = sum(len(ranks) for ranks in open_summary(choice.first).ranks(choice.split).values())
     layouts: list[Layout] = []
-    if chosen.method != "pca":
-        kept = backend_joint.kept_maps(choice.runs, choice.split, chosen)
-        layouts = [one.layout for one in kept if one.layout is not None]
-        if len(layouts) < len(choice.runs):
-            faults = "; ".join(one.fault for one in kept if one.fault)
-            offered = work_view.Work(
-                kept[-1].name, backend_joint.map_command(choice.runs, choice.split, chosen),
-                f"Compute the {METHODS[chosen.method]} map",
-                f"There is none yet. {total:,} points take {minutes(chosen.method, total)} a run; it is kept beside "
-                "the run. PCA is shown meanwhile.",
-            )  # fmt: skip
-            work_view.show(offered, faults)
-            layouts = []
-    if not layouts:
-        layouts = backend_joint.principal_maps(choice.runs, choice.split, part)
-    planes = [one.plane for one in layouts]
-    if len(planes[0]) > len(tables[0]):  # a kept map is of all points
+    if chosen.method == "tsne" and total > MOST_TSNE:
+        cards.empty(
+            f"t-SNE takes at most {MOST_TSNE:,} points, and this split has {total:,}.",
+            "Choose UMAP or PCA, which have no limit. PCA is shown.",
+        )
+    elif chosen.method != "pca":
+        layouts = stored_layouts(choice, chosen, total)
+    layouts = layouts or joint_space.principal_maps(choice.runs, choice.split, sampled)
+    planes = [layout.plane for layout in layouts]
+    if len(planes[0]) > len(tables[0]):  # a stored map has all points
         planes = [plane[point_rows(choice, tables[0])] for plane in planes]
     explore(choice, planes, tables, remark(choice, layouts))
-    similarities(choice, part)
+    similarities(choice, sampled)
 
 
-choice = sidebar.choose()
-cards.question(
+sidebar.page(
     "Do images and texts share one space?",
-    "Neighbours look alike to the model. Where diamonds (images) and dots (captions) lie mixed, the two modalities "
-    "share a space; where they form two islands, there is a gap between them.",
+    "Neighbours have similar embeddings. Where diamonds (images) and dots (captions) mix, the two modalities share a "
+    "space. Two separate islands are a modality gap.",
+    show,
 )
-sidebar.answer(choice, show)

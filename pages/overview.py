@@ -1,4 +1,4 @@
-"""Which runs do I have and how good are they?"""
+"""Which runs do I have, and how good are they?"""
 
 from __future__ import annotations
 
@@ -6,94 +6,91 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.backend import runs as backend
-from app.backend.runs import RunSummary
+from app.backend.runs import RunSummary, all_runs, configuration_changes, epochs, facts, steps
 from app.ui import cards, downloads, sidebar
 from app.ui.glossary import tip
 from app.ui.progress import curve_label, curves
 from app.ui.state import Choice, bound, theme
-from app.views import separation as separation_view
+from app.views.separation import show_separation
 
 COLUMNS = {
     "rsum": "R@sum", "i2t_r1": "i→t R@1", "i2t_r5": "i→t R@5", "i2t_r10": "i→t R@10", "t2i_r1": "t→i R@1",
     "t2i_r5": "t→i R@5", "t2i_r10": "t→i R@10", "md": "MD",
 }  # fmt: skip
-COMPARED = 6
-
-
-def run_table(split: str) -> pd.DataFrame:
-    """One row a run: what it is and how good it is on this split."""
-    rows = []
-    for run in backend.runs():
-        about, metrics = backend.facts(run), run.metrics.get(split, {})
-        scores = {label: metrics.get(key) for key, label in COLUMNS.items()}
-        what = {"run": run.name, "loss": about["loss"], "data": about["data"]}
-        rows.append(
-            what
-            | scores
-            | {"epochs": about["epochs"], "seed": about["seed"], "state": run.state, "date": about["created"]}
-        )
-    return pd.DataFrame(rows)
+HEADLINE = (
+    ("R@sum", "rsum", "R@sum"), ("image → text R@1", "i2t_r1", "R@K"), ("text → image R@1", "t2i_r1", "R@K"),
+    ("image → text MedR", "i2t_medr", "MedR"), ("text → image MedR", "t2i_medr", "MedR"),
+)  # fmt: skip
+MOST_COMPARED = 6
 
 
 def headline(choice: Choice) -> None:
+    """The last run's metrics and their change against the first run."""
     metrics = [run.metrics[choice.split] for run in choice.runs]
     items = []
-    for label, key, term in (
-        ("R@sum", "rsum", "R@sum"), ("image → text R@1", "i2t_r1", "R@K"), ("text → image R@1", "t2i_r1", "R@K"),
-        ("image → text MedR", "i2t_medr", "MedR"), ("text → image MedR", "t2i_medr", "MedR"),
-    ):  # fmt: skip
+    for label, key, term in HEADLINE:
         values = [float(m.get(key, float("nan"))) for m in metrics]
-        digits, note, good = (0 if "medr" in key else 1), "", None
+        lower_is_better = key.endswith("medr")
+        digits, delta, note = (0 if lower_is_better else 1), None, ""
         if len(values) == 2:
-            change = values[1] - values[0]
-            better = change < 0 if "medr" in key else change > 0
-            good = None if change == 0 else better
-            note = f"{change:+.{digits}f} against {values[0]:.{digits}f}" if change else "unchanged"
-        items.append(cards.Tile(label, f"{values[-1]:.{digits}f}", note, term, good))
-    cards.tiles(items)
+            delta, note = f"{values[1] - values[0]:+.{digits}f}", f"1st run {values[0]:.{digits}f}"
+        if delta is not None and float(delta) == 0:
+            delta = "0"
+        colour = "inverse" if lower_is_better else "normal"
+        items.append(cards.Metric(label, f"{values[-1]:.{digits}f}", note, term, delta, colour))  # type: ignore[arg-type]
+    cards.metrics(items)
 
 
-def compared(choice: Choice) -> list[RunSummary]:
-    """The runs of bars, curves and differences: the two of the sidebar, or up to six of one's choice."""
-    known = {run.name: run for run in backend.runs() if not run.fault}
+def choose_runs(choice: Choice) -> list[RunSummary]:
+    """The runs of bars, curves and differences: the two of the sidebar, or up to six others."""
+    runs = {run.name: run for run in all_runs() if not run.fault}
     names = st.multiselect(
-        "Compared here", list(known), [run.name for run in choice.runs], **bound("curves"), max_selections=COMPARED,
-        placeholder="up to six runs",
-        help="Everything but the table of all runs shows these; other pages show the sidebar’s.",
+        "Runs compared on this page", list(runs), [run.name for run in choice.runs], **bound("curves"),
+        max_selections=MOST_COMPARED, placeholder="up to six runs",
+        help="The table of all runs shows every run; other pages show the sidebar’s two.",
     )  # fmt: skip
-    return [known[name] for name in names[:COMPARED]]
+    return [runs[name] for name in names[:MOST_COMPARED]]
 
 
-def draw_recall(runs: list[RunSummary], split: str) -> None:
+def show_recall(runs: list[RunSummary], split: str) -> None:
     cards.heading(f"Recall on {split}")
     metrics = {run.name: run.metrics[split] for run in runs if split in run.metrics}
     if not metrics:
         cards.empty(f"None of these runs was evaluated on {split}.", "Choose another split, or other runs.")
         return
     downloads.chart(charts.recall_bars(metrics, charts.tone(theme())), "recall", "recall of the runs")
-    missing = [run.name for run in runs if run.name not in metrics]
-    if missing:
-        cards.note(f"Not evaluated on {split}: {', '.join(missing)}.")
+    unevaluated = [run.name for run in runs if run.name not in metrics]
+    if unevaluated:
+        cards.note(f"Not evaluated on {split}: {', '.join(unevaluated)}.")
 
 
-def draw_curves(shown: list[RunSummary]) -> None:
+def show_curves(runs: list[RunSummary]) -> None:
     cards.heading("Training")
-    epochs, steps = ({run.name: read(run) for run in shown} for read in (backend.epochs, backend.steps))
-    columns = curves(list(epochs.values())) + curves(list(steps.values()))
+    by_epoch, by_step = ({run.name: read(run) for run in runs} for read in (epochs, steps))
+    columns = curves(list(by_epoch.values())) + curves(list(by_step.values()))
     if not columns:
-        imported = bool(shown) and all(run.imported for run in shown)
-        fact = "Imported embeddings have no training curves." if imported else "No finished epoch to draw."
+        imported = bool(runs) and all(run.imported for run in runs)
+        fact = "Imported embeddings have no training curves." if imported else "There is no finished epoch to plot."
         cards.empty(fact, "Choose a run that has trained for at least one epoch.")
         return
     column = st.selectbox("Value", columns, format_func=curve_label, label_visibility="collapsed", **bound("curve"))
-    frames = epochs if any(column in frame for frame in epochs.values()) else steps
+    frames = by_epoch if any(column in frame for frame in by_epoch.values()) else by_step
     figure = charts.training_curves(frames, column, curve_label(column), charts.tone(theme()))
     downloads.chart(figure, "training_curves", "training curves")
 
 
-def draw_table(split: str) -> None:
-    table = run_table(split)
+def show_table(split: str) -> None:
+    """One row per run: what it is and how good it is on this split."""
+    cards.heading("All runs", f"Recall in percent on {split}. Click on a column’s name to sort.")
+    rows = []
+    for run in all_runs():
+        about, metrics = facts(run), run.metrics.get(split, {})
+        scores = {label: metrics.get(key) for key, label in COLUMNS.items()}
+        rows.append(
+            {"run": run.name, "loss": about["loss"], "data": about["data"], **scores, "epochs": about["epochs"],
+             "seed": about["seed"], "state": run.state, "date": about["created"]}
+        )  # fmt: skip
+    table = pd.DataFrame(rows)
     percent = st.column_config.NumberColumn(format="%.1f", help=tip("R@K"))
     st.dataframe(
         table, hide_index=True, height="content", placeholder="–",
@@ -106,45 +103,42 @@ def draw_table(split: str) -> None:
     downloads.table(table, f"runs-{split}", paper=True)
 
 
-def draw_differences(runs: list[RunSummary]) -> None:
-    cards.heading("What differs between them", "Only the values that are not the same; everything else is equal.")
+def show_differences(runs: list[RunSummary]) -> None:
+    cards.heading("Differences between the configurations", "Settings that are equal in all runs are left out.")
     imported = [run.name for run in runs if run.imported]
     if imported:
-        names = " and ".join(imported)
-        cards.note(f"{names}: imported embeddings, which have no configuration.")
+        cards.note(f"{' and '.join(imported)}: imported embeddings, which have no configuration.")
     trained = [run for run in runs if not run.imported]
     if len(trained) < 2:
         cards.empty("There are no two runs to compare.", "Choose two that were trained here, above or in the sidebar.")
         return
-    table = backend.configuration_changes(trained)
+    table = configuration_changes(trained)
     if table.empty:
-        cards.empty("Nothing differs.", "These runs have the same settings, seed included.")
+        cards.empty("The configurations are equal.", "These runs have the same settings, including the seed.")
         return
-    table.index.name = "setting"
-    st.dataframe(table.reset_index(), hide_index=True, height="content")
-    downloads.table(table.reset_index(), "settings-that-differ", paper=True)
+    table = table.rename_axis("setting").reset_index()
+    st.dataframe(table, hide_index=True, height="content")
+    downloads.table(table, "settings-that-differ", paper=True)
 
 
 def show(choice: Choice) -> None:
+    damaged = [(run.name, run.fault) for run in all_runs() if run.fault]
+    if damaged:
+        cards.faults(damaged)
     headline(choice)
-    runs = compared(choice)
+    runs = choose_runs(choice)
     left, right = st.columns(2, gap="large")
     with left:
-        draw_recall(runs, choice.split)
+        show_recall(runs, choice.split)
     with right:
-        draw_curves(runs)
-    cards.heading("All runs", f"Recall in percent on {choice.split}; a click on a column's name sorts.")
-    draw_table(choice.split)
-    separation_view.show(runs, choice.split)
-    draw_differences(runs)
+        show_curves(runs)
+    show_table(choice.split)
+    show_separation(runs, choice.split)
+    show_differences(runs)
 
 
-choice = sidebar.choose()
-cards.question(
+sidebar.page(
     "Which runs do I have, and how good are they?",
-    "Each bar is the share of queries whose true match is among the first 1, 5 or 10 results: taller is better.",
+    "Each bar is the percentage of queries with a true match among the first 1, 5 or 10 results. Taller is better.",
+    show,
 )
-broken = [(run.name, run.fault) for run in backend.runs() if run.fault]
-if broken:
-    cards.faults(broken)
-sidebar.answer(choice, show)

@@ -1,63 +1,63 @@
-"""Which is the better answer, baseline or CODER?"""
+"""Which run retrieves better, baseline or CODER?"""
 
 from __future__ import annotations
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app.backend import runs as backend
+from app.backend.retrieval import search
+from app.backend.runs import open_summary
 from app.ui import cards, links, sidebar
 from app.ui.controls import choose_one, step_through
 from app.ui.glossary import tip
 from app.ui.state import Choice
-from app.views import failures as failures_view
+from app.views import failures
 from app.views.anchor import show_sample
-from app.views.free_query import ask_freely, ask_with_picture
+from app.views.free_query import query_with_picture, query_with_text
 from app.views.query import RESULTS, rank_change, side_by_side
 
-SOURCES = {"split": "A sample of the split", "text": "Your own words", "picture": "A picture"}
+SOURCES = {"split": "Sample of the split", "text": "Free text", "picture": "Picture"}
 
 
-def ask_split(choice: Choice, modality: str, controls: DeltaGenerator) -> None:
-    """The split's own queries: what failed and why, then one of them answered."""
+def query_from_split(choice: Choice, modality: str, controls: DeltaGenerator) -> None:
+    """The split's own queries: which failed and why, then one of them in detail."""
     direction = "t2i" if modality == "text" else "i2t"
     with controls:
-        at = int(choose_one("Right within the first", {"1": "1", "5": "5", "10": "10"}, "at", tip("R@K")))
+        at = int(choose_one("Answered within the first", {"1": "1", "5": "5", "10": "10"}, "at", tip("R@K")))
         views = {"ranks": "Rank changes" if choice.second else "Ranks", "near": "Near misses", "hubs": "Hubs"}
-        view = choose_one("Look at", views, "look", f"{tip('margin')} {tip('hub')}")
-    if view == "ranks":
-        draw = failures_view.compare_runs if choice.second else failures_view.one_run
-        order = draw(choice, direction, at, modality)
+        view = choose_one("Show", views, "look", f"{tip('margin')} {tip('hub')}")
+    if view == "near":
+        order = failures.near_misses(choice, direction, modality)
+    elif view == "hubs":
+        order = failures.hubs(choice, direction, modality)
     else:
-        order = (failures_view.near_misses if view == "near" else failures_view.hubs)(choice, direction, modality)
-    ranks = backend.open_summary(choice.runs[-1]).ranks(choice.split)[direction]
-    cards.heading("One query, answered", "Best candidate first: place, similarity; a green frame is a true match.")
-    name = "caption" if modality == "text" else "image"
+        order = (failures.compare_runs if choice.second else failures.one_run)(choice, direction, at, modality)
+    ranks = open_summary(choice.runs[-1]).ranks(choice.split)[direction]
+    cards.heading("One query in detail", "The ten best candidates and their similarity. Green frames are true matches.")
+    label = "Caption number" if modality == "text" else "Image number"
     number = step_through(
-        f"Number of the {name}", f"query-{modality}", order, len(ranks), "The row of the sample in its split.",
-        failed=ranks >= at,
-    )  # fmt: skip
+        label, f"query-{modality}", order, len(ranks), "The row of the sample in its split.", failed=ranks >= at
+    )
     show_sample(choice, modality, number, here="query")
-    heads = rank_change(choice, direction, number)
-    side_by_side(choice, modality, lambda run: backend.search(run, number, choice.split, modality, RESULTS), heads)
+    suffixes = rank_change(choice, direction, number)
+    side_by_side(choice, modality, lambda run: search(run, number, choice.split, modality, RESULTS), suffixes)
 
 
 def show(choice: Choice) -> None:
     controls = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     with controls:
-        source = choose_one("Ask with", SOURCES, "ask")
-        asked = choose_one("Direction", links.DIRECTIONS, "direction") if source == "split" else "text"
+        source = choose_one("Query", SOURCES, "ask")
+        modality = choose_one("Direction", links.DIRECTIONS, "direction") if source == "split" else "text"
     if source == "split":
-        ask_split(choice, asked, controls)
+        query_from_split(choice, modality, controls)
     elif source == "text":
-        ask_freely(choice)
+        query_with_text(choice)
     else:
-        ask_with_picture(choice)
+        query_with_picture(choice)
 
 
-choice = sidebar.choose()
-cards.question(
-    "Which is the better answer, baseline or CODER?",
-    "Every query ranks all candidates of the split; the higher its own match stands, the better.",
+sidebar.page(
+    "Which run retrieves better, baseline or CODER?",
+    "Every query ranks all candidates of the split. The higher its true match ranks, the better.",
+    show,
 )
-sidebar.answer(choice, show)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app.backend import runs as backend
-from app.backend import similarity as matrices
+from app.backend import similarity
+from app.backend.runs import InputError, open_summary
 from app.backend.similarity import Batch, Direction, Measure, Scaled, Settings
 from app.ui import cards, clicks, downloads, sidebar
 from app.ui.controls import choose_one
@@ -16,30 +16,31 @@ from app.ui.state import Choice, bound, bound_number, put
 from app.views.matrix import draw_matrices
 from app.views.pair import show_pair
 
-SOURCES = {"seed": "At random", "hardest": "Hardest", "chosen": "My selection", "split": "Whole split"}
+SOURCES = {"seed": "Random", "hardest": "Hardest", "chosen": "Selection", "split": "Whole split"}
 ORDERS = {"diversity": "Diversity", "cluster": "Cluster", "drawn": "As drawn"}
 PAIRS, MOST_PAIRS, CHARACTERS = 64, 4096, 500
 
 
-def used(choice: Choice) -> str:
-    """What training used, of every chosen run."""
-    parts = []
+def in_training(choice: Choice) -> str:
+    """The values every chosen run was trained with, in words."""
+    parts, with_concepts = [], []
     for run in choice.runs:
-        loss = backend.open_summary(run).loss
-        values = f"μ = {loss.temperature:g}, γ = {loss.gamma:g}, ε = {loss.epsilon:g}"
-        parts.append(
-            f"{run.name} was trained with {values}"
-            if loss.trained
-            else f"{run.name} without eq. 4 (start: the paper’s values)"
-        )
-    both = [run.name for run in choice.runs if backend.open_summary(run).analysis(choice.split).concepts is not None]
-    branch = f" S is the instance branch’s, to which eq. 4 is applied; retrieval mixes in concepts ({', '.join(both)})."
-    return f"{'; '.join(parts)}.{branch if both else ''}"
+        opened = open_summary(run)
+        loss = opened.loss
+        values = f"{run.name} was trained with μ = {loss.temperature:g}, γ = {loss.gamma:g}, ε = {loss.epsilon:g}"
+        parts.append(values if loss.trained else f"{run.name} did not use eq. 4 (sliders start at the paper’s values)")
+        if opened.analysis(choice.split).concepts is not None:
+            with_concepts.append(run.name)
+    branch = ""
+    if with_concepts:
+        names = " and ".join(with_concepts)
+        branch = f" S is that of the instance branch, which eq. 4 uses; {names} also ranks by concepts."
+    return f"{'; '.join(parts)}.{branch}"
 
 
 def settings(choice: Choice) -> Settings:
     """The controls of the page."""
-    loss = backend.open_summary(choice.runs[-1]).loss
+    loss = open_summary(choice.runs[-1]).loss
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         rows = choose_one("Anchors", {"text": "Captions", "image": "Images"}, "anchors", tip("anchor"))
         source = choose_one("Batch", SOURCES, "batch-of", tip("matrix batch"))
@@ -51,12 +52,9 @@ def settings(choice: Choice) -> Settings:
         if source in ("seed", "split"):
             seed = int(st.number_input("Seed", 0, 9999, 0, **bound_number("draw"), width=90))
         if source == "chosen":
-            chosen = str(
-                st.text_input(
-                    "Captions", max_chars=CHARACTERS, placeholder="0-31, 77 or words", **bound("chosen"), width=230
-                )
-                or ""
-            )
+            example = "0-31, 77 or words"
+            text = st.text_input("Captions", max_chars=CHARACTERS, placeholder=example, **bound("chosen"), width=230)
+            chosen = str(text or "")
         mu, gamma, epsilon = (
             float(st.slider(symbol, low, high, float(min(max(start, low), high)), step, help=tip(term), width=130,
                             **bound_number(term)))
@@ -67,72 +65,70 @@ def settings(choice: Choice) -> Settings:
         )  # fmt: skip
         measure = choose_one("Measure", {"std": "SD", "entropy": "Entropy"}, "spread", f"{tip('SD')} {tip('entropy')}")
         function: Measure = "entropy" if measure == "entropy" else "std"
-    cards.note(used(choice))
+    cards.note(in_training(choice))
     values = replace(loss, temperature=mu, gamma=gamma, epsilon=epsilon, function=function)
     direction: Direction = "i2t" if rows == "image" else "t2i"
     return Settings(choice.split, source, size, seed, chosen, order, direction, values)
 
 
-def open_one(choice: Choice, batch: Batch, scaled: dict[str, Scaled], chosen: Settings) -> tuple[int, int]:
-    """The pair that is opened, as its place in the batch; numbers that are not shown open the hardest negative."""
+def choose_pair(choice: Choice, batch: Batch, scaled: dict[str, Scaled], chosen: Settings) -> tuple[int, int]:
+    """The pair to show, as its cell in the batch; for a pair outside the batch the hardest negative."""
     last = choice.runs[-1]
-    image, text = matrices.hardest(last, chosen, batch, scaled[last.name])
-    run = backend.open_summary(last)
-    counts = len(run.ranks(choice.split)["i2t"]), len(run.captions(choice.split))
+    hardest = similarity.hardest_negative(last, chosen, batch, scaled[last.name])
+    run = open_summary(last)
+    counts = run.count(choice.split, "image"), run.count(choice.split, "text")
     cards.heading(
-        "One pair, every number", "A click on a cell opens it here; of a block, its most similar negative. "
-        "The numbers are the rows of the samples in the split.",
+        "One pair in detail", "Click on a cell to open it here; for a block, its most similar negative opens. The "
+        "numbers are the rows of the samples in the split.",
     )  # fmt: skip
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        wanted = [
+        image, text = (
             int(st.number_input(label, 0, count - 1, start, **bound_number(key), width=150))
-            for label, count, start, key in
-            (("Image", counts[0], image, "pair-image"), ("Caption", counts[1], text, "pair-caption"))
-        ]  # fmt: skip
-    place = matrices.positions(batch, chosen.direction, *wanted)
-    if place is None:
-        cards.note(f"Image {wanted[0]} with caption {wanted[1]} is not in this batch; its hardest negative is opened.")
-        place = matrices.positions(batch, chosen.direction, image, text)
-    assert place is not None
-    return place
+            for label, count, start, key in zip(
+                ("Image", "Caption"), counts, hardest, ("pair-image", "pair-caption"), strict=True
+            )
+        )
+    cell = similarity.positions(batch, chosen.direction, image, text)
+    if cell is None:
+        cards.note(f"Image {image} with caption {text} is not in this batch. The hardest negative is shown instead.")
+        cell = similarity.positions(batch, chosen.direction, *hardest)
+    assert cell is not None
+    return cell
 
 
 def show(choice: Choice) -> None:
-    chosen = settings(choice)
-    last = choice.runs[-1]
+    chosen, last = settings(choice), choice.runs[-1]
     try:
-        batch = matrices.batch_of(last, chosen)
-    except backend.InputError as error:
+        batch = similarity.batch_of(last, chosen)
+    except InputError as error:
         cards.empty("There is no batch to show.", str(error))
         return
-    scaled = {run.name: matrices.matrix(run, last, chosen, batch) for run in choice.runs}
-    found = scaled[last.name]
-    block = f" Every cell is the mean of {found.row_step:,} × {found.column_step:,} pairs." if (
-        found.row_step * found.column_step > 1) else ""  # fmt: skip
-    cards.note(f"{batch.about[0].upper()}{batch.about[1:]}.{block} Diversity is taken over the negatives shown.")
-    pictures = st.container()
-    place = open_one(choice, batch, scaled, chosen)
-    show_pair(choice, batch, scaled, chosen, place)
-    marked = (place[0] // found.row_step, place[1] // found.column_step)
-    with pictures:
-        keys = draw_matrices(scaled, batch, chosen, marked)
+    scaled = {run.name: similarity.matrix(run, last, chosen) for run in choice.runs}
+    shown = scaled[last.name]
+    rows, columns = shown.row_step, shown.column_step
+    block = f" Every cell is the mean of {rows:,} × {columns:,} pairs." if rows * columns > 1 else ""
+    cards.note(f"{batch.about[0].upper()}{batch.about[1:]}.{block} Diversity is computed over the negatives shown.")
+    matrices = st.container()
+    cell = choose_pair(choice, batch, scaled, chosen)
+    show_pair(choice, batch, scaled, chosen, cell)
+    with matrices:
+        keys = draw_matrices(scaled, batch, chosen, (cell[0] // rows, cell[1] // columns))
 
-    def picked(value: object) -> None:
-        cell = clicks.clicked_cell(value, found.similarity.shape)
-        if cell is not None:
-            image, text = matrices.pair_at(last, chosen, batch, found, cell)
+    def open_pair(value: object) -> None:
+        clicked = clicks.clicked_cell(value, shown.similarity.shape)
+        if clicked is not None:
+            image, text = similarity.pair_at(last, chosen, batch, shown, clicked)
             put("pair-image", image)
             put("pair-caption", text)
 
-    clicks.on_cell(keys, "matrix-clicks", picked)
-    cards.heading("The numbers behind the pictures")
-    downloads.table(matrices.table(scaled, batch, chosen), f"similarity-{choice.split}")
+    clicks.on_cell(keys, "matrix-clicks", open_pair)
+    cards.heading("Table of all cells")
+    downloads.table(similarity.matrices_table(scaled, batch, chosen), f"similarity-{choice.split}")
 
 
-choice = sidebar.choose()
-cards.question(
+sidebar.page(
     "What does diversity scaling do to the matrix?",
-    "Each row is an anchor, each column a candidate. Compare a row before and after: where the row is ambiguous, "
-    "scaling pulls its candidates further apart.",
+    "Each row is an anchor, each column a candidate. Compare a row before and after: scaling spreads the candidates of "
+    "an ambiguous anchor further apart.",
+    show,
 )
-sidebar.answer(choice, show)

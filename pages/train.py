@@ -1,36 +1,35 @@
-"""What is being trained, and what next?"""
+"""What is training, and what to train next?"""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from app.backend import training as backend_training
-from app.ui import cards, sidebar
+from app.backend.training import training_runs
+from app.ui import cards, frame
 from app.ui.state import bound, put
-from app.views import training as train_view
-from app.views import training_form as train_form
+from app.views.training import show_training
+from app.views.training_form import show_form
 
-sidebar.choose()
+frame.require()
 cards.question(
-    "What is being trained, and what next?",
-    "A run trains in a process of its own: it goes on when this page is closed, and every tab shows the same. A loss "
-    "that falls while R@sum on dev rises is healthy; when R@sum falls for several epochs, stop.",
+    "What is training, and what to train next?",
+    "A run trains in a process of its own: it continues when this page is closed, and every tab shows the same. A "
+    "falling loss with rising R@sum on dev is healthy. Stop when R@sum falls for several epochs.",
 )
 fault = st.session_state.pop("train-fault", "")
 if fault:
-    cards.empty("It was not started.", fault)
-everything = backend_training.watched()
-names = [one.name for one in everything]
-alive = [one.name for one in everything if one.alive]
+    cards.empty("The run was not started.", fault)
+entries = training_runs()
+names = [entry.name for entry in entries]
+alive = [entry.name for entry in entries if entry.alive]
 with st.expander("Start a run", expanded=not alive, icon=":material/add:"):
-    train_form.show()
-cards.heading("Runs", "Those that train now stand first.")
+    show_form()
+cards.heading("Runs", "Running ones first.")
 if not names:
     cards.empty("Nothing has been trained here yet.", "Choose a preset above and start it.")
 else:
     if st.session_state.get("watch") not in (None, *names):
         put("watch", names[0])
     if len(alive) > 1:
-        cards.note(f"{len(alive)} runs share this machine’s processors: {', '.join(alive)}.")
-    name = st.selectbox("Run to watch", names, **bound("watch"), width=320)
-    train_view.show(name)
+        cards.note(f"{len(alive)} runs share the processors of this machine: {', '.join(alive)}.")
+    show_training(st.selectbox("Run", names, **bound("watch"), width=320))

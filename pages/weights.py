@@ -1,13 +1,13 @@
-"""Which pairs does training listen to most?"""
+"""Which pairs count most in training?"""
 
 from __future__ import annotations
 
-from app.backend import sample_weights as backend_weights
-from app.ui import cards, sidebar
+from app.backend.sample_weights import has_weights, weight_table
+from app.ui import sidebar
 from app.ui.controls import choose_one
-from app.ui.lacking import those_with
+from app.ui.missing import runs_with
 from app.ui.state import Choice
-from app.views import weights as weights_view
+from app.views import weights
 
 WAY_OUT = (
     "Train with --sample-weights diversity, discrepancy or combined (on the Train page, set “sample weights”), or "
@@ -15,27 +15,26 @@ WAY_OUT = (
 )
 
 
-def page(choice: Choice) -> None:
-    runs = those_with(
-        choice.runs, lambda run: backend_weights.has_weights(run, choice.split),
-        trained="without sample weights", imported="which were trained elsewhere", way_out=WAY_OUT,
+def show(choice: Choice) -> None:
+    runs = runs_with(
+        choice.runs, lambda run: has_weights(run, choice.split), trained="without sample weights",
+        imported="which have no sample weights", way_out=WAY_OUT,
     )  # fmt: skip
     if not runs:
         return
-    tables = {run.name: backend_weights.table(run, choice.split, "text") for run in runs}
-    weights_view.distribution(runs, choice.split, tables)
-    run = runs[-1]
+    tables = {run.name: weight_table(run, choice.split, "text") for run in runs}
+    weights.distribution(runs, choice.split, tables)
+    name = runs[-1].name
     if len(runs) > 1:
-        name = choose_one("Pairs and measures of", {one.name: one.name for one in reversed(runs)}, "weights-of")
-        run = next(one for one in runs if one.name == name)
-    weights_view.extremes(run, choice, tables[run.name])
-    weights_view.all_pairs(run, choice, weights_view.measures(run, choice.split))
+        name = choose_one("Pairs and measures of", {run.name: run.name for run in reversed(runs)}, "weights-of")
+    run = next(run for run in runs if run.name == name)
+    weights.extremes(run, choice, tables[name])
+    weights.all_pairs(run, choice, weights.measures(run, choice.split))
 
 
-choice = sidebar.choose()
-cards.question(
-    "Which pairs does training listen to most?",
+sidebar.page(
+    "Which pairs count most in training?",
     "A pair with a larger weight counts more in the loss. Complementary samples have semantic neighbours that lie far "
-    "apart in the joint space: image and text say different things about one idea.",
+    "apart in the joint space: their image and their text say different things about one idea.",
+    show,
 )
-sidebar.answer(choice, page)

@@ -1,21 +1,25 @@
-"""The door to clusters: prototypes of a run, or offline k-means; kept by run, stamp and parameters."""
+"""Clusters of image-caption pairs: a run's prototypes, or offline k-means."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from app.backend.jobs import module_command
-from app.backend.runs import RunSummary, _opened, open_summary
-from coder_core.api.clusters import tables as api
-from coder_core.api.clusters.tables import Clusters, ClusterSettings, Found, matched
+from app.backend.runs import BY_STAMP, RunSummary, open_summary
+from coder_core.api.clusters import tables
+from coder_core.api.clusters.tables import Clusters, ClusterSettings, Found, matched, nearest_clusters
 from coder_core.api.clusters.words import Marking
 
 __all__ = [
-    "ClusterSettings", "Clusters", "Found", "Marking", "agreement", "between", "cluster_command", "concepts",
-    "has_prototypes", "labels", "marking", "matched", "members", "nearest", "of_run", "same_grouping", "table",
+    "ClusterSettings", "Clusters", "Found", "Marking", "agreement", "between", "cluster_command", "cluster_labels",
+    "cluster_table", "clusters_of", "has_prototypes", "marking_concepts", "marking_words", "matched", "members",
+    "nearest_clusters", "same_grouping",
 ]  # fmt: skip
+BY_NAME = BY_STAMP | {Found: lambda result: result.name}
 
 
 def has_prototypes(run: RunSummary, split: str) -> bool:
@@ -23,80 +27,66 @@ def has_prototypes(run: RunSummary, split: str) -> bool:
     return "cluster_centroids" in open_summary(run).analysis(split).arrays
 
 
-def of_run(run: RunSummary, split: str, settings: ClusterSettings | None) -> Found:
-    """Offline clusters with these settings, as they are kept now; None asks for the run's prototypes."""
-    opened = open_summary(run)
+def clusters_of(run: RunSummary, split: str, settings: ClusterSettings | None) -> Found:
+    """Stored offline clusters with these settings; None asks for the run's prototypes."""
     if settings is not None:
-        return api.offline_clusters(opened, split, settings)
-    found = api.prototypes(opened, split)
-    return Found("missing" if found is None else "there", "", found)
+        return tables.offline_clusters(open_summary(run), split, settings)
+    prototypes = tables.prototypes(open_summary(run), split)
+    return Found("missing" if prototypes is None else "there", "", prototypes)
 
 
-def cluster_command(runs: list[RunSummary], split: str, settings: ClusterSettings) -> tuple[str, ...]:
+def cluster_command(runs: Sequence[RunSummary], split: str, settings: ClusterSettings) -> tuple[str, ...]:
     """The command that computes these clusters of every run."""
     values = ["--split", split, "--clusters", str(settings.clusters), "--seed", str(settings.seed)]
     return module_command("coder_core.cluster", *(str(run.path) for run in runs), *values)
 
 
-@st.cache_resource(max_entries=16, show_spinner="Reading what was grouped together …")
-def _kept(path: str, stamp: str, split: str, name: str, _found: Clusters) -> tuple[pd.DataFrame, Marking]:
-    run = _opened(path, stamp)
-    return api.cluster_table(run, split, _found), api.marking(run, split, _found)
-
-
-def table(run: RunSummary, split: str, found: Found) -> pd.DataFrame:
+@st.cache_resource(max_entries=16, show_spinner="Reading the clusters …", hash_funcs=BY_NAME)
+def cluster_table(run: RunSummary, split: str, result: Found) -> pd.DataFrame:
     """`cluster_table`. Shared: not to be changed."""
-    assert found.clusters is not None
-    return _kept(str(run.path), run.stamp, split, found.name, found.clusters)[0]
+    assert result.clusters is not None
+    return tables.cluster_table(open_summary(run), split, result.clusters)
 
 
-def marking(run: RunSummary, split: str, found: Found) -> Marking:
+@st.cache_resource(max_entries=16, show_spinner="Reading the clusters …", hash_funcs=BY_NAME)
+def marking_words(run: RunSummary, split: str, result: Found) -> Marking:
     """The words that mark every cluster."""
-    assert found.clusters is not None
-    return _kept(str(run.path), run.stamp, split, found.name, found.clusters)[1]
+    assert result.clusters is not None
+    return tables.marking(open_summary(run), split, result.clusters)
 
 
-def agreement(run: RunSummary, split: str, found: Clusters) -> tuple[float, float]:
+def agreement(run: RunSummary, split: str, clusters: Clusters) -> tuple[float, float]:
     """Share (%) of pairs whose image and caption carry the same label, and what chance would give."""
     owner = open_summary(run).image_of_text(split)
-    return 100 * float(api.agreement(found, owner).mean()), 100 * api.chance_agreement(found, owner)
+    return 100 * float(tables.agreement(clusters, owner).mean()), 100 * tables.chance_agreement(clusters, owner)
 
 
-def concepts(run: RunSummary, split: str, found: Clusters, cluster: int) -> pd.DataFrame:
-    """`marking_concepts`: what its images and captions read more than others; empty without a concept branch."""
-    return api.marking_concepts(open_summary(run), split, found, cluster)
+def marking_concepts(run: RunSummary, split: str, clusters: Clusters, cluster: int) -> pd.DataFrame:
+    """What a cluster's images and captions read more than others; empty without a concept branch."""
+    return tables.marking_concepts(open_summary(run), split, clusters, cluster)
 
 
-def members(run: RunSummary, split: str, found: Clusters, cluster: int) -> pd.DataFrame:
-    """`members`: the pairs of a cluster, nearest to its centre first."""
-    return api.members(open_summary(run), split, found, cluster)
+def members(run: RunSummary, split: str, clusters: Clusters, cluster: int) -> pd.DataFrame:
+    """The pairs of a cluster, nearest to its centre first."""
+    return tables.members(open_summary(run), split, clusters, cluster)
 
 
-def nearest(found: Clusters, cluster: int) -> pd.DataFrame:
-    """`nearest_clusters`."""
-    return api.nearest_clusters(found, cluster)
+def between(run: RunSummary, split: str, clusters: Clusters, first: int, second: int) -> pd.DataFrame:
+    """The pairs that lie most evenly between two centres."""
+    return tables.between(open_summary(run), split, clusters, first, second)
 
 
-def between(run: RunSummary, split: str, found: Clusters, one: int, other: int) -> pd.DataFrame:
-    """`between`: pairs that stand most evenly between two centres."""
-    return api.between(open_summary(run), split, found, one, other)
-
-
-@st.cache_data(max_entries=16, show_spinner=False)
-def _same(names: tuple[str, str], stamps: tuple[str, str], split: str, _one: Clusters, _other: Clusters) -> float:
-    return api.same_grouping(_one, _other)
-
-
-def same_grouping(runs: list[RunSummary], split: str, found: list[Found]) -> float:
+@st.cache_data(max_entries=16, show_spinner=False, hash_funcs=BY_NAME)
+def same_grouping(runs: Sequence[RunSummary], split: str, results: Sequence[Found]) -> float:
     """Adjusted mutual information of two runs' clusters of the same pairs."""
-    one, other = (item.clusters for item in found)
-    assert one is not None
-    assert other is not None
-    names = tuple(f"{run.path}/{item.name}" for run, item in zip(runs, found, strict=True))
-    return _same((names[0], names[1]), (runs[0].stamp, runs[1].stamp), split, one, other)
+    first, second = (result.clusters for result in results)
+    assert first is not None
+    assert second is not None
+    return tables.same_grouping(first, second)
 
 
-def labels(run: RunSummary, split: str) -> np.ndarray | None:
-    """(n + m,) cluster of every sample: the run's prototypes, else its offline clusters of the usual kind; or None."""
-    found = of_run(run, split, None if has_prototypes(run, split) else ClusterSettings()).clusters
-    return None if found is None else np.concatenate([found.images, found.texts])
+def cluster_labels(run: RunSummary, split: str) -> np.ndarray | None:
+    """(n + m,) cluster of every sample: the run's prototypes, else its offline clusters with default settings."""
+    settings = None if has_prototypes(run, split) else ClusterSettings()
+    clusters = clusters_of(run, split, settings).clusters
+    return None if clusters is None else np.concatenate([clusters.images, clusters.texts])

@@ -24,7 +24,7 @@ __all__ = [
 
 PROJECT = Path(__file__).resolve().parents[2]
 TRAINING = "training"
-CANCELLED = "It was cancelled, or the machine went down; start it again."
+CANCELLED = "It was cancelled, or the machine was shut down. Start it again."
 FORGOTTEN_AFTER = 7 * 24 * 3600  # seconds
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
 

@@ -1,4 +1,4 @@
-"""The door to the joint space: maps, samples, gap, distributions; kept by run, stamp and parameters."""
+"""Maps of the joint space, its modality gap and its similarity distributions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from app.backend.jobs import module_command
-from app.backend.runs import RunSummary, _opened, open_summary
+from app.backend.runs import BY_STAMP, RunSummary, open_summary
 from coder_core.api.joint_space import geometry
 from coder_core.api.joint_space.geometry import Distributions, Gap, Separation
 from coder_core.api.joint_space.layouts import (
@@ -27,93 +27,64 @@ from coder_core.api.sampling import Sample
 
 __all__ = [
     "METHODS", "MOST_TSNE", "Distributions", "Gap", "Kept", "Layout", "LayoutSettings", "Method", "Sample",
-    "Separation", "distributions", "draw_points", "gap", "kept_maps", "map_command", "points_sample", "principal_maps",
-    "samples", "score_distributions", "score_separation",
+    "Separation", "distributions", "draw_points", "gap", "map_command", "points_sample", "principal_maps", "samples",
+    "score_distributions", "score_separation", "selection_table", "stored_maps",
 ]  # fmt: skip
 
 
-@st.cache_resource(max_entries=32, show_spinner=False)
-def _points_sample(path: str, stamp: str, split: str) -> Sample | None:
-    return _opened(path, stamp).points_sample(split)
-
-
+@st.cache_resource(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)
 def points_sample(run: RunSummary, split: str) -> Sample | None:
-    """What a split too large to look at whole is opened with; None for the others. Two runs on one split share it."""
-    return _points_sample(str(run.path), run.stamp, split)
+    """The random sample that a large split opens with; None for a small split. Two runs on one split share it."""
+    return open_summary(run).points_sample(split)
 
 
-def _drawn(path: str, stamp: str, split: str, part: bool) -> Sample | None:
-    return _points_sample(path, stamp, split) if part else None
+def _sample(run: RunSummary, split: str, sampled: bool) -> Sample | None:
+    return points_sample(run, split) if sampled else None
 
 
-@st.cache_resource(max_entries=16, show_spinner="Measuring every sample …")
-def _samples(path: str, stamp: str, split: str, part: bool) -> pd.DataFrame:
-    return geometry.samples(_opened(path, stamp), split, sample=_drawn(path, stamp, split, part))
+@st.cache_resource(max_entries=16, show_spinner="Measuring every sample …", hash_funcs=BY_STAMP)
+def samples(run: RunSummary, split: str, sampled: bool) -> pd.DataFrame:
+    """Every sample (`sampled`: those of `points_sample`) in the order of a map's points. Shared: not to be changed."""
+    return geometry.samples(open_summary(run), split, sample=_sample(run, split, sampled))
 
 
-def samples(run: RunSummary, split: str, part: bool) -> pd.DataFrame:
-    """Every sample, or with `part` those of `points_sample`, in the order of a map's points. Shared: never changed."""
-    return _samples(str(run.path), run.stamp, split, part)
+@st.cache_data(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)
+def gap(run: RunSummary, split: str, sampled: bool) -> Gap:
+    """The modality gap and the mean similarities."""
+    return geometry.gap(open_summary(run), split, sample=_sample(run, split, sampled))
 
 
-@st.cache_data(max_entries=32, show_spinner=False)
-def _gap(path: str, stamp: str, split: str, part: bool) -> Gap:
-    return geometry.gap(_opened(path, stamp), split, sample=_drawn(path, stamp, split, part))
-
-
-def gap(run: RunSummary, split: str, part: bool) -> Gap:
-    """The modality gap and the mean similarities, of all samples or of a part."""
-    return _gap(str(run.path), run.stamp, split, part)
-
-
-@st.cache_data(max_entries=32, show_spinner="Counting similarities …")
-def _distributions(path: str, stamp: str, split: str, part: bool) -> Distributions:
-    return geometry.distributions(_opened(path, stamp), split, sample=_drawn(path, stamp, split, part))
-
-
-def distributions(run: RunSummary, split: str, part: bool) -> Distributions:
+@st.cache_data(max_entries=32, show_spinner="Counting similarities …", hash_funcs=BY_STAMP)
+def distributions(run: RunSummary, split: str, sampled: bool) -> Distributions:
     """How often each similarity occurs among matching and among other pairs."""
-    return _distributions(str(run.path), run.stamp, split, part)
+    return geometry.distributions(open_summary(run), split, sample=_sample(run, split, sampled))
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
-def _score_separation(path: str, stamp: str, split: str) -> Separation:
-    return geometry.score_separation(_opened(path, stamp), split)
-
-
+@st.cache_data(max_entries=64, show_spinner=False, hash_funcs=BY_STAMP)
 def score_separation(run: RunSummary, split: str) -> Separation:
     """The mean score of matching and of other pairs, over the whole split."""
-    return _score_separation(str(run.path), run.stamp, split)
+    return geometry.score_separation(open_summary(run), split)
 
 
-@st.cache_data(max_entries=64, show_spinner="Counting similarities …")
-def _score_distributions(path: str, stamp: str, split: str) -> Distributions:
-    return geometry.score_distributions(_opened(path, stamp), split)
-
-
+@st.cache_data(max_entries=64, show_spinner="Counting similarities …", hash_funcs=BY_STAMP)
 def score_distributions(run: RunSummary, split: str) -> Distributions:
     """How often each score occurs among matching and among other pairs."""
-    return _score_distributions(str(run.path), run.stamp, split)
+    return geometry.score_distributions(open_summary(run), split)
 
 
-@st.cache_resource(max_entries=16, show_spinner="Finding the principal plane …")
-def _principal(paths: tuple[str, ...], stamps: tuple[str, ...], split: str, part: bool) -> list[Layout]:
-    first, *others = (_opened(path, stamp) for path, stamp in zip(paths, stamps, strict=True))
-    sample = _drawn(paths[0], stamps[0], split, part)
-    made = [principal_layout(first, split, sample=sample)]
-    return made + [principal_layout(run, split, made[0], sample=sample) for run in others]
+@st.cache_resource(max_entries=16, show_spinner="Computing the PCA map …", hash_funcs=BY_STAMP)
+def principal_maps(runs: Sequence[RunSummary], split: str, sampled: bool) -> list[Layout]:
+    """The PCA map of every run, the second aligned to the first. Fast enough to be computed at once."""
+    sample = _sample(runs[0], split, sampled)
+    first = principal_layout(open_summary(runs[0]), split, sample=sample)
+    return [first] + [principal_layout(open_summary(run), split, first, sample=sample) for run in runs[1:]]
 
 
-def principal_maps(runs: Sequence[RunSummary], split: str, part: bool) -> list[Layout]:
-    """The principal plane of every run, the second laid over the first. Quick enough to be computed at once."""
-    return _principal(tuple(str(run.path) for run in runs), tuple(run.stamp for run in runs), split, part)
-
-
-def kept_maps(runs: Sequence[RunSummary], split: str, settings: LayoutSettings) -> list[Kept]:
-    """The maps that were computed before, the second aligned to the first; read anew each time, every byte checked."""
+def stored_maps(runs: Sequence[RunSummary], split: str, settings: LayoutSettings) -> list[Kept]:
+    """Maps computed before, the second aligned to the first; read anew each time, every byte checked."""
     first = open_summary(runs[0])
-    found = [kept_layout(first, split, settings)]
-    return found + [kept_layout(open_summary(run), split, settings, first) for run in runs[1:]]
+    others = [kept_layout(open_summary(run), split, settings, first) for run in runs[1:]]
+    return [kept_layout(first, split, settings), *others]
 
 
 def map_command(runs: Sequence[RunSummary], split: str, settings: LayoutSettings) -> tuple[str, ...]:
@@ -125,15 +96,15 @@ def map_command(runs: Sequence[RunSummary], split: str, settings: LayoutSettings
     return module_command("coder_core.project", *(str(run.path) for run in runs), *values)
 
 
-def table_of(
+def selection_table(
     runs: Sequence[RunSummary], tables: Sequence[pd.DataFrame], planes: Sequence[np.ndarray], points: np.ndarray
 ) -> pd.DataFrame:
-    """The chosen samples as one table: what they are, then every run's numbers under "column (run)"."""
+    """The selected samples as one table: what they are, then every run's numbers under "column (run)"."""
     shared = ["modality", "number", "image", "text", "words"]
-    chosen = tables[0].loc[points, shared].reset_index(drop=True)
+    selection = tables[0].loc[points, shared].reset_index(drop=True)
     for run, table, plane in zip(runs, tables, planes, strict=True):
         suffix = f" ({run.name})" if len(runs) > 1 else ""
         own = table.loc[points].drop(columns=shared).reset_index(drop=True)
         own["x"], own["y"] = plane[points, 0], plane[points, 1]
-        chosen = chosen.join(own.add_suffix(suffix))
-    return chosen
+        selection = selection.join(own.add_suffix(suffix))
+    return selection

@@ -1,4 +1,4 @@
-"""The door to the matrices of the Similarity page; kept by run, stamp and parameters likewise."""
+"""Similarity matrices of a batch before and after diversity scaling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.backend.runs import RunSummary, open_summary
+from app.backend.runs import BY_STAMP, RunSummary, open_summary
 from coder_core.api.diversity.anchor import Loss
 from coder_core.api.diversity.table import Measure
 from coder_core.api.sides import Direction
@@ -27,18 +27,18 @@ from coder_core.api.similarity.matrices import (
 from coder_core.api.similarity.scaling import Pair, Scaled
 
 __all__ = [
-    "Batch", "Direction", "Loss", "Measure", "Pair", "Scaled", "Settings", "batch_of", "hardest", "labels", "matrix",
-    "opened", "pair_at", "positions", "table",
+    "Batch", "Direction", "Loss", "Measure", "Pair", "Scaled", "Settings", "batch_of", "hardest_negative", "labels",
+    "matrices_table", "matrix", "pair_at", "pair_numbers", "positions",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything the page lets one choose; two runs with the same settings show the same samples in the same order.
+    """What the page lets one choose; two runs with the same settings show the same samples in the same order.
 
     Args:
         split: of the data. source, size, seed, chosen: the batch, as `choose_batch` takes them. order: of the samples.
-        direction: who is the anchor. loss: μ, γ, ε and the measure of diversity.
+        direction: which modality the anchors have. loss: μ, γ, ε and the measure of diversity.
     """
 
     split: str
@@ -50,12 +50,10 @@ class Settings:
     direction: Direction
     loss: Loss
 
-
-@st.cache_data(max_entries=64, show_spinner="Putting the samples in order …")
-def _batch(path: str, stamp: str, settings: Settings, _run: RunSummary) -> Batch:
-    run, s = open_summary(_run), settings
-    batch = choose_batch(run, s.split, cast(Source, s.source), size=s.size, seed=s.seed, chosen=s.chosen)
-    return ordered(run, s.split, batch, cast(Order, s.order), s.direction, s.loss)
+    def without_sliders(self) -> Settings:
+        """The same with the default μ, γ and ε: batch, order and spread do not depend on the sliders."""
+        measure = Loss(function=self.loss.function, entropy_temperature=self.loss.entropy_temperature)
+        return replace(self, loss=measure)
 
 
 def batch_of(run: RunSummary, settings: Settings) -> Batch:
@@ -64,31 +62,27 @@ def batch_of(run: RunSummary, settings: Settings) -> Batch:
     Raises:
         InputError: the settings give fewer than two pairs.
     """
-    return _batch(str(run.path), run.stamp, _without_sliders(settings), run)  # the order does not follow the sliders
+    return _batch(run, settings.without_sliders())
 
 
-def _without_sliders(settings: Settings) -> Settings:
-    """The settings with the measure of diversity, and the usual μ, γ, ε: all that stays when a slider is moved."""
-    loss = Loss(function=settings.loss.function, entropy_temperature=settings.loss.entropy_temperature)
-    return replace(settings, loss=loss)
+@st.cache_data(max_entries=64, show_spinner="Ordering the samples …", hash_funcs=BY_STAMP)
+def _batch(run: RunSummary, settings: Settings) -> Batch:
+    opened, s = open_summary(run), settings
+    batch = choose_batch(opened, s.split, cast(Source, s.source), size=s.size, seed=s.seed, chosen=s.chosen)
+    return ordered(opened, s.split, batch, cast(Order, s.order), s.direction, s.loss)
 
 
-@st.cache_data(max_entries=32, show_spinner=False)
-def _spread(
-    path: str, stamp: str, by: tuple[str, str], settings: Settings, _run: RunSummary, _batch: Batch
-) -> np.ndarray:
-    return batch_spread(open_summary(_run), settings.split, _batch, settings.direction, settings.loss)
+@st.cache_data(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)
+def _spread(run: RunSummary, by: RunSummary, settings: Settings) -> np.ndarray:
+    return batch_spread(open_summary(run), settings.split, _batch(by, settings), settings.direction, settings.loss)
 
 
-@st.cache_data(max_entries=32, show_spinner="Computing the matrix …")
-def _matrix(path: str, stamp: str, by: tuple[str, str], settings: Settings, _run: RunSummary, _batch: Batch) -> Scaled:
-    spread = _spread(path, stamp, by, _without_sliders(settings), _run, _batch)
-    return scaled_matrix(open_summary(_run), settings.split, _batch, settings.direction, settings.loss, spread=spread)
-
-
-def matrix(run: RunSummary, by: RunSummary, settings: Settings, batch: Batch) -> Scaled:
+@st.cache_data(max_entries=32, show_spinner="Computing the matrix …", hash_funcs=BY_STAMP)
+def matrix(run: RunSummary, by: RunSummary, settings: Settings) -> Scaled:
     """A run's matrix over the batch that the run `by` chose and ordered."""
-    return _matrix(str(run.path), run.stamp, (str(by.path), by.stamp), settings, run, batch)
+    base = settings.without_sliders()
+    batch, spread = _batch(by, base), _spread(run, by, base)
+    return scaled_matrix(open_summary(run), settings.split, batch, settings.direction, settings.loss, spread=spread)
 
 
 def pair_at(
@@ -100,23 +94,19 @@ def pair_at(
     return int(batch.images[image]), int(batch.texts[text])
 
 
-def hardest(run: RunSummary, settings: Settings, batch: Batch, scaled: Scaled) -> tuple[int, int]:
+def hardest_negative(run: RunSummary, settings: Settings, batch: Batch, scaled: Scaled) -> tuple[int, int]:
     """The image and the caption of the most similar negative (of blocks: in the most similar block)."""
-    found = np.where(np.isnan(scaled.exponent), -np.inf, scaled.similarity)
-    cell = np.unravel_index(int(found.argmax()), found.shape)
+    negatives = np.where(np.isnan(scaled.exponent), -np.inf, scaled.similarity)
+    cell = np.unravel_index(int(negatives.argmax()), negatives.shape)
     return pair_at(run, settings, batch, scaled, (int(cell[0]), int(cell[1])))
 
 
-def opened(run: RunSummary, settings: Settings, batch: Batch, scaled: Scaled, place: tuple[int, int]) -> Pair:
-    """Every number of one pair; `place` is (anchor, candidate) in the batch."""
-    return scaled_pair(open_summary(run), settings.split, batch, settings.direction, scaled, *place)
+def pair_numbers(run: RunSummary, settings: Settings, batch: Batch, scaled: Scaled, cell: tuple[int, int]) -> Pair:
+    """Every number of one pair; `cell` is (anchor, candidate) in the batch."""
+    return scaled_pair(open_summary(run), settings.split, batch, settings.direction, scaled, *cell)
 
 
-def table(scaled: dict[str, Scaled], batch: Batch, settings: Settings) -> pd.DataFrame:
+def matrices_table(scaled: dict[str, Scaled], batch: Batch, settings: Settings) -> pd.DataFrame:
     """All cells of all runs, with the run's name in front."""
-    parts = []
-    for name, matrices in scaled.items():
-        part = matrix_table(matrices, batch, settings.direction)
-        part.insert(0, "run", name)
-        parts.append(part)
-    return pd.concat(parts, ignore_index=True)
+    tables = {name: matrix_table(matrices, batch, settings.direction) for name, matrices in scaled.items()}
+    return pd.concat(tables, names=["run"]).reset_index(level="run").reset_index(drop=True)

@@ -1,6 +1,6 @@
-"""The door to training: what can be started, starting, stopping and resuming it, and what is going on.
+"""Start, stop and resume training, and list what is training.
 
-Every run has its own job, named after it; the page reads files only, so every tab and a restarted app see the same.
+Every run has its own job, named after it. All state lies in files, so every tab and a restarted app see the same.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from app.backend import jobs
-from app.backend.runs import RunSummary, runs, runs_root
+from app.backend.jobs import runs_root
+from app.backend.runs import RunSummary, all_runs
 from coder_core.api.training.start import (
     AnchorRun,
     DataSet,
@@ -26,22 +27,20 @@ from coder_core.api.training.start import (
 )
 
 __all__ = [
-    "AnchorRun", "DataSet", "Option", "Watched", "anchors", "arguments", "data_sets", "dismiss", "free_name",
-    "options", "presets", "resume",
-    "start", "stop", "watched",
+    "AnchorRun", "DataSet", "Option", "TrainingRun", "anchors", "arguments", "data_sets", "demo_job", "dismiss",
+    "free_name", "options", "presets", "resume", "start", "start_demo", "stop", "stop_demo", "training_runs",
 ]  # fmt: skip
 
 PREFIX = "train-"
-LONGEST = 90  # hexadecimal digits; a job is named with at most 100 letters
+LONGEST = 90  # hexadecimal digits; a job name has at most 100 letters
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A run, a job, or both: a run that was started elsewhere has no job; a job that was refused has no run.
+class TrainingRun:
+    """A run, a job, or both: a run started elsewhere has no job; a job that was refused has no run.
 
     Args:
-        name: of the run. run: as listed, None before its folder is there. job: the last one started here.
-        stoppable: it runs, and was started here. alive: it runs, wherever it was started.
+        name: of the run. run: as listed, None before its folder exists. job: the last one started here; job_name: its.
     """
 
     name: str
@@ -51,62 +50,63 @@ class Watched:
 
     @property
     def alive(self) -> bool:
+        """It runs, wherever it was started."""
         return self.stoppable or (self.run is not None and self.run.state == "running")
 
     @property
     def stoppable(self) -> bool:
+        """It runs and was started here."""
         return self.job is not None and self.job.running
 
 
 def data_sets() -> list[DataSet]:
-    """The built-in data, and those in the folders of CODER_DATA (separated as PATH is), or in data/."""
-    given = os.environ.get("CODER_DATA")
-    return find_data_sets(given.split(os.pathsep) if given else [Path.cwd() / "data"])
+    """The built-in data, and the data sets in the folders of CODER_DATA (separated as in PATH), or in data/."""
+    folders = os.environ.get("CODER_DATA")
+    return find_data_sets(folders.split(os.pathsep) if folders else [Path.cwd() / "data"])
 
 
 def job_name(run: str) -> str:
-    """The job of a run: hexadecimal digits, whatever the run is called; of a name too long for that, its checksum."""
+    """The job of a run: its name in hexadecimal digits, or a checksum where that is too long."""
     digits = run.encode().hex()
     return PREFIX + (digits if len(digits) <= LONGEST else f"x{hashlib.sha256(run.encode()).hexdigest()}")
 
 
-def watched() -> list[Watched]:
-    """Every run and every job, those that run first, then by name."""
-    root = runs_root()
-    known = {run.name: run for run in runs() if not run.imported}
-    names = dict.fromkeys([*known, *_started(root)])
-    demo = jobs.current()
-    found = []
-    for name in names:
-        run, job, kept = known.get(name), jobs.current(job_name(name)), job_name(name)
-        ours = job is not None and job.running
-        if not ours and demo is not None and demo.running and run is not None and run.status.get("pid") == demo.pid:
-            job, kept = demo, jobs.TRAINING  # one of the demo pair, which is one job
-        found.append(Watched(name, run, job, kept))
-    return sorted(found, key=lambda one: (not one.alive, one.name))
+def training_runs() -> list[TrainingRun]:
+    """Every run and every job, running ones first, then by name."""
+    demo = demo_job()
+    by_name = {run.name: run for run in all_runs() if not run.imported}
+    entries = []
+    for name in dict.fromkeys([*by_name, *_started()]):
+        run, own_name = by_name.get(name), job_name(name)
+        entry = TrainingRun(name, run, jobs.current(own_name), own_name)
+        demo_pid = demo.pid if demo is not None and demo.running else None
+        if not entry.stoppable and run is not None and demo_pid is not None and run.status.get("pid") == demo_pid:
+            entry = TrainingRun(name, run, demo, jobs.TRAINING)  # one job trains both runs of the demo pair
+        entries.append(entry)
+    return sorted(entries, key=lambda entry: (not entry.alive, entry.name))
 
 
-def _started(root: Path) -> list[str]:
+def _started() -> list[str]:
     """The runs that jobs were started for, decoded from their folders' names."""
-    found = []
-    for folder in sorted((root / ".work").glob(f"{PREFIX}*")):
+    names = []
+    for folder in sorted((runs_root() / ".work").glob(f"{PREFIX}*")):
         try:
-            found.append(bytes.fromhex(folder.name.removeprefix(PREFIX)).decode())
+            names.append(bytes.fromhex(folder.name.removeprefix(PREFIX)).decode())
         except ValueError:
             continue
-    return found
+    return names
 
 
 def free_name(wanted: str) -> str:
-    """The name itself, or with the first number behind it that no run or job has."""
-    taken = {run.name for run in runs()} | set(_started(runs_root()))
+    """The name itself, or with the first number appended that no run or job has."""
+    taken = {run.name for run in all_runs()} | set(_started())
     names = (wanted if number == 1 else f"{wanted}-{number}" for number in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)
 
 
 def anchors(preset: str, data: DataSet, changes: Mapping[str, Any]) -> list[AnchorRun]:
-    """The finished runs that can be the offline anchor of this choice."""
-    return anchor_runs(runs(), preset, data, changes)
+    """The finished runs that can be the offline teacher of these settings."""
+    return anchor_runs(all_runs(), preset, data, changes)
 
 
 def start(preset: str, name: str, data: DataSet, changes: Mapping[str, Any], anchor: AnchorRun | None = None) -> None:
@@ -115,20 +115,35 @@ def start(preset: str, name: str, data: DataSet, changes: Mapping[str, Any], anc
     Raises:
         InputError: as `arguments`. OSError: the process cannot be started.
     """
-    told, _ = arguments(preset, name, data, changes, anchor)
-    jobs.start(jobs.train_command(*told, f"--root={runs_root()}"), job_name(name))
+    values, _ = arguments(preset, name, data, changes, anchor)
+    jobs.start(jobs.train_command(*values, f"--root={runs_root()}"), job_name(name))
 
 
 def resume(run: RunSummary) -> None:
-    """Take a run up where its newest save stands; `run` is one that was listed."""
+    """Continue a run from its newest save; `run` comes from the list of runs."""
     jobs.start(jobs.train_command("--resume", str(run.path)), job_name(run.name))
 
 
-def dismiss(one: Watched) -> None:
-    """Forget a job that is over and left no run."""
-    jobs.forget(one.job_name)
+def dismiss(entry: TrainingRun) -> None:
+    """Forget a job that has ended without a run."""
+    jobs.forget(entry.job_name)
 
 
-def stop(one: Watched) -> None:
-    """Ask it to save and leave."""
-    jobs.stop(one.job_name)
+def stop(entry: TrainingRun) -> None:
+    """Ask it to save and exit."""
+    jobs.stop(entry.job_name)
+
+
+def demo_job() -> jobs.Job | None:
+    """The job that trains the demo pair, running or ended."""
+    return jobs.current()
+
+
+def start_demo() -> None:
+    """Train the demo pair in a process of its own; one at a time."""
+    jobs.start_demo()
+
+
+def stop_demo() -> None:
+    """Ask the demo job to save and exit."""
+    jobs.stop()

@@ -3,7 +3,7 @@
 from app.charts.clusters import cluster_map, word_bars
 from app.charts.colouring import Kinds, Ramp, frequent, kinds, ramp, split_ramp
 from app.charts.concepts import concept_graph, concepts_read, side_by_side
-from app.charts.diversity import density, found_by_diversity, histogram, negative_weights, similarity_histogram
+from app.charts.diversity import density, histogram, negative_weights, recall_by_diversity, similarity_histogram
 from app.charts.figure import DARK, LIGHT, Tone, plain, run_colour, tone
 from app.charts.joint import Map, Marks, joint_map
 from app.charts.matrices import heat_limits, heat_map
@@ -12,40 +12,9 @@ from app.charts.runs import recall_bars, training_curves
 from app.charts.similarities import similarity_curves, similarity_densities
 
 __all__ = [
-    "DARK",
-    "LIGHT",
-    "Kinds",
-    "Map",
-    "Marks",
-    "Ramp",
-    "Tone",
-    "cluster_map",
-    "concept_graph",
-    "concepts_read",
-    "density",
-    "found_by_diversity",
-    "frequent",
-    "heat_limits",
-    "heat_map",
-    "histogram",
-    "joint_map",
-    "kinds",
-    "margin_histogram",
-    "negative_weights",
-    "occurrence_bands",
-    "plain",
-    "ramp",
-    "rank_band",
-    "rank_distribution",
-    "rank_matrix",
-    "recall_bars",
-    "run_colour",
-    "side_by_side",
-    "similarity_curves",
-    "similarity_densities",
-    "similarity_histogram",
-    "split_ramp",
-    "tone",
-    "training_curves",
-    "word_bars",
-]
+    "DARK", "LIGHT", "Kinds", "Map", "Marks", "Ramp", "Tone", "cluster_map", "concept_graph", "concepts_read",
+    "density", "frequent", "heat_limits", "heat_map", "histogram", "joint_map", "kinds", "margin_histogram",
+    "negative_weights", "occurrence_bands", "plain", "ramp", "rank_band", "rank_distribution", "rank_matrix",
+    "recall_bars", "recall_by_diversity", "run_colour", "side_by_side", "similarity_curves", "similarity_densities",
+    "similarity_histogram", "split_ramp", "tone", "training_curves", "word_bars",
+]  # fmt: skip

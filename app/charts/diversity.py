@@ -32,24 +32,23 @@ def histogram(values: Mapping[str, np.ndarray], label: str, unit: str, colours: 
     )  # fmt: skip
 
 
-def found_by_diversity(shares: Mapping[str, pd.DataFrame], at: int, colours: Tone) -> go.Figure:
-    """Share of anchors whose match is among the first `at`, by tenth of the diversity ranking (`tenth`, `found`)."""
+def recall_by_diversity(recalls: Mapping[str, pd.DataFrame], at: int, colours: Tone) -> go.Figure:
+    """Recall at `at` by tenth of the anchors' diversity (columns `tenth`, `recall`)."""
     traces = [
         {
             "type": "scatter",
             "x": frame["tenth"].to_numpy(),
-            "y": frame["found"].to_numpy(),
+            "y": frame["recall"].to_numpy(),
             "name": plain(name),
             "mode": "lines+markers",
-            "line": {"color": run_colour(position, len(shares), colours), "width": 2.5},
+            "line": {"color": run_colour(position, len(recalls), colours), "width": 2.5},
             "marker": {"size": 8},
             "hovertemplate": "tenth %{x}: %{y:.1f} %<extra>" + plain(name) + "</extra>",
         }
-        for position, (name, frame) in enumerate(shares.items())
+        for position, (name, frame) in enumerate(recalls.items())
     ]
     label = "tenths of the anchors, low → high diversity"
-    found = f"found among first {at}, %"
-    return figure(colours, traces, label, found, xaxis={"dtick": 1}, yaxis={"rangemode": "tozero"})
+    return figure(colours, traces, label, f"recall at {at}, %", xaxis={"dtick": 1}, yaxis={"rangemode": "tozero"})
 
 
 def density(

@@ -1,0 +1,1 @@
+"""Frame and widgets: sidebar, cards, controls, links, downloads, glossary, selections, and the host guard."""

@@ -1,6 +1,7 @@
-"""A picture, its captions, a ranked list, as a person wants to see them: escaped HTML, and the little that draws it.
+"""Cards, notes and metrics.
 
-Captions and names are data: they only ever leave here through `html.escape`.
+Captions, names and messages are data: they leave here only through `html.escape`. Metrics hold numbers and our own
+words only, because Streamlit renders Markdown in them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import base64
 import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import streamlit as st
 
@@ -25,21 +27,23 @@ NO_PICTURE = (
 
 
 @dataclass(frozen=True)
-class Tile:
-    """A number with its name; `note` is the small line below, `term` a glossary entry shown on hover."""
+class Metric:
+    """A number for `metrics`; `note` is the small line below it, `term` a glossary entry shown on hover."""
 
     label: str
     value: str
     note: str = ""
     term: str = ""
-    good: bool | None = None
+    delta: str | None = None
+    colour: Literal["normal", "inverse", "green", "red", "off"] = "normal"
+    arrow: Literal["auto", "off"] = "auto"
 
 
 @dataclass(frozen=True)
 class Result:
     """One ranked candidate: a picture, a caption, or both; `picture` is JPEG bytes, a picture card has `show` set.
 
-    `links` are (label, address) pairs; addresses come from `app.ui.links`.
+    `links` are (label, address) pairs; addresses come from `app.ui.links`. `term` names what the score is.
     """
 
     place: int
@@ -50,7 +54,7 @@ class Result:
     show: bool = False
     notes: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
-    term: str = "similarity"  # what the score is
+    term: str = "similarity"
 
 
 def data_url(picture: bytes | None) -> str:
@@ -58,23 +62,8 @@ def data_url(picture: bytes | None) -> str:
     return NO_PICTURE if picture is None else "data:image/jpeg;base64," + base64.b64encode(picture).decode()
 
 
-def tiles_html(tiles: Iterable[Tile], compact: bool = False) -> str:
-    """A row of numbers; `compact` fits four into half a page."""
-    parts = []
-    for tile in tiles:
-        help_text = html.escape(TERMS.get(tile.term, ""), quote=True)
-        tone = {True: " cl-good", False: " cl-bad", None: ""}[tile.good]
-        parts.append(
-            f'<div class="cl-tile" title="{help_text}"><div class="cl-label{" cl-term" if help_text else ""}">'
-            f'{html.escape(tile.label)}</div><div class="cl-value">{html.escape(tile.value)}</div>'
-            f'<div class="cl-note{tone}">{html.escape(tile.note)}</div></div>'
-        )
-    return f'<div class="cl-tiles{" cl-compact" if compact else ""}">{"".join(parts)}</div>'
-
-
 def results_html(results: Sequence[Result]) -> str:
     """Ranked candidates: pictures as a grid, captions as a list; true matches carry a mark and a green edge."""
-    pictures = any(result.show for result in results)
     parts = []
     for result in results:
         mark = '<span class="cl-match">✓ match</span>' if result.match else ""
@@ -85,19 +74,19 @@ def results_html(results: Sequence[Result]) -> str:
         )
         caption = f'<div class="cl-text">{html.escape(result.caption)}</div>' if result.caption else ""
         image = f'<img src="{data_url(result.picture)}" alt="candidate {result.place}">' if result.show else ""
-        edge = " cl-is-match" if result.match else ""
-        links = links_html(result.links)
-        parts.append(f'<div class="cl-card{edge}">{image}<div class="cl-body">{head}{caption}{links}</div></div>')
-    return f'<div class="{"cl-grid" if pictures else "cl-list"}">{"".join(parts)}</div>'
+        body = f'<div class="cl-body">{head}{caption}{links_html(result.links)}</div>'
+        parts.append(f'<div class="cl-card{" cl-is-match" if result.match else ""}">{image}{body}</div>')
+    layout = "cl-grid" if any(result.show for result in results) else "cl-list"
+    return f'<div class="{layout}">{"".join(parts)}</div>'
 
 
 def links_html(links: Sequence[tuple[str, str]]) -> str:
-    """Where one goes from here: labels with addresses inside the app."""
-    shown = "".join(
+    """Links to other pages of the app: labels with addresses."""
+    anchors = "".join(
         f'<a href="{html.escape(address, quote=True)}" target="_self">{html.escape(label)}</a>'
         for label, address in links
     )
-    return f'<div class="cl-links">{shown}</div>' if shown else ""
+    return f'<div class="cl-links">{anchors}</div>' if anchors else ""
 
 
 def sample_html(
@@ -106,8 +95,8 @@ def sample_html(
 ) -> str:  # fmt: skip
     """One sample: its picture beside its captions; the highlighted caption is the query."""
     lines = "".join(
-        f'<li class="{"cl-query" if place == highlighted else ""}">{html.escape(caption)}</li>'
-        for place, caption in enumerate(captions)
+        f'<li class="{"cl-query" if position == highlighted else ""}">{html.escape(caption)}</li>'
+        for position, caption in enumerate(captions)
     )
     return (
         f'<div class="cl-sample"><img src="{data_url(picture)}" alt="the sample">'
@@ -116,8 +105,14 @@ def sample_html(
     )
 
 
-def tiles(items: Iterable[Tile], compact: bool = False) -> None:
-    st.html(tiles_html(items, compact))
+def metrics(items: Iterable[Metric]) -> None:
+    """A row of numbers."""
+    with st.container(horizontal=True, gap="small"):
+        for item in items:
+            st.metric(
+                item.label, item.value, item.delta, item.colour, delta_arrow=item.arrow, height="stretch",
+                delta_description=item.note or None, help=TERMS.get(item.term), border=True,
+            )  # fmt: skip
 
 
 def results(items: Sequence[Result]) -> None:
@@ -146,11 +141,11 @@ def heading(text: str, how: str = "") -> None:
     """A section: its name, and one sentence on how to read it."""
     st.subheader(text, anchor=False)
     if how:
-        st.html(f'<p class="cl-how cl-small">{html.escape(how)}</p>')
+        note(how)
 
 
 def label(text: str) -> None:
-    """A name above a column, as text and nothing else."""
+    """A name above a column, never rendered as Markdown."""
     st.html(f'<div class="cl-name">{html.escape(text)}</div>')
 
 

@@ -1,7 +1,6 @@
-"""A click on a cell of a heat map. Plotly knows it, Streamlit 1.67 does not pass it on: only points can be selected.
+"""Clicks on cells of a heat map, which Streamlit 1.67 does not report: it reports points only.
 
-The component draws nothing. Its program, which is ours and holds no data, listens to the charts of the page by their
-keys and reports which cell was clicked.
+The component draws nothing. Its JavaScript listens to the charts with the given keys and reports the clicked cell.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import streamlit as st
 
 _LISTEN = """
 export default function ({ data, setTriggerValue }) {
-  const heard = new Map()
+  const listened = new Map()
   const listen = () => {
     for (const key of data.charts) {
       const chart = document.querySelector(`.st-key-${key} .js-plotly-plot`)
-      if (!chart || !chart.on || heard.get(key) === chart) continue
-      heard.set(key, chart)
+      if (!chart || !chart.on || listened.get(key) === chart) continue
+      listened.set(key, chart)
       chart.on("plotly_click", (event) => {
         const cell = event.points && event.points[0] && event.points[0].pointIndex
         if (Array.isArray(cell)) setTriggerValue("cell", { chart: key, row: cell[0], column: cell[1] })
@@ -29,7 +28,7 @@ export default function ({ data, setTriggerValue }) {
   const timer = setInterval(listen, 300)
   return () => {
     clearInterval(timer)
-    for (const chart of heard.values()) if (chart.removeAllListeners) chart.removeAllListeners("plotly_click")
+    for (const chart of listened.values()) if (chart.removeAllListeners) chart.removeAllListeners("plotly_click")
   }
 }
 """
@@ -37,21 +36,21 @@ NAME = "coder-clicks"
 
 
 def clicked_cell(value: object, shape: tuple[int, int]) -> tuple[int, int] | None:
-    """The cell a browser reports, if it is one of the matrix: what comes from there is not believed."""
+    """The cell a browser reports, if it is a cell of the matrix; browser input is not trusted."""
     if not isinstance(value, dict):
         return None
     cell = value.get("row"), value.get("column")
-    if not all(isinstance(place, int) and not isinstance(place, bool) for place in cell):
+    if not all(isinstance(index, int) and not isinstance(index, bool) for index in cell):
         return None
-    row, column = (int(place) for place in cell)  # type: ignore[arg-type]
+    row, column = (int(index) for index in cell)  # type: ignore[arg-type]
     return (row, column) if 0 <= row < shape[0] and 0 <= column < shape[1] else None
 
 
-def on_cell(charts: Sequence[str], key: str, picked: Callable[[Any], None]) -> None:
-    """Call `picked` with the clicked cell of any of these charts (their keys) before the page is drawn again."""
+def on_cell(charts: Sequence[str], key: str, on_click: Callable[[Any], None]) -> None:
+    """Call `on_click` with the clicked cell of any of these charts (by key) before the page reruns."""
 
     def report() -> None:
-        picked((st.session_state.get(key) or {}).get("cell"))
+        on_click((st.session_state.get(key) or {}).get("cell"))
 
     listen = st.components.v2.component(NAME, js=_LISTEN)
     listen(key=key, data={"charts": list(charts)}, on_cell_change=report, height=1)

@@ -13,46 +13,38 @@ from app.ui import cards
 from app.ui.selection import neighbour, next_failure, selected_id
 from app.ui.state import bound, bound_number, put
 
-ROW_HEIGHT = 68  # above four lines' worth a table wraps its text, below it cuts
+ROW_HEIGHT = 68  # tables wrap text in rows that are taller, and cut it in others
 
 
 def step_through(
     label: str, key: str, order: Sequence[int] | np.ndarray, count: int, help_text: str,
     failed: np.ndarray | None = None,
 ) -> int:  # fmt: skip
-    """A sample's number, with buttons (and arrow keys) to the previous and next one of `order`.
+    """A sample's number, with buttons (and arrow keys) to the previous and next sample of `order`.
 
     With `failed` (a bool for every sample) two more lead to the previous and next failure (Shift and an arrow key).
     """
     if count < 1:
         raise ValueError("there is no sample to choose from")
     first = int(order[0]) if len(order) else 0
-    if int(st.session_state.get(key) or 0) >= count:  # a smaller split was chosen since
+    if int(st.session_state.get(key) or 0) >= count:  # the user has switched to a smaller split
         put(key, min(first, count - 1))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        number = st.number_input(label, 0, count - 1, first, 1, **bound_number(key), help=help_text, width=190)
-
-        def move(step: int) -> None:
-            put(key, neighbour(order, int(number or 0), step))
-
-        st.button(
-            "Previous", key=f"{key}-previous", icon=":material/arrow_back:", on_click=move, args=(-1,), shortcut="Left"
+        number = int(
+            st.number_input(label, 0, count - 1, first, 1, **bound_number(key), help=help_text, width=190) or 0
         )
-        st.button(
-            "Next", key=f"{key}-next", icon=":material/arrow_forward:", on_click=move, args=(1,), shortcut="Right"
-        )
+        for step, name, arrow in ((-1, "Previous", "Left"), (1, "Next", "Right")):
+            st.button(
+                name, key=f"{key}-{name.lower()}", icon=f":material/arrow_{'back' if step < 0 else 'forward'}:",
+                on_click=lambda step=step: put(key, neighbour(order, number, step)), shortcut=arrow,
+            )  # fmt: skip
         if failed is not None:
-            fails = failed
-
-            def seek(step: int) -> None:
-                put(key, next_failure(order, fails, int(number or 0), step))
-
             for step, name, arrow in ((-1, "Previous failure", "Left"), (1, "Next failure", "Right")):
                 st.button(
-                    name, key=f"{key}-failure-{step}", on_click=seek, args=(step,), shortcut=f"Shift+{arrow}",
-                    disabled=not failed.any(),
+                    name, key=f"{key}-failure-{step}", shortcut=f"Shift+{arrow}", disabled=not failed.any(),
+                    on_click=lambda step=step: put(key, next_failure(order, failed, number, step)),
                 )  # fmt: skip
-    return int(number or 0)
+    return number
 
 
 def picking_table(
@@ -61,14 +53,14 @@ def picking_table(
 ) -> None:  # fmt: skip
     """A table in which a click on a row puts that row's id into the widget `target`."""
 
-    def picked() -> None:
+    def pick() -> None:
         chosen = selected_id(st.session_state.get(key), ids)
         if chosen is not None:
             put(target, chosen)
 
     st.dataframe(
         table, hide_index=True, height=height, row_height=row_height, column_config=dict(config), key=key,
-        on_select=picked, selection_mode="single-row",
+        on_select=pick, selection_mode="single-row",
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Tables and figures as files. Nothing is made before somebody asks for it."""
+"""Tables and figures as files, made when the download button is clicked."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import charts
-from app.ui import export
+from app.ui import cards, export
 from app.ui.state import bound, theme
 
-DRAWN = "figures-drawn"
+FIGURES = "figures-on-the-page"
 FORMAT = "figures"
 FORMATS = ("PNG", "SVG")
 
@@ -36,8 +36,8 @@ def table(frame: pd.DataFrame, name: str, *, paper: bool = False) -> None:
 
 
 def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
-    """A figure with its camera button, which saves as the format of the sidebar; `figures` offers it as HTML."""
-    st.session_state.setdefault(DRAWN, {})[alt] = figure
+    """A figure whose camera button saves the format chosen in the sidebar; `figures` offers it as HTML."""
+    st.session_state.setdefault(FIGURES, {})[alt] = figure
     camera = {
         "format": str(st.session_state.get(FORMAT, FORMATS[0])).lower(),
         "filename": export.file_name(alt),
@@ -47,24 +47,20 @@ def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
 
 
 def begin() -> None:
-    """Forget the figures of the run before."""
-    st.session_state[DRAWN] = {}
+    """Forget the figures of the last script run."""
+    st.session_state[FIGURES] = {}
 
 
 def figures() -> None:
-    """In the sidebar, after the page: what the camera saves, and every figure as one HTML file that works offline."""
-    drawn: dict[str, go.Figure] = st.session_state.get(DRAWN, {})
-    if not drawn:
+    """In the sidebar, after the page: the format of the camera button, and every figure as one offline HTML file."""
+    shown: dict[str, go.Figure] = st.session_state.get(FIGURES, {})
+    if not shown:
         return
     with st.sidebar.popover("Save figures", icon=":material/photo_camera:", width="stretch"):
-        st.segmented_control(
-            "The camera of a figure saves", FORMATS, default=FORMATS[0], required=True, **bound(FORMAT)
-        )
-        st.html(
-            '<p class="cl-how cl-small">Or one HTML file, which can be zoomed and hovered over without the app:</p>'
-        )
+        st.segmented_control("The camera button saves", FORMATS, default=FORMATS[0], required=True, **bound(FORMAT))
+        cards.note("Or one HTML file per figure, which zooms and hovers without the app:")
         paper = charts.tone(theme()).paper
-        for name, figure in drawn.items():
+        for name, figure in shown.items():
             st.download_button(
                 name[:1].upper() + name[1:], partial(export.page, figure, paper),
                 f"{export.file_name(name)}.html", "text/html", icon=":material/download:", on_click="ignore",

@@ -1,4 +1,4 @@
-"""The pages there are, and the frame around them."""
+"""The pages and the frame around them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import Any
 
 import streamlit as st
 
-from app.backend import runs as backend
+from app.backend.runs import all_runs
+from app.backend.training import demo_job
 from app.ui import downloads
 
 APP = Path(__file__).parents[1]
 CHOSEN = "chosen-runs"
-START = ("Start", "Demo training")
+START = ("Start", "Demo training")  # without and with a run to look at
 OVERVIEW = "Overview"
 
 
 def page_list() -> list[st.Page]:
-    """Every page; the start page is in sight while there is no run, or while one is being trained."""
-    usable = any(run.usable for run in backend.runs())
-    job = backend.job()
+    """Every page; the start page is visible while there is no run, or while the demo is training."""
+    usable = any(run.usable for run in all_runs())
+    job = demo_job()
     training = job is not None and job.running
     return [
         st.Page(
@@ -43,37 +44,37 @@ def page_list() -> list[st.Page]:
 
 
 def _overview(**place: Any) -> st.Page:
-    """The overview stands at "/" when there is something to see, and always at "/overview"."""
+    """The overview is at "/" when there is a run to show, and always at "/overview"."""
     return st.Page("pages/overview.py", title=OVERVIEW, icon=":material/leaderboard:", **place)
 
 
 def leave_home(page: st.Page, pages: list[st.Page]) -> None:
-    """From "/" on to "/overview", where the sidebar marks the page; what the address asks for goes along."""
+    """Redirect "/" to "/overview", where the sidebar marks the page; query parameters are passed on."""
     if page.url_path == "" and page.title == OVERVIEW:
-        shown = next(other for other in pages if other.url_path == "overview")
-        asked = {key: st.query_params.get_all(key) for key in st.query_params}
-        st.switch_page(shown, query_params=asked)
+        overview = next(other for other in pages if other.url_path == "overview")
+        query = {key: st.query_params.get_all(key) for key in st.query_params}
+        st.switch_page(overview, query_params=query)
 
 
 def configure() -> None:
-    """Title, icon and width. An icon of our own: a Material one as favicon would be fetched from the internet."""
+    """Title, icon and width. The icon is a file: a Material icon as favicon would be fetched from the internet."""
     st.set_page_config(page_title="CODER Lab", page_icon=APP / "icon.png", layout="wide")
 
 
-def drawn() -> None:
-    """Said by streamlit_app.py in every run: style and navigation are there."""
-    st.session_state["framed"] = True
+def mark_ready() -> None:
+    """Record that streamlit_app.py has drawn style and navigation in this script run."""
+    st.session_state["frame_ready"] = True
     st.session_state.pop("frame_awaited", None)
     downloads.begin()
 
 
-def need() -> None:
-    """Run once more, through streamlit_app.py, if it has not been run.
+def require() -> None:
+    """Rerun through streamlit_app.py if this script run did not go through it.
 
-    When a link to a page is the first thing a fresh server is asked for, Streamlit 1.67 runs that file of pages/ alone.
-    Calling st.navigation tells it that the pages are ours, and the next run goes through streamlit_app.py.
+    When a link to a page is the first request to a fresh server, Streamlit 1.67 runs that file of pages/ alone.
+    st.navigation registers the pages, and the rerun goes through streamlit_app.py.
     """
-    if st.session_state.pop("framed", False):
+    if st.session_state.pop("frame_ready", False):
         return
     if st.session_state.get("frame_awaited"):
         st.error("Start the app with: streamlit run streamlit_app.py")

@@ -1,6 +1,6 @@
 """Addresses inside the app: the same runs and split, another page, another sample.
 
-A widget bound to the URL reads its label there, so the words here are those on the buttons.
+A widget bound to the URL reads its label there, so these words equal those on the buttons.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DIRECTIONS = {"text": "Caption → images", "image": "Image → captions"}
 
 
 def address(page: str, choice: Choice, **values: str | int) -> str:
-    """A page's address, relative to the app, with what is chosen and these values in it."""
+    """A page's address, relative to the app, with the chosen runs and these values."""
     versus = choice.second.name if choice.second else NO_RUN
     state = {"run": choice.first.name, "versus": versus, "split": choice.split, **values}
     return f"{page}?{urlencode(state, quote_via=quote)}"
@@ -39,17 +39,17 @@ def joint_space(choice: Choice, modality: str, number: int) -> str:
 
 
 def concepts(choice: Choice, text: int) -> str:
-    """The caption beside its image in what the concept branch reads."""
+    """The caption and its image on the Concepts page."""
     return address("concepts", choice, caption=text)
 
 
 def of_sample(choice: Choice, modality: str, number: int, *, here: str = "") -> tuple[tuple[str, str], ...]:
-    """From a sample to where else it can be looked at; the page one is on is left out."""
-    places = {"diversity": diversity, "query": retrieval, "joint space": joint_space}
-    found = tuple((label, find(choice, modality, number)) for label, find in places.items() if label != here)
+    """Links from a sample to the other pages that can show it; `here` is left out."""
+    pages = {"diversity": diversity, "query": retrieval, "joint space": joint_space}
+    links = tuple((label, link(choice, modality, number)) for label, link in pages.items() if label != here)
     if modality == "text" and here != "concepts" and any(_reads_concepts(run) for run in choice.runs):
-        found += (("concepts", concepts(choice, number)),)
-    return found
+        links += (("concepts", concepts(choice, number)),)
+    return links
 
 
 def _reads_concepts(run: RunSummary) -> bool:

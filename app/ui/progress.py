@@ -1,4 +1,4 @@
-"""How far a run is, in words; no Streamlit."""
+"""Progress of a run in words, and names of its training curves."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pandas as pd
 from app.backend.runs import RunSummary
 
 RSUM_COLUMNS = ("metrics.rsum", "rsum")
-NOT_DRAWN = {"time", "step", "epoch", "event"}
+NOT_PLOTTED = {"time", "step", "epoch", "event"}
 GROUPS = {"losses": "loss"}
 
 
 def steps_done(run: RunSummary) -> tuple[float, str]:
-    """Share of all steps, and a sentence. Unknown numbers count as nothing done."""
+    """Share of all steps done, and the state in words (HTML). Unknown numbers count as nothing done."""
     step, steps = run.status.get("step"), run.status.get("steps")
     if run.state == "finished":
         return 1.0, "finished"
@@ -24,20 +24,20 @@ def steps_done(run: RunSummary) -> tuple[float, str]:
 
 
 def latest(epochs: pd.DataFrame) -> str:
-    """The newest dev R@sum and the best so far, whose weights are kept; nothing before the first evaluation."""
+    """The newest dev R@sum and the best so far, whose weights are saved; "" before the first evaluation."""
     for column in RSUM_COLUMNS:
         if column in epochs and epochs[column].notna().any():
             scores = epochs[column].dropna()
             last, best = float(scores.iloc[-1]), float(scores.max())
-            return f" · R@sum on dev {last:.1f}" + (f", best {best:.1f} (kept)" if best > last else "")
+            return f" · R@sum on dev {last:.1f}" + (f", best {best:.1f} (saved)" if best > last else "")
     return ""
 
 
 def curves(frames: list[pd.DataFrame]) -> list[str]:
-    """The columns that can be drawn, R@sum first, then losses."""
+    """The columns that can be plotted, R@sum first, then losses."""
     names: dict[str, None] = {}
     for frame in frames:
-        names.update(dict.fromkeys(str(name) for name in frame.select_dtypes("number") if name not in NOT_DRAWN))
+        names.update(dict.fromkeys(str(name) for name in frame.select_dtypes("number") if name not in NOT_PLOTTED))
     return sorted(names, key=lambda name: (name not in RSUM_COLUMNS, "loss" not in name, name))
 
 

@@ -1,4 +1,4 @@
-"""Run and split pickers, chosen once for all pages."""
+"""Run and split pickers, shared by all pages."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app.backend import runs as backend
-from app.backend.runs import RunSummary
+from app.backend.runs import RunSummary, all_runs, comparable
 from app.ui import cards, frame
 from app.ui.glossary import tip
 from app.ui.state import NO_RUN, Choice, bound
 
 
 def default_pair(names: list[str]) -> tuple[str, str]:
-    """The pair a visitor wants to see first: a baseline and the run of the same name; else the first two."""
+    """The pair to show first: a baseline and the run of the same name; else the first two runs."""
     for name in names:
         partner = name.removesuffix("-baseline")
         if partner != name and partner in names:
@@ -23,49 +22,54 @@ def default_pair(names: list[str]) -> tuple[str, str]:
 
 
 def shared_splits(runs: list[RunSummary]) -> list[str]:
-    """Splits that every run has an analysis of, in the first run's order."""
+    """Splits for which every run has an analysis, in the first run's order."""
     return [split for split in runs[0].splits if all(split in run.splits for run in runs)]
 
 
-def choose() -> Choice | None:
-    """What the pickers say; None when there is no run that can be looked at. Every page asks this first."""
-    frame.need()
-    found: Choice | None = st.session_state.get(frame.CHOSEN)
-    return found
+def choice() -> Choice | None:
+    """The chosen runs and split; None when there is no run to show. Every page asks this first."""
+    frame.require()
+    chosen: Choice | None = st.session_state.get(frame.CHOSEN)
+    return chosen
 
 
 def draw() -> Choice | None:
-    """Draw the pickers, in the frame and not in a page: a widget of a page is another widget on the next one, and the
-    runs that a link names would be forgotten on the way."""
-    usable = {run.name: run for run in backend.runs() if run.usable}
+    """Draw the pickers. The frame does this and not the page: widgets belong to a page, and the runs that a link names
+    would be forgotten on the way to the next one."""
+    usable = {run.name: run for run in all_runs() if run.usable}
     if not usable:
         return None
     names = list(usable)
     first_name, second_name = default_pair(names)
     with st.sidebar:
-        first = st.selectbox("Run", names, index=names.index(first_name), **bound("run"), help="The baseline, usually.")
+        first = st.selectbox("Run", names, index=names.index(first_name), **bound("run"), help="Usually the baseline.")
         others = [NO_RUN, *names]
         second = st.selectbox(
             "Compared with", others, index=others.index(second_name), **bound("versus"),
-            help=f"Shown beside the first one on every page; {NO_RUN} shows one run alone.",
+            help=f"Shown beside the first run on every page; {NO_RUN} shows the first run alone.",
         )  # fmt: skip
         chosen = [usable[first]] + ([usable[second]] if second in usable and second != first else [])
         splits = shared_splits(chosen)
         if not splits:
-            st.html("<small>These two runs share no split; the first one is shown alone.</small>")
+            st.html("<small>These runs have no split in common. Only the first one is shown.</small>")
             chosen, splits = chosen[:1], list(chosen[0].splits)
         split = st.selectbox("Split", splits, **bound("split"), help=tip("split"))
-        if len(chosen) > 1 and not backend.comparable(chosen[0], chosen[1], split):
-            st.html("<small>These two runs were evaluated on other samples; the first one is shown alone.</small>")
+        if len(chosen) > 1 and not comparable(chosen[0], chosen[1], split):
+            st.html("<small>These runs were evaluated on different samples. Only the first one is shown.</small>")
             chosen = chosen[:1]
     return Choice(chosen[0], chosen[1] if len(chosen) > 1 else None, split)
 
 
-def answer(choice: Choice | None, show: Callable[[Choice], None]) -> None:
-    """What a page shows of the chosen runs; without any, where to get one."""
-    if choice is not None:
-        show(choice)
+def page(title: str, how: str, show: Callable[[Choice], None]) -> None:
+    """A page about the chosen runs: its question, how to read it, and `show`; without a run, how to get one."""
+    chosen = choice()
+    cards.question(title, how)
+    if chosen is not None:
+        show(chosen)
         return
+    broken = [(run.name, run.fault) for run in all_runs() if run.fault]
+    if broken:
+        cards.faults(broken)
     cards.empty(
         "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
     )

@@ -1,7 +1,7 @@
-"""What is chosen, and what of it lives in the URL.
+"""The chosen runs, and widgets whose values live in the URL.
 
-Every control of a page is a widget bound to a query parameter of the same name, so a copied link opens the same view.
-`bound` is that one habit; an unknown value in the URL is ignored by Streamlit and removed.
+Every control of a page is bound to a query parameter of the same name (`bound`), so a copied link opens the same view.
+Streamlit ignores and removes unknown values.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Choice:
 
 
 def bound(key: str) -> dict[str, Any]:
-    """Widget arguments that put its value into the URL under `key`."""
+    """Widget arguments that keep its value in the URL under `key`."""
     return {"key": key, "bind": "query-params"}
 
 
 def bound_number(key: str) -> dict[str, Any]:
-    """`bound` for a number, unless the URL holds something that is none: Streamlit 1.67 fails on an infinite one."""
+    """`bound` for a number, unless the URL holds no finite number: Streamlit 1.67 fails on an infinite one."""
     return bound(key) if NUMBER.fullmatch(st.query_params.get(key, "0")) else {"key": key}
 
 

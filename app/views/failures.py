@@ -1,4 +1,4 @@
-"""What lies behind the failures: ranks that moved, near misses, hubs. Each returns the order of queries to walk."""
+"""Failures of the split's own queries: rank changes, near misses, hubs. Each section returns an order of queries."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.backend import runs as backend
-from app.backend.runs import OUTCOMES
+from app.backend import retrieval
+from app.backend.retrieval import OUTCOMES
+from app.backend.runs import open_summary, split_sample
 from app.ui import cards, downloads, export, links
 from app.ui.controls import choose_one, picking_table
 from app.ui.glossary import tip
@@ -20,150 +21,157 @@ HUBS_SHOWN = 30
 
 
 def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.ndarray:
-    """Two runs: how ranks moved, and the queries behind it."""
+    """Two runs: outcomes, rank changes, and the queries behind them."""
     assert choice.second is not None
-    everything = backend.changes(choice.first, choice.second, choice.split, at)
-    changes = everything[everything["direction"] == direction]
-    counts = outcome_counts(changes, OUTCOMES)
+    both = retrieval.rank_changes(choice.first, choice.second, choice.split, at)
+    changes = both[both["direction"] == direction]
     total = max(len(changes), 1)
-    tones = {"fixed": True if counts["fixed"] else None, "broken": False if counts["broken"] else None}
-    cards.tiles([cards.Tile(name, f"{counts[name]:,}", f"{100 * counts[name] / total:.1f} % of {total:,}", name,
-                            tones.get(name)) for name in OUTCOMES])  # fmt: skip
-    left, right = st.columns([2, 3], gap="large")
-    with left:
-        cards.heading("How ranks moved", "Below the dotted line the second run ranks the match better, above it worse.")
-        figure = charts.rank_matrix(changes, choice.first.name, choice.second.name, charts.tone(theme()))
-        downloads.chart(figure, "ranks", "ranks in both runs")
-    with right:
-        cards.heading("The queries behind it", "Largest change of rank first.")
-        outcome = choose_one("Show", {"all": "All", **{name: name.capitalize() for name in OUTCOMES}}, "outcome")
-        kept = by_outcome(changes, None if outcome == "all" else outcome)
-        if len(kept):
-            columns = {"rank_a": ("1st run", "%d"), "rank_b": ("2nd run", "%d"), "change": ("gain", "%+d")}
-            query_table(choice, modality, kept, columns)
-            downloads.table(kept, f"ranks-{choice.split}-{direction}-{export.file_name(outcome)}")
-        else:
-            cards.empty(f"No query is {outcome}.", "Choose another outcome, or another number of results.")
-    return kept["query"].to_numpy()
-
-
-def one_run(choice: Choice, direction: str, at: int, modality: str) -> np.ndarray:
-    """One run: where the true matches stand, worst first."""
-    ranks = backend.open_summary(choice.first).ranks(choice.split)[direction]
-    asked = np.flatnonzero(ranks >= 0)
-    queries = pd.DataFrame({"query": asked, "rank": ranks[asked] + 1})
-    left, right = st.columns([2, 3], gap="large")
-    with left:
-        cards.heading("Where the true matches stand", "More queries on the left is better.")
-        figure = charts.rank_distribution({choice.first.name: queries["rank"].to_numpy()}, charts.tone(theme()))
-        downloads.chart(figure, "ranks", "ranks of the true matches")
-    with right:
-        cards.heading("The queries", "Worst rank first.")
-        shown = choose_one("Show", {"missed": "Missed", "found": "Found"}, "answer")
-        kept = queries[(queries["rank"] > at) == (shown == "missed")]
-        kept = kept.sort_values("rank", ascending=False, kind="stable")
-        if len(kept):
-            query_table(choice, modality, kept, {"rank": ("rank", "%d")})
-            downloads.table(kept, f"ranks-{choice.split}-{direction}-{shown}")
-        else:
-            cards.empty(f"No query is {shown}.", "Choose the others, or another number of results.")
-    return kept["query"].to_numpy()
-
-
-def near_misses(choice: Choice, direction: str, modality: str) -> np.ndarray:
-    """Queries whose match loses, or wins, by little."""
-    tables = {run.name: backend.margin_table(run, choice.split, direction) for run in choice.runs}
-    sample = backend.sample(choice.runs[-1], choice.split)
-    last = tables[choice.runs[-1].name].copy(deep=False)
-    if choice.second is not None and len(last) == len(tables[choice.first.name]):
-        last["margin_first"] = tables[choice.first.name]["margin"]
+    cards.metrics(
+        cards.Metric(
+            name, f"{count:,}", f"of {total:,}", name, f"{100 * count / total:.1f} %",
+            {"fixed": "green", "broken": "red"}.get(name, "off") if count else "off", "off",  # type: ignore[arg-type]
+        )
+        for name, count in outcome_counts(changes, OUTCOMES).items()
+    )  # fmt: skip
     left, right = st.columns([2, 3], gap="large")
     with left:
         cards.heading(
-            "By how much matches win or lose",
-            "The margin is the similarity of the true match minus that of the closest wrong candidate: left of the "
-            "line a wrong one stands first.",
+            "Rank changes between the two runs",
+            "Number of queries by rank in both runs. Below the dotted line the second run ranks the match higher.",
         )
-        margins = {name: table["margin"].to_numpy() for name, table in tables.items()}
+        figure = charts.rank_matrix(changes, choice.first.name, choice.second.name, charts.tone(theme()))
+        downloads.chart(figure, "ranks", "ranks in both runs")
+    with right:
+        cards.heading("Queries by outcome", "Largest change of rank first.")
+        outcome = choose_one("Show", {"all": "All", **{name: name.capitalize() for name in OUTCOMES}}, "outcome")
+        queries = by_outcome(changes, None if outcome == "all" else outcome)
+        if len(queries):
+            columns = {"rank_a": ("1st run", "%d"), "rank_b": ("2nd run", "%d"), "change": ("gain", "%+d")}
+            query_table(choice, modality, queries, columns)
+            downloads.table(queries, f"ranks-{choice.split}-{direction}-{export.file_name(outcome)}")
+        else:
+            cards.empty(f"No query is {outcome}.", "Choose another outcome, or another number of results.")
+    return queries["query"].to_numpy()
+
+
+def one_run(choice: Choice, direction: str, at: int, modality: str) -> np.ndarray:
+    """One run: the ranks of the true matches, worst first."""
+    ranks = open_summary(choice.first).ranks(choice.split)[direction]
+    with_match = np.flatnonzero(ranks >= 0)
+    table = pd.DataFrame({"query": with_match, "rank": ranks[with_match] + 1})
+    left, right = st.columns([2, 3], gap="large")
+    with left:
+        cards.heading("Ranks of the true matches", "The more queries on the left, the better.")
+        figure = charts.rank_distribution({choice.first.name: table["rank"].to_numpy()}, charts.tone(theme()))
+        downloads.chart(figure, "ranks", "ranks of the true matches")
+    with right:
+        cards.heading("Queries by rank", "Worst rank first.")
+        answer = choose_one("Show", {"missed": "Missed", "found": "Answered"}, "answer")
+        queries = table[(table["rank"] > at) == (answer == "missed")]
+        queries = queries.sort_values("rank", ascending=False, kind="stable")
+        if len(queries):
+            query_table(choice, modality, queries, {"rank": ("rank", "%d")})
+            downloads.table(queries, f"ranks-{choice.split}-{direction}-{answer}")
+        else:
+            fact = "No query is missed." if answer == "missed" else "No query is answered."
+            cards.empty(fact, "Show the others, or choose another number of results.")
+    return queries["query"].to_numpy()
+
+
+def near_misses(choice: Choice, direction: str, modality: str) -> np.ndarray:
+    """Queries whose match loses, or wins, by a small margin."""
+    tables = {run.name: retrieval.margin_table(run, choice.split, direction) for run in choice.runs}
+    sample = split_sample(choice.runs[-1], choice.split)
+    table = tables[choice.runs[-1].name].copy(deep=False)
+    if choice.second is not None and len(table) == len(tables[choice.first.name]):
+        table["margin_first"] = tables[choice.first.name]["margin"]
+    left, right = st.columns([2, 3], gap="large")
+    with left:
+        cards.heading(
+            "Margins of the true matches",
+            "Similarity of the true match minus that of the closest wrong candidate. Left of the line a wrong "
+            "candidate ranks first.",
+        )
+        margins = {name: values["margin"].to_numpy() for name, values in tables.items()}
         downloads.chart(charts.margin_histogram(margins, charts.tone(theme())), "margins", "margins of the matches")
         if sample is not None:
-            drawn = sample.texts if direction == "t2i" else sample.images
-            cards.note(f"{len(drawn):,} queries of the split, drawn at random; their candidates are the whole split.")
+            queries = sample.texts if direction == "t2i" else sample.images
+            cards.note(f"{len(queries):,} random queries of the split; their candidates are the whole split.")
     with right:
-        cards.heading("The closest calls", "The smallest margin first: here a little change turns the answer.")
-        shown = choose_one("Show", {"lost": "Just missed", "held": "Just held"}, "calls", tip("margin"))
-        lost = (last["rank"] > 1).to_numpy()
-        kept = last[lost == (shown == "lost")]
-        kept = kept.iloc[np.argsort(kept["margin"].abs().to_numpy(), kind="stable")]
+        cards.heading("Smallest margins", "A small change of the model would change these results.")
+        side = choose_one("Show", {"lost": "Just missed", "held": "Just answered"}, "calls", tip("margin"))
+        missed = (table["rank"] > 1).to_numpy()
+        queries = table[missed == (side == "lost")]
+        queries = queries.iloc[np.argsort(queries["margin"].abs().to_numpy(), kind="stable")]
         columns = {"margin": ("margin", "%.4f"), "rank": ("rank", "%d")}
-        if "margin_first" in kept:
+        if "margin_first" in queries:
             columns["margin_first"] = ("1st margin", "%.4f")
-        if len(kept):
-            query_table(choice, modality, kept, columns)
-            downloads.table(kept, f"margins-{choice.split}-{direction}-{shown}")
+        if len(queries):
+            query_table(choice, modality, queries, columns)
+            downloads.table(queries, f"margins-{choice.split}-{direction}-{side}")
         else:
-            cards.empty("There is no such query.", "Choose the others.")
-    return kept["query"].to_numpy()
+            cards.empty("There is no such query.", "Show the others.")
+    return queries["query"].to_numpy()
 
 
 def hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
-    """Candidates that stand in everybody's way, and whose way it is."""
+    """Candidates that rank high for too many queries, and the queries that retrieve them wrongly."""
     k = int(choose_one("Among the first", {"10": "10", "5": "5", "1": "1"}, "k", tip("occurrences")))
-    tables = {run.name: backend.occurrence_table(run, choice.split, direction, k) for run in choice.runs}
+    tables = {run.name: retrieval.occurrence_table(run, choice.split, direction, k) for run in choice.runs}
     for (name, table), column in zip(tables.items(), st.columns(len(tables), gap="large"), strict=True):
-        even = backend.hubness(table["count"].to_numpy(), k)
-        largest = f"{int(table['count'].max()):,}"
+        statistics = retrieval.hubness(table["count"].to_numpy(), k)
         with column:
             cards.label(name)
-            cards.tiles(
+            cards.metrics(
                 [
-                    cards.Tile("skewness", f"{even.skewness:.2f}", "0 is even", "skewness"),
-                    cards.Tile("found by nobody", f"{even.never:.1f} %", "of the candidates", "occurrences"),
-                    cards.Tile("largest hub", largest, f"queries; {even.mean:.1f} is even", "hub"),
+                    cards.Metric("skewness", f"{statistics.skewness:.2f}", "0 is symmetric", "skewness"),
+                    cards.Metric("never retrieved", f"{statistics.never:.1f} %", "of the candidates", "occurrences"),
+                    cards.Metric(
+                        "largest hub", f"{int(table['count'].max()):,}", f"queries; mean {statistics.mean:.1f}", "hub"
+                    ),
                 ]
             )
     last = choice.runs[-1]
     left, right = st.columns([2, 3], gap="large")
     with left:
-        cards.heading("How the places are shared out", "A long tail on the right, and many on the left: hubs.")
+        cards.heading("Distribution of k-occurrences", "Hubs form a long tail on the right.")
         counts = {name: table["count"].to_numpy() for name, table in tables.items()}
         downloads.chart(charts.occurrence_bands(counts, k, charts.tone(theme())), "hubs", "occurrences of candidates")
     with right:
-        cards.heading("The largest hubs", f"In {last.name}. A click on a row shows whose way it is in.")
+        cards.heading("Largest hubs", f"Of {last.name}. Click on a row for the queries that wrongly retrieve the hub.")
         table = tables[last.name].copy(deep=False)
         if choice.second is not None:
             table["count_first"] = tables[choice.first.name]["count"]
         order = np.argsort(-table["count"].to_numpy(), kind="stable")
         hub = _hub_table(choice, modality, table.iloc[order[:HUBS_SHOWN]])
         downloads.table(table.iloc[order], f"hubs-{choice.split}-{direction}-{k}")
-    found = backend.found_by_queries(last, choice.split, direction, hub, k)
-    stolen = found[~found["match"]]
+    queries = retrieval.found_by(open_summary(last), choice.split, direction, hub, k=k)  # type: ignore[arg-type]
+    wrong = queries[~queries["match"]]
     cards.heading(
-        f"Queries that find {'image' if modality == 'text' else 'caption'} {hub} by mistake",
-        f"{len(stolen):,} of the {len(found):,} queries with it among their first {k} ask for something else.",
+        f"Queries that wrongly retrieve {'image' if modality == 'text' else 'caption'} {hub}",
+        f"{len(wrong):,} of the {len(queries):,} queries with it among their first {k} have another match.",
     )
-    if len(stolen):
-        query_table(choice, modality, stolen, {"place": ("stands at", "%d")})
+    if len(wrong):
+        query_table(choice, modality, wrong, {"place": ("hub rank", "%d")})
     else:
-        cards.empty("It is in nobody’s way.", "Choose a larger hub.")
-    return stolen["query"].to_numpy()
+        cards.empty(f"No query ranks it above its true match within the first {k}.", "Choose a larger hub.")
+    return wrong["query"].to_numpy()
 
 
 def _hub_table(choice: Choice, modality: str, table: pd.DataFrame) -> int:
-    """The hubs as pictures or captions; returns the one chosen."""
-    opened, rows = backend.open_summary(choice.runs[-1]), table["candidate"].to_numpy()
-    pictured = modality == "text"
-    shown, config = sample_columns(choice, "image" if pictured else "text", rows, 190)
+    """The hubs as pictures or captions; returns the chosen one."""
+    opened, rows = open_summary(choice.runs[-1]), table["candidate"].to_numpy()
+    kind = "image" if modality == "text" else "text"
+    shown, config = sample_columns(choice, kind, rows, 190)
     shown["count"], shown["wrong"] = table["count"].to_numpy(), table["wrong"].to_numpy()
     config["count"] = st.column_config.NumberColumn("queries", format="%d", help=tip("occurrences"), width=72)
-    config["wrong"] = st.column_config.NumberColumn("by mistake", format="%d", help=tip("hub"), width=82)
+    config["wrong"] = st.column_config.NumberColumn("wrongly", format="%d", help=tip("hub"), width=82)
     if "count_first" in table:
         shown["first"] = table["count_first"].to_numpy()
         config["first"] = st.column_config.NumberColumn("1st run", format="%d", help=tip("occurrences"), width=72)
-    key = "hub-image" if pictured else "hub-caption"
+    key = "hub-image" if kind == "image" else "hub-caption"
     picking_table(shown, rows, key, f"{key}-table", config, 360)
-    count = opened.count(choice.split, "image" if pictured else "text")
-    label = "Number of the hub"
-    hub = int(st.number_input(label, 0, count - 1, int(rows[0]), 1, **bound_number(key), width=190) or 0)
-    st.html(cards.links_html(links.of_sample(choice, "image" if pictured else "text", hub)))
+    count = opened.count(choice.split, kind)  # type: ignore[arg-type]
+    hub = int(st.number_input("Hub", 0, count - 1, int(rows[0]), 1, **bound_number(key), width=190) or 0)
+    st.html(cards.links_html(links.of_sample(choice, kind, hub)))
     return hub

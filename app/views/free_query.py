@@ -1,73 +1,70 @@
-"""Queries that are not of the split: a free text, a picture."""
+"""Queries that are not samples of the split: a free text, a picture."""
 
 from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
 
-from app.backend import runs as backend
-from app.backend.runs import RunSummary
+from app.backend.retrieval import decode, jpeg, look_alike, search, search_picture
+from app.backend.runs import InputError, RunSummary, has_embeddings, open_summary, thumbnail
 from app.ui import cards, links
 from app.ui.state import Choice, bound
 from app.views.query import RESULTS, side_by_side
 
-KINDS = ["jpg", "jpeg", "png", "webp"]
+FORMATS = ["jpg", "jpeg", "png", "webp"]
 MOST_MEGABYTES = 10
-SHOWN = 280
+PICTURE_SIZE = 280
 
 
-def ask_freely(choice: Choice) -> None:
-    """A sentence, ranked against the split's pictures by every run."""
+def query_with_text(choice: Choice) -> None:
+    """A sentence; every run ranks the split's pictures."""
     text = st.text_input(
-        "Your words", **bound("text"), max_chars=500, placeholder="a dog runs through shallow water",
+        "Text query", **bound("text"), max_chars=500, placeholder="a dog runs through shallow water",
         icon=":material/search:",
     )  # fmt: skip
-    words = str(text or "").strip()
-    if not words:
-        cards.empty(
-            "Nothing asked yet.", "Write a sentence and press Enter; every run then ranks the pictures of the split."
-        )
+    query = str(text or "").strip()
+    if not query:
+        cards.empty("No query yet.", "Type a sentence and press Enter. Every run then ranks the pictures of the split.")
         return
-    side_by_side(choice, "text", lambda run: backend.search(run, words, choice.split, "text", RESULTS))
+    side_by_side(choice, "text", lambda run: search(run, query, choice.split, "text", RESULTS))
 
 
-def ask_with_picture(choice: Choice) -> None:
-    """A picture: encoded where a run can, otherwise the sample that looks most like it asks instead."""
-    given = st.file_uploader("A picture", type=KINDS, key="picture", max_upload_size=MOST_MEGABYTES)
+def query_with_picture(choice: Choice) -> None:
+    """A picture: encoded where a run can, otherwise replaced by the most similar picture of the split."""
+    upload = st.file_uploader("Picture", type=FORMATS, key="picture", max_upload_size=MOST_MEGABYTES)
     cards.note("The picture stays on this machine and is not part of a copied link.")
-    if given is None:
+    if upload is None:
         cards.empty(
             "No picture yet.",
-            f"Choose a JPEG, PNG or WEBP file of at most {MOST_MEGABYTES} MB; every run then ranks the captions.",
+            f"Choose a JPEG, PNG or WEBP file of at most {MOST_MEGABYTES} MB. Every run then ranks the captions.",
         )
         return
-    content = given.getvalue()
+    content = upload.getvalue()
     try:
-        shown = backend.jpeg(backend.decode(content, given.name, size=SHOWN))
-    except backend.InputError as error:
+        picture = jpeg(decode(content, upload.name, size=PICTURE_SIZE))
+    except InputError as error:
         cards.empty("This file cannot be used.", str(error))
         return
-    cards.sample(shown, [], given.name)
+    cards.sample(picture, [], upload.name)
     side_by_side(choice, "image", lambda run: _captions_of(choice, run, content))
 
 
 def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFrame:
-    if backend.open_summary(run).reads_pictures(choice.split):
-        cards.note("Encoded by this run from its pixels.")
-        return backend.search_picture(run, content, choice.split, RESULTS)
-    like = backend.look_alike(run, content, choice.split)
-    why = (
-        "This run’s region features come from files, so a new picture cannot be encoded."
-        if backend.has_embeddings(run, choice.split)
-        else "This run scores pairs and keeps no captions to score a new picture with."
+    if open_summary(run).reads_pictures(choice.split):
+        cards.note("This run encodes the picture from its pixels.")
+        return search_picture(run, content, choice.split, RESULTS)
+    similar = look_alike(run, content, choice.split)
+    reason = (
+        "This run reads region features from files, so it cannot encode a new picture."
+        if has_embeddings(run, choice.split)
+        else "This run scores pairs and stores no captions to score a new picture with."
     )
     cards.note(
-        f"{why} Instead image "
-        f"{like.image} asks: of {like.of:,} pictures of the split the one that looks most like it (likeness of the "
-        f"pixels {like.likeness:.2f}, at most 1)."
+        f"{reason} Using image {similar.image} as the query instead: of {similar.of:,} pictures of the split its "
+        f"pixels are the most similar (similarity {similar.likeness:.2f}, at most 1)."
     )
     cards.sample(
-        backend.thumbnail(run, choice.split, like.image), [], f"Image {like.image} asks instead",
-        links=links.of_sample(choice, "image", like.image),
+        thumbnail(run, choice.split, similar.image), [], f"Image {similar.image}, used as the query",
+        links=links.of_sample(choice, "image", similar.image),
     )  # fmt: skip
-    return backend.search(run, like.image, choice.split, "image", RESULTS)
+    return search(run, similar.image, choice.split, "image", RESULTS)

@@ -1,4 +1,4 @@
-"""The joint space, explored: maps with one shared selection, the table behind it, its pictures, one sample opened."""
+"""Sections of the Joint space page: maps with one shared selection, its table and pictures, one sample."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import charts
-from app.backend import clusters
-from app.backend import joint_space as joint
-from app.backend import runs as backend
-from app.ui import cards, downloads, links
+from app.backend import joint_space
+from app.backend.clusters import cluster_labels, matched
+from app.backend.runs import open_summary, thumbnail, thumbnails
+from app.ui import cards, downloads, links, map_selection
 from app.ui.controls import ROW_HEIGHT, picture_urls
 from app.ui.glossary import tip
 from app.ui.selection import selected_id
 from app.ui.state import Choice, bound, theme
-from app.views import maps
 from app.views.anchor import show_sample
 
 AREA, FOCUS = "area", "focus"
@@ -29,159 +28,153 @@ ROWS_SHOWN, PICTURES_SHOWN, LABEL_LENGTH = 200, 10, 90
 COLUMNS = ("modality", "rank", "gain", "diversity", "similarity", "hubness", "words", "cluster")
 KINDS = ("modality", "cluster")
 DIGITS = {"rank": "%d", "gain": "%+d", "diversity": "%.3f", "similarity": "%.3f", "hubness": "%d"}
+Planes = Sequence[np.ndarray]
+Tables = Sequence[pd.DataFrame]
 
 
-def tables_of(choice: Choice, part: bool) -> list[pd.DataFrame]:
-    """All samples of every run, or a random part; with two runs also how many places the second ranks them better."""
-    tables = [joint.samples(run, choice.split, part) for run in choice.runs]
+def tables_of(choice: Choice, sampled: bool) -> list[pd.DataFrame]:
+    """All samples of every run, or a random sample; with two runs also the gain in rank."""
+    tables = [joint_space.samples(run, choice.split, sampled) for run in choice.runs]
     if len(tables) == 2:
         gain = tables[0]["rank"] - tables[1]["rank"]
         tables = [table.assign(gain=gain) for table in tables]
-    labels = [clusters.labels(run, choice.split) for run in choice.runs]
-    found = [label for label in labels if label is not None]
-    if len(found) == len(tables):
+    labels = [label for run in choice.runs if (label := cluster_labels(run, choice.split)) is not None]
+    if len(labels) == len(tables):
         rows = point_rows(choice, tables[0])
-        tables = [table.assign(cluster=label[rows]) for table, label in zip(tables, found, strict=True)]
+        tables = [table.assign(cluster=label[rows]) for table, label in zip(tables, labels, strict=True)]
     return tables
 
 
 def point_rows(choice: Choice, table: pd.DataFrame) -> np.ndarray:
-    """Where the samples of a table stand among all points of the split, images first; ascending."""
-    images = len(backend.open_summary(choice.first).ranks(choice.split)["i2t"])
+    """The rows of a table's samples among all points of the split, images first; ascending."""
+    images = len(open_summary(choice.first).ranks(choice.split)["i2t"])
     return np.asarray(table["number"].to_numpy() + np.where(table["modality"] == "image", 0, images))
 
 
 def position(rows: np.ndarray, point: int | None) -> int | None:
-    """Where a point of the split stands among these rows; None when it is not among them."""
+    """The index of a point of the split among these rows; None when it is not among them."""
     if point is None:
         return None
-    found = int(np.searchsorted(rows, point))
-    return found if found < len(rows) and rows[found] == point else None
+    index = int(np.searchsorted(rows, point))
+    return index if index < len(rows) and rows[index] == point else None
 
 
 @st.fragment
-def explore(choice: Choice, planes: Sequence[np.ndarray], tables: Sequence[pd.DataFrame], remark: str) -> None:
-    """Draw it. Only this part of the page runs again after a lasso. `remark`: how the maps were made."""
+def explore(choice: Choice, planes: Planes, tables: Tables, remark: str) -> None:
+    """Draw it. Only this part of the page reruns after a lasso. `remark`: how the maps were made."""
     count = len(planes[0])
     images = int((tables[0]["modality"] == "image").sum())
     numbers = tables[0]["number"].to_numpy()
     owner = np.searchsorted(numbers[:images], tables[0]["image"].to_numpy()[images:])  # positions among the images
-    rows, ranks = point_rows(choice, tables[0]), backend.open_summary(choice.first).ranks(choice.split)
-    of_images, of_captions = len(ranks["i2t"]), len(ranks["t2i"])
+    rows, ranks = point_rows(choice, tables[0]), open_summary(choice.first).ranks(choice.split)
+    all_images, all_captions = len(ranks["i2t"]), len(ranks["t2i"])
     names = [name for name in COLUMNS if name in tables[0]]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         column = str(st.selectbox("Colour", names, **bound("colour"), width=170))
-        lines = st.toggle("Lines from images to their captions", True, **bound("lines"), help=tip("pair lines"))
-        chosen = maps.read(st.query_params.get(AREA))
-        st.button("Clear selection", icon=":material/deselect:", on_click=_clear, disabled=not chosen)
-    points = maps.points_in(chosen, planes)
-    opened = maps.focus_point(st.query_params.get(FOCUS), of_images, of_captions)
+        lines = st.toggle("Lines between images and their captions", True, **bound("lines"), help=tip("pair lines"))
+        selection = map_selection.from_text(st.query_params.get(AREA))
+        st.button("Clear selection", icon=":material/deselect:", on_click=_clear, disabled=not selection)
+    points = map_selection.points_in(selection, planes)
+    opened = map_selection.focus_point(st.query_params.get(FOCUS), all_images, all_captions)
     focus = position(rows, opened)
-    around = np.union1d(points, [] if focus is None else [focus]).astype(np.int64)
-    pairs, total = maps.pairs_of(around, owner, images, MOST_LINES)
-    _said(count, points, images, total, lines, remark)
+    with_lines = np.union1d(points, [] if focus is None else [focus]).astype(np.int64)
+    pairs, total = map_selection.pairs_of(with_lines, owner, images, MOST_LINES)
+    _summary(count, points, images, total, lines, remark)
     mask = None
-    if chosen:
+    if selection:
         mask = np.zeros(count, dtype=bool)
         mask[points] = True
-    marks = charts.Marks(
-        mask, pairs if lines else None, focus, tuple((area.map, area.corners) for area in chosen.areas)
-    )
-    figure = _figure(choice, planes, tables, column, images, marks)
+    areas = tuple((area.map, area.corners) for area in selection.areas)
+    marks = charts.Marks(mask, pairs if lines else None, focus, areas)
     downloads.chart(
-        figure, CHART, "joint space", on_select=_picked, selection_mode=("points", "box", "lasso"), theme=None
-    )
-    if chosen:
+        _figure(choice, planes, tables, column, images, marks), CHART, "joint space", on_select=_select,
+        selection_mode=("points", "box", "lasso"), theme=None,
+    )  # fmt: skip
+    if selection:
         _table(choice, planes, tables, points, rows)
         _pictures(choice, tables[-1], points)
     if opened is not None:
-        cards.heading("One sample, opened")
+        cards.heading("One sample in detail")
         if focus is None:
-            cards.note("It is not among the samples drawn at random, so the map does not show it.")
-        number = opened if opened < of_images else opened - of_images
-        show_sample(choice, "image" if opened < of_images else "text", number, here="joint space")
+            cards.note("It is not in the random sample, so the map does not show it.")
+        is_image = opened < all_images
+        number = opened if is_image else opened - all_images
+        show_sample(choice, "image" if is_image else "text", number, here="joint space")
 
 
-def _figure(
-    choice: Choice, planes: Sequence[np.ndarray], tables: Sequence[pd.DataFrame], column: str, images: int,
-    marks: charts.Marks,
-) -> go.Figure:  # fmt: skip
+def _figure(choice: Choice, planes: Planes, tables: Tables, column: str, images: int, marks: charts.Marks) -> go.Figure:
     colours = charts.tone(theme())
-    count = len(planes[0])
-    drawn = joint.draw_points(images, count - images, MOST_DRAWN)
-    table = tables[0].iloc[drawn]
+    plotted = joint_space.draw_points(images, len(planes[0]) - images, MOST_DRAWN)
+    table = tables[0].iloc[plotted]
     labels = [
         f"{kind} {number}<br>{charts.plain(text[:LABEL_LENGTH])}"
         for kind, number, text in zip(table["modality"], table["number"], table["text"], strict=True)
     ]
+    colouring: list[charts.Kinds | charts.Ramp]
     if column in KINDS:
         values = [t[column] for t in tables]
         order: tuple[str, ...] = ("image", "caption") if column == "modality" else ()
-        if column == "cluster" and len(values) == 2:  # one colour for the groups that share most samples
-            values[1] = pd.Series(clusters.matched(values[0].to_numpy(), values[1].to_numpy()))
+        if column == "cluster" and len(values) == 2:  # the same colour for clusters that share the most samples
+            values[1] = pd.Series(matched(values[0].to_numpy(), values[1].to_numpy()))
             order = charts.frequent(values[0])
-        colouring: list[charts.Kinds | charts.Ramp] = [charts.kinds(one, colours, order) for one in values]
+        colouring = [charts.kinds(labels_of_run, colours, order) for labels_of_run in values]
     else:
         joined = charts.ramp(column, np.concatenate([t[column].to_numpy(dtype=float) for t in tables]), colours)
         colouring = list(charts.split_ramp(joined, len(tables)))
-    shown = [
-        charts.Map(run.name, plane, coloured)
-        for run, plane, coloured in zip(choice.runs, planes, colouring, strict=True)
-    ]
-    return charts.joint_map(shown, images, drawn, labels, marks, colours, column)
+    maps = [charts.Map(run.name, plane, c) for run, plane, c in zip(choice.runs, planes, colouring, strict=True)]
+    return charts.joint_map(maps, images, plotted, labels, marks, colours, column)
 
 
-def _said(count: int, points: np.ndarray, images: int, pairs: int, lines: bool, remark: str) -> None:
-    """What is drawn and what is chosen, in numbers."""
+def _summary(count: int, points: np.ndarray, images: int, pairs: int, lines: bool, remark: str) -> None:
+    """What is plotted and what is selected, in numbers."""
     parts = []
     if count > MOST_DRAWN:
         parts.append(
-            f"{MOST_DRAWN:,} of {count:,} points are drawn, at random; the shade behind them is all of them, and a "
-            "selection is taken from all of them."
+            f"{MOST_DRAWN:,} of {count:,} points are plotted, chosen at random; the shade behind them shows the "
+            "density of all points, and selections apply to all points."
         )
     if len(points):
-        shown = int((points < images).sum())
-        parts.append(f"{len(points):,} of {count:,} selected: {shown:,} images, {len(points) - shown:,} captions.")
+        selected = int((points < images).sum())
+        parts.append(
+            f"{len(points):,} of {count:,} selected: {selected:,} images, {len(points) - selected:,} captions."
+        )
         if lines and pairs > MOST_LINES:
-            parts.append(f"Lines of {MOST_LINES:,} of their {pairs:,} pairs.")
+            parts.append(f"Lines show {MOST_LINES:,} of their {pairs:,} pairs.")
     else:
-        parts.append("Diamonds are images, dots captions. Draw around points (lasso, box), or take Pan and click one.")
+        parts.append("Diamonds are images, dots captions. Select points by lasso or box, or switch to Pan and click.")
     cards.note(" ".join([*parts, remark]))
 
 
-def _picked() -> None:
-    """A lasso, a box or a click becomes the selection in the URL; a click also opens the sample."""
-    chosen = maps.drawn_by_hand(st.session_state.get(CHART))
-    _remember(AREA, maps.written(chosen))
+def _select() -> None:
+    """Put a lasso, a box or clicked points into the URL."""
+    _set_query(AREA, map_selection.to_text(map_selection.from_chart(st.session_state.get(CHART))))
     st.session_state.pop(TABLE, None)
 
 
 def _clear() -> None:
-    _remember(AREA, "")
-    _remember(FOCUS, "")
+    _set_query(AREA, "")
+    _set_query(FOCUS, "")
 
 
-def _remember(key: str, value: str) -> None:
+def _set_query(key: str, value: str) -> None:
     if value:
         st.query_params[key] = value
     else:
         st.query_params.pop(key, None)
 
 
-def _table(
-    choice: Choice, planes: Sequence[np.ndarray], tables: Sequence[pd.DataFrame], points: np.ndarray, of: np.ndarray
-) -> None:
-    images = len(backend.open_summary(choice.first).ranks(choice.split)["i2t"])
-    everything = joint.table_of(choice.runs, tables, planes, points)
-    rows = everything.head(ROWS_SHOWN)
+def _table(choice: Choice, planes: Planes, tables: Tables, points: np.ndarray, all_rows: np.ndarray) -> None:
+    images = len(open_summary(choice.first).ranks(choice.split)["i2t"])
+    selected = joint_space.selection_table(choice.runs, tables, planes, points)
+    rows = selected.head(ROWS_SHOWN)
     cards.heading(
-        "The selection", f"{len(rows):,} of {len(everything):,} shown; a click on a row opens the sample below and "
-        "rings it on the map. The files hold all of them with every column.",
+        "Selected samples", f"{len(rows):,} of {len(selected):,} shown. Click on a row to open the sample below and "
+        "mark it on the map. The files contain all of them with every column.",
     )  # fmt: skip
     if not len(rows):
-        cards.empty("No point lies in this area.", "Draw around some points, or clear the selection.")
+        cards.empty("No point lies in this area.", "Select other points, or clear the selection.")
         return
-    pictures = backend.thumbnails(choice.runs[-1], choice.split, rows["image"].to_numpy(), 72)
+    pictures = thumbnails(choice.runs[-1], choice.split, rows["image"].to_numpy(), 72)
     columns = {"picture": picture_urls(pictures)} | {name: rows[name] for name in ("modality", "number", "text")}
     config = {
         "picture": st.column_config.ImageColumn("", width=64),
@@ -192,37 +185,37 @@ def _table(
     for run in choice.runs:
         suffix = f" ({run.name})" if len(choice.runs) > 1 else ""
         for name, digits in DIGITS.items():
-            if f"{name}{suffix}" in rows and not (name == "gain" and run is choice.runs[0]):
-                columns[f"{name}{suffix}"] = rows[f"{name}{suffix}"]
-                label = name if name == "gain" else f"{name}{suffix}"
-                config[f"{name}{suffix}"] = st.column_config.NumberColumn(label, format=digits, help=tip(name))
-    shown = of[points[: len(rows)]]
+            if (key := f"{name}{suffix}") in rows and not (name == "gain" and run is choice.runs[0]):
+                columns[key] = rows[key]
+                label = name if name == "gain" else key
+                config[key] = st.column_config.NumberColumn(label, format=digits, help=tip(name))
+    shown = all_rows[points[: len(rows)]]
 
-    def opened() -> None:
+    def open_sample() -> None:
         point = selected_id(st.session_state.get(TABLE), shown)
         if point is not None:
-            _remember(FOCUS, maps.focus_name(point, images))
+            _set_query(FOCUS, map_selection.focus_name(point, images))
 
     st.dataframe(
         pd.DataFrame(columns), hide_index=True, height=360, row_height=ROW_HEIGHT, column_config=config, key=TABLE,
-        on_select=opened, selection_mode="single-row",
+        on_select=open_sample, selection_mode="single-row",
     )  # fmt: skip
-    downloads.table(everything, f"selection-{choice.split}")
+    downloads.table(selected, f"selection-{choice.split}")
 
 
 def _pictures(choice: Choice, table: pd.DataFrame, points: np.ndarray) -> None:
     """The images of the selection, and of its captions, as cards."""
-    chosen = pd.unique(table["image"].to_numpy()[points])
-    if not len(chosen):
+    images = pd.unique(table["image"].to_numpy()[points])
+    if not len(images):
         return
-    cards.heading("Its pictures", f"{min(len(chosen), PICTURES_SHOWN)} of {len(chosen):,}: the image's number, and the "
-                  "similarity to its best own caption.")  # fmt: skip
+    cards.heading("Their pictures", f"{min(len(images), PICTURES_SHOWN)} of {len(images):,}: the image's number, and "
+                  "its similarity to its best own caption.")  # fmt: skip
     items = [
         cards.Result(
             int(image), float(table["similarity"].iloc[int(image)]), False, str(table["text"].iloc[int(image)]),
-            backend.thumbnail(choice.runs[-1], choice.split, int(image), 160), True,
+            thumbnail(choice.runs[-1], choice.split, int(image), 160), True,
             links=links.of_sample(choice, "image", int(image), here="joint space"),
         )
-        for image in chosen[:PICTURES_SHOWN]
+        for image in images[:PICTURES_SHOWN]
     ]  # fmt: skip
     cards.results(items)

@@ -1,4 +1,4 @@
-"""One pair of the matrix: the picture, the caption, and every number of eq. 3 and 4 filled in."""
+"""One pair of the matrix: the picture, the caption, and every number of eq. 3 and 4."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app.backend import runs as backend
-from app.backend import similarity as matrices
-from app.backend.similarity import Batch, Pair, Scaled, Settings
+from app.backend.runs import open_summary, thumbnail
+from app.backend.similarity import Batch, Pair, Scaled, Settings, pair_numbers
 from app.ui import cards
 from app.ui.state import Choice
 
@@ -17,64 +16,61 @@ Step = tuple[str, str, str]
 
 
 def steps(pair: Pair, function: str) -> list[Step]:
-    """(symbol, how it comes about with the numbers in it, value), from S to the loss. Own pairs carry no weight."""
+    """(symbol, formula with numbers, value), from S to the loss. A matching pair carries no weight."""
     mu, gamma, epsilon = pair.loss.temperature, pair.loss.gamma, pair.loss.epsilon
     spread = "SD" if function == "std" else "H"
-    over = f"{pair.similarity:.4f} − {gamma:g}"
-    found: list[Step] = [
+    difference = f"{pair.similarity:.4f} − {gamma:g}"
+    rows: list[Step] = [
         ("S", "cosine of the two embeddings", f"{pair.similarity:.4f}"),
-        ("γ", "where pushing begins", f"{gamma:g}"),
+        ("γ", "margin", f"{gamma:g}"),
         (spread, f"of the anchor’s similarities to its {pair.negatives:,} negatives here", f"{pair.spread:.4f}"),
         ("raw", f"1 / sigmoid(ε / {spread}) = 1 + exp(−{epsilon:g} / {pair.spread:.4f})", f"{pair.raw:.4f}"),
         ("div", f"raw / largest raw = {pair.raw:.4f} / {pair.largest:.4f}", f"{pair.diversity:.4f}"),
         ("μ·div", f"{mu:g} × {pair.diversity:.4f}", f"{pair.effective:.4f}"),
     ]
     if pair.own:
-        found.append(("x, p", "it is the anchor’s own: no negative, so it has no exponent and no share", "–"))
+        rows.append(("x, p", "a matching pair is no negative, so it has no exponent and no share", "–"))
     else:
-        found += [
-            ("x without div", f"(S − γ) / μ = ({over}) / {mu:g}", f"{pair.plain:.3f}"),
-            ("x", f"(S − γ) / (μ·div) = ({over}) / {pair.effective:.4f}", f"{pair.exponent:.3f}"),
+        rows += [
+            ("x without div", f"(S − γ) / μ = ({difference}) / {mu:g}", f"{pair.plain:.3f}"),
+            ("x", f"(S − γ) / (μ·div) = ({difference}) / {pair.effective:.4f}", f"{pair.exponent:.3f}"),
             ("p without div", f"exp({pair.plain:.3f}) / {_large(pair.total_plain)}", _percent(pair.share_plain)),
             ("p", f"exp(x) / (1 + Σ exp) = exp({pair.exponent:.3f}) / {_large(pair.total)}", _percent(pair.share)),
         ]
     if pair.positive == pair.positive:
-        text = f"μ·log(1 + Σ exp) − log(1 + S⁺) = {mu:g} × log({_large(pair.total)}) − log(1 + {pair.positive:.4f})"
-        found += [
-            ("S⁺", "the anchor’s similarity to its own partner", f"{pair.positive:.4f}"),
+        formula = f"μ·log(1 + Σ exp) − log(1 + S⁺) = {mu:g} × log({_large(pair.total)}) − log(1 + {pair.positive:.4f})"
+        rows += [
+            ("S⁺", "similarity of the anchor to its own match", f"{pair.positive:.4f}"),
             ("loss without div", "the same with div = 1", f"{pair.loss_plain:.4f}"),
-            ("loss", text, f"{pair.loss_value:.4f}"),
+            ("loss", formula, f"{pair.loss_value:.4f}"),
         ]
-    return found
+    return rows
 
 
-def steps_html(lines: Sequence[Step]) -> str:
-    """The steps as a table; it holds numbers and our own words only, and is escaped all the same."""
-    rows = "".join(
-        f"<tr><th>{html.escape(symbol)}</th><td>{html.escape(how)}</td><td>{html.escape(value)}</td></tr>"
-        for symbol, how, value in lines
-    )
-    return f'<table class="cl-steps"><tbody>{rows}</tbody></table>'
+def steps_html(rows: Sequence[Step]) -> str:
+    """The steps as an HTML table, escaped."""
+    lines = ((html.escape(text) for text in row) for row in rows)
+    body = "".join(f"<tr><th>{symbol}</th><td>{formula}</td><td>{value}</td></tr>" for symbol, formula, value in lines)
+    return f'<table class="cl-steps"><tbody>{body}</tbody></table>'
 
 
 def show_pair(
-    choice: Choice, batch: Batch, scaled: dict[str, Scaled], chosen: Settings, place: tuple[int, int]
+    choice: Choice, batch: Batch, scaled: dict[str, Scaled], settings: Settings, cell: tuple[int, int]
 ) -> None:
-    """The picture with the caption, then the steps of every run side by side; `place` is (anchor, candidate)."""
-    image, text = place if chosen.direction == "i2t" else place[::-1]
+    """The picture with the caption, then the steps of every run side by side; `cell` is (anchor, candidate)."""
+    image, text = cell if settings.direction == "i2t" else cell[::-1]
     number, caption = int(batch.images[image]), int(batch.texts[text])
     last = choice.runs[-1]
-    data = backend.open_summary(last)
-    own = int(data.image_of_text(choice.split)[caption])
-    whose = "its own" if own == number else f"which belongs to image {own}"
-    words = [data.captions(choice.split)[caption]]
-    title = f"Image {number} with caption {caption}, {whose}"
-    cards.sample(backend.thumbnail(last, choice.split, number), words, title)
+    opened = open_summary(last)
+    owner = int(opened.image_of_text(choice.split)[caption])
+    relation = "its own" if owner == number else f"which belongs to image {owner}"
+    title = f"Image {number} with caption {caption}, {relation}"
+    cards.sample(thumbnail(last, choice.split, number), [opened.captions(choice.split)[caption]], title)
     for run, column in zip(choice.runs, st.columns(len(choice.runs), gap="large"), strict=True):
         with column:
             cards.label(run.name)
-            pair = matrices.opened(run, chosen, batch, scaled[run.name], place)
-            st.html(steps_html(steps(pair, chosen.loss.function)))
+            pair = pair_numbers(run, settings, batch, scaled[run.name], cell)
+            st.html(steps_html(steps(pair, settings.loss.function)))
 
 
 def _percent(share: float) -> str:

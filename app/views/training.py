@@ -1,4 +1,4 @@
-"""A run while it trains: how far it is, its curves, what it prints, stop and resume."""
+"""A run while it trains: progress, curves, output, Stop and Resume."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import html
 import streamlit as st
 
 from app import charts
-from app.backend import runs as backend
-from app.backend import training as backend_training
-from app.backend.training import Watched
+from app.backend import training
+from app.backend.runs import epochs, steps
+from app.backend.training import TrainingRun
 from app.ui import cards, downloads
 from app.ui.progress import RSUM_COLUMNS, curve_label, curves, latest, steps_done
 from app.ui.state import bound, theme
@@ -18,15 +18,15 @@ EVERY = "2s"
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
 
 
-def find(name: str) -> Watched | None:
+def find(name: str) -> TrainingRun | None:
     """The run or job of that name, as it is now."""
-    return next((one for one in backend_training.watched() if one.name == name), None)
+    return next((entry for entry in training.training_runs() if entry.name == name), None)
 
 
-def show(name: str) -> None:
-    """Draw it; while it runs, again every two seconds."""
-    one = find(name)
-    alive = one is not None and one.alive
+def show_training(name: str) -> None:
+    """Draw it, every two seconds while it runs."""
+    entry = find(name)
+    alive = entry is not None and entry.alive
 
     @st.fragment(run_every=EVERY if alive else None)
     def watch() -> None:
@@ -39,82 +39,78 @@ def show(name: str) -> None:
     watch()
 
 
-def _draw(one: Watched) -> None:
-    if one.run is None:
-        _without_run(one)
+def _draw(entry: TrainingRun) -> None:
+    if entry.run is None:
+        _without_run(entry)
         return
-    share, text = steps_done(one.run)
-    if one.run.fault:
-        cards.faults([(one.name, one.run.fault)])
+    if entry.run.fault:
+        cards.faults([(entry.name, entry.run.fault)])
         return
+    share, text = steps_done(entry.run)
     st.progress(share)
     with st.container(horizontal=True, vertical_alignment="center"):
-        _buttons(one)
-        st.html(f'<p class="cl-how">{_state(one, text)}{latest(backend.epochs(one.run))}</p>')
-    _curves(one)
-    _printed(one, opened=one.alive or one.run.state in ENDED_BADLY)
+        _buttons(entry)
+        st.html(f'<p class="cl-how">{_state(entry, text)}{latest(epochs(entry.run))}</p>')
+    _curves(entry)
+    _output(entry, expanded=entry.alive or entry.run.state in ENDED_BADLY)
 
 
-def _state(one: Watched, text: str) -> str:
-    """The sentence of `steps_done`, and what it does not know."""
-    if one.run is not None and one.run.state == "finished" and one.stoppable:
+def _state(entry: TrainingRun, text: str) -> str:
+    """The sentence of `steps_done`, completed with what the job knows (HTML)."""
+    if entry.run is not None and entry.run.state == "finished" and entry.stoppable:
         return "finished, evaluating"
-    if one.alive and not one.stoppable:
-        return f"{text} · started elsewhere, so it is stopped there"
-    message = str(one.run.status.get("message", "")) if one.run is not None else ""
+    if entry.alive and not entry.stoppable:
+        return f"{text} · started outside the app; stop it there"
+    message = str(entry.run.status.get("message", "")) if entry.run is not None else ""
     return f"{text} · {html.escape(message)}" if message else text
 
 
-def _without_run(one: Watched) -> None:
-    if one.stoppable:
-        cards.label(one.name)
+def _without_run(entry: TrainingRun) -> None:
+    if entry.stoppable:
+        cards.label(entry.name)
         st.progress(0.0)
         cards.note("Reading the data and building the model …")
-        st.button("Stop", key="train-stop", on_click=backend_training.stop, args=(one,), icon=":material/stop:")
+        st.button("Stop", key="train-stop", on_click=training.stop, args=(entry,), icon=":material/stop:")
     else:
-        cards.empty(f"{one.name} did not start.", "What the program said is below; change the values and start again.")
-        st.button("Dismiss", key="train-dismiss", on_click=backend_training.dismiss, args=(one,))
-    _printed(one, opened=True)
+        cards.empty(f"{entry.name} did not start.", "The output below says why. Change the values and start again.")
+        st.button("Dismiss", key="train-dismiss", on_click=training.dismiss, args=(entry,))
+    _output(entry, expanded=True)
 
 
-def _buttons(one: Watched) -> None:
-    assert one.run is not None
-    if one.stoppable:
+def _buttons(entry: TrainingRun) -> None:
+    assert entry.run is not None
+    if entry.stoppable:
         st.button(
-            "Stop", key="train-stop", icon=":material/stop:", on_click=backend_training.stop, args=(one,),
-            help="It saves and leaves within seconds; nothing is lost.",
+            "Stop", key="train-stop", icon=":material/stop:", on_click=training.stop, args=(entry,),
+            help="It saves and exits within seconds; nothing is lost.",
         )  # fmt: skip
-    elif not one.alive and one.run.state != "finished":
+    elif not entry.alive and entry.run.state != "finished":
         st.button(
             "Resume", key="train-resume", type="primary", icon=":material/play_arrow:",
-            on_click=backend_training.resume, args=(one.run,), help="It goes on from the newest save.",
+            on_click=training.resume, args=(entry.run,), help="Continues from the newest save.",
         )  # fmt: skip
 
 
-def _curves(one: Watched) -> None:
-    assert one.run is not None
-    epochs, steps = backend.epochs(one.run), backend.steps(one.run)
-    during = curves([steps])
-    rsum = next((name for name in RSUM_COLUMNS if name in epochs), None)
-    if not during and rsum is None:
-        cards.note("The first numbers come after a few steps.")
-        return
-    colours = charts.tone(theme())
-    parts = iter(st.columns(2, gap="large"))
-    if during:
-        with next(parts):
-            column = st.selectbox("Value", during, format_func=curve_label, **bound("live"))
-            figure = charts.training_curves({one.name: steps}, column, curve_label(column), colours)
-            downloads.chart(figure, "live-steps", "training, step by step")
-    choices = ([rsum] if rsum else []) + [name for name in curves([epochs]) if name != rsum]
-    if choices:
-        with next(parts):
-            column = st.selectbox("After every epoch", choices, format_func=curve_label, **bound("epochly"))
-            figure = charts.training_curves({one.name: epochs}, column, curve_label(column), colours)
-            downloads.chart(figure, "live-epochs", "training, epoch by epoch")
+def _curves(entry: TrainingRun) -> None:
+    assert entry.run is not None
+    by_epoch, by_step = epochs(entry.run), steps(entry.run)
+    rsum = next((name for name in RSUM_COLUMNS if name in by_epoch), None)
+    epoch_values = ([rsum] if rsum else []) + [name for name in curves([by_epoch]) if name != rsum]
+    panels = [
+        ("Every few steps", "live", curves([by_step]), by_step, "training, step by step"),
+        ("Every epoch", "epochly", epoch_values, by_epoch, "training, epoch by epoch"),
+    ]
+    panels = [panel for panel in panels if panel[2]]
+    if not panels:
+        cards.note("The first numbers appear after a few steps.")
+    for (label, key, values, frame, alt), column in zip(panels, st.columns(2, gap="large"), strict=False):
+        with column:
+            value = st.selectbox(label, values, format_func=curve_label, **bound(key))
+            figure = charts.training_curves({entry.name: frame}, value, curve_label(value), charts.tone(theme()))
+            downloads.chart(figure, f"{key}-curve", alt)
 
 
-def _printed(one: Watched, *, opened: bool) -> None:
-    if one.job is not None and one.job.output:
-        with st.expander("What the program prints", expanded=opened):
-            st.code(one.job.output, language=None, wrap_lines=True)
+def _output(entry: TrainingRun, *, expanded: bool) -> None:
+    if entry.job is not None and entry.job.output:
+        with st.expander("Output of the program", expanded=expanded):
+            st.code(entry.job.output, language=None, wrap_lines=True)

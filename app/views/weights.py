@@ -1,4 +1,4 @@
-"""The sections of the Weights page: distribution and statistics, the extreme pairs, the measures, every pair."""
+"""Sections of the Weights page: distribution and statistics, extreme pairs, measures, all pairs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.backend import runs as backend
-from app.backend import sample_weights as weights
-from app.backend.runs import RunSummary
-from app.backend.sample_weights import CODER, DISCREPANCY, DIVERSITY, WEIGHT
+from app.backend import sample_weights
+from app.backend.runs import RunSummary, open_summary, thumbnail
+from app.backend.sample_weights import CODER, DISCREPANCY, DIVERSITY, WEIGHT, Weighting
 from app.ui import cards, downloads, links
-from app.ui.controls import choose_one, picking_table, picture_urls, step_through
+from app.ui.controls import choose_one, picking_table, step_through
 from app.ui.glossary import tip
 from app.ui.state import Choice, bound, theme
 from app.views.anchor import show_sample
+from app.views.query import sample_columns
 
 EXTREMES, ROWS_SHOWN = 5, 100
 TARGET = "weighed"
@@ -28,21 +28,21 @@ DIGITS = {WEIGHT: "%.3f", DIVERSITY: "%.4f", DISCREPANCY: "%.4f", CODER: "%.4f"}
 
 
 def distribution(runs: Sequence[RunSummary], split: str, tables: Mapping[str, pd.DataFrame]) -> None:
-    """How unequal the weights are, and what they come from."""
+    """How unequal the weights are, and the statistics of the raw scores."""
     left, right = st.columns([3, 2], gap="large")
     with left:
-        cards.heading("How unequal are the weights?", "Their mean is 1; a narrow heap weighs all pairs nearly alike.")
+        cards.heading("How unequal are the weights?", "Their mean is 1. In a narrow peak all pairs count alike.")
         values = {name: table[WEIGHT].to_numpy() for name, table in tables.items()}
         figure = charts.histogram(values, "weight of a pair", "pairs", charts.tone(theme()))
         downloads.chart(figure, "weights", "weights of the pairs")
     with right:
-        cards.heading("What they come from", "Mean μ and standard deviation σ over all pairs and both modalities.")
-        found = [(run.name, weights.weighting(run, split)) for run in runs]
+        cards.heading("Statistics of the scores", "Mean μ and standard deviation σ over all pairs and both modalities.")
+        weightings = {run.name: sample_weights.weighting(run, split) for run in runs}
         rows = []
-        for name, one in found:
-            spread = tables[name][WEIGHT]
-            rows.append({"run": name, "of": "weight", "μ": spread.mean(), "σ": spread.std(ddof=0)})
-            for row in one.statistics.itertuples():
+        for name, weighting in weightings.items():
+            weights = tables[name][WEIGHT]
+            rows.append({"run": name, "of": "weight", "μ": weights.mean(), "σ": weights.std(ddof=0)})
+            for row in weighting.statistics.itertuples():
                 rows.append({"run": name, "of": row.measure, "μ": row.mean, "σ": row.std})
         statistics = pd.DataFrame(rows)
         number = st.column_config.NumberColumn(format="%.4f", help=tip("raw scores"), width=70)
@@ -51,54 +51,51 @@ def distribution(runs: Sequence[RunSummary], split: str, tables: Mapping[str, pd
             column_config={"run": st.column_config.TextColumn(width=110), "of": st.column_config.TextColumn(width=110),
                            "μ": number, "σ": number},
         )  # fmt: skip
-        cards.note(" ".join(told(name, one) for name, one in found))
+        cards.note(" ".join(describe(name, weighting) for name, weighting in weightings.items()))
         downloads.table(statistics, f"weight-statistics-{split}", paper=True)
 
 
-def told(name: str, one: weights.Weighting) -> str:
+def describe(name: str, weighting: Weighting) -> str:
     """A run's weighting in a sentence."""
-    text = f"{name}: {one.kind}, the weights of a batch sum to λ = {one.total:g}"
-    if one.neighbours:
-        text += f", {one.neighbours} neighbours by {one.text_space}"
+    text = f"{name}: {weighting.kind}, the weights of a batch sum to λ = {weighting.total:g}"
+    if weighting.neighbours:
+        text += f", {weighting.neighbours} neighbours by {weighting.text_space}"
     return f"{text}."
 
 
 def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
-    """The pairs with the highest and with the lowest weight. Figure 4 of the paper."""
+    """The pairs with the highest and the lowest weight. Thomas and Kovashka, figure 4."""
     order = np.argsort(-table[WEIGHT].to_numpy(), kind="stable")
-    for head, chosen in (("Highest weight", order), ("Lowest weight", order[::-1])):
-        cards.heading(head)
-        cards.results(
-            [_card(run, choice, table, place, int(row)) for place, row in enumerate(chosen[:EXTREMES], start=1)]
-        )
-
-
-def _card(run: RunSummary, choice: Choice, table: pd.DataFrame, place: int, row: int) -> cards.Result:
-    image = int(table["image"].iloc[row])
-    return cards.Result(
-        place, float(table[WEIGHT].iloc[row]), False, backend.open_summary(run).captions(choice.split)[row],
-        backend.thumbnail(run, choice.split, image, 160), True, links=links.of_sample(choice, "text", row),
-        term="sample weight",
-    )  # fmt: skip
+    captions = open_summary(run).captions(choice.split)
+    for heading, rows in (("Highest weights", order), ("Lowest weights", order[::-1])):
+        cards.heading(heading)
+        cards.results([
+            cards.Result(
+                place, float(table[WEIGHT].iloc[row]), False, captions[row],
+                thumbnail(run, choice.split, int(table["image"].iloc[row]), 160), True,
+                links=links.of_sample(choice, "text", int(row)), term="sample weight",
+            )
+            for place, row in enumerate(rows[:EXTREMES], start=1)
+        ])  # fmt: skip
 
 
 def measures(run: RunSummary, split: str) -> pd.DataFrame:
-    """Do the measures agree? Spearman's ρ of every two, and two of them as a picture; returns what they are of."""
+    """Spearman's ρ of every two measures, and two of them as a figure; returns the table they are computed from."""
     cards.heading(
         "Do the measures agree?",
-        f"Spearman’s ρ over the pairs of {run.name}: 1 is the same order, 0 nothing in common, −1 the opposite order.",
+        f"Spearman’s ρ over the pairs of {run.name}: 1 is the same order, 0 unrelated, −1 the opposite order.",
     )
     side = choose_one("Measured on", {"text": "Captions", "image": "Images"}, "side", tip("side"))
-    table = weights.table(run, split, side)
-    found = weights.correlations(table)
+    table = sample_weights.weight_table(run, split, side)
+    correlations = sample_weights.correlations(table)
     left, right = st.columns([5, 4], gap="large")
     with left:
-        shown = found.rename(index=NAMES, columns=NAMES).rename_axis("ρ").reset_index()
+        shown = correlations.rename(index=NAMES, columns=NAMES).rename_axis("ρ").reset_index()
         config = {
             NAMES[name]: st.column_config.NumberColumn(
                 format="%+.2f", help=tip(TERMS[name]), width=105 if name == DISCREPANCY else 80
             )
-            for name in found.columns
+            for name in correlations.columns
         }
         st.dataframe(
             shown, hide_index=True, height="content",
@@ -106,8 +103,8 @@ def measures(run: RunSummary, split: str) -> pd.DataFrame:
         )  # fmt: skip
         downloads.table(shown, f"weight-correlations-{split}", paper=True)
     with right:
-        pairs = {f"{NAMES[a]} and {NAMES[b]}": (a, b) for a, b in combinations(reversed(found.columns), 2)}
-        a, b = pairs[str(st.selectbox("Drawn", list(pairs), **bound("drawn"), width=300))]
+        pairs = {f"{NAMES[a]} and {NAMES[b]}": (a, b) for a, b in combinations(reversed(correlations.columns), 2)}
+        a, b = pairs[str(st.selectbox("Figure of", list(pairs), **bound("drawn"), width=300))]
         figure = charts.density(
             table[a].to_numpy(), table[b].to_numpy(), NAMES[a], NAMES[b], "pairs", charts.tone(theme())
         )
@@ -117,34 +114,22 @@ def measures(run: RunSummary, split: str) -> pd.DataFrame:
 
 def all_pairs(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
     """Every pair, ranked; one of them opened."""
-    ways = {"high": "Highest first", "low": "Lowest first"}
-    cards.heading("Every pair", "A click on a row opens the pair below; the files hold all of them.")
-    by = choose_one("Ranked", ways, "ranked-weights")
+    cards.heading("All pairs", "Click on a row to open the pair below. The files contain all pairs.")
+    by = choose_one("Order", {"high": "Highest first", "low": "Lowest first"}, "ranked-weights")
     order = np.argsort(table[WEIGHT].to_numpy() * (-1 if by == "high" else 1), kind="stable")
     top = table.iloc[order[:ROWS_SHOWN]]
-    captions = backend.open_summary(run).captions(choice.split)
-    names = [name for name in (WEIGHT, DIVERSITY, DISCREPANCY, CODER, "rank") if name in table]
-    shown = pd.DataFrame(
-        {
-            "picture": picture_urls(backend.thumbnails(run, choice.split, top["image"].to_numpy(), 72)),
-            "caption": [captions[j] for j in top["text"].tolist()],
-        }
-    ).join(top[names].reset_index(drop=True))
-    config = {
-        "picture": st.column_config.ImageColumn("", width=64),
-        "caption": st.column_config.TextColumn("caption", width=300),
-        "rank": st.column_config.NumberColumn("rank", format="%d", help=tip("rank")),
-    } | {
-        name: st.column_config.NumberColumn(NAMES[name], format=DIGITS[name], help=tip(TERMS[name]))
-        for name in names if name in NAMES
-    }  # fmt: skip
+    alone = Choice(run, None, choice.split)
+    names = [name for name in (WEIGHT, DIVERSITY, DISCREPANCY, CODER) if name in table]
+    shown, config = sample_columns(alone, "text", top["text"].to_numpy(), 300)
+    shown = shown.join(top[[*names, "rank"]].reset_index(drop=True))
+    config["rank"] = st.column_config.NumberColumn("rank", format="%d", help=tip("rank"))
+    for name in names:
+        config[name] = st.column_config.NumberColumn(NAMES[name], format=DIGITS[name], help=tip(TERMS[name]))
     cards.note(f"{len(top):,} of {len(table):,} pairs shown.")
     picking_table(shown, top["text"].to_numpy(), TARGET, "weights-table", config, 360)
     downloads.table(table.iloc[order], f"weights-{choice.split}")
-    number = step_through("Number of the caption", TARGET, order, len(table), "The row of the caption in its split.")
+    number = step_through("Caption number", TARGET, order, len(table), "The row of the caption in its split.")
     row = table.iloc[number]
-    cards.tiles(
-        [cards.Tile(NAMES[name], f"{row[name]:.4f}", "", TERMS[name]) for name in names if name in NAMES]
-        + [cards.Tile("rank", f"{int(row['rank'])}", f"of {len(set(table['image'])):,} images", "rank")]
-    )
-    show_sample(Choice(run, None, choice.split), "text", number)
+    rank = cards.Metric("rank", f"{int(row['rank'])}", f"of {len(set(table['image'])):,} images", "rank")
+    cards.metrics([*(cards.Metric(NAMES[name], f"{row[name]:.4f}", "", TERMS[name]) for name in names), rank])
+    show_sample(alone, "text", number)

@@ -119,7 +119,7 @@ def test_a_picture_is_chosen_from_the_disk_and_answered(
     visit.page.get_by_text("No picture yet.").wait_for(timeout=PATIENCE)
     chosen = visit.page.locator("input[type=file]")
     chosen.set_input_files(tmp_path / "runs-pictures" / "7.png")
-    visit.page.get_by_text("image 7 asks", exact=False).first.wait_for(timeout=PATIENCE)
+    visit.page.get_by_text("Using image 7 as the query", exact=False).first.wait_for(timeout=PATIENCE)
     visit.settle()
     assert visit.page.get_by_text("7.png").count() > 0
     assert visit.page.locator(".cl-card").count() == 20  # the ten captions of either run

@@ -46,7 +46,7 @@ def test_a_click_on_a_mark_chooses_the_concept(serve: Callable[[Path], int], bro
     visit.page.mouse.click(*spot)
     visit.page.wait_for_url("**concept=ball*", timeout=PATIENCE)
     visit.settle()
-    assert visit.page.get_by_text("Who reads “ball” most").count() == 1
+    assert visit.page.get_by_text("Top readers of “ball”").count() == 1
     visit.check()
     visit.context.close()
 

@@ -21,12 +21,12 @@ def figures(name: str) -> dict[str, go.Figure]:
     metrics = {f"{d}_r{k}": 10.0 * k for d in ("i2t", "t2i") for k in (1, 5, 10)}
     frame = pd.DataFrame({"epoch": [1, 2], "loss": [2.0, 1.0]})
     changes = pd.DataFrame({"rank_a": [1, 200], "rank_b": [3, 40]})
-    tenths = pd.DataFrame({"tenth": [1, 2], "found": [10.0, 20.0]})
+    tenths = pd.DataFrame({"tenth": [1, 2], "recall": [10.0, 20.0]})
     return {
         "recall": charts.recall_bars({name: metrics}, COLOURS),
         "curves": charts.training_curves({name: frame}, "loss", "loss", COLOURS),
         "histogram": charts.histogram({name: np.arange(9.0)}, "diversity", "captions", COLOURS),
-        "tenths": charts.found_by_diversity({name: tenths}, 10, COLOURS),
+        "tenths": charts.recall_by_diversity({name: tenths}, 10, COLOURS),
         "similarities": charts.similarity_histogram(np.arange(9.0), np.ones(1), 0.3, name, 0, 1, COLOURS),
         "matrix": charts.rank_matrix(changes, name, name, COLOURS),
         "density": charts.density(np.arange(9.0), np.ones(9), charts.plain(name), "y", "captions", COLOURS),

@@ -42,11 +42,11 @@ def shown(
 def test_two_runs_with_concepts_stand_side_by_side(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = shown(root, monkeypatch, "one", "two")
     said = texts(app)
-    assert "Both runs have the same concepts and the same edges" in said
-    assert "most read by some caption" in said
+    assert "Both runs have the same graph" in said
+    assert "top concepts of captions" in said
     assert said.count("training captions (") == 2  # the chosen concept's readers in either run
     app.segmented_control(key="by").set_value("read").run()  # the attention of two runs differs: two graphs
-    assert "Both runs have the same concepts" not in texts(app)
+    assert "Both runs have the same graph" not in texts(app)
     app.segmented_control(key="pairs-of").set_value("one").run()
     assert not app.exception
 
@@ -54,7 +54,7 @@ def test_two_runs_with_concepts_stand_side_by_side(root: Path, monkeypatch: pyte
 def test_every_control(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = shown(root, monkeypatch, "one", "—", concept="ball", caption="7")
     assert app.selectbox(key="concept").value == "ball"
-    assert "Who reads “ball” most" in app.subheader[-2].value
+    assert "Top readers of “ball”" in app.subheader[-2].value
     assert "Caption 7 of image 1" in texts(app)
     app.segmented_control(key="kind").set_value("motion").run()
     assert "1 of 1 concepts" in texts(app)
@@ -73,8 +73,8 @@ def test_every_control(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_without_concepts_is_named_and_the_other_shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = shown(root, monkeypatch, "plain", "two")
     assert app.selectbox(key="run").value == "plain"
-    assert "plain was trained without a concept branch. two is shown alone." in texts(app)
-    assert "The concept graph" in [item.value for item in app.subheader]
+    assert "plain was trained without a concept branch. Only two is shown." in texts(app)
+    assert "Concept graph" in [item.value for item in app.subheader]
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from app.ui.guard import Guard, is_own, welcome
+from app.ui.guard import Guard, is_allowed, is_own
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:8501", "127.0.0.1:1", "LOCALHOST:80"])
-def test_this_machine_is_welcome(host: str) -> None:
+def test_this_machine_is_is_allowed(host: str) -> None:
     assert is_own(host)
-    assert welcome([(b"host", host.encode())])
-    assert welcome([(b"host", host.encode()), (b"origin", f"http://{host}".encode())])
+    assert is_allowed([(b"host", host.encode())])
+    assert is_allowed([(b"host", host.encode()), (b"origin", f"http://{host}".encode())])
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_this_machine_is_welcome(host: str) -> None:
     ],
 )
 def test_everybody_else_is_not(headers: list[tuple[bytes, bytes]]) -> None:
-    assert not welcome(headers)
+    assert not is_allowed(headers)
 
 
 @pytest.mark.parametrize(("kind", "answer"), [("http", "http.response.start"), ("websocket", "websocket.close")])

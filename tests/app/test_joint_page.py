@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from app.backend import jobs
+from app.backend.joint_space import map_command
+from app.backend.runs import all_runs
 from coder_core.api import Run, open_run
 from coder_core.api.sampling import draw_points_sample
 from coder_core.geometry.layout import LayoutSettings
@@ -34,7 +36,7 @@ def test_a_map_is_offered_never_begun_and_pca_is_shown_meanwhile(root: Path, mon
     app = opened(root, "joint", monkeypatch)
     assert [button.label for button in app.button if button.label.startswith("Compute")] == ["Compute the UMAP map"]
     assert not (root / ".work").exists()
-    assert "laid over demo-baseline" in texts(app)
+    assert "aligned to demo-baseline" in texts(app)
     app.segmented_control(key="map").set_value("pca").run()
     assert not app.exception
     assert not [button for button in app.button if button.label.startswith("Compute")]
@@ -64,7 +66,7 @@ def test_runs_on_other_samples_are_not_laid_over_each_other(root: Path, monkeypa
     app.selectbox(key="run").set_value("demo").run()
     app.selectbox(key="versus").set_value("smaller").run()
     assert not app.exception
-    assert "evaluated on other samples" in texts(app)
+    assert "evaluated on different samples" in texts(app)
     assert "100 captions" in texts(app)
 
 
@@ -91,11 +93,9 @@ def ended(name: str) -> None:
 
 
 def test_the_command_runs_beside_the_app_and_can_be_cancelled(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from app.backend import joint_space as backend_joint
-
     monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
-    run = next(run for run in backend_work_runs() if run.name == "demo")
-    command = backend_joint.map_command([run], "dev", LayoutSettings("pca"))
+    run = next(run for run in all_runs() if run.name == "demo")
+    command = map_command([run], "dev", LayoutSettings("pca"))
     assert command[:5] == (sys.executable, "-P", "-u", "-m", "coder_core.project")
     jobs.start_work(command, "layout-test")
     ended("layout-test")
@@ -119,12 +119,6 @@ def test_the_command_runs_beside_the_app_and_can_be_cancelled(root: Path, monkey
     assert "at most one for every pair" in jobs.how_it_ended("clusters-test")
     jobs.forget("layout-wait")
     assert jobs.how_it_ended("layout-wait") == ""
-
-
-def backend_work_runs() -> list:  # type: ignore[type-arg]
-    from app.backend import runs as backend
-
-    return backend.runs()
 
 
 def test_a_large_split_is_opened_by_a_sample_and_looked_at_whole_when_asked(

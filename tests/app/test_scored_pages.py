@@ -42,11 +42,11 @@ def test_pages_that_need_scores_alone_work(root: Path, page: str, versus: str, m
 def test_pages_about_a_space_show_the_other_run_and_say_why(
     root: Path, page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = "demo scores every image with every caption as a pair, so no sample has one place in a space."
+    said = "demo scores every image with every caption as a pair, so a sample has no single embedding."
     app = opened(root, page, monkeypatch, run="demo-baseline", versus="demo")
     assert not app.exception
-    assert f"{said} demo-baseline is shown alone." in texts(app)
+    assert f"{said} Only demo-baseline is shown." in texts(app)
     alone = opened(root, page, monkeypatch, run="demo", versus="—")
     assert not alone.exception
     assert said in texts(alone)
-    assert "Overview, Diversity, Similarity and Retrieval show such a run" in texts(alone)
+    assert "Overview, Diversity, Similarity and Retrieval work with such a run" in texts(alone)

@@ -27,11 +27,6 @@ def test_neighbours_stay_inside(current: int, step: int, expected: int) -> None:
     assert selection.neighbour([5, 9, 2], current, step) == expected
 
 
-def test_lowest_is_stable() -> None:
-    frame = pd.DataFrame({"id": [0, 1, 2, 3], "v": [2.0, 1.0, 1.0, 3.0]})
-    assert selection.lowest(frame, "v", 3)["id"].tolist() == [1, 2, 0]
-
-
 def test_outcomes_are_counted_and_filtered_by_change() -> None:
     changes = pd.DataFrame({"query": [0, 1, 2], "outcome": ["fixed", "broken", "fixed"], "change": [1, -9, 5]})
     assert selection.outcome_counts(changes, ("fixed", "both right")) == {"fixed": 2, "both right": 0}
@@ -43,11 +38,11 @@ def test_tenths_by_hand() -> None:
     """Twenty anchors, the two lowest are missed."""
     spread = np.arange(20.0)[::-1]
     ranks = np.where(spread < 2, 50, 0)
-    found = selection.found_by_tenth(spread, ranks, 10)
+    found = selection.recall_by_tenth(spread, ranks, 10)
     assert found["tenth"].tolist() == list(range(1, 11))
-    assert found["found"].tolist() == [0.0] + [100.0] * 9
+    assert found["recall"].tolist() == [0.0] + [100.0] * 9
     assert found["anchors"].tolist() == [2] * 10
-    assert selection.found_by_tenth(np.zeros(0), np.zeros(0), 10).empty
+    assert selection.recall_by_tenth(np.zeros(0), np.zeros(0), 10).empty
 
 
 def test_words_match_in_any_order_and_case() -> None:
@@ -73,6 +68,6 @@ def test_failures_are_found_on_both_sides() -> None:
 
 def test_the_largest_fall_and_rise_come_first() -> None:
     changes = pd.DataFrame({"change": [1.0, -5.0, 3.0, -5.0]})
-    assert selection.most_moved(changes, -1).tolist() == [1, 3, 0, 2]
-    assert selection.most_moved(changes, 1).tolist() == [2, 0, 1, 3]
-    assert selection.most_moved(None, 1).tolist() == []
+    assert selection.largest_change(changes, -1).tolist() == [1, 3, 0, 2]
+    assert selection.largest_change(changes, 1).tolist() == [2, 0, 1, 3]
+    assert selection.largest_change(None, 1).tolist() == []

@@ -77,7 +77,7 @@ def test_sliders_begin_with_training_and_say_so(roots: dict[str, Path], monkeypa
         0.1,
     )
     assert "demo was trained with μ = 0.1, γ = 0.3, ε = 0.1" in texts(app)
-    assert "demo-baseline without eq. 4" in texts(app)
+    assert "demo-baseline did not use eq. 4" in texts(app)
     app.slider(key="mu").set_value(0.02).run()
     assert not app.exception
     assert "0.02 × " in texts(app)
@@ -107,7 +107,7 @@ def test_a_pair_that_is_not_shown_opens_the_hardest_negative(
     app.number_input(key="pair-caption").set_value(2).run()
     assert "Image 1 with caption 2, which belongs to image 0" in texts(app)
     app.number_input(key="pair-image").set_value(15).run()
-    assert "is not in this batch; its hardest negative is opened" in texts(app)
+    assert "is not in this batch. The hardest negative is shown instead." in texts(app)
     assert not app.exception
 
 
@@ -156,7 +156,7 @@ def pair(**changed: Any) -> Pair:
 def test_every_number_of_the_formula_is_filled_in() -> None:
     text = "\n".join(" | ".join(step) for step in steps(pair(), "std"))
     for part in (
-        "S | cosine of the two embeddings | 0.5000", "γ | where pushing begins | 0.3",
+        "S | cosine of the two embeddings | 0.5000", "γ | margin | 0.3",
         "1 / sigmoid(ε / SD) = 1 + exp(−0.1 / 0.2000) | 1.6065", "raw / largest raw = 1.6065 / 1.8000 | 0.8925",
         "μ·div | 0.1 × 0.8925 | 0.0892", "(S − γ) / μ = (0.5000 − 0.3) / 0.1 | 2.000",
         "(S − γ) / (μ·div) = (0.5000 − 0.3) / 0.0892 | 2.241", "exp(2.241) / 15.000 | 62.68 %",

@@ -16,9 +16,8 @@ import psutil
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.backend import jobs
-from app.backend import training as backend_training
-from app.backend.training import Watched
+from app.backend import jobs, training
+from app.backend.training import TrainingRun
 from coder_core.runs.files.status import read_status, write_status
 from coder_core.training.launch import start_run
 from tests.app.test_pages import opened, texts
@@ -64,17 +63,17 @@ def until(condition: Callable[[], bool], seconds: float = 120) -> None:
     raise AssertionError("it did not happen in time")
 
 
-def one(root: Path, name: str = "mine") -> Watched:
+def one(root: Path, name: str = "mine") -> TrainingRun:
     """What the page knows of a run: read from files, nothing of a session takes part."""
     return next(found for found in fresh() if found.name == name)
 
 
-def fresh() -> list[Watched]:
+def fresh() -> list[TrainingRun]:
     """What a newly started app would see."""
     import streamlit as st
 
     st.cache_data.clear()
-    return backend_training.watched()
+    return training.training_runs()
 
 
 def test_without_runs_it_offers_the_form(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +106,7 @@ def test_it_opens_with_every_kind_of_run(root: Path, kind: str, monkeypatch: pyt
     if kind == "damaged":
         assert "config.toml" in texts(app)
     if kind == "elsewhere":
-        assert "started elsewhere, so it is stopped there" in texts(app)
+        assert "started outside the app; stop it there" in texts(app)
 
 
 def test_another_preset_begins_with_its_own_values(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +131,7 @@ def test_impossible_values_and_names_cannot_be_started(root: Path, monkeypatch: 
     write_run(root, "taken", images=12)
     time.sleep(2.1)  # the listing is kept for two seconds
     app.text_input(key="name").set_value("taken").run()
-    assert "There is a run called taken already." in texts(app)
+    assert "A run called taken exists already." in texts(app)
     assert not list((root / ".work").glob("*"))
 
 
@@ -141,7 +140,7 @@ def test_boosting_and_weights_have_fields_of_their_own(root: Path, monkeypatch: 
     assert "boosting_anchor" not in app.multiselect(key="set").options
     app.selectbox(key="demo-boosting").set_value("am").run()
     assert "offline" not in app.selectbox(key="demo-boosting_scenario").options
-    assert "A finished run as anchor (offline) is offered once" in texts(app)
+    assert "Offline boosting needs a finished run" in texts(app)
     app.selectbox(key="demo-sample_weights").set_value("discrepancy")
     app.multiselect(key="set-weighting").set_value(["neighbours"]).run()
     app.number_input(key="demo-neighbours").set_value(50).run()
@@ -160,7 +159,7 @@ def test_an_offline_anchor_is_one_of_the_runs_that_fit(root: Path, monkeypatch: 
     app.number_input(key="demo-word_threshold").set_value(config.data.word_threshold).run()
     app.selectbox(key="demo-boosting_scenario").set_value("offline").run()
     assert app.selectbox(key="anchor").options == ["first"]
-    assert "first is another model, so training starts from scratch." in texts(app)
+    assert "first is a different model, so training starts from scratch." in texts(app)
     assert f"--boosting-start=scratch --boosting-anchor={root / 'first'}" in app.code[0].value
     assert not app.exception
 
@@ -177,9 +176,9 @@ def test_strange_values_in_the_url_start_nothing(root: Path, value: str, monkeyp
 
 @pytest.mark.parametrize("name", ["a", "A.b-C_d", "x" * 40, "x" * 200, "Ä"])
 def test_every_run_has_a_job_of_its_own_with_a_harmless_name(root: Path, name: str) -> None:
-    job = backend_training.job_name(name)
+    job = training.job_name(name)
     assert jobs.folder_of(job).parent == root / ".work"
-    assert job != backend_training.job_name(name + "x")
+    assert job != training.job_name(name + "x")
 
 
 def test_a_crash_of_the_app_does_not_touch_the_run(root: Path) -> None:
@@ -189,7 +188,7 @@ def test_a_crash_of_the_app_does_not_touch_the_run(root: Path) -> None:
         "jobs.start((sys.executable, '-c', 'import time; time.sleep(300)'), sys.argv[1]); "
         "time.sleep(300)"
     )
-    command = [sys.executable, "-c", program, backend_training.job_name("mine")]
+    command = [sys.executable, "-c", program, training.job_name("mine")]
     app = subprocess.Popen(command, cwd=jobs.PROJECT, start_new_session=True)
     until(lambda: any(found.stoppable for found in fresh()))
     os.killpg(app.pid, signal.SIGKILL)
@@ -198,7 +197,7 @@ def test_a_crash_of_the_app_does_not_touch_the_run(root: Path) -> None:
     assert job is not None
     assert psutil.Process(job.pid).status() != psutil.STATUS_ZOMBIE
     assert one(root).stoppable
-    backend_training.stop(one(root))
+    training.stop(one(root))
     until(lambda: not one(root).alive)
 
 
@@ -212,7 +211,7 @@ def test_a_run_is_started_stopped_resumed_and_finished(root: Path, monkeypatch: 
     until(lambda: (read_status(root / "mine") or {}).get("step", 0) > 5 if (root / "mine").is_dir() else False)
     running = one(root)
     assert running.stoppable
-    backend_training.start("demo", "mine", backend_training.data_sets()[1], {"epochs": 2})
+    training.start("demo", "mine", training.data_sets()[1], {"epochs": 2})
     assert one(root).job.pid == running.job.pid  # type: ignore[union-attr]
 
     other = opened(root, "train", monkeypatch)  # a second tab, or a reload
@@ -226,7 +225,7 @@ def test_a_run_is_started_stopped_resumed_and_finished(root: Path, monkeypatch: 
     assert "stopped at step" in "\n".join(code.value for code in app.code)
     app.button(key="train-resume").click().run()
     until(lambda: one(root).stoppable and (read_status(root / "mine") or {}).get("step", 0) > reached)
-    backend_training.stop(one(root))
+    training.stop(one(root))
     until(lambda: not one(root).alive)
 
 
@@ -265,8 +264,8 @@ def test_what_training_refuses_is_shown_in_its_own_words(root: Path, monkeypatch
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_tabs_and_a_reload_show_the_same_run(serve: Callable[[Path], int], browser: Any, root: Path) -> None:
-    data = next(found for found in backend_training.data_sets() if found.name == "tiny")
-    backend_training.start("demo", "mine", data, TINY | {"epochs": 100_000})
+    data = next(found for found in training.data_sets() if found.name == "tiny")
+    training.start("demo", "mine", data, TINY | {"epochs": 100_000})
     try:
         port = serve(root)
         tabs = [Visit(browser, port, theme) for theme in ("light", "dark")]
@@ -289,5 +288,5 @@ def test_two_tabs_and_a_reload_show_the_same_run(serve: Callable[[Path], int], b
     finally:
         for found in fresh():
             if found.stoppable:
-                backend_training.stop(found)
+                training.stop(found)
         until(lambda: not any(found.alive for found in fresh()))

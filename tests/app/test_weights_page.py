@@ -31,7 +31,7 @@ def test_two_runs_stand_side_by_side(root: Path, side: str, monkeypatch: pytest.
     assert "combined: combined, the weights of a batch sum to λ = 32, 4 neighbours by TF-IDF" in texts(app)
     assert "opposite: diversity" in texts(app)
     heads = [item.value for item in app.subheader]
-    assert {"Highest weight", "Lowest weight", "Do the measures agree?"} <= set(heads)
+    assert {"Highest weights", "Lowest weights", "Do the measures agree?"} <= set(heads)
     statistics = next(frame.value for frame in app.dataframe if "μ" in frame.value)
     assert statistics["run"].tolist() == ["opposite"] * 3 + ["combined"] * 3
     app.segmented_control(key="weights-of").set_value("opposite").run()
@@ -55,7 +55,7 @@ def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root: Path, m
 
 def test_weights_without_neighbours_show_what_they_have(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = opened(root, "weights", monkeypatch, run="hal", versus="unweighted")
-    assert "unweighted was trained without sample weights. hal is shown alone." in texts(app)
+    assert "unweighted was trained without sample weights. Only hal is shown." in texts(app)
     assert "hal: hal, the weights of a batch sum to" in texts(app)
     assert "DISCREPANCY" not in texts(app)
 

@@ -1,8 +1,8 @@
-"""Which points of a map are chosen and which are drawn. Pure functions: a browser is not needed to test them.
+"""Selections on a map: lasso, box and clicks → points, and back into a URL. Pure functions, tested without a browser.
 
-A choice is kept as the areas a person drew, in the map's own coordinates, so that it fits a URL and can be asked of
-every point, drawn or not: "a:x,y,x,y,…" for an area on the first map, "b:" on the second, several joined by "!".
-Points that were clicked are "p:12,77".
+A selection is stored as the areas that were drawn, in the map's own coordinates, so that it fits a URL and applies to
+every point, plotted or not: "a:x,y,x,y,…" is an area on the first map, "b:" on the second, several joined by "!".
+Clicked points are "p:12,77".
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from app.ui.selection import selected_points
 
 MOST_CORNERS = 120
 MOST_AREAS, MOST_CLICKED = 8, 200
@@ -31,8 +33,8 @@ class Area:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What a person chose: areas, clicked points, or nothing."""
+class Selection:
+    """Areas, clicked points, or nothing."""
 
     areas: tuple[Area, ...] = ()
     clicked: tuple[int, ...] = ()
@@ -41,19 +43,19 @@ class Chosen:
         return bool(self.areas or self.clicked)
 
 
-def written(chosen: Chosen) -> str:
-    """The choice as text for a URL."""
+def to_text(selection: Selection) -> str:
+    """The selection as text for a URL."""
     parts = [
         f"{MAPS[area.map]}:" + ",".join(f"{value:g}" for corner in area.corners for value in corner)
-        for area in chosen.areas
+        for area in selection.areas
     ]
-    if chosen.clicked:
-        parts.append("p:" + ",".join(str(point) for point in chosen.clicked))
+    if selection.clicked:
+        parts.append("p:" + ",".join(str(point) for point in selection.clicked))
     return "!".join(parts)
 
 
-def read(text: str | None) -> Chosen:
-    """The choice behind a text; whatever cannot be understood is left out."""
+def from_text(text: str | None) -> Selection:
+    """The selection behind a text; parts that cannot be parsed are ignored."""
     areas, clicked = [], []
     for part in (text or "").split("!")[: MOST_AREAS + 1]:
         if _AREA.fullmatch(part):
@@ -62,23 +64,18 @@ def read(text: str | None) -> Chosen:
                 areas.append(Area(MAPS.index(part[0]), tuple(zip(values[::2], values[1::2], strict=True))))
         elif _CLICKED.fullmatch(part):
             clicked = [int(value) for value in part[2:].split(",")][:MOST_CLICKED]
-    return Chosen(tuple(areas[:MOST_AREAS]), tuple(dict.fromkeys(clicked)))
+    return Selection(tuple(areas[:MOST_AREAS]), tuple(dict.fromkeys(clicked)))
 
 
-def drawn_by_hand(state: Mapping[str, Any] | None) -> Chosen:
-    """What a chart reports: {"selection": {"lasso": […], "box": […], "points": […]}}; areas go before points."""
-    selection = (state or {}).get("selection", {})
-    areas = []
-    for shape in selection.get("lasso", []):
-        areas.append(_area(shape, shape.get("x", []), shape.get("y", [])))
-    for shape in selection.get("box", []):
+def from_chart(state: Mapping[str, Any] | None) -> Selection:
+    """The selection a chart reports: {"selection": {"lasso": […], "box": […], "points": […]}}; areas before points."""
+    reported = (state or {}).get("selection", {})
+    shapes = [_area(shape, shape.get("x", []), shape.get("y", [])) for shape in reported.get("lasso", [])]
+    for shape in reported.get("box", []):
         (left, right), (bottom, top) = _span(shape.get("x", [])), _span(shape.get("y", []))
-        areas.append(_area(shape, [left, right, right, left], [bottom, bottom, top, top]))
-    kept = tuple(area for area in areas if area is not None)[:MOST_AREAS]
-    if kept:
-        return Chosen(kept)
-    ids = [_identity(point) for point in selection.get("points", [])]
-    return Chosen((), tuple(dict.fromkeys(i for i in ids if i is not None))[:MOST_CLICKED])
+        shapes.append(_area(shape, [left, right, right, left], [bottom, bottom, top, top]))
+    areas = tuple(area for area in shapes if area is not None)[:MOST_AREAS]
+    return Selection(areas) if areas else Selection((), tuple(selected_points(state))[:MOST_CLICKED])
 
 
 def _span(values: Sequence[Any]) -> tuple[float, float]:
@@ -101,18 +98,11 @@ def _area(shape: Mapping[str, Any], x: Sequence[Any], y: Sequence[Any]) -> Area 
     return Area(int(second), tuple((float(a), float(b)) for a, b in corners))
 
 
-def _identity(point: Mapping[str, Any]) -> int | None:
-    """A point's number travels in customdata; its index changes with every trace."""
-    data = point.get("customdata")
-    value = data[0] if isinstance(data, (list, tuple)) and data else data
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
 def inside(plane: np.ndarray, corners: Sequence[tuple[float, float]]) -> np.ndarray:
-    """Which of (N, 2) points lie inside a polygon; where it crosses itself, by the even-odd rule. (N,) bool."""
+    """Which of (N, 2) points lie inside a polygon, by the even-odd rule. (N,) bool."""
     polygon = np.asarray(corners, dtype=np.float64)
     low, high = polygon.min(0), polygon.max(0)
-    found = np.zeros(len(plane), dtype=bool)
+    mask = np.zeros(len(plane), dtype=bool)
     near = np.flatnonzero(((plane >= low) & (plane <= high)).all(1))
     x, y = np.asarray(plane[near], dtype=np.float64).T
     odd = np.zeros(len(near), dtype=bool)
@@ -121,33 +111,33 @@ def inside(plane: np.ndarray, corners: Sequence[tuple[float, float]]) -> np.ndar
             continue
         crosses = (y1 > y) != (y2 > y)
         odd ^= crosses & (x < (x2 - x1) * (y - y1) / (y2 - y1) + x1)
-    found[near] = odd
-    return found
+    mask[near] = odd
+    return mask
 
 
-def points_in(chosen: Chosen, planes: Sequence[np.ndarray]) -> np.ndarray:
-    """The chosen points, ascending: all that lie in any area on its own map, and those that were clicked.
+def points_in(selection: Selection, planes: Sequence[np.ndarray]) -> np.ndarray:
+    """The selected points, ascending: all inside any area on its own map, and the clicked ones.
 
     Args:
         planes: (N, 2) of every map; point p is the same sample on all of them.
     """
     count = len(planes[0])
     mask = np.zeros(count, dtype=bool)
-    for area in chosen.areas:
+    for area in selection.areas:
         if area.map < len(planes):
             mask |= inside(planes[area.map], area.corners)
-    clicked = np.array([point for point in chosen.clicked if point < count], dtype=np.int64)
+    clicked = np.array([point for point in selection.clicked if point < count], dtype=np.int64)
     mask[clicked] = True
     return np.flatnonzero(mask)
 
 
 def focus_point(text: str | None, images: int, captions: int) -> int | None:
     """The point behind "image-3" or "caption-7"; None for anything else."""
-    found = _FOCUS.fullmatch(text or "")
-    if found is None:
+    match = _FOCUS.fullmatch(text or "")
+    if match is None:
         return None
-    number, count = int(found[2]), images if found[1] == "image" else captions
-    return None if number >= count else number + (0 if found[1] == "image" else images)
+    number, is_image = int(match[2]), match[1] == "image"
+    return None if number >= (images if is_image else captions) else number + (0 if is_image else images)
 
 
 def focus_name(point: int, images: int) -> str:
@@ -159,11 +149,11 @@ def pairs_of(points: np.ndarray, owner: np.ndarray, images: int, most: int) -> t
     """The image-caption pairs that touch these points: (k, 2) points of image and caption, and how many there are.
 
     Args:
-        points: chosen points. owner: (m,) the image of each caption. most: at most so many, spread over all.
+        points: selected points. owner: (m,) the image of each caption. most: limit of pairs returned, spread over all.
     """
-    chosen = np.zeros(images + len(owner), dtype=bool)
-    chosen[points] = True
-    captions = np.flatnonzero(chosen[images:] | chosen[:images][owner])
+    selected = np.zeros(images + len(owner), dtype=bool)
+    selected[points] = True
+    captions = np.flatnonzero(selected[images:] | selected[:images][owner])
     total = len(captions)
     if total > most:
         captions = captions[np.linspace(0, total - 1, most).round().astype(int)]

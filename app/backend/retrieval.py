@@ -1,0 +1,51 @@
+"""Rank changes, margins and hubs of a split; queries that are no samples of it."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from app.backend.runs import BY_STAMP, RunSummary, open_summary, split_sample
+from coder_core.api import OUTCOMES, LookAlike, compare, decode, found_by, hubness, jpeg, margins, occurrences
+
+__all__ = [
+    "OUTCOMES", "LookAlike", "decode", "found_by", "hubness", "jpeg", "look_alike", "margin_table", "occurrence_table",
+    "rank_changes", "search", "search_picture",
+]  # fmt: skip
+
+
+@st.cache_resource(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)
+def rank_changes(first: RunSummary, second: RunSummary, split: str, at: int) -> pd.DataFrame:
+    """`compare`: rank change of every query in both directions. Shared: not to be changed."""
+    return compare(open_summary(first), open_summary(second), split, at=at)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)
+def margin_table(run: RunSummary, split: str, direction: str) -> pd.DataFrame:
+    """`margins` of the split, or of its sample. Shared: not to be changed."""
+    return margins(open_summary(run), split, direction, sample=split_sample(run, split))  # type: ignore[arg-type]
+
+
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=BY_STAMP)
+def occurrence_table(run: RunSummary, split: str, direction: str, k: int) -> pd.DataFrame:
+    """`occurrences` over the whole split. Shared: not to be changed."""
+    return occurrences(open_summary(run), split, direction, k=k)  # type: ignore[arg-type]
+
+
+@st.cache_data(max_entries=512, show_spinner=False, hash_funcs=BY_STAMP)
+def search(run: RunSummary, query: str | int, split: str, modality: str = "text", top: int = 10) -> pd.DataFrame:
+    """`Run.search`; a free text loads the run's model the first time."""
+    return open_summary(run).search(query, split=split, modality=modality, top=top)  # type: ignore[arg-type]
+
+
+@st.cache_data(max_entries=64, show_spinner="Encoding the picture …", hash_funcs=BY_STAMP)
+def search_picture(run: RunSummary, content: bytes, split: str, top: int = 10) -> pd.DataFrame:
+    """The captions nearest to a new picture, for a run that `reads_pictures`."""
+    query = open_summary(run).encode_picture(decode(content, "the picture"), split=split)
+    return open_summary(run).search(query, split=split, modality="image", top=top)
+
+
+@st.cache_data(max_entries=64, show_spinner="Looking for the most similar picture …", hash_funcs=BY_STAMP)
+def look_alike(run: RunSummary, content: bytes, split: str) -> LookAlike:
+    """The picture of the split whose pixels are most similar to a new picture."""
+    return open_summary(run).look_alike(decode(content, "the picture"), split=split)
