@@ -90,13 +90,13 @@ def test_prototypes_stand_before_offline_clusters(root: Path, tmp_path: Path, mo
     assert "CODER eq. 7" in texts(app)
     assert not [button for button in app.button if button.label.startswith("Cluster ")]
     app.number_input(key="cluster").set_value(8).run()
-    assert "Cluster 8 holds nothing of this split." in texts(app)
+    assert "Cluster 8 contains no pair of this split." in texts(app)
 
 
 def test_concepts_stand_beside_the_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_clusters(write_concept_run(tmp_path, "both"), "dev", ClusterSettings(3))
     app = opened(tmp_path, "clusters", monkeypatch, k="3")
-    assert "Concepts that mark it" in texts(app)
+    assert "Marking concepts, by attention" in texts(app)
     app = opened(tmp_path, "joint", monkeypatch)
     assert "of the instance embeddings" in texts(app)
 

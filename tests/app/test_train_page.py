@@ -160,7 +160,7 @@ def test_an_offline_anchor_is_one_of_the_runs_that_fit(root: Path, monkeypatch: 
     app.selectbox(key="demo-boosting_scenario").set_value("offline").run()
     assert app.selectbox(key="anchor").options == ["first"]
     assert "first is a different model, so training starts from scratch." in texts(app)
-    assert f"--boosting-start=scratch --boosting-anchor={root / 'first'}" in app.code[0].value
+    assert f"--boosting-anchor={root / 'first'} --boosting-start=scratch" in app.code[0].value
     assert not app.exception
 
 
