@@ -1,4 +1,4 @@
-"""Two runs on the same split: which queries the second one fixed, which it broke."""
+"""Compare two runs on the same split: queries the second one fixed or broke, diversities, settings."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
         InputError: the runs were evaluated on different samples.
     """
     if not same_samples(run_a, run_b, split):
-        found = f"split {split!r} holds other captions than in {run_b.name}"
-        raise InputError(Fault(f"run {run_a.name}", found, "two runs evaluated on the same data"))
+        fact = f"split {split!r} holds other captions than in {run_b.name}"
+        raise InputError(Fault(f"run {run_a.name}", fact, "two runs evaluated on the same data"))
     return rank_changes(run_a.ranks(split), run_b.ranks(split), at)
 
 
@@ -51,100 +51,62 @@ def outcomes(ranks_a: np.ndarray, ranks_b: np.ndarray, at: int = 1) -> np.ndarra
 
 
 def rank_changes(ranks_a: Mapping[str, np.ndarray], ranks_b: Mapping[str, np.ndarray], at: int = 1) -> pd.DataFrame:
-    """One row a query: direction, query, rank_a, rank_b (from 1), change (positive: the second run is better), outcome.
-
-    Args:
-        ranks_a, ranks_b: "i2t" (n,) and "t2i" (m,) ranks from 0; −1 (an image without captions) asks nothing.
-        at: a query is right when a true match is among the first `at`.
-    """
+    """`compare` from ranks: "i2t" (n,) and "t2i" (m,) from 0; −1, an image without captions, is no query."""
     parts = []
     for direction in ("i2t", "t2i"):
         a, b = np.asarray(ranks_a[direction]), np.asarray(ranks_b[direction])
         if a.shape != b.shape:
-            raise InputError(
-                Fault(f"{direction} ranks", f"{len(a)} queries in one run, {len(b)} in the other", "the same split")
-            )
-        queries = np.flatnonzero((a >= 0) & (b >= 0))
-        a, b = a[queries], b[queries]
-        parts.append(
-            pd.DataFrame(
-                {
-                    "direction": direction,
-                    "query": queries,
-                    "rank_a": a + 1,
-                    "rank_b": b + 1,
-                    "change": a - b,
-                    "outcome": outcomes(a, b, at),
-                }
-            )
-        )
+            counts = f"{len(a)} queries in one run, {len(b)} in the other"
+            raise InputError(Fault(f"{direction} ranks", counts, "the same split"))
+        query = np.flatnonzero((a >= 0) & (b >= 0))
+        a, b = a[query], b[query]
+        columns = {"query": query, "rank_a": a + 1, "rank_b": b + 1, "change": a - b, "outcome": outcomes(a, b, at)}
+        parts.append(pd.DataFrame({"direction": direction, **columns}))
     return pd.concat(parts, ignore_index=True)
 
 
 def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFrame:
-    """What happened to every anchor's diversity from one run to another.
+    """Changes of every anchor's diversity from one run to another.
 
     Args:
         table_a, table_b: from `Run.diversity`, of the same anchors.
 
     Returns:
         anchor, image, diversity_a, diversity_b, place_a, place_b (percent of the anchors with a smaller spread: the
-        same order in which eq. 3 ranks them, without its rounding to 1),
-        change (of the place: below 0, the second run finds the anchor more ambiguous than the first did).
+        order of eq. 3 without its rounding to 1), change (of the place: below 0, the anchor is more ambiguous to the
+        second run).
 
     Raises:
         InputError: the tables are of different anchors.
     """
-    if not np.array_equal(table_a["anchor"].to_numpy(), table_b["anchor"].to_numpy()):
-        found = f"{len(table_a):,} anchors and {len(table_b):,} others"
-        raise InputError(Fault("two tables of diversity", found, "the same anchors in both"))
+    if not np.array_equal(table_a["anchor"], table_b["anchor"]):
+        counts = f"{len(table_a):,} anchors and {len(table_b):,} others"
+        raise InputError(Fault("two tables of diversity", counts, "the same anchors in both"))
     place_a, place_b = (100 * (t["spread"].rank().to_numpy() - 1) / max(len(t) - 1, 1) for t in (table_a, table_b))
-    return pd.DataFrame(
-        {
-            "anchor": table_a["anchor"].to_numpy(),
-            "image": table_a["image"].to_numpy(),
-            "diversity_a": table_a["diversity"].to_numpy(),
-            "diversity_b": table_b["diversity"].to_numpy(),
-            "place_a": place_a,
-            "place_b": place_b,
-            "change": place_b - place_a,
-        }
-    )
+    return table_a[["anchor", "image"]].assign(
+        diversity_a=table_a["diversity"], diversity_b=table_b["diversity"].to_numpy(), place_a=place_a,
+        place_b=place_b, change=place_b - place_a,
+    )  # fmt: skip
 
 
-def rank_correlation(one: np.ndarray | pd.Series, other: np.ndarray | pd.Series) -> float:
+def rank_correlation(first: np.ndarray | pd.Series, second: np.ndarray | pd.Series) -> float:
     """Spearman's ρ of two columns; pairs with a missing value are left out, NaN where one of them never varies."""
-    pairs = pd.DataFrame({"one": np.asarray(one), "other": np.asarray(other)}).dropna().rank()
-    if len(pairs) < 2 or pairs.nunique().min() < 2:
-        return float("nan")
-    return float(np.corrcoef(pairs["one"], pairs["other"])[0, 1])
-
-
-def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"objective": {"loss": "dcl"}} becomes {"objective.loss": "dcl"}."""
-    flat: dict[str, Any] = {}
-    for key, value in document.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            flat.update(flatten(value, f"{name}."))
-        else:
-            flat[name] = value
-    return flat
+    pairs = pd.DataFrame({"first": np.asarray(first), "second": np.asarray(second)}).dropna()
+    return float(pairs.corr(method="spearman", min_periods=2).iloc[0, 1])
 
 
 def config_differences(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """The values in which the named configurations differ: index = key, one column a run; "—" where a key is absent.
+    """The settings in which the named configurations differ: index = key, one column a run; "—" where a key is absent.
 
-    The run's name and its [about] table (command, versions, date) are no settings and are left out.
+    The run's name and its [about] table (command, versions, date) are left out.
     """
-    flat = {
-        name: flatten({key: value for key, value in config.items() if key not in ("name", "about")})
-        for name, config in configs.items()
-    }
-    keys = sorted({key for values in flat.values() for key in values})
+    flat = {}
+    for name, config in configs.items():
+        settings = {key: value for key, value in config.items() if key not in ("name", "about")}
+        flat[name] = dict(pd.json_normalize(settings).astype(object).iloc[0]) if settings else {}
     rows = {
         key: [_shown(values[key]) if key in values else "—" for values in flat.values()]
-        for key in keys
+        for key in sorted({key for values in flat.values() for key in values})
         if len({repr(values.get(key)) for values in flat.values()}) > 1
     }
     return pd.DataFrame.from_dict(rows, orient="index", columns=list(flat), dtype=object)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from coder_core.api.retrieval.comparison import rank_correlation
 from coder_core.api.run import Run
 from coder_core.api.sides import Array, Modality
 from coder_core.console.faults import Fault, InputError
@@ -98,9 +97,8 @@ def weight_table(run: Run, split: str, modality: Modality) -> pd.DataFrame:
 
 def correlations(table: pd.DataFrame) -> pd.DataFrame:
     """Spearman's ρ of every two measures of a `weight_table`: index and columns are the measures."""
-    names = [name for name in (WEIGHT, DIVERSITY, DISCREPANCY, CODER) if name in table]
-    found = [[1.0 if a == b else rank_correlation(table[a], table[b]) for b in names] for a in names]
-    return pd.DataFrame(found, index=names, columns=names)
+    measures = [name for name in (WEIGHT, DIVERSITY, DISCREPANCY, CODER) if name in table]
+    return table[measures].corr(method="spearman").mask(np.eye(len(measures), dtype=bool), 1.0)
 
 
 def _direction(run: Run, split: str) -> int:
