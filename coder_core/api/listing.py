@@ -1,4 +1,4 @@
-"""Which runs there are, read from their small files only: a damaged one is listed with its fault, never a traceback."""
+"""List runs from their small files; a damaged run is listed with its fault."""
 
 from __future__ import annotations
 
@@ -63,17 +63,16 @@ class RunSummary:
 def list_runs(root: str | Path) -> list[RunSummary]:
     """Every folder below `root` that holds a run, by name. A link that leaves `root` is named and not followed."""
     base = Path(root)
-    if not base.is_dir():
-        return []
-    found = []
-    for path in sorted(base.iterdir()):
+    paths = sorted(base.iterdir()) if base.is_dir() else []
+    runs = []
+    for path in paths:
         if path.name.startswith(".") or not path.is_dir():
             continue
         if not path.resolve().is_relative_to(base.resolve()):
-            found.append(_left_out(path))
+            runs.append(_left_out(path))
         elif any((path / part).exists() for part in ("config.toml", "history.jsonl", "status.json", "analysis")):
-            found.append(summarise(path))
-    return found
+            runs.append(summarise(path))
+    return runs
 
 
 def _left_out(path: Path) -> RunSummary:
@@ -84,42 +83,35 @@ def _left_out(path: Path) -> RunSummary:
 
 
 def summarise(path: Path) -> RunSummary:
-    """The summary of one run folder."""
+    """The summary of one run folder; a damaged one has a fault."""
     try:
-        manifests = {split: read_manifest(path / "analysis" / split) for split in _analysed(path)}
+        folders = sorted((path / "analysis").glob("*/"), key=lambda folder: (folder.name != "dev", folder.name))
+        manifests = {folder.name: read_manifest(folder) for folder in folders if not folder.name.startswith(".")}
         imported = _imported(path, manifests.values())
         config = {} if imported else read_config(path)
         status = {"state": IMPORTED} if imported else read_status(path) or {}
         origin = _origin(path, manifests) if imported else {}
     except (InputError, OSError) as error:
         return RunSummary(path.name, path, "damaged", str(error) or type(error).__name__)
-    splits = tuple(sorted(manifests, key=lambda name: (name != "dev", name)))
     return RunSummary(
-        path.name,
-        path,
-        str(status.get("state", "unknown")),
-        config=config,
-        status=status,
-        splits=splits,
-        metrics={split: manifests[split].get("metrics", {}) for split in splits},
-        stamp="|".join(f"{split}:{manifests[split].get('self', '')}" for split in splits),
-        origin=origin,
-    )
+        path.name, path, str(status.get("state", "unknown")), config=config, status=status, splits=tuple(manifests),
+        metrics={split: manifest.get("metrics", {}) for split, manifest in manifests.items()},
+        stamp="|".join(f"{split}:{manifest.get('self', '')}" for split, manifest in manifests.items()), origin=origin,
+    )  # fmt: skip
 
 
 def _imported(path: Path, manifests: Iterable[Mapping[str, Any]]) -> bool:
-    """Nothing but analyses of another model's embeddings: no configuration belongs to them, so none is missing."""
-    kinds = {manifest.get("kind") for manifest in manifests}
-    return kinds == {KIND_IMPORTED} and not (path / "config.toml").exists()
+    """Whether a run is nothing but analyses of another model's embeddings."""
+    return {manifest.get("kind") for manifest in manifests} == {KIND_IMPORTED} and not (path / "config.toml").exists()
 
 
 def _origin(path: Path, manifests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What an imported run was made of, verified."""
+    """The verified source of an imported run; {} where it is not noted."""
     split, manifest = next(iter(manifests.items()))
     if f"{DOCUMENT_IMPORTED}.json" not in manifest["files"]:
         return {}
-    found = json.loads(read_checked(path / "analysis" / split, f"{DOCUMENT_IMPORTED}.json"))
-    return found if isinstance(found, dict) else {}
+    document = json.loads(read_checked(path / "analysis" / split, f"{DOCUMENT_IMPORTED}.json"))
+    return document if isinstance(document, dict) else {}
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -132,13 +124,6 @@ def read_config(path: Path) -> dict[str, Any]:
         return tomllib.loads(read_checked(path, "config.toml").decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(Fault(str(path / "config.toml"), f"cannot be read: {error}", "TOML")) from None
-
-
-def _analysed(path: Path) -> list[str]:
-    folder = path / "analysis"
-    if not folder.is_dir():
-        return []
-    return sorted(split.name for split in folder.iterdir() if split.is_dir() and not split.name.startswith("."))
 
 
 def loss_values(config: Mapping[str, Any]) -> Loss:
@@ -159,10 +144,10 @@ def _table(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def facts(run: RunSummary) -> dict[str, Any]:
-    """What the run table says about a run besides its metrics: loss, data, seed, epochs, date, step."""
+    """The columns of the run table besides the metrics: loss, data, seed, epochs, bank, dimension, created, step."""
     training, data = _table(run.config, "training"), _table(run.config, "data")
     source = str(_table(run.origin, "files").get("captions", "") if run.imported else data.get("data", ""))
-    made = run.origin if run.imported else _table(run.config, "about")
+    about = run.origin if run.imported else _table(run.config, "about")
     return {
         "loss": IMPORTED if run.imported else str(_table(run.config, "objective").get("loss", "")),
         "data": Path(source).name or source,
@@ -170,7 +155,7 @@ def facts(run: RunSummary) -> dict[str, Any]:
         "epochs": training.get("epochs"),
         "bank": _table(run.config, "memory").get("bank_size"),
         "dimension": run.origin.get("dimension") if run.imported else _table(run.config, "model").get("dimension"),
-        "created": str(made.get("created", ""))[:16],
+        "created": str(about.get("created", ""))[:16],
         "step": run.status.get("step"),
         "steps": run.status.get("steps"),
     }

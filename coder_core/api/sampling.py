@@ -1,4 +1,4 @@
-"""A random part of a large split, so that a page opens without a matrix of all its similarities."""
+"""Random samples of large splits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from coder_core.api.sides import Array, Modality, Sides, sides
 
-SCORES_AT_MOST = 125_000_000  # 5,000 images × 25,000 captions: up to here a whole split is looked at, tile by tile
-POINTS_AT_MOST = 20_000  # of a larger split, so many images and captions together stand for its joint space
+SCORES_AT_MOST = 125_000_000  # 5,000 images × 25,000 captions: a larger split is sampled
+POINTS_AT_MOST = 20_000  # images and captions together, for the joint space of a larger split
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Part:
-    """The samples that are looked at: a whole split, or a sample of it.
+    """A whole split, or a sample of it.
 
     Args:
         images: (k, D) unit rows. texts: (l, D) unit rows.
@@ -60,7 +60,7 @@ def draw_sample(images: int, image_of_text: Array, *, scores: int = SCORES_AT_MO
     """As many images as keep images × captions within `scores`; None when the whole split does.
 
     Args:
-        images: n. image_of_text: (m,). scores: the largest matrix of similarities that is looked at.
+        images: n. image_of_text: (m,). scores: the largest matrix of similarities.
     """
     texts = len(image_of_text)
     if images * texts <= scores:
@@ -75,11 +75,7 @@ def draw_sample(images: int, image_of_text: Array, *, scores: int = SCORES_AT_MO
 def draw_points_sample(
     images: int, image_of_text: Array, *, points: int = POINTS_AT_MOST, scores: int = SCORES_AT_MOST, seed: int = 0
 ) -> Sample | None:
-    """About `points` images and captions together; None where `draw_sample` would look at the whole split.
-
-    Args:
-        images: n. image_of_text: (m,). scores: the largest matrix of similarities of a split that is looked at whole.
-    """
+    """About `points` images and captions together; None where `draw_sample` takes the whole split."""
     texts = len(image_of_text)
     if images * texts <= scores:
         return None
@@ -94,5 +90,5 @@ def part_of(
     if sample is None:
         return Part(images, texts, np.arange(len(images)), np.arange(len(texts)), image_of_text, scores)
     owner = np.searchsorted(sample.images, image_of_text[sample.texts])
-    known = None if scores is None else scores[sample.images[:, None], sample.texts[None, :]]
-    return Part(images[sample.images], texts[sample.texts], sample.images, sample.texts, owner, known)
+    part_scores = None if scores is None else scores[sample.images[:, None], sample.texts[None, :]]
+    return Part(images[sample.images], texts[sample.texts], sample.images, sample.texts, owner, part_scores)

@@ -9,6 +9,7 @@ import torch
 from coder_core.api import sides as api_sides
 from coder_core.api.diversity import negatives
 from coder_core.api.diversity import table as maths
+from coder_core.api.sampling import part_of
 from coder_core.objectives import diversity as objectives
 from tests.support.run_folders import synthetic
 
@@ -64,7 +65,9 @@ def test_tiles_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, measure
 def test_batches_are_the_objective_batch_by_batch(modality: api_sides.Modality, size: int) -> None:
     v, w, owner = uneven()
     draw = negatives.draw_batches(len(v), owner, modality, batch_size=size, seed=5)
-    spread = negatives.spread_in_batches(v, w, draw, modality, "std")
+    spread = negatives.spread_in_batches(
+        part_of(v, w, owner, None), draw, negatives.DiversitySettings(modality, candidates="batch")
+    )
     raw = maths.squash(spread, 0.1)
     assert (owner[draw.pair_text] == draw.pair_image).all()
     for anchor in range(len(spread)):

@@ -96,29 +96,20 @@ def draw_bank(pairs: int, *, size: int, seed: int) -> Array:
     return np.sort(np.random.default_rng(seed).choice(pairs, min(size, pairs), replace=False))
 
 
-def spread_in_batches(
-    images: Array, texts: Array, draw: Draw, modality: Modality, measure: Measure, *, temperature: float = 1.0,
-    scores: Array | None = None,
-) -> Array:  # fmt: skip
-    """Each anchor's spread over the negatives of its batch, (Q,) float64.
-
-    Args:
-        images: (n, D) unit rows. texts: (m, D) unit rows.
-        draw: from `draw_batches`. modality: of the anchors.
-        scores: (n, m) instead of inner products.
-    """
+def spread_in_batches(part: Part, draw: Draw, settings: DiversitySettings) -> Array:
+    """Each anchor's spread over the negatives of its batch, (Q,) float64."""
     spread = np.zeros(len(draw.pair_image))
     for number, batch in enumerate(draw.batches):
-        pair_images, pair_texts = draw.pair_image[batch], draw.pair_text[batch]
-        if scores is None:
-            known = images[pair_images] @ texts[pair_texts].T
+        images, texts = draw.pair_image[batch], draw.pair_text[batch]
+        if part.scores is None:
+            scores = part.images[images] @ part.texts[texts].T
         else:
-            known = scores[pair_images[:, None], pair_texts[None, :]]
-        found_scores = np.asarray(known if modality == "image" else known.T, dtype=np.float64)
-        owners = draw.pair_image[batch]
-        found = masked_spread(found_scores, owners[:, None] != owners[None, :], measure, temperature)
+            scores = part.scores[images[:, None], texts[None, :]]
+        scores = np.asarray(scores if settings.modality == "image" else scores.T, dtype=np.float64)
+        negatives = images[:, None] != images[None, :]
+        spreads = masked_spread(scores, negatives, settings.function, settings.temperature)
         own = draw.batch_of[batch] == number
-        spread[batch[own]] = found[own]
+        spread[batch[own]] = spreads[own]
     return spread
 
 
@@ -135,10 +126,7 @@ def spread(part: Part, settings: DiversitySettings) -> Array:
     """(Q,) standard deviation, or entropy in bits, of every anchor's similarities to its negatives."""
     draw = draw_for(part, settings)
     if draw is not None:
-        return spread_in_batches(
-            part.images, part.texts, draw, settings.modality, settings.function, temperature=settings.temperature,
-            scores=part.scores,
-        )  # fmt: skip
+        return spread_in_batches(part, draw, settings)
     sides = part.sides(settings.modality)
     if settings.candidates == "bank":  # an image stands there once for each of its pairs, as in the coupled queues
         pairs = draw_bank(len(part.texts), size=settings.bank_size, seed=settings.seed)
