@@ -92,7 +92,7 @@ def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFr
 def rank_correlation(first: np.ndarray | pd.Series, second: np.ndarray | pd.Series) -> float:
     """Spearman's ρ of two columns; pairs with a missing value are left out, NaN where one of them never varies."""
     pairs = pd.DataFrame({"first": np.asarray(first), "second": np.asarray(second)}).dropna()
-    return float(pairs.corr(method="spearman", min_periods=2).iloc[0, 1])
+    return float(pairs.corr(method="spearman", min_periods=2).to_numpy()[0, 1])
 
 
 def config_differences(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
