@@ -24,13 +24,11 @@ from coder_core.console.runner import command
 from coder_core.console.tables import choices_table, metrics_table
 from coder_core.cpu.products import use_onednn
 from coder_core.data.dataset import Split, read_split
-from coder_core.evaluation.choices import DIRECTIONS, accuracies, most_options, option_faults
-from coder_core.evaluation.matrix import AnySource
-from coder_core.evaluation.ranking import checked
-from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold, pairings
-from coder_core.evaluation.scores import MatrixSource
+from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, most_options, option_faults
+from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold
 from coder_core.evaluation.separation import distributions
-from coder_core.evaluation.sources import Source
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source
+from coder_core.evaluation.tiles import score_tiles
 from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import LoadedModel, load_model
@@ -98,18 +96,18 @@ def _evaluate_one(folder: Path, arguments: Arguments, console: Console) -> tuple
     return metrics, split
 
 
-def _sources(folders: Sequence[Path], split: str) -> list[AnySource]:
+def _sources(folders: Sequence[Path], split: str) -> list[Source]:
     """The scores of every run, both branches where it has two, an equal share each."""
-    found: list[AnySource] = []
+    found: list[Source] = []
     share = 1 / len(folders)
     for one in (open_analysis(folder, split) for folder in folders):
         if one.scores is not None:
-            found.append(MatrixSource(one.scores, share))
+            found.append(ScoreMatrix(one.scores, share))
             continue
         beta = 1.0 if one.concepts is None else one.concepts.beta
-        found.append(Source(one.image_embeddings, one.text_embeddings, share * beta))
+        found.append(EmbeddingPair(one.image_embeddings, one.text_embeddings, share * beta))
         if one.concepts is not None:
-            found.append(Source(one.concepts.image_embeddings, one.concepts.text_embeddings, share * (1 - beta)))
+            found.append(EmbeddingPair(one.concepts.image_embeddings, one.concepts.text_embeddings, share * (1 - beta)))
     return found
 
 
@@ -165,22 +163,22 @@ def evaluate(arguments: Arguments, console: Console) -> dict[str, Metrics]:
     return table
 
 
-Asked = tuple[str, list[AnySource], Split]  # a row's name, its scores, what they are of
+Asked = tuple[str, list[Source], Split]  # a row's name, its scores, what they are of
 
 
 def _add_ways(table: dict[str, Metrics], asked: list[Asked], arguments: Arguments) -> list[Fault]:
     """Put c-way accuracies into the rows; returns, as warnings, what the split is too small for."""
     left_out: dict[str, Fault] = {}
     for name, sources, split in asked:
-        scored = checked(sources, split.image_of_text)
+        scores = score_tiles(sources, split.image_of_text)
         for way in DIRECTIONS:
             fits = [c for c in arguments.ways if c <= most_options(split.image_of_text, split.n_images, way)]
             faults = option_faults(arguments.ways, split.image_of_text, split.n_images, way, arguments.ways_repeats)
             left_out |= {fault.place: replace(fault, severity="warning") for fault in faults}
             if not fits:
                 continue
-            found = accuracies(
-                scored, fits, way, repeats=arguments.ways_repeats, seed=arguments.ways_seed, ties=arguments.ties
+            found = c_way_accuracy(
+                scores, fits, way, repeats=arguments.ways_repeats, seed=arguments.ways_seed, ties=arguments.ties
             )
             for c, accuracy in found.items():
                 table[name] |= {f"{way}_{c}way": accuracy.mean, f"{way}_{c}way_interval": accuracy.interval}
@@ -192,7 +190,7 @@ def _write_similarities(asked: list[Asked], file: Path, name: str) -> None:
         writer = csv.writer(output)
         writer.writerow(["run", "split", "low", "high", "matching", "others", "images", "of_images"])
         for run, sources, split in asked:
-            found = distributions(pairings(checked(sources, split.image_of_text)), split.image_of_text)
+            found = distributions(score_tiles(sources, split.image_of_text).sources, split.image_of_text)
             for low, high, *counts in zip(
                 found.edges[:-1], found.edges[1:], found.positive, found.negative, strict=True
             ):

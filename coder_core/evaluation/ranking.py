@@ -1,25 +1,32 @@
-"""Ranks of every image and every caption among all candidates, ties counted. Section 4 of docs/equations.md.
+"""Rank every image and every caption among all candidates, ties counted. Section 4 of docs/equations.md.
 
-The score of a pair is its weighted inner product in float64, rounded to float32 (`exact`), and a tie is an equal score.
-How they are counted without sorting and without that cost for every pair is in `counting`.
+Nothing is sorted: a rank is the number of candidates above the right answer, and one float32 product serves both
+directions. It rounds differently from tile to tile, by about 1e-7; compared bare it would invent and miss ties. So the
+product decides only what is clear: a candidate at p + δ or more stands above a right answer that scores p, one under
+p − δ below. The few in between are compared by exact scores. δ is checked: the error of every right answer, read
+from the very tiles, must stay under a quarter of δ, otherwise everything is counted again with a wider δ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from coder_core.evaluation.best import best_lists
-from coder_core.evaluation.counting import count_above
-from coder_core.evaluation.matrix import AnySource, Table, best_in_table, count_in_table, table_of
-from coder_core.evaluation.sources import Scored, Source, check_sources
+from coder_core.evaluation.tiles import EVERY, ScoreTiles
 
-Checked = Scored | Table
 Ties = Literal["pessimistic", "optimistic"]
+
+_ROWS, _COLUMNS = 1024, 8192  # of a tile, 32 MiB: tall and wide enough for the product to run at full speed
+_COUNTED_ROWS = 64  # rows compared at a time: the comparisons stay in the core's own cache
+_GUARD = 4  # least δ over the largest rounding error of a right answer
+_CROWDED = 64  # where one pair in so many is unclear, the whole tile is scored exactly
+_SIDE = 512  # … in squares of this side
+_LISTED_ROWS = 256
+_SPARE = 8  # candidates looked at beyond a list, so that rounding in the fast product cannot push one out
 
 
 @dataclass(frozen=True)
@@ -43,79 +50,197 @@ class Ranks:
     text_best: np.ndarray
 
 
-def ranks(
-    image_embeddings: Any,
-    text_embeddings: Any,
-    image_of_text: Any,
-    *,
-    ties: Ties = "pessimistic",
-    second: tuple[Any, Any] | None = None,
-    weight: float = 0.9,
-    best: int = 10,
-) -> Ranks:
-    """Rank one model's embeddings both ways.
+def rank(scores: ScoreTiles, *, ties: Ties = "pessimistic", best: int = 10) -> Ranks:
+    """Rank both ways without holding the matrix of scores.
 
-    The other captions of the same image never count against the best own one. Any number of captions per image is
-    legal; an image without captions asks no question (rank −1) but stays a candidate for the captions.
+    The other captions of an image never count against its best one. Any number of captions an image is legal; an image
+    without captions asks no question (rank −1) but stays a candidate for the captions.
+
+    >>> from coder_core.evaluation import ScoreMatrix, score_tiles
+    >>> matrix = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]])
+    >>> rank(score_tiles([ScoreMatrix(matrix)], [0, 1, 2])).text_ranks
+    array([1, 1, 0])
 
     Args:
-        image_embeddings: (n, D), unit rows for cosine scores.
-        text_embeddings: (m, D).
-        image_of_text: (m,) the image each caption belongs to.
         ties: "pessimistic" counts candidates scoring equal above the right answer, "optimistic" below.
-        second: a second pair of embeddings, the concept branch.
-        weight: score = weight · first + (1 − weight) · second (CODER eq. 8: 0.9).
-        best: length of the lists of best candidates; 0 leaves them out.
-
-    Raises:
-        InputError: NaN or infinite embeddings, shapes or owners that do not fit.
+        best: length of the lists of best candidates; 0 leaves them out. Among equal scores the own candidates come
+            last, then the lower index first.
     """
-    sources = pair_sources(image_embeddings, text_embeddings, second, weight)
-    return ensemble_ranks(sources, image_of_text, ties=ties, best=best)
-
-
-def ensemble_ranks(
-    sources: Sequence[AnySource], image_of_text: Any, *, ties: Ties = "pessimistic", best: int = 10
-) -> Ranks:
-    """Rank the sum of several sources of scores, for example two runs, without holding the whole matrix."""
-    return scored_ranks(checked(sources, image_of_text), ties=ties, best=best)
-
-
-def checked(sources: Sequence[AnySource], image_of_text: Any) -> Checked:
-    """Refuse what cannot be ranked. Inner products alone are counted as `counting` tells; as soon as there is a matrix
-    of scores, block by block (`matrix`).
-
-    Raises:
-        InputError: as `check_sources` and `table_of`.
-    """
-    products = [one for one in sources if isinstance(one, Source)]
-    return check_sources(products, image_of_text) if len(products) == len(sources) else table_of(sources, image_of_text)
-
-
-def scored_ranks(scored: Checked, *, ties: Ties = "pessimistic", best: int = 10) -> Ranks:
-    """Rank sources that were checked."""
     if ties not in ("pessimistic", "optimistic"):
         raise ValueError(f'ties must be "pessimistic" or "optimistic", got {ties!r}')
-    if isinstance(scored, Scored):
-        images, texts = count_above(scored)
-        image_best, text_best = best_lists(scored, best)
-    else:
-        images, texts = count_in_table(scored)
-        image_best, text_best = best_in_table(scored, best)
-    asked = torch.bincount(scored.image_of_text, minlength=scored.n) > 0
+    images, texts = _count(scores)
+    with_captions = torch.bincount(scores.image_of_text, minlength=scores.n) > 0
     counted = int(ties == "pessimistic")
     return Ranks(
-        torch.where(asked, images.above + counted * images.level, -1).numpy(),
+        torch.where(with_captions, images.above + counted * images.level, -1).numpy(),
         (texts.above + counted * texts.level).numpy(),
         images.level.numpy(),
         texts.level.numpy(),
-        image_best,
-        text_best,
+        _best_lists(scores, best, by_image=True),
+        _best_lists(scores, best, by_image=False),
     )
 
 
-def pair_sources(image: Any, text: Any, second: tuple[Any, Any] | None, weight: float) -> list[Source]:
-    """One model's sources: the instance branch alone, or mixed with the concept branch."""
-    if second is None:
-        return [Source(image, text)]
-    return [Source(image, text, weight), Source(second[0], second[1], 1.0 - weight)]
+class _Counts:
+    """Candidates of other images above, and exactly level with, the best right answer of every query."""
+
+    def __init__(self, queries: int) -> None:
+        self.above, self.level = torch.zeros(2, queries, dtype=torch.int64)
+
+    def add(self, queries: Tensor, scores: Tensor, own: Tensor) -> None:
+        """Add P compared candidates: their queries, their exact scores, the right answers' of all queries."""
+        self.above += torch.bincount(queries[scores > own[queries]], minlength=len(own))
+        self.level += torch.bincount(queries[scores == own[queries]], minlength=len(own))
+
+
+@dataclass
+class _Tally:
+    """One pass over all tiles: what was clearly above, and what waits for an exact comparison.
+
+    Args:
+        images, texts: of both directions.
+        near_images, near_texts: (2, P) pairs too close to the right answer of the image, of the caption.
+        crowded: tiles full of such pairs, as a collapsed model has them.
+        error: the largest rounding error of a right answer.
+    """
+
+    images: _Counts
+    texts: _Counts
+    near_images: list[Tensor] = field(default_factory=list)
+    near_texts: list[Tensor] = field(default_factory=list)
+    crowded: list[tuple[slice, slice]] = field(default_factory=list)
+    error: float = 0.0
+
+
+def _count(scores: ScoreTiles) -> tuple[_Counts, _Counts]:
+    """Count both directions: images asking for captions, captions asking for images."""
+    delta = 2 * scores.rounding_error()
+    while True:
+        tally = _count_tiles(scores, delta)
+        if _GUARD * tally.error <= delta:
+            break
+        delta = 2 * _GUARD * tally.error
+    _compare_exactly(scores, tally)
+    return tally.images, tally.texts
+
+
+def _count_tiles(scores: ScoreTiles, delta: float) -> _Tally:
+    tally = _Tally(_Counts(scores.n), _Counts(scores.m))
+    best = scores.best_by_image(scores.own)
+    by_image, by_text = (
+        torch.stack([own - delta, torch.nextafter(own + delta, own.new_tensor(torch.inf))])
+        for own in (best, scores.own)
+    )
+    buffer = torch.empty(min(_ROWS, scores.n) * min(_COLUMNS, scores.m))
+    for rows in _slices(scores.n, _ROWS):
+        for columns in _slices(scores.m, _COLUMNS):
+            height, width = rows.stop - rows.start, columns.stop - columns.start
+            tile = scores.fast(rows, columns, buffer[: height * width].view(height, width))
+            own = _own_entries(scores, rows, columns)
+            if len(own[0]):
+                error = (tile[own] - scores.own[own[1] + columns.start]).abs().max()
+                tally.error = max(tally.error, float(error))
+                tile[own] = -torch.inf
+            _count_tile(tally, tile, by_image[:, rows], by_text[:, columns], rows, columns)
+    return tally
+
+
+def _count_tile(tally: _Tally, tile: Tensor, by_image: Tensor, by_text: Tensor, rows: slice, columns: slice) -> None:
+    """Count a tile. by_image (2, h), by_text (2, w): p − δ and p + δ of every right answer."""
+    (image_low, image_high), (text_low, text_high) = _count_reaching(tile, by_image, by_text)
+    unclear = max(int((image_low - image_high).sum()), int((text_low - text_high).sum()))
+    if unclear * _CROWDED > tile.numel():
+        tally.crowded.append((rows, columns))
+        return
+    tally.images.above[rows] += image_high
+    tally.texts.above[columns] += text_high
+    start = torch.tensor([[rows.start], [columns.start]])
+    for near, lines, thresholds in (
+        (tally.near_images, (image_low > image_high).nonzero()[:, 0], by_image),
+        (tally.near_texts, (text_low > text_high).nonzero()[:, 0], by_text),
+    ):
+        by_row = thresholds is by_image
+        some, (low, high) = (tile[lines] if by_row else tile[:, lines]), thresholds[:, lines]
+        low, high = (low[:, None], high[:, None]) if by_row else (low, high)
+        i, j = ((some >= low) & ~(some >= high)).nonzero().T
+        near.append(torch.stack([lines[i], j] if by_row else [i, lines[j]]) + start)
+
+
+def _count_reaching(tile: Tensor, by_row: Tensor, by_column: Tensor) -> tuple[Tensor, Tensor]:
+    """(2, h) and (2, w): entries of every row and of every column at or above each of its two thresholds.
+
+    Comparing into floats and adding these is several times faster in PyTorch than adding booleans.
+    """
+    rows, columns = torch.empty_like(by_row), torch.zeros_like(by_column)
+    flags = torch.empty(_COUNTED_ROWS, tile.shape[1])
+    for part in _slices(len(tile), _COUNTED_ROWS):
+        block, reached = tile[part], flags[: part.stop - part.start]
+        for k in range(2):
+            torch.ge(block, by_row[k, part, None], out=reached)
+            rows[k, part] = reached.sum(1)
+            torch.ge(block, by_column[k], out=reached)
+            columns[k] += reached.sum(0)
+    return rows.long(), columns.long()
+
+
+def _compare_exactly(scores: ScoreTiles, tally: _Tally) -> None:
+    """Decide what a fast product could not tell, and add it to the counts."""
+    nothing = torch.empty(2, 0, dtype=torch.int64)
+    by_image, by_text = (torch.cat([nothing, *near], 1) for near in (tally.near_images, tally.near_texts))
+    own = _exact_own(scores, by_image[0], by_text[1], everything=bool(tally.crowded))
+    best = scores.best_by_image(own)
+    tally.images.add(by_image[0], scores.pairs(*by_image), best)
+    tally.texts.add(by_text[1], scores.pairs(*by_text), own)
+    for tile in tally.crowded:
+        for rows in _slices(tile[0].stop, _SIDE, tile[0].start):
+            for columns in _slices(tile[1].stop, _SIDE, tile[1].start):
+                square = scores.exact(rows, columns)
+                square[_own_entries(scores, rows, columns)] = -torch.inf
+                for counts, part, threshold, axis in (
+                    (tally.images, rows, best[rows, None], 1),
+                    (tally.texts, columns, own[columns], 0),
+                ):
+                    counts.above[part] += (square > threshold).sum(axis)
+                    counts.level[part] += (square == threshold).sum(axis)
+
+
+def _exact_own(scores: ScoreTiles, images: Tensor, texts: Tensor, *, everything: bool) -> Tensor:
+    """(m,) the right answers' scores, exact for these images and captions, or for all."""
+    if scores.always_exact:
+        return scores.own
+    wanted = torch.zeros(scores.n, dtype=torch.bool).index_fill_(0, images, True)[scores.image_of_text]
+    wanted[texts] = True
+    chosen = torch.arange(scores.m) if everything else wanted.nonzero()[:, 0]
+    return scores.own.index_copy(0, chosen, scores.pairs(scores.image_of_text[chosen], chosen))
+
+
+def _own_entries(scores: ScoreTiles, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
+    """Where in a tile captions meet their images."""
+    image = scores.image_of_text[columns]
+    inside = ((image >= rows.start) & (image < rows.stop)).nonzero()[:, 0]
+    return image[inside] - rows.start, inside
+
+
+def _best_lists(scores: ScoreTiles, best: int, *, by_image: bool) -> np.ndarray:
+    """The best captions of every image, or images of every caption: found by fast scores, ordered by exact ones."""
+    every_image = torch.arange(scores.n)
+    query_image, candidate_image = (
+        (every_image, scores.image_of_text) if by_image else (scores.image_of_text, every_image)
+    )
+    queries, candidates = len(query_image), len(candidate_image)
+    width, looked_at = min(best, candidates), min(best + _SPARE, candidates)
+    lists = np.empty((queries, width), np.int32)
+    for rows in _slices(queries, _LISTED_ROWS) if width else []:
+        tile = scores.fast(rows, EVERY) if by_image else scores.fast(EVERY, rows).T
+        candidate = torch.topk(tile, looked_at, dim=1).indices
+        query = torch.arange(rows.start, rows.stop)[:, None].expand_as(candidate)
+        pairs = (query, candidate) if by_image else (candidate, query)
+        exact = scores.pairs(*(side.reshape(-1) for side in pairs)).view(candidate.shape)
+        own = candidate_image[candidate] == query_image[rows, None]
+        order = np.lexsort((candidate.numpy(), own.numpy(), -exact.numpy()), axis=1)
+        lists[rows] = np.take_along_axis(candidate.numpy(), order, 1)[:, :width]
+    return lists
+
+
+def _slices(stop: int, step: int, start: int = 0) -> list[slice]:
+    return [slice(first, min(first + step, stop)) for first in range(start, stop, step)]

@@ -1,4 +1,4 @@
-"""Retrieval metrics from ranks: R@K, MedR, MeanR, R@sum, five folds of 1,000. Section 4 of docs/equations.md."""
+"""Retrieval metrics: R@K, MedR, MeanR, R@sum, MD, five folds of 1,000. Section 4 of docs/equations.md."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.evaluation.matrix import AnySource
-from coder_core.evaluation.ranking import Checked, Ranks, Ties, checked, pair_sources, scored_ranks
-from coder_core.evaluation.scores import MatrixSource
-from coder_core.evaluation.separation import Pairing, separation
-from coder_core.evaluation.sources import Scored, Source
+from coder_core.evaluation.ranking import Ranks, Ties, rank
+from coder_core.evaluation.separation import separation
+from coder_core.evaluation.sources import Source, mixture
+from coder_core.evaluation.tiles import ScoreTiles, score_tiles
 
 RECALL_AT = (1, 5, 10)
 Metrics = dict[str, float]
@@ -30,9 +29,14 @@ def retrieval_metrics(
 ) -> Metrics:
     """The field's metrics of one model, both ways.
 
-    Three images and three captions with scores [[.9, .8, .1], [.95, .7, .2], [.3, .4, .5]], caption j of image j:
-    image 0 finds its caption first; image 1 has one caption above its own; image 2 has none. So i2t_r1 is 2/3 and
-    i2t_r5 is 100. Caption 0 has image 1 above its own, caption 1 has image 0, caption 2 none: t2i_r1 is 1/3.
+    Three images and three captions, caption j of image j. Image 0 finds its caption first; image 1 has one caption
+    above its own; image 2 has none: i2t_r1 is 2/3. Caption 0 has image 1 above its own, caption 1 has image 0, caption
+    2 none: t2i_r1 is 1/3.
+
+    >>> scores = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]])
+    >>> metrics = retrieval_metrics(scores, np.eye(3), [0, 1, 2])  # ⟨row i, unit vector j⟩ is entry (i, j)
+    >>> round(metrics["i2t_r1"], 1), round(metrics["t2i_r1"], 1), metrics["i2t_r5"]
+    (66.7, 33.3, 100.0)
 
     Args:
         image_embeddings: (n, D), unit rows for cosine scores.
@@ -50,46 +54,55 @@ def retrieval_metrics(
     Raises:
         InputError: NaN or infinite embeddings, shapes or owners that do not fit.
     """
-    return ensemble_metrics(pair_sources(image_embeddings, text_embeddings, second, weight), image_of_text, ties=ties)
+    return ensemble_metrics(mixture(image_embeddings, text_embeddings, second, weight), image_of_text, ties=ties)
 
 
-def ensemble_metrics(sources: Sequence[AnySource], image_of_text: Any, *, ties: Ties = "pessimistic") -> Metrics:
-    """The metrics of several sources of scores added up, for example the mean of two runs."""
-    scored = checked(sources, image_of_text)
-    return all_metrics(scored, scored_ranks(scored, ties=ties, best=0))
+def ensemble_metrics(sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic") -> Metrics:
+    """The metrics of several sources of scores added up, for example the mean of two runs.
+
+    >>> from coder_core.evaluation import EmbeddingPair, ScoreMatrix
+    >>> runs = [EmbeddingPair(np.eye(2), np.eye(2), 0.5), ScoreMatrix(np.array([[0.0, 1.5], [0.0, 1.0]]), 0.5)]
+    >>> ensemble_metrics(runs, [0, 1])["i2t_r1"]
+    50.0
+    """
+    scores = score_tiles(sources, image_of_text)
+    return all_metrics(scores, rank(scores, ties=ties, best=0))
 
 
-def all_metrics(scored: Checked, ranks: Ranks) -> Metrics:
-    """The metrics of `ranks`, and how far matching pairs stand from the others."""
-    own = scored.own.numpy() if isinstance(scored, Scored) else None
-    md = separation(pairings(scored), scored.image_of_text.numpy(), own).mean_distance
+def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
+    """The metrics of ranks already counted, and MD.
+
+    >>> from coder_core.evaluation import ScoreMatrix, rank, score_tiles
+    >>> scores = score_tiles([ScoreMatrix(np.array([[0.75, 0.25], [0.5, 0.75]]))], [0, 1])
+    >>> all_metrics(scores, rank(scores))["md"]
+    0.375
+    """
+    own = None if scores.always_exact else scores.own.numpy()
+    md = separation(scores.sources, scores.image_of_text.numpy(), own).mean_distance
     return metrics_from_ranks(ranks) | ({} if math.isnan(md) else {"md": md})
 
 
-def pairings(scored: Checked) -> list[Pairing]:
-    """What was checked, as `separation` takes it."""
-    if isinstance(scored, Scored):
-        sides = zip(scored.images, scored.texts, scored.weights, strict=True)
-        return [(v.numpy(), w.numpy(), share) for v, w, share in sides]
-    return [
-        one if isinstance(one, MatrixSource) else (np.asarray(one.image), np.asarray(one.text), one.weight)
-        for one in scored.sources
-    ]
-
-
 def metrics_from_ranks(ranks: Ranks) -> Metrics:
-    """The metrics of ranks already counted. Images without captions ask no question."""
-    asked = ranks.image_ranks >= 0
-    image = _one_way("i2t", ranks.image_ranks[asked], ranks.image_ties[asked])
+    """The metrics of ranks already counted. Images without captions ask no question.
+
+    >>> none, nobody = np.zeros(2, int), np.empty((2, 0), np.int32)
+    >>> metrics_from_ranks(Ranks(np.array([0, 6]), np.array([0, 0]), none, none, nobody, nobody))["i2t_r5"]
+    50.0
+    """
+    with_captions = ranks.image_ranks >= 0
+    image = _one_way("i2t", ranks.image_ranks[with_captions], ranks.image_ties[with_captions])
     text = _one_way("t2i", ranks.text_ranks, ranks.text_ties)
-    recalls = [way[f"{name}_r{k}"] for name, way in (("i2t", image), ("t2i", text)) for k in RECALL_AT]
-    return {**image, **text, "rsum": float(sum(recalls))}
+    return _with_rsum(image | text)
 
 
 def five_fold(
-    sources: Sequence[AnySource], image_of_text: Any, *, ties: Ties = "pessimistic", folds: int = 5, size: int = 1000
+    sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic", folds: int = 5, size: int = 1000
 ) -> Metrics:
     """Each metric averaged over folds of `size` images and their captions; rsum is the sum of the averages.
+
+    >>> from coder_core.evaluation import EmbeddingPair
+    >>> five_fold([EmbeddingPair(np.eye(4), np.eye(4))], np.arange(4), folds=2, size=2)["rsum"]
+    600.0
 
     Args:
         sources: as for `ensemble_metrics`.
@@ -102,25 +115,19 @@ def five_fold(
         InputError: fewer than folds · size images.
     """
     owner = np.asarray(image_of_text)
-    first = sources[0]
-    images = len(first.scores if isinstance(first, MatrixSource) else first.image)
+    images = sources[0].shape[0]
     if images < folds * size:
         raise InputError(Fault("five folds", f"the split has {images:,} images", f"at least {folds * size:,}"))
-    found = [_fold(sources, owner, slice(fold * size, (fold + 1) * size), ties) for fold in range(folds)]
-    averaged = {name: float(np.mean([metrics[name] for metrics in found])) for name in found[0]}
-    averaged["rsum"] = float(sum(averaged[f"{way}_r{k}"] for way in ("i2t", "t2i") for k in RECALL_AT))
-    return averaged
+    every_fold = []
+    for start in range(0, folds * size, size):
+        texts = np.flatnonzero((owner >= start) & (owner < start + size))
+        part = [source.part(slice(start, start + size), texts) for source in sources]
+        every_fold.append(ensemble_metrics(part, owner[texts] - start, ties=ties))
+    return _with_rsum({name: float(np.mean([metrics[name] for metrics in every_fold])) for name in every_fold[0]})
 
 
-def _fold(sources: Sequence[AnySource], owner: np.ndarray, images: slice, ties: Ties) -> Metrics:
-    texts = np.flatnonzero((owner >= images.start) & (owner < images.stop))
-    part = [
-        MatrixSource(np.asarray(one.scores[images])[:, texts], one.weight)
-        if isinstance(one, MatrixSource)
-        else Source(one.image[images], one.text[texts], one.weight)
-        for one in sources
-    ]
-    return ensemble_metrics(part, owner[texts] - images.start, ties=ties)
+def _with_rsum(metrics: Metrics) -> Metrics:
+    return metrics | {"rsum": float(sum(metrics[f"{way}_r{k}"] for way in ("i2t", "t2i") for k in RECALL_AT))}
 
 
 def _one_way(way: str, ranks: np.ndarray, ties: np.ndarray) -> Metrics:

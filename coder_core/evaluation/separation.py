@@ -11,13 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coder_core.evaluation.scores import MatrixSource
+from coder_core.evaluation.sources import TILE_ELEMENTS, Array, Source
 
-Array = np.ndarray
-# Images (n, D), texts (m, D), weight; or a matrix of scores: a score is Σ weight · ⟨image, text⟩.
-Pairing = tuple[Array, Array, float] | MatrixSource
-
-TILE_ELEMENTS = 4_194_304
 PAIRS_AT_MOST = 20_000_000  # similarities counted exactly; of larger splits a random part of the images
 BINS = 120
 
@@ -55,90 +50,73 @@ class Distributions:
     of_images: int
 
 
-def separation(pairings: Sequence[Pairing], image_of_text: Array, own: Array | None = None) -> Separation:
-    """Both means, in float64, from the sums of the embeddings: Σ_ij ⟨v_i, w_j⟩ = ⟨Σ v_i, Σ w_j⟩, so no matrix is made.
+def separation(sources: Sequence[Source], image_of_text: Array, own: Array | None = None) -> Separation:
+    """Both means in float64, from the sums of the embeddings, so no matrix of scores is made.
 
-    Two images and two captions with scores [[.9, .2], [.4, .7]]: (.9 + .7) / 2 − (.2 + .4) / 2 = 0.5.
+    >>> from coder_core.evaluation import ScoreMatrix
+    >>> means = separation([ScoreMatrix(np.array([[0.9, 0.2], [0.4, 0.7]]))], np.arange(2))
+    >>> round(means.positive, 2), round(means.negative, 2), round(means.mean_distance, 2)
+    (0.8, 0.3, 0.5)
 
     Args:
-        pairings: one model's embeddings or scores, or several that are mixed (the concept branch, an ensemble).
+        sources: one model's embeddings or scores, or several that are mixed (the concept branch, an ensemble).
         image_of_text: (m,) the image each caption belongs to.
         own: (m,) the score of every caption with its image, where it is known already.
     """
-    everything = sum(_sum(one) for one in pairings)
-    own = own_similarity(pairings, image_of_text) if own is None else own
+    everything = sum(source.total() for source in sources)
+    own = own_similarity(sources, image_of_text) if own is None else own
     matching = float(own.sum(dtype=np.float64))
-    others = _images(pairings) * len(own) - len(own)
+    others = sources[0].shape[0] * len(own) - len(own)
     negative = (everything - matching) / others if others else float("nan")
     return Separation(matching / len(own), negative)
 
 
-def own_similarity(pairings: Sequence[Pairing], image_of_text: Array) -> Array:
-    """(m,) float64 similarity of every caption to its image."""
-    found = np.zeros(len(image_of_text))
-    for one in pairings:
-        if isinstance(one, MatrixSource):
-            found += one.own(image_of_text)
-            continue
-        v, w, weight = one
-        rows = max(1, TILE_ELEMENTS // v.shape[1])
-        for start in range(0, len(w), rows):
-            part = slice(start, start + rows)
-            found[part] += weight * np.einsum("md,md->m", v[image_of_text[part]], w[part], dtype=np.float64)
-    return found
+def own_similarity(sources: Sequence[Source], image_of_text: Array) -> Array:
+    """(m,) float64 similarity of every caption to its image.
+
+    >>> from coder_core.evaluation import EmbeddingPair
+    >>> own_similarity([EmbeddingPair(np.eye(2), np.array([[0.6, 0.8], [0.0, 1.0]]))], np.arange(2))
+    array([0.6, 1. ])
+    """
+    own: Array = sum((source.own(image_of_text) for source in sources), np.zeros(len(image_of_text)))
+    return own
 
 
 def distributions(
-    pairings: Sequence[Pairing], image_of_text: Array, *, pairs: int = PAIRS_AT_MOST, seed: int = 0
+    sources: Sequence[Source], image_of_text: Array, *, pairs: int = PAIRS_AT_MOST, seed: int = 0
 ) -> Distributions:
     """Histograms of the similarities of matching and of other pairs, over −1 to 1, tile by tile.
 
+    >>> from coder_core.evaluation import ScoreMatrix
+    >>> counts = distributions([ScoreMatrix(np.array([[0.9, 0.2], [0.4, 0.7]]))], np.arange(2))
+    >>> [round(float(edge), 2) for edge in counts.edges[:-1][counts.positive > 0]]
+    [0.7, 0.9]
+
     Args:
-        pairings: as for `separation`.
+        sources: as for `separation`.
         image_of_text: (m,).
         pairs: at most so many similarities are looked at; beyond, those of random images to all captions.
         seed: of that draw.
     """
-    count_images, count_texts = _images(pairings), len(image_of_text)
-    count = min(count_images, max(1, pairs // count_texts))
-    chosen = np.arange(count_images)
-    if count < count_images:
-        chosen = np.sort(np.random.default_rng(seed).choice(count_images, count, replace=False))
+    all_images, count_texts = sources[0].shape[0], len(image_of_text)
+    count = min(all_images, max(1, pairs // count_texts))
+    chosen = np.arange(all_images)
+    if count < all_images:
+        chosen = np.sort(np.random.default_rng(seed).choice(all_images, count, replace=False))
     everything, positive = np.zeros(BINS, dtype=np.int64), np.zeros(BINS, dtype=np.int64)
     step = max(1, TILE_ELEMENTS // count_texts)
     for start in range(0, count, step):
-        rows = chosen[start : start + step]
-        tile = np.zeros((len(rows), count_texts), dtype=np.float32)
-        for one in pairings:
-            tile += one.rows(rows) if isinstance(one, MatrixSource) else np.float32(one[2]) * (one[0][rows] @ one[1].T)
-        own = np.flatnonzero(np.isin(image_of_text, rows))
-        everything += _counted(tile)
-        positive += _counted(tile[np.searchsorted(rows, image_of_text[own]), own])
+        images = chosen[start : start + step]
+        tile = np.zeros((len(images), count_texts), dtype=np.float32)
+        for source in sources:
+            tile += source.rows(images)
+        own = np.flatnonzero(np.isin(image_of_text, images))
+        everything += _histogram(tile)
+        positive += _histogram(tile[np.searchsorted(images, image_of_text[own]), own])
     edges = np.linspace(-1, 1, BINS + 1)
-    return Distributions(edges, positive, everything - positive, count, count_images)
+    return Distributions(edges, positive, everything - positive, count, all_images)
 
 
-def _images(pairings: Sequence[Pairing]) -> int:
-    first = pairings[0]
-    return len(first.scores if isinstance(first, MatrixSource) else first[0])
-
-
-def _sum(one: Pairing) -> float:
-    """Of all weighted scores."""
-    if not isinstance(one, MatrixSource):
-        return one[2] * float(total(one[0]) @ total(one[1]))
-    return one.weight * float(total(one.scores).sum())
-
-
-def total(rows: Array) -> Array:
-    """(D,) float64 sum of all rows."""
-    found = np.zeros(rows.shape[1])
-    step = max(1, TILE_ELEMENTS // rows.shape[1])
-    for start in range(0, len(rows), step):
-        found += rows[start : start + step].sum(0, dtype=np.float64)
-    return found
-
-
-def _counted(scores: Array) -> Array:
-    place = ((np.asarray(scores, dtype=np.float32) + np.float32(1)) * np.float32(BINS / 2)).astype(np.int16)
-    return np.bincount(np.clip(place, 0, BINS - 1).ravel(), minlength=BINS)
+def _histogram(scores: Array) -> Array:
+    bins = ((np.asarray(scores, dtype=np.float32) + np.float32(1)) * np.float32(BINS / 2)).astype(np.int16)
+    return np.bincount(np.clip(bins, 0, BINS - 1).ravel(), minlength=BINS)

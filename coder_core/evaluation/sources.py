@@ -1,23 +1,25 @@
-"""What is ranked: one or several pairs of embeddings whose weighted inner products add up to a score."""
+"""Sources of scores: pairs of embeddings, or a matrix; several are added up. NumPy alone: the app loads no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from coder_core.console.faults import Fault, InputError
-
-_PASS = 64  # captions at a time: their rows and their images' stay in cache
+Array = np.ndarray
+TILE_ELEMENTS = 4_194_304  # 16 MiB of float32
 
 
 @dataclass(frozen=True)
-class Source:
-    """One pair of embeddings; its share of a score is weight · ⟨image, text⟩.
+class EmbeddingPair:
+    """Image and text embeddings; their share of a score is weight · ⟨image, text⟩.
+
+    >>> pair = EmbeddingPair(np.eye(2), np.array([[0.6, 0.8], [1.0, 0.0], [0.0, 1.0]]))
+    >>> pair.shape
+    (2, 3)
+    >>> pair.own(np.array([0, 0, 1]))
+    array([0.6, 1. , 1. ])
 
     Args:
         image: (n, D) image embeddings, NumPy or torch, unit rows for cosine scores.
@@ -29,111 +31,96 @@ class Source:
     text: Any
     weight: float = 1.0
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """n images, m captions."""
+        return len(self.image), len(self.text)
+
+    def part(self, images: slice, texts: Array) -> EmbeddingPair:
+        """Some images and some captions."""
+        return replace(self, image=self.image[images], text=self.text[texts])
+
+    def own(self, image_of_text: Array) -> Array:
+        """(m,) float64 weighted score of every caption with its image."""
+        v, w = np.asarray(self.image), np.asarray(self.text)
+        scores = np.empty(len(w))
+        step = max(1, TILE_ELEMENTS // v.shape[1])
+        for start in range(0, len(w), step):
+            rows = slice(start, start + step)
+            scores[rows] = np.einsum("md,md->m", v[image_of_text[rows]], w[rows], dtype=np.float64)
+        return self.weight * scores
+
+    def rows(self, images: Array) -> Array:
+        """(k, m) float32 weighted scores of some images."""
+        product: Array = np.asarray(self.image)[images] @ np.asarray(self.text).T
+        return np.float32(self.weight) * product
+
+    def total(self) -> float:
+        """Sum of all weighted scores: Σ_ij ⟨v_i, w_j⟩ = ⟨Σ v_i, Σ w_j⟩, so no matrix is made."""
+        return self.weight * float(column_sums(self.image) @ column_sums(self.text))
+
 
 @dataclass(frozen=True)
-class Scored:
-    """Checked sources with the image of every caption.
+class ScoreMatrix:
+    """Scores of every image with every caption, where a score is no inner product; its share is weight · score.
+
+    >>> ScoreMatrix(np.array([[0.9, 0.2], [0.4, 0.7]]), weight=0.5).own(np.array([0, 1]))
+    array([0.45, 0.35])
 
     Args:
-        images: one (n, D_k) float32 tensor a source.
-        texts: one (m, D_k) float32 tensor a source.
-        weights: one number a source.
-        image_of_text: (m,) int64.
-        own: (m,) score of every caption with its own image, a float32 product with its rounding.
+        scores: (n, m) floats, perhaps memory-mapped.
+        weight: share in the sum.
     """
 
-    images: list[Tensor]
-    texts: list[Tensor]
-    weights: list[float]
-    image_of_text: Tensor
-    own: Tensor
+    scores: Array
+    weight: float = 1.0
 
     @property
-    def n(self) -> int:
-        """Number of images."""
-        return len(self.images[0])
+    def shape(self) -> tuple[int, ...]:
+        """n images, m captions."""
+        return self.scores.shape
 
-    @property
-    def m(self) -> int:
-        """Number of captions."""
-        return len(self.texts[0])
+    def part(self, images: slice, texts: Array) -> ScoreMatrix:
+        """Some images and some captions."""
+        return replace(self, scores=np.asarray(self.scores[images])[:, texts])
 
-    def best_by_image(self, own: Tensor) -> Tensor:
-        """(n,) the best of every image's own captions; +inf for an image without captions: nothing stands above it.
+    def own(self, image_of_text: Array) -> Array:
+        """(m,) float64 weighted score of every caption with its image."""
+        return self.weight * np.asarray(self.scores[image_of_text, np.arange(len(image_of_text))], np.float64)
 
-        Args:
-            own: (m,) score of every caption with its own image.
-        """
-        nothing = torch.full((self.n,), torch.inf)
-        return nothing.scatter_reduce(0, self.image_of_text, own, "amax", include_self=False)
+    def rows(self, images: Array) -> Array:
+        """(k, m) float32 weighted scores of some images."""
+        return np.float32(self.weight) * np.asarray(self.scores[images], np.float32)
+
+    def total(self) -> float:
+        """Sum of all weighted scores."""
+        return self.weight * float(column_sums(self.scores).sum())
 
 
-def check_sources(sources: Sequence[Source], image_of_text: Any) -> Scored:
-    """Bring the sources to float32 and refuse what cannot be ranked.
+Source = EmbeddingPair | ScoreMatrix
 
-    Raises:
-        InputError: NaN or infinite rows (named), shapes that do not fit, a caption of an image that is not there.
+
+def column_sums(matrix: Any) -> Array:
+    """(D,) float64 sums over the rows of (N, D), read in tiles."""
+    rows = np.asarray(matrix)
+    sums = np.zeros(rows.shape[1])
+    step = max(1, TILE_ELEMENTS // rows.shape[1])
+    for start in range(0, len(rows), step):
+        sums += rows[start : start + step].sum(0, dtype=np.float64)
+    return sums
+
+
+def mixture(image: Any, text: Any, second: tuple[Any, Any] | None = None, weight: float = 0.9) -> list[Source]:
+    """Sources of one model: one pair of embeddings, or β · first + (1 − β) · second (CODER eq. 8: β = 0.9).
+
+    >>> [source.weight for source in mixture(np.eye(2), np.eye(2), second=(np.eye(2), np.eye(2)), weight=0.75)]
+    [0.75, 0.25]
+
+    Args:
+        image: (n, D). text: (m, D).
+        second: embeddings of a second branch, the concepts.
+        weight: β.
     """
-    if not sources:
-        raise InputError(Fault("embeddings", "there are none", "at least one pair"))
-    images = [_matrix(source.image, f"image embeddings of source {k}") for k, source in enumerate(sources)]
-    texts = [_matrix(source.text, f"text embeddings of source {k}") for k, source in enumerate(sources)]
-    for k, (image, text) in enumerate(zip(images, texts, strict=True)):
-        counts = (len(image), len(text), image.shape[1])
-        expected = (len(images[0]), len(texts[0]), text.shape[1])
-        if counts != expected:
-            found = f"{counts[0]:,} images, {counts[1]:,} captions, image width {counts[2]}"
-            wanted = f"{expected[0]:,} images, {expected[1]:,} captions, the captions' width {expected[2]}"
-            raise InputError(Fault(f"source {k}", found, wanted))
-    weights = [float(source.weight) for source in sources]
-    if not np.isfinite(weights).all():
-        raise InputError(Fault("weights", f"are {weights}", "finite numbers"))
-    owner = check_owners(image_of_text, len(images[0]), len(texts[0]))
-    own = torch.zeros(len(texts[0]))
-    for k, (image, text, weight) in enumerate(zip(images, texts, weights, strict=True)):
-        _refuse_not_finite(image, f"image embeddings of source {k}")
-        scores = _own_scores(image, text, owner)
-        if not bool(torch.isfinite(scores).all()):  # a row that is not finite has no finite score: one pass tells
-            _refuse_not_finite(text, f"text embeddings of source {k}")
-            raise InputError(Fault(f"source {k}", "scores overflow float32", "unit rows"))
-        own += weight * scores
-    return Scored(images, texts, weights, owner, own)
-
-
-def _matrix(values: Any, name: str) -> Tensor:
-    tensor = values.detach().cpu() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, copy=None))
-    if tensor.ndim != 2 or not tensor.is_floating_point() or tensor.numel() == 0:
-        found = f"have shape {tuple(tensor.shape)} and dtype {tensor.dtype}"
-        raise InputError(Fault(name, found, "a matrix of floats, one row a sample"))
-    return tensor.float().contiguous()
-
-
-def _own_scores(image: Tensor, text: Tensor, owner: Tensor) -> Tensor:
-    """(m,) every caption's score with its image."""
-    images, texts, owners = image.numpy(), text.numpy(), owner.numpy()
-    scores = np.empty(len(texts), np.float32)
-    for start in range(0, len(texts), _PASS):
-        part = slice(start, start + _PASS)
-        np.vecdot(images[owners[part]], texts[part], out=scores[part])
-    return torch.from_numpy(scores)
-
-
-def _refuse_not_finite(matrix: Tensor, name: str) -> None:
-    norms = torch.linalg.vector_norm(matrix, dim=1)
-    bad = torch.nonzero(~torch.isfinite(norms))[:, 0].tolist()
-    if bad:
-        found = f"rows {', '.join(map(str, bad[:5]))} … hold NaN, infinite or overflowing values"
-        raise InputError(Fault(name, found, "finite numbers", "a NaN has no rank"))
-
-
-def check_owners(image_of_text: Any, n: int, m: int) -> Tensor:
-    """(m,) int64 the image of every caption, refused when it cannot be."""
-    owners = np.asarray(image_of_text)
-    if owners.shape != (m,) or owners.dtype.kind not in "iu":
-        found = f"has shape {owners.shape} and dtype {owners.dtype}"
-        raise InputError(Fault("image_of_text", found, f"{m:,} whole numbers, one a caption"))
-    outside = np.flatnonzero((owners < 0) | (owners >= n))
-    if len(outside):
-        row = int(outside[0])
-        raise InputError(Fault(f"image_of_text row {row}", f"says image {owners[row]}", f"0 to {n - 1}"))
-    return torch.from_numpy(owners.astype(np.int64))
+    if second is None:
+        return [EmbeddingPair(image, text)]
+    return [EmbeddingPair(image, text, weight), EmbeddingPair(second[0], second[1], 1.0 - weight)]

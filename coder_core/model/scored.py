@@ -6,9 +6,7 @@ import torch
 
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
-from coder_core.evaluation.matrix import AnySource
-from coder_core.evaluation.ranking import pair_sources
-from coder_core.evaluation.scores import MatrixSource
+from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.model.coder import Coder
 from coder_core.model.encode import Progress, SplitEmbeddings, encode_split
 from coder_core.model.pair_scores import SplitScores, score_split
@@ -17,7 +15,7 @@ from coder_core.model.pair_scores import SplitScores, score_split
 def scored_split(
     model: Coder, split: Split, tokens: Tokens, *, beta: float, device: torch.device, precision: str = "float32",
     progress: Progress | None = None, attention: bool = False,
-) -> tuple[list[AnySource], SplitEmbeddings | SplitScores]:  # fmt: skip
+) -> tuple[list[Source], SplitEmbeddings | SplitScores]:  # fmt: skip
     """What a split's pairs are scored by, and what that was made of.
 
     Args:
@@ -32,8 +30,8 @@ def scored_split(
     """
     if model.scorer.by_pair:
         scored = score_split(model, split, tokens, device=device, precision=precision, progress=progress)
-        return [MatrixSource(scored.scores)], scored
+        return [ScoreMatrix(scored.scores)], scored
     found = encode_split(
         model, split, tokens, device=device, precision=precision, progress=progress, attention=attention
     )
-    return [*pair_sources(found.images, found.texts, found.second, beta)], found
+    return mixture(found.images, found.texts, found.second, beta), found

@@ -16,10 +16,8 @@ from coder_core.api.run import Run
 from coder_core.api.similarity.batch import choose_batch
 from coder_core.api.similarity.matrices import batch_spread, hardest_in_cell, ordered, scaled_matrix, scaled_pair
 from coder_core.console.faults import InputError
-from coder_core.evaluation.ranking import ensemble_ranks
+from coder_core.evaluation import EmbeddingPair, ScoreMatrix, rank, score_tiles
 from coder_core.evaluation.recall import metrics_from_ranks
-from coder_core.evaluation.scores import MatrixSource
-from coder_core.evaluation.sources import Source
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.files.sealed import write_sealed
 
@@ -37,8 +35,8 @@ def written(root: Path, name: str, *, scored: bool) -> Run:
     w += 0.8 * v[owner]
     v, w = ((rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32) for rows in (v, w))
     scores = v @ w.T
-    source = MatrixSource(scores) if scored else Source(v, w)
-    ranks = ensemble_ranks([source], owner)
+    source = ScoreMatrix(scores) if scored else EmbeddingPair(v, w)
+    ranks = rank(score_tiles([source], owner))
     folder = write_sealed(root / name, {"config.toml": 'name = "x"\n'})
     own = {"scores": scores} if scored else {"image_embeddings": v, "text_embeddings": w}
     write_analysis(

@@ -14,9 +14,7 @@ from rich.console import Console
 from coder_core.config.schema import Config
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import by_run_name, main
-from coder_core.evaluation.choices import accuracies
-from coder_core.evaluation.recall import retrieval_metrics
-from coder_core.evaluation.sources import Source, check_sources
+from coder_core.evaluation import EmbeddingPair, c_way_accuracy, retrieval_metrics, score_tiles
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import start_run
@@ -112,9 +110,9 @@ def test_c_way_accuracy_of_every_run_and_what_the_split_is_too_small_for(
     assert "mean of 4 draws ± 95%" in printed
     found = json.loads(document.read_text())["runs"]
     one = open_analysis(runs[0], "dev")
-    scored = check_sources([Source(one.image_embeddings, one.text_embeddings)], np.asarray(one.image_of_text))
+    scored = score_tiles([EmbeddingPair(one.image_embeddings, one.text_embeddings)], np.asarray(one.image_of_text))
     for way in ("i2t", "t2i"):
-        expected = accuracies(scored, (2, 4), way, repeats=4)  # type: ignore[arg-type]
+        expected = c_way_accuracy(scored, (2, 4), way, repeats=4)  # type: ignore[arg-type]
         for c, accuracy in expected.items():
             assert found[str(runs[0])][f"{way}_{c}way"] == accuracy.mean
             assert found[str(runs[0])][f"{way}_{c}way_interval"] == accuracy.interval

@@ -1,6 +1,12 @@
-"""Ranks agree with two plain loops, on random and on tie-heavy input, for any number of captions an image."""
+"""Ranks agree with two plain loops, on random and on tie-heavy input, for any number of captions an image.
+
+Ranks from a matrix of scores equal those of the embeddings that made it.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,14 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coder_core.console.faults import InputError
-from coder_core.evaluation import counting, unclear
-from coder_core.evaluation.ranking import ensemble_ranks, ranks
-from coder_core.evaluation.sources import Source
-from tests.reference.ranking import brute_ranks
+from coder_core.evaluation import EmbeddingPair, Ranks, ScoreMatrix, ScoreTiles, mixture, rank, ranking, score_tiles
+from coder_core.evaluation.ranking import Ties
+from tests.reference.ranking import brute_ranks, score
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def ranks(
+    images: Any, texts: Any, owner: Any, *, ties: Ties = "pessimistic", second: tuple[Any, Any] | None = None,
+    weight: float = 0.9, best: int = 10,
+) -> Ranks:  # fmt: skip
+    return rank(score_tiles(mixture(images, texts, second, weight), owner), ties=ties, best=best)
 
 
 def embeddings(n: int, m: int, width: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -70,7 +82,7 @@ def test_a_collapsed_model_never_looks_good() -> None:
 
 def test_a_nearly_collapsed_model_agrees_with_the_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores a few rounding errors apart: whole tiles are scored exactly, in squares smaller than a tile."""
-    monkeypatch.setattr(unclear, "_SIDE", 9)
+    monkeypatch.setattr(ranking, "_SIDE", 9)
     random = np.random.default_rng(1)
     images = unit(1 + 1e-6 * random.normal(size=(20, 40)))
     texts = unit(1 + 1e-6 * random.normal(size=(50, 40)))
@@ -79,15 +91,15 @@ def test_a_nearly_collapsed_model_agrees_with_the_loops(monkeypatch: pytest.Monk
 
 def test_a_tie_across_tiles_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same caption at two images, far apart, in tiles of different width."""
-    monkeypatch.setattr(counting, "_ROWS", 7)
-    monkeypatch.setattr(counting, "_COLUMNS", 13)
+    monkeypatch.setattr(ranking, "_ROWS", 7)
+    monkeypatch.setattr(ranking, "_COLUMNS", 13)
     images, texts, owner = embeddings(40, 95, 64, 9)
     texts[94], images[39] = texts[0], images[0]
     assert_agrees(images, texts, owner)
 
 
 def test_too_small_a_delta_is_noticed_and_widened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "_first_delta", lambda scored: 1e-12)
+    monkeypatch.setattr(ScoreTiles, "rounding_error", lambda scores: 1e-12)
     images, texts, owner = embeddings(40, 100, 64, 3)
     texts[50:] = texts[:50]
     assert_agrees(images, texts, owner)
@@ -156,7 +168,7 @@ def test_a_second_branch_is_mixed_in() -> None:
 def test_an_ensemble_is_the_rank_of_the_summed_scores() -> None:
     images, texts, owner = embeddings(20, 50, 8, 1)
     other_images, other_texts, _ = embeddings(20, 50, 12, 2)
-    found = ensemble_ranks([Source(images, texts, 0.5), Source(other_images, other_texts, 0.5)], owner)
+    found = rank(score_tiles([EmbeddingPair(images, texts, 0.5), EmbeddingPair(other_images, other_texts, 0.5)], owner))
     summed = 0.5 * (images @ texts.T + other_images @ other_texts.T)
     expected = [(np.delete(summed[:, j], owner[j]) > summed[owner[j], j]).sum() for j in range(50)]
     assert found.text_ranks.tolist() == expected
@@ -195,3 +207,65 @@ def test_owners_that_do_not_fit_are_refused(owner: list[int], message: str) -> N
 def test_widths_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InputError, match="width"):
         ranks(np.eye(3), np.ones((4, 2)), [0, 1, 2, 0])
+
+
+def exact(images: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    return np.array([[score(image, text) for text in texts] for image in images], np.float32)
+
+
+def assert_same(ranks: Ranks, expected: Ranks) -> None:
+    for name, values in vars(expected).items():
+        np.testing.assert_array_equal(getattr(ranks, name), values, name)
+
+
+@pytest.fixture(params=[(1, 1), (7, 13), (1024, 8192)])
+def _tile_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "_ROWS", request.param[0])
+    monkeypatch.setattr(ranking, "_COLUMNS", request.param[1])
+    monkeypatch.setattr(ranking, "_LISTED_ROWS", request.param[0])
+
+
+@pytest.mark.usefixtures("_tile_size")
+@pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
+def test_a_matrix_ranks_as_the_embeddings_that_made_it(ties: Ties) -> None:
+    """Duplicated captions and images tie exactly; one image has no caption."""
+    images, texts, owner = embeddings(20, 60, 33, 2)
+    random = np.random.default_rng(2)
+    images[random.integers(0, 20, 10)] = images[random.integers(0, 20, 10)]
+    texts[random.integers(0, 60, 40)] = texts[random.integers(0, 60, 40)]
+    owner[owner == 7] = 8
+    of_matrix = rank(score_tiles([ScoreMatrix(exact(images, texts))], owner), ties=ties)
+    assert_same(of_matrix, ranks(images, texts, owner, ties=ties))
+    assert of_matrix.image_ranks[7] == -1
+    assert of_matrix.image_ties.sum() > 0
+
+
+def test_ties_count_against_the_right_answer_by_hand() -> None:
+    """All scores equal: every foreign candidate stands above; among equals the own one is listed last."""
+    level = rank(score_tiles([ScoreMatrix(np.zeros((3, 3), np.float32))], np.arange(3)))
+    assert level.image_ranks.tolist() == level.text_ranks.tolist() == [2, 2, 2]
+    assert level.image_best.tolist() == [[1, 2, 0], [0, 2, 1], [0, 1, 2]]
+
+
+@pytest.mark.usefixtures("_tile_size")
+def test_a_matrix_and_embeddings_are_averaged(tmp_path: Path) -> None:
+    """One run of each kind; the matrix is a memory map."""
+    images, texts, owner = embeddings(12, 30, 9, 0)
+    other = np.random.default_rng(1).normal(size=(12, 30)).astype(np.float32)
+    np.save(tmp_path / "scores.npy", other)
+    mapped = np.load(tmp_path / "scores.npy", mmap_mode="r")
+    both = score_tiles([EmbeddingPair(images, texts, 0.25), ScoreMatrix(mapped, 0.75)], owner)
+    assert_same(rank(both), rank(score_tiles([ScoreMatrix(0.25 * images @ texts.T + 0.75 * other)], owner)))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_score_that_is_no_number_has_no_rank(bad: float) -> None:
+    scores = np.zeros((4, 8), np.float32)
+    scores[2, 5] = bad
+    with pytest.raises(InputError, match="scores of image 2"):
+        rank(score_tiles([ScoreMatrix(scores)], np.repeat(np.arange(4), 2)))
+
+
+def test_matrices_of_other_samples_are_refused() -> None:
+    with pytest.raises(InputError, match=r"source 1: scores \(3, 5\) images and captions; expected 3 × 6"):
+        score_tiles([ScoreMatrix(np.zeros((3, 6))), ScoreMatrix(np.zeros((3, 5)))], np.zeros(6, int))

@@ -8,9 +8,15 @@ import torch
 from torchmetrics.retrieval import RetrievalHitRate, RetrievalMRR
 
 from coder_core.console.faults import InputError
-from coder_core.evaluation.ranking import ranks
-from coder_core.evaluation.recall import ensemble_metrics, five_fold, retrieval_metrics
-from coder_core.evaluation.sources import Source
+from coder_core.evaluation import (
+    EmbeddingPair,
+    ScoreMatrix,
+    ensemble_metrics,
+    five_fold,
+    rank,
+    retrieval_metrics,
+    score_tiles,
+)
 
 
 def correlated(n: int, m: int, seed: int, noise: float = 0.6) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -67,7 +73,7 @@ def test_ranks_agree_with_torchmetrics() -> None:
     images, texts, owner = correlated(40, 130, seed=0)
     scores = torch.from_numpy(images @ texts.T) + 2  # torchmetrics takes scores of 0 and less for "not retrieved"
     relevant = torch.from_numpy(owner[None] == np.arange(40)[:, None])
-    found = ranks(images, texts, owner)
+    found = rank(score_tiles([EmbeddingPair(images, texts)], owner))
     reciprocal = RetrievalMRR()
     image_query = torch.arange(40)[:, None].expand(40, 130)
     assert np.mean(1 / (found.image_ranks + 1)) == pytest.approx(
@@ -99,7 +105,7 @@ def test_five_folds_average_each_fold() -> None:
         inside = (owner >= 10 * fold) & (owner < 10 * (fold + 1))
         part = images[10 * fold : 10 * (fold + 1)]
         folds.append(retrieval_metrics(part, texts[inside], owner[inside] - 10 * fold))
-    found = five_fold([Source(images, texts)], owner, size=10)
+    found = five_fold([EmbeddingPair(images, texts)], owner, size=10)
     for name in folds[0]:
         assert found[name] == pytest.approx(np.mean([metrics[name] for metrics in folds]))
     recalls = [found[f"{way}_r{k}"] for way in ("i2t", "t2i") for k in (1, 5, 10)]
@@ -109,10 +115,23 @@ def test_five_folds_average_each_fold() -> None:
 def test_five_folds_need_enough_images() -> None:
     images, texts, owner = correlated(40, 130, seed=4)
     with pytest.raises(InputError, match="at least 5,000"):
-        five_fold([Source(images, texts)], owner)
+        five_fold([EmbeddingPair(images, texts)], owner)
 
 
 def test_an_ensemble_of_a_model_with_itself_changes_nothing() -> None:
     images, texts, owner = correlated(40, 130, seed=4)
     alone = retrieval_metrics(images, texts, owner)
-    assert ensemble_metrics([Source(images, texts, 0.5), Source(images, texts, 0.5)], owner) == alone
+    assert ensemble_metrics([EmbeddingPair(images, texts, 0.5), EmbeddingPair(images, texts, 0.5)], owner) == alone
+
+
+def test_metrics_of_a_matrix_are_those_of_its_embeddings() -> None:
+    images, texts, owner = correlated(10, 30, seed=3)
+    matrix = images.astype(np.float64) @ texts.T.astype(np.float64)
+    kinds = (
+        [EmbeddingPair(images, texts)],
+        [ScoreMatrix(matrix)],
+        [ScoreMatrix(matrix, 0.5), EmbeddingPair(images, texts, 0.5)],
+    )
+    plain, *others = (ensemble_metrics(kind, owner) | five_fold(kind, owner, folds=5, size=2) for kind in kinds)
+    for metrics in others:
+        assert metrics == pytest.approx(plain)

@@ -13,7 +13,7 @@ from coder_core.console.faults import InputError
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
 from coder_core.encoders.several import SeveralPooling
-from coder_core.evaluation.ranking import ensemble_ranks
+from coder_core.evaluation import rank, score_tiles
 from coder_core.model import pair_scores
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
@@ -88,7 +88,7 @@ def test_new_captions_are_scored_with_images_encoded_before(split: Split, tokens
 def test_ranks_come_from_whatever_scores(split: Split, tokens: Tokens, kind: dict[str, Any]) -> None:
     model = built(**kind)
     sources, found = scored_split(model, split, tokens, beta=0.9, device=CPU)
-    ranks = ensemble_ranks(sources, split.image_of_text, best=3)
+    ranks = rank(score_tiles(sources, split.image_of_text), best=3)
     scores = found.scores if hasattr(found, "scores") else found.images @ found.texts.T
     assert ranks.text_best.shape == (split.n_texts, 3)
     for j in (0, 17, split.n_texts - 1):

@@ -11,7 +11,7 @@ import pytest
 from coder_core import cluster, project
 from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, ProgressFile, read_progress
-from coder_core.evaluation.ranking import ranks
+from coder_core.evaluation import EmbeddingPair, rank, score_tiles
 from coder_core.evaluation.recall import metrics_from_ranks
 from coder_core.geometry.kmeans import ClusterSettings
 from coder_core.geometry.layout import LayoutSettings
@@ -28,7 +28,7 @@ PCA = LayoutSettings("pca")
 def analysed(root: Path, name: str, seed: int = 0, caption: str = "a scene") -> Path:
     points = cloud(12, seed=seed)
     owner = np.repeat(np.arange(12), 2)
-    found = ranks(points.images, points.texts, owner, best=5)
+    found = rank(score_tiles([EmbeddingPair(points.images, points.texts)], owner), best=5)
     write_analysis(
         root / name, "dev", image_embeddings=points.images, text_embeddings=points.texts, image_of_text=owner,
         captions=[f"{caption} {j}" for j in range(24)], image_names=[str(i) for i in range(12)],

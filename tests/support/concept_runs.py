@@ -13,7 +13,7 @@ from coder_core.concepts.cooccurrence import count_together
 from coder_core.concepts.knowledge import Concepts
 from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.config.schema import Config, DataConfig, to_document
-from coder_core.evaluation.ranking import ranks
+from coder_core.evaluation import mixture, rank, score_tiles
 from coder_core.evaluation.recall import metrics_from_ranks
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concepts import concept_tables
@@ -56,7 +56,7 @@ def write_concept_run(
     found, owner = two_branches(images, seed)
     if attention is not None:
         found = found._replace(image_attention=attention[0], text_attention=attention[1])
-    ranked = ranks(found.images, found.texts, owner, second=found.second, weight=beta)
+    ranked = rank(score_tiles(mixture(found.images, found.texts, found.second, beta), owner))
     arrays, documents = concept_tables(found, some_concepts(), threshold=0.3, rescaled=True)
     write_analysis(
         folder, "dev", image_embeddings=found.images, text_embeddings=found.texts, image_of_text=owner,

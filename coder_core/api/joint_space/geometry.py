@@ -12,8 +12,8 @@ from coder_core.api.run import Run
 from coder_core.api.sampling import SCORES_AT_MOST, Sample
 from coder_core.api.sides import Modality, first_captions
 from coder_core.evaluation import separation as maths
-from coder_core.evaluation.scores import MatrixSource
 from coder_core.evaluation.separation import Distributions, Separation
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source, column_sums
 
 __all__ = [
     "Distributions", "Gap", "Separation", "distributions", "gap", "samples", "score_distributions", "score_separation",
@@ -36,8 +36,8 @@ def gap(run: Run, split: str, *, sample: Sample | None = None) -> Gap:
     """The modality gap and the mean similarities of a split, or of a sample of it, from the sums of its embeddings."""
     part = run.part(split, sample)
     v, w = part.images, part.texts
-    found = maths.separation([(v, w, 1.0)], part.owner)
-    distance = float(np.linalg.norm(maths.total(v) / len(v) - maths.total(w) / len(w)))
+    found = maths.separation([EmbeddingPair(v, w)], part.owner)
+    distance = float(np.linalg.norm(column_sums(v) / len(v) - column_sums(w) / len(w)))
     return Gap(found.positive, found.negative, distance)
 
 
@@ -50,7 +50,7 @@ def distributions(
         sample: only its images and captions.
     """
     part = run.part(split, sample)
-    return maths.distributions([(part.images, part.texts, 1.0)], part.owner, pairs=pairs, seed=seed)
+    return maths.distributions([EmbeddingPair(part.images, part.texts)], part.owner, pairs=pairs, seed=seed)
 
 
 def score_separation(run: Run, split: str) -> Separation:
@@ -63,9 +63,9 @@ def score_distributions(run: Run, split: str, *, pairs: int = maths.PAIRS_AT_MOS
     return maths.distributions([_scored(run, split)], run.image_of_text(split), pairs=pairs, seed=seed)
 
 
-def _scored(run: Run, split: str) -> maths.Pairing:
+def _scored(run: Run, split: str) -> Source:
     scores = run.scores(split)
-    return (*run.scoring(split), 1.0) if scores is None else MatrixSource(scores)
+    return EmbeddingPair(*run.scoring(split)) if scores is None else ScoreMatrix(scores)
 
 
 def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:
@@ -85,7 +85,7 @@ def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFra
     n, m, owner = len(part.images), len(part.texts), part.owner
     everything = run.captions(split)
     captions = [everything[j] for j in part.text_rows.tolist()]
-    own = maths.own_similarity([(part.images, part.texts, 1.0)], owner)
+    own = maths.own_similarity([EmbeddingPair(part.images, part.texts)], owner)
     best = np.full(n, np.nan)
     np.fmax.at(best, owner, own)
     first = first_captions(owner, n)

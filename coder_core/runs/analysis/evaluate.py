@@ -9,9 +9,10 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.dataset import Split
-from coder_core.evaluation.matrix import AnySource
-from coder_core.evaluation.ranking import Ranks, checked, scored_ranks
+from coder_core.evaluation.ranking import Ranks, rank
 from coder_core.evaluation.recall import Metrics, all_metrics
+from coder_core.evaluation.sources import Source
+from coder_core.evaluation.tiles import score_tiles
 from coder_core.model.encode import Progress, SplitEmbeddings
 from coder_core.model.pair_scores import ImageParts, SplitScores
 from coder_core.model.scored import scored_split
@@ -28,7 +29,7 @@ PARTS_BYTES = 1 << 28
 
 def score(
     loaded: LoadedModel, split: Split, *, progress: Progress | None = None
-) -> tuple[list[AnySource], SplitEmbeddings | SplitScores]:
+) -> tuple[list[Source], SplitEmbeddings | SplitScores]:
     """A split under a run's model: what its pairs are scored by, and its embeddings in every branch, or its scores.
 
     Raises:
@@ -62,18 +63,18 @@ def evaluate_split(
         finding: called with what is being found (a split's semantic neighbours), what is done and what there is.
     """
     sources, known = score(loaded, split, progress=progress)
-    scored = checked(sources, split.image_of_text)
-    found = scored_ranks(scored, best=BEST_LISTED)
-    metrics = all_metrics(scored, found)
+    scores = score_tiles(sources, split.image_of_text)
+    ranks = rank(scores, best=BEST_LISTED)
+    metrics = all_metrics(scores, ranks)
     write_analysis(
         folder, name, **_tables(folder, loaded, split, known, finding), image_of_text=split.image_of_text,
         captions=split.captions, image_names=split.image_names or [f"image {i}" for i in range(split.n_images)],
         picture_folder=split.picture_folder.resolve() if split.picture_folder else "", metrics=metrics,
-        fingerprint=loaded.fingerprint, image_ranks=found.image_ranks, text_ranks=found.text_ranks,
-        image_best=found.image_best, text_best=found.text_best,
+        fingerprint=loaded.fingerprint, image_ranks=ranks.image_ranks, text_ranks=ranks.text_ranks,
+        image_best=ranks.image_best, text_best=ranks.text_best,
         source=", ".join(f"{key}: {value}" for key, value in split.source.items()),
     )  # fmt: skip
-    return metrics, found
+    return metrics, ranks
 
 
 def _tables(

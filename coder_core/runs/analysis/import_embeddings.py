@@ -12,9 +12,10 @@ import numpy as np
 from coder_core.config.schema import RUN_NAME
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.embeddings import Embeddings
-from coder_core.evaluation.ranking import scored_ranks
+from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import Metrics, all_metrics
-from coder_core.evaluation.sources import Source, check_sources
+from coder_core.evaluation.sources import EmbeddingPair
+from coder_core.evaluation.tiles import score_tiles
 from coder_core.runs.analysis.evaluate import BEST_LISTED
 from coder_core.runs.analysis.write import DOCUMENT_IMPORTED, KIND_IMPORTED, list_splits, split_folder, write_analysis
 from coder_core.runs.files import sealed
@@ -66,17 +67,17 @@ def import_run(
     more = folder.exists()
     if more:
         _refuse_another_model(folder, split, found)
-    scored = check_sources([Source(found.images, found.texts)], found.image_of_text)
-    ranked = scored_ranks(scored, best=BEST_LISTED)
-    metrics = all_metrics(scored, ranked)
+    scores = score_tiles([EmbeddingPair(found.images, found.texts)], found.image_of_text)
+    ranks = rank(scores, best=BEST_LISTED)
+    metrics = all_metrics(scores, ranks)
     with nullcontext(folder) if more else sealed.appearing(folder) as target:
         write_analysis(
             target, split, image_embeddings=found.images, text_embeddings=found.texts,
             image_of_text=found.image_of_text, captions=found.captions,
             image_names=found.image_names or [f"image {i}" for i in range(len(found.images))],
             picture_folder=found.picture_folder.resolve() if found.picture_folder else "", metrics=metrics,
-            fingerprint=_fingerprint(found), image_ranks=ranked.image_ranks, text_ranks=ranked.text_ranks,
-            image_best=ranked.image_best, text_best=ranked.text_best, kind=KIND_IMPORTED,
+            fingerprint=_fingerprint(found), image_ranks=ranks.image_ranks, text_ranks=ranks.text_ranks,
+            image_best=ranks.image_best, text_best=ranks.text_best, kind=KIND_IMPORTED,
             source=", ".join(f"{key}: {value}" for key, value in found.source.items()),
             extra_documents={DOCUMENT_IMPORTED: _about(found)},
         )  # fmt: skip

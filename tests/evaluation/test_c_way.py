@@ -8,34 +8,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coder_core.console.faults import InputError
-from coder_core.evaluation import choices
-from coder_core.evaluation.choices import DIRECTIONS, Direction, accuracies, draw, most_options
+from coder_core.evaluation import EmbeddingPair, ScoreMatrix, ScoreTiles, c_way, ensemble_metrics, score_tiles
+from coder_core.evaluation.c_way import DIRECTIONS, Direction, c_way_accuracy, draw, most_options
 from coder_core.evaluation.ranking import Ties
-from coder_core.evaluation.sources import Scored, Source, check_sources
 from tests.evaluation.test_recall import correlated
 from tests.reference.ranking import score
 
 REPEATS = 3
 
 
-def small(seed: int = 0) -> Scored:
+def small(seed: int = 0) -> ScoreTiles:
     """Twelve images, captions in no order, some of them the same at several images: ties."""
     v, w, owner = correlated(12, 40, seed)
     shuffled = np.random.default_rng(seed).permutation(40)
     w, owner = w[shuffled], owner[shuffled]
     w[:6] = w[0]
     v[3] = v[4]
-    return check_sources([Source(v, w)], owner)
+    return score_tiles([EmbeddingPair(v, w)], owner)
 
 
-def loops(scored: Scored, c: int, most: int, direction: Direction, ties: Ties, seed: int) -> list[float]:
+def loops(scored: ScoreTiles, c: int, most: int, direction: Direction, ties: Ties, seed: int) -> list[float]:
     """Percent of each repeat, one question and one option after the other."""
-    v, w, owner = scored.images[0].numpy(), scored.texts[0].numpy(), scored.image_of_text.tolist()
+    v, w, owner = scored.sources[0].image.numpy(), scored.sources[0].text.numpy(), scored.image_of_text.tolist()
     by_image = sorted(range(len(w)), key=lambda j: (owner[j], j))
     questions = by_image if direction == "i2t" else list(range(len(w)))
     right = [0] * REPEATS
-    for block, start in enumerate(range(0, len(questions), choices.BLOCK)):
-        asked = questions[start : start + choices.BLOCK]
+    for block, start in enumerate(range(0, len(questions), c_way.BLOCK)):
+        asked = questions[start : start + c_way.BLOCK]
         wrong = []
         for j in asked:
             if direction == "i2t":
@@ -62,10 +61,10 @@ def loops(scored: Scored, c: int, most: int, direction: Direction, ties: Ties, s
 def test_every_question_agrees_with_the_loops(
     direction: Direction, ties: Ties, block: int, elements: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choices, "BLOCK", block)
-    monkeypatch.setattr(choices, "TILE_ELEMENTS", elements)
+    monkeypatch.setattr(c_way, "BLOCK", block)
+    monkeypatch.setattr(c_way, "TILE_ELEMENTS", elements)
     scored = small()
-    found = accuracies(scored, (2, 5, 12), direction, repeats=REPEATS, seed=4, ties=ties)
+    found = c_way_accuracy(scored, (2, 5, 12), direction, repeats=REPEATS, seed=4, ties=ties)
     for c, accuracy in found.items():
         np.testing.assert_allclose(accuracy.repeats, loops(scored, c, 12, direction, ties, 4))
         assert accuracy.mean == pytest.approx(np.mean(accuracy.repeats))
@@ -74,38 +73,43 @@ def test_every_question_agrees_with_the_loops(
 def test_the_worked_example_and_an_interval_by_hand() -> None:
     """Three numbers 40, 50, 60: deviation 10, Student's t of two degrees of freedom 4.3027, so 4.3027 · 10 / √3."""
     scores = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]], np.float32)
-    found = accuracies(check_sources([Source(scores, np.eye(3))], np.arange(3)), (3,), "t2i")[3]
+    found = c_way_accuracy(score_tiles([EmbeddingPair(scores, np.eye(3))], np.arange(3)), (3,), "t2i")[3]
     assert found.mean == pytest.approx(100 / 3)
     assert found.interval == pytest.approx(0, abs=1e-9)
-    by_hand = choices._accuracy(np.array([40.0, 50.0, 60.0]))
+    by_hand = c_way._accuracy(np.array([40.0, 50.0, 60.0]))
     assert by_hand.interval == pytest.approx(4.302653 * 10 / 3**0.5, abs=1e-4)
 
 
 def test_all_wrong_images_as_options_is_recall_at_one() -> None:
-    from coder_core.evaluation.recall import ensemble_metrics
-
     v, w, owner = correlated(30, 80, seed=2)
-    found = accuracies(check_sources([Source(v, w)], owner), (30,), "t2i")[30]
-    assert found.mean == pytest.approx(ensemble_metrics([Source(v, w)], owner)["t2i_r1"])
+    found = c_way_accuracy(score_tiles([EmbeddingPair(v, w)], owner), (30,), "t2i")[30]
+    assert found.mean == pytest.approx(ensemble_metrics([EmbeddingPair(v, w)], owner)["t2i_r1"])
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_more_options_are_never_easier_and_the_seed_decides(direction: Direction) -> None:
     scored = small(1)
-    found = accuracies(scored, (2, 4, 8), direction, repeats=6, seed=1)
+    found = c_way_accuracy(scored, (2, 4, 8), direction, repeats=6, seed=1)
     assert (found[2].repeats >= found[4].repeats).all()
     assert (found[4].repeats >= found[8].repeats).all()
-    again = accuracies(scored, (2, 4, 8), direction, repeats=6, seed=1)
+    again = c_way_accuracy(scored, (2, 4, 8), direction, repeats=6, seed=1)
     np.testing.assert_array_equal(found[4].repeats, again[4].repeats)
-    other = accuracies(scored, (2, 4, 8), direction, repeats=6, seed=2)
+    other = c_way_accuracy(scored, (2, 4, 8), direction, repeats=6, seed=2)
     assert not np.array_equal(found[4].repeats, other[4].repeats)
 
 
-def test_two_branches_are_mixed() -> None:
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_mixtures_and_a_matrix_give_the_accuracy_of_their_embeddings(direction: Direction) -> None:
     v, w, owner = correlated(15, 50, seed=3)
-    both = accuracies(check_sources([Source(v, w, 0.5), Source(v, w, 0.5)], owner), (5,), "i2t", seed=9)
-    alone = accuracies(check_sources([Source(v, w)], owner), (5,), "i2t", seed=9)
-    np.testing.assert_array_equal(both[5].repeats, alone[5].repeats)
+    matrix = v.astype(np.float64) @ w.T.astype(np.float64)
+    plain = c_way_accuracy(score_tiles([EmbeddingPair(v, w)], owner), (2, 5), direction, seed=9)
+    for sources in (
+        [EmbeddingPair(v, w, 0.5), EmbeddingPair(v, w, 0.5)], [ScoreMatrix(matrix)],
+        [ScoreMatrix(matrix, 0.5), EmbeddingPair(v, w, 0.5)],
+    ):  # fmt: skip
+        mixed = c_way_accuracy(score_tiles(sources, owner), (2, 5), direction, seed=9)
+        for c in plain:
+            np.testing.assert_array_equal(mixed[c].repeats, plain[c].repeats)
 
 
 def test_a_small_split_is_said() -> None:
@@ -114,11 +118,11 @@ def test_a_small_split_is_said() -> None:
     assert most_options(owner, 12, "t2i") == 12
     assert most_options(owner, 12, "i2t") == 40 - np.bincount(owner).max() + 1
     with pytest.raises(InputError, match="t2i 13-way: the split has 11 wrong images for a question; expected 12"):
-        accuracies(scored, (5, 13), "t2i")
+        c_way_accuracy(scored, (5, 13), "t2i")
     with pytest.raises(InputError, match="1 options: leave nothing to choose"):
-        accuracies(scored, (1,), "i2t")
+        c_way_accuracy(scored, (1,), "i2t")
     with pytest.raises(InputError, match="An interval needs two numbers"):
-        accuracies(scored, (5,), "i2t", repeats=1)
+        c_way_accuracy(scored, (5,), "i2t", repeats=1)
 
 
 @given(st.integers(1, 30).flatmap(lambda count: st.tuples(st.just(count), st.integers(count, 40))), st.integers(0, 99))

@@ -1,0 +1,184 @@
+"""c-way accuracy: the right answer among c options. Thomas & Kovashka, section 4; section 4 of docs/equations.md.
+
+Each caption-image pair is one question in each direction: which of c captions belongs to this image, which of c images
+to this caption. The c − 1 wrong options are drawn without repetition from the samples of other images, anew in every
+repeat; a smaller c takes the first of the same draw, so accuracy never rises with c. Only comparisons are made, tile by
+tile, with exact scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from scipy import stats
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.evaluation.ranking import Ties
+from coder_core.evaluation.tiles import EVERY, ScoreTiles
+
+Direction = Literal["i2t", "t2i"]
+DIRECTIONS: tuple[Direction, ...] = ("i2t", "t2i")
+BLOCK = 1_024  # questions whose options are drawn together: the draw depends on it, so it is part of the seed
+TILE_ELEMENTS = 4_194_304  # 32 MiB of float64
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Accuracy of one direction among c options.
+
+    Args:
+        mean: percent of the questions answered rightly, over all repeats.
+        interval: half width of the 95% interval of that mean over repeats (Student's t). It says how much the draw of
+            the options matters, not how another test set would come out.
+        repeats: (R,) percent of each repeat.
+    """
+
+    mean: float
+    interval: float
+    repeats: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Questions:
+    """All M questions of a direction; candidates stand in the order of their images."""
+
+    query: np.ndarray  # (M,) the query of every question, ascending
+    answer: np.ndarray  # (M,) its right answer, a position among the candidates
+    first: np.ndarray  # (M,) where the candidates of its image begin
+    count: np.ndarray  # (M,) how many there are
+    order: np.ndarray  # (C,) which image or caption a candidate is
+
+
+def most_options(image_of_text: np.ndarray, images: int, direction: Direction) -> int:
+    """The largest c that every question of a direction can be asked with: its answer, and all of other images.
+
+    >>> most_options(np.array([0, 0, 1, 1, 1]), 2, "i2t"), most_options(np.array([0, 0, 1, 1, 1]), 2, "t2i")
+    (3, 2)
+    """
+    if direction == "t2i":
+        return images
+    return len(image_of_text) - int(np.bincount(image_of_text, minlength=images).max()) + 1
+
+
+def c_way_accuracy(
+    scores: ScoreTiles, options: Sequence[int], direction: Direction, *, repeats: int = 10, seed: int = 0,
+    ties: Ties = "pessimistic",
+) -> dict[int, Accuracy]:  # fmt: skip
+    """Accuracy among each number of options.
+
+    Three images with one caption each and c = 3, so that nothing is left to chance: captions ask for images with 0 and
+    1 wrong (.95 > .9, .8 > .7) and 2 right.
+
+    >>> from coder_core.evaluation import ScoreMatrix, score_tiles
+    >>> scores = score_tiles([ScoreMatrix(np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]]))], [0, 1, 2])
+    >>> round(c_way_accuracy(scores, [3], "t2i")[3].mean, 1)
+    33.3
+
+    Args:
+        scores: of all pairs.
+        options: each c, the right answer included; 2 or more.
+        direction: "i2t" asks images for captions, "t2i" captions for images.
+        repeats: draws of the wrong options.
+        seed: of the draws.
+        ties: "pessimistic": an option that scores exactly as the right answer is taken for the better one.
+
+    Returns:
+        c → accuracy.
+
+    Raises:
+        InputError: the split is too small for the largest c, c is below 2, or there are fewer than two repeats.
+    """
+    faults = option_faults(options, scores.image_of_text.numpy(), scores.n, direction, repeats)
+    if faults:
+        raise InputError(faults)
+    questions = _questions(scores, direction)
+    right = np.zeros((len(options), repeats), dtype=np.int64)
+    for block, start in enumerate(range(0, scores.m, BLOCK)):
+        rows = np.arange(start, min(start + BLOCK, scores.m))
+        random = np.random.default_rng([seed, DIRECTIONS.index(direction), block])
+        first, count = questions.first[rows, None], questions.count[rows]
+        others = len(questions.order) - count
+        wrong = draw(random, np.tile(others, repeats), max(options) - 1).reshape(repeats, len(rows), -1)
+        wrong += np.where(wrong >= first, count[:, None], 0)  # step over the candidates of the question's own image
+        right += _answered(scores, questions, direction, rows, wrong, options, ties)
+    shares = 100.0 * right / scores.m
+    return {c: _accuracy(row) for c, row in zip(options, shares, strict=True)}
+
+
+def option_faults(
+    options: Sequence[int], image_of_text: np.ndarray, images: int, direction: Direction, repeats: int
+) -> list[Fault]:
+    """What cannot be asked: too few options or repeats, or more options than the split has.
+
+    >>> [str(fault) for fault in option_faults([3], np.array([0, 1]), 2, "t2i", repeats=10)]
+    ['t2i 3-way: the split has 1 wrong images for a question; expected 2. Choose fewer options, or a larger split']
+    """
+    most, kind = most_options(image_of_text, images, direction), "images" if direction == "t2i" else "captions"
+    faults = [Fault(f"{c} options", "leave nothing to choose", "2 or more") for c in options if c < 2]
+    faults += [
+        Fault(f"{direction} {c}-way", f"the split has {most - 1:,} wrong {kind} for a question", f"{c - 1:,}",
+              "choose fewer options, or a larger split")
+        for c in options if c > most
+    ]  # fmt: skip
+    if repeats < 2:
+        faults.append(Fault("repeats", f"are {repeats}", "2 or more", "an interval needs two numbers"))
+    return faults
+
+
+def draw(random: np.random.Generator, others: np.ndarray, count: int) -> np.ndarray:
+    """(Q, count) different whole numbers below `others` (Q,), each row in random order.
+
+    Floyd's algorithm (Bentley & Floyd 1987) on all rows at once: `count` steps, however many there are to draw from.
+
+    >>> np.sort(draw(np.random.default_rng(0), np.array([3]), 3))
+    array([[0, 1, 2]])
+    """
+    chosen = np.empty((count, len(others)), dtype=np.int64)
+    for step in range(count):
+        top = others - count + step
+        number = random.integers(0, top, endpoint=True)
+        taken = (chosen[:step] == number).any(0)
+        chosen[step] = np.where(taken, top, number)
+    return random.permuted(chosen.T, axis=1)
+
+
+def _questions(scores: ScoreTiles, direction: Direction) -> _Questions:
+    owner = scores.image_of_text.numpy()
+    if direction == "t2i":
+        return _Questions(np.arange(scores.m), owner, owner, np.ones(scores.m, dtype=np.int64), np.arange(scores.n))
+    order = np.argsort(owner, kind="stable")
+    image = owner[order]
+    count = np.bincount(owner, minlength=scores.n)[image]
+    return _Questions(image, np.arange(scores.m), np.searchsorted(image, image), count, order)
+
+
+def _answered(
+    scores: ScoreTiles, questions: _Questions, direction: Direction, rows: np.ndarray, wrong: np.ndarray,
+    options: Sequence[int], ties: Ties,
+) -> np.ndarray:  # fmt: skip
+    """(len(options), R) questions of a block that are answered rightly; wrong (R, questions, options)."""
+    right = np.zeros((len(options), len(wrong)), dtype=np.int64)
+    queries, line = np.unique(questions.query[rows], return_inverse=True)
+    step = max(1, TILE_ELEMENTS // len(questions.order))
+    for start in range(0, len(queries), step):
+        some = torch.from_numpy(queries[start : start + step])
+        tile = (scores.exact(some, EVERY) if direction == "i2t" else scores.exact(EVERY, some).T).numpy()
+        inside = np.flatnonzero((line >= start) & (line < start + len(tile)))
+        lines = line[inside] - start
+        own = tile[lines, questions.order[questions.answer[rows[inside]]]]
+        others = tile[lines[:, None], questions.order[wrong[:, inside]]]
+        beaten = others >= own[:, None] if ties == "pessimistic" else others > own[:, None]
+        for position, c in enumerate(options):
+            right[position] += (~beaten[..., : c - 1].any(2)).sum(1)
+    return right
+
+
+def _accuracy(shares: np.ndarray) -> Accuracy:
+    spread = float(shares.std(ddof=1)) / len(shares) ** 0.5
+    quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(shares) - 1))
+    return Accuracy(float(shares.mean()), quantile * spread, shares)

@@ -1,0 +1,232 @@
+"""Checked scores of all images with all captions, computed tile by tile: fast ones in float32, or exact ones.
+
+The exact score of a pair is the weighted sum of its sources in float64, rounded to float32. Rounding makes the value
+independent of the order of summation, so equal embeddings score equal wherever they stand and whatever the tile size,
+thread count or math library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source
+
+_OWN_AT_ONCE = 64  # captions: their rows and their images' stay in cache
+_PAIRS_AT_ONCE = 32  # two float64 blocks of 32 · D stay in cache
+_UNIT = 2.0**-24  # rounding error of one float32 operation
+
+Rows = slice | Tensor
+EVERY = slice(None)
+
+
+@dataclass(frozen=True)
+class ScoreTiles:
+    """Scores of n images with m captions; made by `score_tiles`.
+
+    >>> scores = score_tiles([EmbeddingPair(np.eye(2), np.eye(2)), ScoreMatrix(np.ones((2, 2)), 0.5)], [0, 1])
+    >>> scores.exact(slice(0, 1), slice(None))
+    tensor([[1.5000, 0.5000]])
+    >>> scores.pairs(torch.tensor([0, 1]), torch.tensor([0, 0]))
+    tensor([1.5000, 0.5000])
+
+    Args:
+        sources: their weighted scores are added up; embeddings are float32 tensors.
+        image_of_text: (m,) int64.
+        own: (m,) float32 score of every caption with its image; of embeddings alone not exact.
+    """
+
+    sources: Sequence[Source]
+    image_of_text: Tensor
+    own: Tensor
+
+    @property
+    def n(self) -> int:
+        """Number of images."""
+        return self.sources[0].shape[0]
+
+    @property
+    def m(self) -> int:
+        """Number of captions."""
+        return len(self.image_of_text)
+
+    @property
+    def always_exact(self) -> bool:
+        """Whether `fast` gives exact scores: as soon as a matrix is among the sources."""
+        return any(isinstance(source, ScoreMatrix) for source in self.sources)
+
+    def fast(self, images: Rows, texts: Rows, out: Tensor | None = None) -> Tensor:
+        """Scores of a tile in float32, with the rounding of a matrix product.
+
+        Args:
+            images: h images. texts: w captions.
+            out: (h, w) float32 that may be written to.
+        """
+        if self.always_exact:
+            return self.exact(images, texts)
+        for k, source in enumerate(self.sources):
+            assert isinstance(source, EmbeddingPair)
+            left, right = source.image[images], source.text[texts].T
+            out = torch.empty(len(left), right.shape[1]) if out is None else out
+            torch.addmm(out, left, right, beta=min(k, 1), alpha=source.weight, out=out)
+        assert out is not None
+        return out
+
+    def exact(self, images: Rows, texts: Rows) -> Tensor:
+        """(h, w) float32 exact scores of h images and w captions; at most one of the two is a tensor.
+
+        Raises:
+            InputError: a matrix holds a score that is NaN or infinite.
+        """
+        total: Tensor | None = None
+        for source in self.sources:
+            if isinstance(source, EmbeddingPair):
+                part = source.image[images].double() @ source.text[texts].double().T
+            else:
+                values = np.array(source.scores[_index(images), _index(texts)], np.float32)
+                _refuse_not_finite(values, np.arange(self.n)[_index(images)])
+                part = torch.from_numpy(values)
+            if len(self.sources) == 1 and source.weight == 1:
+                return part.float()
+            part = part.double().mul_(source.weight)
+            total = part if total is None else total.add_(part)
+        assert total is not None
+        return total.float()
+
+    def pairs(self, images: Tensor, texts: Tensor) -> Tensor:
+        """(P,) float32 exact scores of P pairs."""
+        scores = np.empty(len(images), np.float32)
+        for start in range(0, len(images), _PAIRS_AT_ONCE):
+            i, j = images[start : start + _PAIRS_AT_ONCE], texts[start : start + _PAIRS_AT_ONCE]
+            total = np.zeros(len(i))
+            for source in self.sources:
+                if isinstance(source, EmbeddingPair):
+                    left, right = source.image[i].double().numpy(), source.text[j].double().numpy()
+                    total += source.weight * np.vecdot(left, right)
+                else:
+                    total += source.weight * source.scores[i.numpy(), j.numpy()].astype(np.float32)
+            scores[start : start + _PAIRS_AT_ONCE] = total
+        return torch.from_numpy(scores)
+
+    def best_by_image(self, own: Tensor) -> Tensor:
+        """(n,) the largest score of every image's own captions; +inf for an image without captions.
+
+        Args:
+            own: (m,) score of every caption with its image.
+        """
+        nothing = torch.full((self.n,), torch.inf)
+        return nothing.scatter_reduce(0, self.image_of_text, own, "amax", include_self=False)
+
+    def rounding_error(self) -> float:
+        """Error to expect of a fast score: √D · u · |image| · |text| (Higham & Mary 2019); 0 where they are exact."""
+        if self.always_exact:
+            return 0.0
+        some = torch.linspace(0, self.m - 1, _PAIRS_AT_ONCE).long()
+        error = 0.0
+        for source in self.sources:
+            assert isinstance(source, EmbeddingPair)
+            left, right = source.image[self.image_of_text[some]], source.text[some]
+            longest = float(left.norm(dim=1).max() * right.norm(dim=1).max())
+            error += abs(source.weight) * longest * math.sqrt(left.shape[1]) * _UNIT
+        return error
+
+
+def score_tiles(sources: Sequence[Source], image_of_text: Any) -> ScoreTiles:
+    """Bring the sources to float32 and refuse what cannot be ranked.
+
+    Raises:
+        InputError: NaN or infinite rows (named), shapes that do not fit, a caption of an image that is not there.
+    """
+    if not sources:
+        raise InputError(Fault("embeddings", "there are none", "at least one pair"))
+    checked = [_float32(source, k) for k, source in enumerate(sources)]
+    n, m = checked[0].shape
+    for k, source in enumerate(checked):
+        if source.shape != (n, m):
+            raise InputError(Fault(f"source {k}", f"scores {source.shape} images and captions", f"{n:,} × {m:,}"))
+    weights = [source.weight for source in checked]
+    if not np.isfinite(weights).all():
+        raise InputError(Fault("weights", f"are {weights}", "finite numbers"))
+    owner = _check_owners(image_of_text, n, m)
+    own = np.zeros(m, np.float32)
+    for k, source in enumerate(checked):
+        own += source.weight * _own_scores(source, owner.numpy(), k)
+    scores = ScoreTiles(checked, owner, torch.from_numpy(own))
+    return replace(scores, own=scores.pairs(owner, torch.arange(m))) if scores.always_exact else scores
+
+
+def _float32(source: Source, k: int) -> Source:
+    """The source with float32 tensors, its shapes checked."""
+    if isinstance(source, ScoreMatrix):
+        if source.scores.ndim != 2 or 0 in source.shape:
+            raise InputError(Fault(f"source {k}", f"scores have shape {source.shape}", "(images, captions)"))
+        return replace(source, weight=float(source.weight))
+    image = _matrix(source.image, f"image embeddings of source {k}")
+    text = _matrix(source.text, f"text embeddings of source {k}")
+    if image.shape[1] != text.shape[1]:
+        raise InputError(Fault(f"source {k}", f"image width {image.shape[1]}", f"the captions' width {text.shape[1]}"))
+    return EmbeddingPair(image, text, float(source.weight))
+
+
+def _matrix(values: Any, name: str) -> Tensor:
+    tensor = values.detach().cpu() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, copy=None))
+    if tensor.ndim != 2 or not tensor.is_floating_point() or tensor.numel() == 0:
+        problem = f"have shape {tuple(tensor.shape)} and dtype {tensor.dtype}"
+        raise InputError(Fault(name, problem, "a matrix of floats, one row a sample"))
+    return tensor.float().contiguous()
+
+
+def _own_scores(source: Source, owner: np.ndarray, k: int) -> np.ndarray:
+    """(m,) float32 score of every caption with its image; on the way embeddings that are not finite are refused."""
+    if isinstance(source, ScoreMatrix):
+        return np.zeros(len(owner), np.float32)  # scored exactly afterwards
+    _refuse_bad_rows(source.image, f"image embeddings of source {k}")
+    images, texts = source.image.numpy(), source.text.numpy()
+    scores = np.empty(len(texts), np.float32)
+    for start in range(0, len(texts), _OWN_AT_ONCE):
+        part = slice(start, start + _OWN_AT_ONCE)
+        np.vecdot(images[owner[part]], texts[part], out=scores[part])
+    if not np.isfinite(scores).all():  # a row that is not finite has no finite score: no pass over the rows is needed
+        _refuse_bad_rows(source.text, f"text embeddings of source {k}")
+        raise InputError(Fault(f"source {k}", "scores overflow float32", "unit rows"))
+    return scores
+
+
+def _refuse_bad_rows(matrix: Tensor, name: str) -> None:
+    norms = torch.linalg.vector_norm(matrix, dim=1)
+    bad = torch.nonzero(~torch.isfinite(norms))[:, 0].tolist()
+    if bad:
+        problem = f"rows {', '.join(map(str, bad[:5]))} … hold NaN, infinite or overflowing values"
+        raise InputError(Fault(name, problem, "finite numbers", "a NaN has no rank"))
+
+
+def _refuse_not_finite(scores: np.ndarray, images: np.ndarray) -> None:
+    bad = np.flatnonzero(~np.isfinite(scores).all(1))
+    if len(bad):
+        raise InputError(
+            Fault(f"scores of image {images[bad[0]]}", "hold NaN or infinite values", fix="a NaN has no rank")
+        )
+
+
+def _check_owners(image_of_text: Any, n: int, m: int) -> Tensor:
+    """(m,) int64 the image of every caption, refused when it cannot be."""
+    owners = np.asarray(image_of_text)
+    if owners.shape != (m,) or owners.dtype.kind not in "iu":
+        problem = f"has shape {owners.shape} and dtype {owners.dtype}"
+        raise InputError(Fault("image_of_text", problem, f"{m:,} whole numbers, one a caption"))
+    outside = np.flatnonzero((owners < 0) | (owners >= n))
+    if len(outside):
+        row = int(outside[0])
+        raise InputError(Fault(f"image_of_text row {row}", f"says image {owners[row]}", f"0 to {n - 1}"))
+    return torch.from_numpy(owners.astype(np.int64))
+
+
+def _index(rows: Rows) -> slice | np.ndarray:
+    return rows if isinstance(rows, slice) else rows.numpy()
