@@ -20,7 +20,7 @@ from coder_core.evaluation.tiles import EVERY, ScoreTiles
 
 Ties = Literal["pessimistic", "optimistic"]
 
-_ROWS, _COLUMNS = 1024, 8192  # of a tile, 32 MiB: tall and wide enough for the product to run at full speed
+_ROWS, _COLUMNS = 1024, 5120  # of a tile, 20 MiB: tall and wide enough for the product to run at full speed
 _COUNTED_ROWS = 64  # rows compared at a time: the comparisons stay in the core's own cache
 _GUARD = 4  # least δ over the largest rounding error of a right answer
 _CROWDED = 64  # where one pair in so many is unclear, the whole tile is scored exactly

@@ -218,7 +218,7 @@ def assert_same(ranks: Ranks, expected: Ranks) -> None:
         np.testing.assert_array_equal(getattr(ranks, name), values, name)
 
 
-@pytest.fixture(params=[(1, 1), (7, 13), (1024, 8192)])
+@pytest.fixture(params=[(1, 1), (7, 13), (1024, 5120)])
 def _tile_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranking, "_ROWS", request.param[0])
     monkeypatch.setattr(ranking, "_COLUMNS", request.param[1])
