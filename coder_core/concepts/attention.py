@@ -1,4 +1,4 @@
-"""A query reads the concepts: attention over Y and the concept-level embedding. CODER eq. 2, supplement eq. 14."""
+"""Attention of a query over the concepts and its concept-level embedding. CODER eq. 2, supplement eq. 14."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from coder_core.concepts.gcn import ConceptGraphNetwork
 from coder_core.ops import full_precision, normalise
 
 
-class Reading(NamedTuple):
-    """What queries found in the concepts."""
+class ConceptEmbeddings(NamedTuple):
+    """Queries as weighted sums of concepts."""
 
     embeddings: Tensor
     """(B, F) unit rows: v^C or w^C."""
@@ -20,7 +20,7 @@ class Reading(NamedTuple):
     """(B, g), each row sums to 1."""
 
 
-def attend(queries: Tensor, nodes: Tensor, weight: Tensor, *, smoothing: float = 10.0) -> Reading:
+def attend(queries: Tensor, nodes: Tensor, weight: Tensor, *, smoothing: float = 10.0) -> ConceptEmbeddings:
     """a_i = softmax_i(λ_s · q W y_iᵀ), v^C = Σ_i a_i y_i, normalised. The sum runs over the g concepts.
 
     Args:
@@ -35,11 +35,11 @@ def attend(queries: Tensor, nodes: Tensor, weight: Tensor, *, smoothing: float =
     if not smoothing > 0:
         raise ValueError(f"smoothing must be > 0, got {smoothing}")
     attention = torch.softmax(smoothing * (queries @ weight @ nodes.T), dim=1)
-    return Reading(normalise(attention @ nodes), attention)
+    return ConceptEmbeddings(normalise(attention @ nodes), attention)
 
 
 class ConceptBranch(nn.Module):
-    """Concepts for both modalities: one graph network, one attention each.
+    """One graph network for both modalities, and an attention for each.
 
     Args:
         graph: (g, g) Â.
@@ -47,8 +47,9 @@ class ConceptBranch(nn.Module):
         dimension: D of the queries and of the embeddings.
         layers: of the graph network.
         smoothing: of the attention.
-        unit_queries: bring every query to length 1 first. CODER reads with the pooled vector as it is; where the region
-            features are large, its length alone then picks one concept, and a caption of small word vectors reads all.
+        unit_queries: scale every query to length 1 first. CODER queries with the pooled vector as it is: where region
+            features are large, its length alone makes the attention pick one concept, and small word vectors attend to
+            all alike.
     """
 
     def __init__(
@@ -70,18 +71,18 @@ class ConceptBranch(nn.Module):
     def nodes(self) -> Tensor:
         """(g, D) Y; the same for every query of a step, so computed once."""
         with torch.autocast(self.image_weight.device.type, enabled=False):
-            found: Tensor = self.network()
-            return found
+            nodes: Tensor = self.network()
+            return nodes
 
-    def read_images(self, queries: Tensor, nodes: Tensor) -> Reading:
+    def embed_images(self, queries: Tensor, nodes: Tensor) -> ConceptEmbeddings:
         """(B, D) pooled regions, (g, D) Y -> v^C and its attention, in float32 also under autocast."""
-        return self._read(queries, nodes, self.image_weight)
+        return self._attend(queries, nodes, self.image_weight)
 
-    def read_texts(self, queries: Tensor, nodes: Tensor) -> Reading:
+    def embed_texts(self, queries: Tensor, nodes: Tensor) -> ConceptEmbeddings:
         """(B, D) words pooled for the concepts, (g, D) Y -> w^C and its attention."""
-        return self._read(queries, nodes, self.text_weight)
+        return self._attend(queries, nodes, self.text_weight)
 
-    def _read(self, queries: Tensor, nodes: Tensor, weight: Tensor) -> Reading:
+    def _attend(self, queries: Tensor, nodes: Tensor, weight: Tensor) -> ConceptEmbeddings:
         with torch.autocast(queries.device.type, enabled=False):  # λ_s magnifies a half-precision error tenfold
             queries = normalise(queries) if self.unit_queries else full_precision(queries)
             return attend(queries, nodes, weight, smoothing=self.smoothing)

@@ -1,4 +1,4 @@
-"""Which concepts stand together in captions, as a graph. CODER supplement A.2; the rescaling is that of CVSE (2020)."""
+"""The graph of concepts that occur together in captions. CODER supplement A.2; rescaled as in CVSE (2020)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ RESCALE_BASE, RESCALE_SHIFT = 5.0, 0.02  # CVSE: P → 5^(P − 0.02) − 5^(−
 
 
 def count_together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[np.ndarray, np.ndarray]:
-    """B_ij, captions that hold both concept i and concept j, and N_i, captions that hold concept i.
+    """Count captions: B_ij name both concept i and concept j, N_i name concept i.
 
-    A caption counts once however often it names a concept, so that B_ij / N_i is a probability. A concept does not
-    stand together with itself: B_ii = 0 (the graph's loops come from the + I of Â).
+    A caption counts once however often it names a concept, so that B_ij / N_i is a probability. B_ii = 0: the graph's
+    loops come from the + I of Â.
 
     Args:
         captions: for every caption the numbers of its concepts, repeats allowed.
@@ -24,20 +24,20 @@ def count_together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[np
     """
     from scipy import sparse
 
-    held = [sorted(set(caption)) for caption in captions]
-    rows = np.repeat(np.arange(len(held)), [len(caption) for caption in held])
-    columns = np.fromiter((concept for caption in held for concept in caption), np.int64, len(rows))
-    holds = sparse.csr_matrix((np.ones(len(rows), np.int64), (rows, columns)), shape=(len(held), concepts))
-    together = np.asarray((holds.T @ holds).todense(), dtype=np.int64)
+    named = [sorted(set(caption)) for caption in captions]
+    starts = np.cumsum([0, *map(len, named)])
+    columns = np.fromiter((concept for caption in named for concept in caption), np.int64, starts[-1])
+    occurs = sparse.csr_matrix((np.ones(len(columns), np.int64), columns, starts), shape=(len(named), concepts))
+    together = np.asarray((occurs.T @ occurs).todense(), dtype=np.int64)
     occurrences = together.diagonal().copy()
     np.fill_diagonal(together, 0)
     return together, occurrences
 
 
 def conditional(together: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
-    """P_ij = B_ij / N_i, the probability of concept j in a caption that holds concept i.
+    """P_ij = B_ij / N_i, the probability of concept j in a caption that names concept i.
 
-    (The paper's prose has it the other way round.) The row of a concept that no caption holds is zero.
+    (The paper's prose has it the other way round.) The row of a concept in no caption is zero.
 
     Args:
         together: (g, g) B.

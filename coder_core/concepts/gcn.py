@@ -28,7 +28,7 @@ def graph_convolution(graph: Tensor, nodes: Tensor, weight: Tensor) -> Tensor:
 
 
 class ConceptGraphNetwork(nn.Module):
-    """The concepts as the graph sees them: Y, one unit row a concept.
+    """Y, one unit row a concept, from its word vector and its neighbours in the graph.
 
     Args:
         graph: (g, g) Â; fixed.
@@ -42,7 +42,7 @@ class ConceptGraphNetwork(nn.Module):
 
     def __init__(self, graph: Tensor, vectors: Tensor, dimension: int, *, layers: int = 1) -> None:
         super().__init__()
-        # Both come from the run's own files, so the saves need not repeat them.
+        # Both come from the run's own files, so saves leave them out.
         self.register_buffer("graph", graph, persistent=False)
         self.register_buffer("vectors", vectors, persistent=False)
         widths = [vectors.shape[1], *[dimension] * layers]

@@ -1,6 +1,9 @@
-"""Words → base forms: "dogs" is "dog", "riding" is "ride". Rules of English spelling, checked against the captions.
+"""Reduce words to base forms, "dogs" to "dog" and "riding" to "ride", by spelling rules checked against the captions.
 
-What a rule leaves open ("rid" or "ride"?) is decided by which candidate the captions themselves hold most often.
+Where a rule leaves several candidates ("rid" or "ride"?), the one most frequent in the captions wins. A library does
+worse: on Flickr8k's 30,000 train captions simplemma 2.0 replaces 18 of the 400 concepts. It turns "playing" (1,483
+captions) into "playe" and leaves "sitting" (1,013) apart from "sit", two of the most frequent motions, and, blind to
+parts of speech and to the captions, makes up "sunglass" and "stripe". Both take about a second.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ IRREGULAR_VERBS = {
 
 
 def kind_of_tag(tag: str) -> Kind | None:
-    """The kind of concept a Penn Treebank tag speaks of: nouns, adjectives, verbs; None for every other."""
+    """The kind of concept of a Penn Treebank tag: nouns, adjectives and verbs; None for the others."""
     if tag.startswith("NN"):
         return "object"
     if tag.startswith("JJ"):
@@ -56,8 +59,8 @@ def base_form(word: str, kind: Kind, seen: Mapping[str, int], *, tag: str = "") 
 
     Args:
         word: in lower case.
-        kind: noun, adjective or verb.
-        seen: how often the captions hold each word that may be a base; a noun's or adjective's is looked for only here.
+        kind: of the word.
+        seen: how often each possible base occurs in the captions; a noun's or adjective's base must be one of these.
         tag: Penn Treebank tag; guessed from the ending when "".
     """
     if kind == "object":
@@ -68,7 +71,7 @@ def base_form(word: str, kind: Kind, seen: Mapping[str, int], *, tag: str = "") 
 
 
 def _action(word: str, seen: Mapping[str, int]) -> str:
-    """A noun in -ing is the action it names where captions name that too: "skiing" is "ski", "building" not "build"."""
+    """A noun in -ing becomes its verb where the captions have that too: "skiing" is "ski", "building" not "build"."""
     base = _infinitive(word, seen)
     return base if seen.get(base, 0) >= LEAST_SINGULAR * seen.get(word, 0) > 0 else word
 
@@ -125,16 +128,16 @@ def _infinitive(word: str, seen: Mapping[str, int]) -> str:
 
 
 def _guess(stem: str, doubled: bool) -> str:
-    """The infinitive of a stem nobody wrote, after Porter 1980, step 1b: "runn" is run, "danc" dance, "rid" ride."""
-    before = stem[-3:-2]
+    """The infinitive of a stem not in the captions, after Porter 1980, step 1b: "runn" is run, "danc" dance."""
+    third_last = stem[-3:-2]
     if doubled:
         return stem if stem[-1] in "lsz" else stem[:-1]
     if stem[-1] in "cvu" or stem.endswith(("dg", "rg", "iz")) or (stem[-1] == "l" and stem[-2] in "bcdfgkpstz"):
         return stem + "e"
-    if stem.endswith("at") and before and before not in VOWELS:
+    if stem.endswith("at") and third_last and third_last not in VOWELS:
         return stem + "e"
     syllables = sum(a not in VOWELS and b in VOWELS for a, b in zip(" " + stem, stem, strict=False))
-    closed = stem[-2] in VOWELS and stem[-1] not in VOWELS + "wxy" and before and before not in VOWELS
+    closed = stem[-2] in VOWELS and stem[-1] not in VOWELS + "wxy" and third_last and third_last not in VOWELS
     return stem + "e" if syllables == 1 and closed else stem
 
 

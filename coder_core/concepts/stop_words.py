@@ -1,4 +1,4 @@
-"""Nouns, adjectives and verbs that say nothing about a picture: they are no concepts."""
+"""Nouns, adjectives and verbs that describe no picture and so are no concepts."""
 
 from __future__ import annotations
 

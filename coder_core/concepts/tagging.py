@@ -1,6 +1,6 @@
-"""Parts of speech of the words of captions, as Penn Treebank tags, by a library whose model is on this machine.
+"""Tag the words of captions with their parts of speech (Penn Treebank), offline.
 
-textblob carries its model inside its package. spaCy and NLTK need theirs installed beforehand; nothing is downloaded.
+textblob's package contains its model. spaCy and NLTK need theirs installed; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Captions = Sequence[Sequence[str]]
 Progress = Callable[[int, int], None]
 
 SPACY_MODEL = "en_core_web_sm"
-AT_ONCE = 1000
+CAPTIONS_AT_ONCE = 1000
 
 
 def tag_captions(
     captions: Captions, tagger: Tagger = "textblob", *, progress: Progress | None = None
 ) -> Iterator[list[tuple[str, str]]]:
-    """(word, tag) of every word, tagged within its caption.
+    """Yield each caption's (word, tag) pairs.
 
     Args:
         captions: the words of every caption, in lower case.
@@ -32,12 +32,12 @@ def tag_captions(
         InputError: the library or its model is not installed; the message says how to get it.
     """
     tag = {"textblob": _textblob, "spacy": _spacy, "nltk": _nltk}[tagger]()
-    for start in range(0, len(captions), AT_ONCE):
-        part = captions[start : start + AT_ONCE]
+    for start in range(0, len(captions), CAPTIONS_AT_ONCE):
+        part = captions[start : start + CAPTIONS_AT_ONCE]
         for words, tags in zip(part, tag(part), strict=True):
             yield list(zip(words, tags, strict=True))
         if progress:
-            progress(min(start + AT_ONCE, len(captions)), len(captions))
+            progress(min(start + CAPTIONS_AT_ONCE, len(captions)), len(captions))
 
 
 def _textblob() -> Callable[[Captions], Iterator[list[str]]]:
@@ -91,7 +91,5 @@ def _spacy() -> Callable[[Captions], Iterator[list[str]]]:
 
 
 def _missing(tagger: str, what: str, install: str) -> Fault:
-    place = f"--concept-tagger {tagger}"
-    return Fault(
-        place, f"{what} is not installed", "an installed tagger", f"{install}, or take --concept-tagger textblob"
-    )
+    fix = f"{install}, or take --concept-tagger textblob"
+    return Fault(f"--concept-tagger {tagger}", f"{what} is not installed", "an installed tagger", fix)

@@ -1,4 +1,4 @@
-"""Captions → concepts: the most frequent objects, properties and motions. CODER supplement A.2, after CVSE (2020).
+"""Choose concepts, the most frequent objects, properties and motions. CODER supplement A.2, after CVSE (2020).
 
 The paper prints the ratio of objects, motions and properties as 7:2:1; CVSE ships 210 objects, 60 properties and 30
 motions. Objects are nouns, properties adjectives (no adverbs, as in CVSE's list), motions verbs.
@@ -7,7 +7,7 @@ motions. Objects are nouns, properties adjectives (no adverbs, as in CVSE's list
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,10 +17,11 @@ from coder_core.console.faults import Fault, InputError
 
 KINDS: tuple[Kind, ...] = ("object", "property", "motion")
 SHARES: dict[Kind, int] = {"object": 7, "property": 2, "motion": 1}
-LEAST_CAPTIONS = 2  # a concept of a single caption stands together with nothing twice
+LEAST_CAPTIONS = 2  # a concept of a single caption has no co-occurrence to learn from
 
 Source = Literal["textblob", "spacy", "nltk", "list"]
 Tagged = Sequence[tuple[str, str]]
+Forms = Mapping[str, tuple[str, Kind]]  # form → base form and kind
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Concept:
     Args:
         word: its name, the base form.
         kind: "object", "property" or "motion".
-        count: train captions that hold it in any form.
-        forms: the forms that captions hold, most frequent first; a form of several words holds single spaces.
+        count: train captions that name it in any form.
+        forms: its forms in the captions, most frequent first; a form of several words has single spaces.
     """
 
     word: str
@@ -45,7 +46,7 @@ class ConceptVocabulary:
     """The concepts of a run: objects, then properties, then motions, the most frequent of each first.
 
     Args:
-        concepts: g of them, no word twice, no form twice.
+        concepts: g of them, every word and every form once.
         source: the tagger, or "list".
     """
 
@@ -73,24 +74,19 @@ class ConceptVocabulary:
         return [concept.kind for concept in self.concepts]
 
     def read(self, caption: Sequence[str]) -> list[int]:
-        """The numbers of the concepts that a caption's words name, in order, with repeats."""
-        number = self.number
-        found = [number[word] for word in caption if word in number]
-        for length in range(2, self._longest + 1):
-            parts = (" ".join(caption[start : start + length]) for start in range(len(caption) - length + 1))
-            found += [number[part] for part in parts if part in number]
-        return found
+        """The numbers of the concepts in a caption's words, single words first, in order, with repeats."""
+        return [self.number[form] for form in _phrases(caption, self._longest) if form in self.number]
 
 
 def choose_concepts(captions: Iterable[Tagged], size: int, *, source: Source) -> tuple[ConceptVocabulary, list[Fault]]:
     """The most frequent concepts of tagged captions, 7 : 2 : 1.
 
-    A word is of the kind it has most often; its forms are one concept under their base form. A base form found under
-    several kinds ("a walk", "walking") belongs to the kind that names it in most captions. Equal counts: alphabetical.
+    A word is of its most frequent kind; its forms are one concept under their base form. A base form of several kinds
+    ("a walk", "walking") belongs to the kind that names it in most captions. Equal counts: alphabetical.
 
     Args:
         captions: each a sequence of (word, Penn Treebank tag).
-        size: g wanted; where a kind has too few, there are fewer, with a warning.
+        size: g; fewer, with a warning, where a kind has too few.
         source: the tagger.
 
     Raises:
@@ -98,7 +94,7 @@ def choose_concepts(captions: Iterable[Tagged], size: int, *, source: Source) ->
     """
     texts = [list(caption) for caption in captions]
     forms = _forms(_majority(texts))
-    counts = _captions_holding([[word for word, _ in caption] for caption in texts], forms)
+    counts = _count_captions([[word for word, _ in caption] for caption in texts], forms)
     kinds = _kind_of_base(counts)
     wanted = quotas(size)
     chosen: list[Concept] = []
@@ -108,9 +104,9 @@ def choose_concepts(captions: Iterable[Tagged], size: int, *, source: Source) ->
         best = sorted(candidates, key=lambda pair: (-pair[1], pair[0]))[: wanted[kind]]
         chosen += [Concept(base, kind, count, tuple(counts.forms[base])) for base, count in best]
         if len(best) < wanted[kind]:
-            found = f"the training captions hold {len(best)} of kind {kind}, {wanted[kind]} were asked for"
+            problem = f"the training captions hold {len(best)} of kind {kind}, {wanted[kind]} were asked for"
             fix = "the branch goes on with fewer; give a --concept-list or fewer --concepts"
-            faults.append(Fault("--concepts", found, fix=fix, severity="warning"))
+            faults.append(Fault("--concepts", problem, fix=fix, severity="warning"))
     if len(chosen) < 2:
         fix = "give a --concept-list, or --concepts 0 for no concept branch"
         raise InputError(Fault("--concepts", f"found {len(chosen)} in the training captions", "two or more", fix))
@@ -120,117 +116,121 @@ def choose_concepts(captions: Iterable[Tagged], size: int, *, source: Source) ->
 def listed_concepts(
     words: Mapping[Kind, Sequence[str]], tokens: Mapping[str, Sequence[str]], captions: Sequence[Sequence[str]]
 ) -> tuple[ConceptVocabulary, list[Fault]]:
-    """Concepts somebody wrote down; other forms of a listed word that stand in the captions count as well.
+    """Concepts from a hand-written list; other forms of a listed word in the captions belong to it too.
 
     Args:
-        words: the words of each kind, in the order they get their numbers.
+        words: the words of each kind, in the order of their numbers.
         tokens: every listed word as the words of a caption ("t-shirt" as "t", "shirt").
         captions: the words of every caption.
 
     Returns:
-        The concepts and warnings about those that no caption holds.
+        The concepts, and a warning about those in no caption.
     """
-    listed = {" ".join(tokens[word]) for kind in KINDS for word in words.get(kind, ())}
+    listed = {word: " ".join(tokens[word]) for kind in KINDS for word in words.get(kind, ())}
     seen = Counter(word for caption in captions for word in caption)
     forms: dict[str, tuple[str, Kind]] = {}
     for kind in KINDS:
         bases: dict[str, str] = {}
         for word in words.get(kind, ()):
-            joined = " ".join(tokens[word])
-            forms[joined] = (word, kind)
-            bases.setdefault(base_form(joined, kind, seen), word)
-        for other in seen:
-            if other not in listed and other not in forms and (base := base_form(other, kind, seen)) in bases:
+            forms[listed[word]] = (word, kind)
+            bases.setdefault(base_form(listed[word], kind, seen), word)
+        for other in seen.keys() - set(listed.values()) - forms.keys():
+            if (base := base_form(other, kind, seen)) in bases:
                 forms[other] = (bases[base], kind)
-    counts = _captions_holding(captions, {form: (word, kind) for form, (word, kind) in forms.items()})
-    chosen = []
-    for kind in KINDS:
-        for word in words.get(kind, ()):
-            count = counts.of_base[word].total()
-            chosen.append(Concept(word, kind, count, tuple(counts.forms[word]) or (" ".join(tokens[word]),)))
+    counts = _count_captions(captions, forms)
+    chosen = [
+        Concept(word, kind, counts.of_base[word].total(), tuple(counts.forms[word]) or (listed[word],))
+        for kind in KINDS
+        for word in words.get(kind, ())
+    ]
     absent = [concept.word for concept in chosen if concept.count == 0]
     faults = []
     if absent:
-        found = f"{len(absent)} of {len(chosen)} stand in no training caption: {', '.join(absent[:10])}"
-        faults.append(Fault("--concept-list", found, fix="they stay, connected with nothing", severity="warning"))
+        problem = f"{len(absent)} of {len(chosen)} stand in no training caption: {', '.join(absent[:10])}"
+        faults.append(Fault("--concept-list", problem, fix="they stay, connected with nothing", severity="warning"))
     return ConceptVocabulary(tuple(chosen), "list"), faults
 
 
 def quotas(size: int) -> dict[Kind, int]:
-    """How many of each kind: 7 : 2 : 1 of `size`, what is left over goes to the objects."""
+    """Concepts of each kind, 7 : 2 : 1 of `size`; the remainder are objects."""
     total = sum(SHARES.values())
     properties, motions = size * SHARES["property"] // total, size * SHARES["motion"] // total
     return {"object": size - properties - motions, "property": properties, "motion": motions}
 
 
 def _majority(captions: Sequence[Tagged]) -> dict[str, tuple[str, int]]:
-    """Every word with the most frequent tag of its most frequent kind, and its count; words of no kind are left out."""
+    """Word → the most frequent tag of its most frequent kind, and its count; without words of no kind."""
     tags: dict[str, Counter[str]] = defaultdict(Counter)
     for caption in captions:
         for word, tag in caption:
             tags[word][tag] += 1
-    found = {}
-    for word, seen in tags.items():
+    majority = {}
+    for word, counts in tags.items():
         if word in STOP_WORDS or len(word) < 2 or not word.isalpha():
             continue
         kinds: Counter[Kind | None] = Counter()
-        for tag, count in seen.items():
+        for tag, count in counts.items():
             kinds[kind_of_tag(tag)] += count
         kind = max((*KINDS, None), key=lambda kind: kinds[kind])  # the first of equals
         if kind is not None:
-            tag = max(sorted(tag for tag in seen if kind_of_tag(tag) == kind), key=lambda tag: seen[tag])
-            found[word] = (tag, seen.total())
-    return found
+            tag = max(sorted(tag for tag in counts if kind_of_tag(tag) == kind), key=lambda tag: counts[tag])
+            majority[word] = (tag, counts.total())
+    return majority
 
 
-def _forms(words: Mapping[str, tuple[str, int]]) -> dict[str, tuple[str, Kind]]:
-    """Word → its base form and kind."""
+def _forms(words: Mapping[str, tuple[str, int]]) -> Forms:
     adjectives = {word: count for word, (tag, count) in words.items() if kind_of_tag(tag) == "property"}
     # "shorts" is no form of "short"; but nouns and verbs share their forms ("a ride", "rides", "riding").
     others = {word: count for word, (_, count) in words.items() if word not in adjectives}
     everything = {**adjectives, **others}
     seen: dict[Kind, Mapping[str, int]] = {"object": others, "property": adjectives, "motion": everything}
-    found = {}
+    forms = {}
     for word, (tag, _) in words.items():
         kind = kind_of_tag(tag)
         assert kind is not None
         base = base_form(word, kind, seen[kind], tag=tag)
         if base not in STOP_WORDS:
-            found[word] = (base, kind)
-    return found
+            forms[word] = (base, kind)
+    return forms
 
 
 @dataclass(frozen=True)
 class _Counts:
-    of_base: dict[str, Counter[Kind]]  # captions that name a base form, under each kind
+    of_base: dict[str, Counter[Kind]]  # captions of each base form, by kind
     forms: dict[str, list[str]]  # of each base form, most frequent first
 
 
-def _captions_holding(captions: Sequence[Sequence[str]], forms: Mapping[str, tuple[str, Kind]]) -> _Counts:
+def _count_captions(captions: Sequence[Sequence[str]], forms: Forms) -> _Counts:
     of_base: dict[str, Counter[Kind]] = defaultdict(Counter)
     of_form: dict[str, Counter[str]] = defaultdict(Counter)
     longest = max((form.count(" ") + 1 for form in forms), default=1)
     for caption in captions:
-        named: dict[str, Kind] = {}
-        for length in range(1, longest + 1):
-            for start in range(len(caption) - length + 1):
-                form = caption[start] if length == 1 else " ".join(caption[start : start + length])
-                if form in forms:
-                    base, kind = forms[form]
-                    named.setdefault(base, kind)
-                    of_form[base][form] += 1
-        for base, kind in named.items():
+        kinds: dict[str, Kind] = {}
+        for form in _phrases(caption, longest):
+            if form in forms:
+                base, kind = forms[form]
+                kinds.setdefault(base, kind)
+                of_form[base][form] += 1
+        for base, kind in kinds.items():
             of_base[base][kind] += 1
     ordered = {
-        base: [form for form, _ in sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))]
-        for base, found in of_form.items()
+        base: [form for form, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))]
+        for base, counts in of_form.items()
     }
     return _Counts(of_base, defaultdict(list, ordered))
 
 
+def _phrases(caption: Sequence[str], longest: int) -> Iterator[str]:
+    """The words of a caption, then its pairs of words, up to `longest` words."""
+    yield from caption
+    for length in range(2, longest + 1):
+        for start in range(len(caption) - length + 1):
+            yield " ".join(caption[start : start + length])
+
+
 def _kind_of_base(counts: _Counts) -> dict[Kind, dict[str, int]]:
-    """Kind → base forms with the captions that hold them under any kind."""
-    found: dict[Kind, dict[str, int]] = {kind: {} for kind in KINDS}
-    for base, seen in counts.of_base.items():
-        found[max(KINDS, key=lambda kind: seen[kind])][base] = seen.total()
-    return found
+    """Kind → its base forms with the captions that name them under any kind."""
+    bases: dict[Kind, dict[str, int]] = {kind: {} for kind in KINDS}
+    for base, kinds in counts.of_base.items():
+        bases[max(KINDS, key=lambda kind: kinds[kind])][base] = kinds.total()
+    return bases

@@ -90,7 +90,7 @@ class Coder(nn.Module):
         pooled = self._pool_images(regions, lengths)
         if self.concepts is None or nodes is None:
             return Branches(normalise(pooled))
-        return Branches(normalise(pooled), *self.concepts.read_images(pooled, nodes))
+        return Branches(normalise(pooled), *self.concepts.embed_images(pooled, nodes))
 
     def text_branches(self, words: Tensor, lengths: Tensor, nodes: Tensor | None) -> Branches:
         """(B, T) ids, (B,), Y -> captions in both branches."""
@@ -98,7 +98,7 @@ class Coder(nn.Module):
         if self.concepts is None or self.concept_text_pooling is None or nodes is None:
             return Branches(normalise(self.text_pooling(features, lengths)))
         pooled, query = pool_each([self.text_pooling, self.concept_text_pooling], features, lengths)
-        return Branches(normalise(pooled), *self.concepts.read_texts(query, nodes))
+        return Branches(normalise(pooled), *self.concepts.embed_texts(query, nodes))
 
     def forward(self, regions: Tensor, region_lengths: Tensor, words: Tensor, word_lengths: Tensor) -> Embedded:
         """B pairs in both branches; the graph network runs once."""

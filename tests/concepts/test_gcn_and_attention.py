@@ -83,12 +83,12 @@ def test_the_branch_reads_with_a_weight_for_each_modality_in_full_precision() ->
     branch = ConceptBranch(torch.eye(6), draw(6, 4).float(), 8)
     queries = draw(3, 8, seed=12).float()
     nodes = branch.nodes()
-    exact = branch.read_images(queries, nodes)
+    exact = branch.embed_images(queries, nodes)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(branch.nodes(), nodes)
-        assert torch.equal(branch.read_images(queries, nodes).attention, exact.attention)
-        assert branch.read_texts(queries.bfloat16(), nodes).embeddings.dtype == torch.float32
-    assert not torch.equal(branch.read_texts(queries, nodes).attention, exact.attention)
+        assert torch.equal(branch.embed_images(queries, nodes).attention, exact.attention)
+        assert branch.embed_texts(queries.bfloat16(), nodes).embeddings.dtype == torch.float32
+    assert not torch.equal(branch.embed_texts(queries, nodes).attention, exact.attention)
     assert branch.count == 6
 
 
@@ -96,12 +96,12 @@ def test_unit_queries_read_alike_whatever_the_length_of_the_features() -> None:
     vectors, queries = draw(6, 4).float(), draw(3, 8, seed=12).float()
     branch = ConceptBranch(torch.eye(6), vectors, 8, unit_queries=True)
     nodes = branch.nodes()
-    found = branch.read_images(queries, nodes).attention
-    torch.testing.assert_close(branch.read_images(35 * queries, nodes).attention, found)
+    found = branch.embed_images(queries, nodes).attention
+    torch.testing.assert_close(branch.embed_images(35 * queries, nodes).attention, found)
     rows = queries / queries.norm(dim=1, keepdim=True)
     torch.testing.assert_close(found, attend(rows, nodes, branch.image_weight).attention)
     branch.unit_queries = False
-    assert not torch.allclose(branch.read_images(queries, nodes).attention, found)
+    assert not torch.allclose(branch.embed_images(queries, nodes).attention, found)
 
 
 def test_graph_and_vectors_are_no_weights_and_in_no_save() -> None:

@@ -62,10 +62,10 @@ def test_the_visual_query_is_the_pooled_image_before_it_is_normalised() -> None:
     pooled = model.image_pooling(model.regions(regions), lengths)
     nodes = model.concepts.nodes()
     found = model.image_branches(regions, lengths, nodes)
-    expected = model.concepts.read_images(pooled, nodes)
+    expected = model.concepts.embed_images(pooled, nodes)
     assert torch.equal(found.instance, normalise(pooled))
     assert torch.equal(found.concept, expected.embeddings)
-    normalised = model.concepts.read_images(normalise(pooled), nodes)
+    normalised = model.concepts.embed_images(normalise(pooled), nodes)
     assert not torch.allclose(normalised.attention, expected.attention, atol=1e-4)
 
 
