@@ -11,7 +11,6 @@ apart in memory), which leave nothing but its overhead above 1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,8 +24,9 @@ from coder_core.cpu.gru import PADDING, pack
 from coder_core.data.batches import Batch
 from coder_core.ops import normalise
 from coder_core.training.optim import make_optimizer
-from coder_core.training.parts.boosting import make_boosting
-from coder_core.training.parts.memory import make_memory
+from coder_core.training.parts.make import make_parts
+from coder_core.training.parts.memory import MomentumMemory
+from coder_core.training.parts.part import Part
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 
@@ -42,28 +42,26 @@ def configuration(folder: Path, bank_size: int) -> Config:
     return replace(preset, data=replace(preset.data, data=str(folder)), memory=memory)
 
 
-def stepper(prepared: Prepared, config: Config) -> Callable[[Batch], None]:
-    """The trainer's step without its bookkeeping; banks are filled before the first one."""
+def stepper(prepared: Prepared, config: Config, *more: Part) -> Callable[[Batch], None]:
+    """The trainer's step, with `more` parts and without its bookkeeping; banks are filled before the first one."""
     model = prepared.model.train()
-    memory = make_memory(model, config)
-    boosting = make_boosting(config, model, prepared.batches.per_epoch * config.training.epochs, None)
-    optimizer = make_optimizer(model, config.training, torch.device("cpu"))
-    if memory is not None:
-        keys = [normalise(torch.randn(config.memory.bank_size, config.model.dimension)) for _ in range(2)]
-        memory.bank.enqueue(keys[0], keys[1], torch.arange(config.memory.bank_size))
+    parts = [*make_parts(config, prepared, torch.device("cpu")), *more]
+    for part in parts:
+        if isinstance(part, MomentumMemory):
+            keys = [normalise(torch.randn(config.memory.bank_size, config.model.dimension)) for _ in range(2)]
+            part.bank.enqueue(keys[0], keys[1], torch.arange(config.memory.bank_size))
+    joint = {name: parameter for part in parts for name, parameter in part.joint_parameters().items()}
+    learned = dict(model.named_parameters()) | joint
+    optimizer = make_optimizer(learned, config.training, torch.device("cpu"))
 
     def step(batch: Batch) -> None:
-        losses = compute_losses(
-            model, model, memory, batch, config, epoch=PAST_WARM_UP, autocast=nullcontext(), boosting=boosting
-        )  # fmt: skip
+        losses = compute_losses(model, batch, config, parts, epoch=PAST_WARM_UP)
         optimizer.zero_grad(set_to_none=True)
         losses.total.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), config.training.clip_norm)
+        torch.nn.utils.clip_grad_norm_(learned.values(), config.training.clip_norm)
         optimizer.step()
-        if memory is not None:
-            memory.remember()
-        if boosting is not None:
-            boosting.follow(model, 0)
+        for part in parts:
+            part.after_step(model, 0)
 
     return step
 

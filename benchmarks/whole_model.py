@@ -8,7 +8,6 @@ in turn on the same batches.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,18 +15,15 @@ import numpy as np
 import torch
 
 from benchmarks.timing import Line, Seconds, at_most, in_turn, quotient
-from benchmarks.training import configuration
+from benchmarks.training import configuration, stepper
 from coder_core.concepts.knowledge import Concepts
 from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.ops import normalise
-from coder_core.training.optim import make_optimizer
-from coder_core.training.parts.memory import make_memory
-from coder_core.training.parts.prototypes import PrototypeGuide
+from coder_core.training.parts.prototypes import PrototypeClassification
 from coder_core.training.prepare import prepare
-from coder_core.training.step import compute_losses
 
 BAR = 1.6
 PRESET = "coder-f30k-bigru"
@@ -44,44 +40,22 @@ def made_up_concepts(count: int, size: int) -> Concepts:
     return Concepts(ConceptVocabulary(names, "list"), together + together.T, np.full(count, 100), vectors)
 
 
-def filled_guide(count: int, dimension: int) -> PrototypeGuide:
+def filled_prototypes(config: Config, count: int) -> PrototypeClassification:
     """Prototypes as they stand in the middle of a run."""
-    guide = PrototypeGuide(count, dimension, PAIRS, PAIRS)
-    clusters = guide.clusters
-    clusters.centroids.copy_(normalise(torch.randn(count, dimension)))
+    memory = replace(config.memory, prototypes=count)
+    part = PrototypeClassification(replace(config, memory=memory), np.arange(PAIRS), PAIRS)
+    clusters = part.clusters
+    clusters.centroids.copy_(normalise(torch.randn_like(clusters.centroids)))
     clusters.resultants.fill_(0.8)
     clusters.weights.fill_(PAIRS / count)
     clusters.seen.fill_(PAIRS)
-    return guide
+    return part
 
 
-def stepper(config: Config, prototypes: int) -> Callable[[Batch], None]:
-    """The trainer's step without its bookkeeping."""
+def whole_stepper(config: Config, count: int) -> Callable[[Batch], None]:
+    """The step of a model with made-up concepts, and with `count` prototypes unless that is 0."""
     concepts = made_up_concepts(config.model.concepts, config.model.word_size) if config.model.concepts else None
-    model = prepare(config, concepts=concepts).model.train()
-    memory = make_memory(model, config)
-    guide = filled_guide(prototypes, config.model.dimension) if prototypes else None
-    extra = [guide.classifier] if guide is not None else []
-    learned = [*model.parameters(), *extra]
-    optimizer = make_optimizer(model, config.training, torch.device("cpu"), extra)
-    if memory is not None:
-        keys = [normalise(torch.randn(config.memory.bank_size, config.model.dimension)) for _ in range(2)]
-        memory.bank.enqueue(keys[0], keys[1], torch.arange(config.memory.bank_size))
-
-    def step(batch: Batch) -> None:
-        losses = compute_losses(
-            model, model, memory, batch, config, epoch=1.0, autocast=nullcontext(), guide=guide
-        )  # fmt: skip
-        optimizer.zero_grad(set_to_none=True)
-        losses.total.backward()
-        torch.nn.utils.clip_grad_norm_(learned, config.training.clip_norm)
-        optimizer.step()
-        if memory is not None:
-            memory.remember()
-        if guide is not None:
-            guide.remember()
-
-    return step
+    return stepper(prepare(config, concepts=concepts), config, *([filled_prototypes(config, count)] if count else []))
 
 
 def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
@@ -100,7 +74,7 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     }
     prepared = prepare(plain)
     batches = [prepared.batches(turn) for turn in range(rounds + warm_up)]
-    steps = {name: stepper(config, prototypes) for name, (config, prototypes) in parts.items()}
+    steps = {name: whole_stepper(config, count) for name, (config, count) in parts.items()}
 
     def program(step: Callable[[Batch], None]) -> Callable[[int], object]:
         return lambda turn: step(batches[turn % len(batches)])

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from coder_core.config.schema import Config, ObjectiveConfig
-from coder_core.memory.bank import CoupledBank
 from coder_core.objectives.diversity import anchor_diversity
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from coder_core.objectives.pairs import AllExcept, all_except_same_image
 from coder_core.training import parallel
-from coder_core.training.gathering import Anchors, batch_scores
+from coder_core.training.gathering import Anchors, Keys, batch_scores
 from coder_core.training.losses import Losses
 
 
@@ -32,15 +31,13 @@ class Candidates(NamedTuple):
 
 
 def instance_dcl(
-    anchors: Anchors, bank: CoupledBank | None, keys: tuple[Tensor, Tensor] | None, config: Config, epoch: float,
-    weights: Tensor | None = None,
+    anchors: Anchors, keys: Keys | None, config: Config, epoch: float, weights: Tensor | None = None
 ) -> Losses:  # fmt: skip
     """3·L_DCL^I + L_M_DCL^I (eq. 8), both directions.
 
     Args:
         anchors: the instance branch's pairs.
-        bank: of both modalities, or None.
-        keys: (B, D) image and text keys of this process's pairs; None without a bank.
+        keys: of this process's pairs, with the bank of earlier ones; None without a memory.
         config: of the run.
         epoch: epochs done, with fraction; the bank's loss may wait.
         weights: (B,) of this process's pairs, or None; they multiply a pair's loss in the batch and against the banks.
@@ -49,8 +46,8 @@ def instance_dcl(
     bank_loss = objective.weight_memory > 0 and epoch >= config.memory.bank_start_epoch
     reads_bank = bank_loss or (objective.diversity_from_bank and objective.loss == "dcl")
     from_bank: Iterable[Candidates | None] = (None, None)
-    if reads_bank and bank is not None and bank.count > 0 and keys is not None:
-        from_bank = _bank_candidates(anchors, bank, keys, objective)
+    if reads_bank and keys is not None and keys.bank.count > 0:
+        from_bank = _bank_candidates(anchors, keys, objective)
 
     batch_terms, bank_terms, diversities = [], [], []
     for in_batch, in_bank in zip(_batch_candidates(anchors, objective), from_bank, strict=True):
@@ -91,14 +88,12 @@ def _batch_candidates(anchors: Anchors, objective: ObjectiveConfig) -> Iterator[
         yield Candidates(scores, scores.diagonal(anchors.offset), *negatives)
 
 
-def _bank_candidates(
-    anchors: Anchors, bank: CoupledBank, keys: tuple[Tensor, Tensor], objective: ObjectiveConfig
-) -> Iterator[Candidates]:
+def _bank_candidates(anchors: Anchors, keys: Keys, objective: ObjectiveConfig) -> Iterator[Candidates]:
     """Of one direction after the other: the filled slots, as they were before this step's keys enter."""
+    bank = keys.bank
     negatives = _negatives(anchors.image_ids, bank.image_ids[: bank.count], objective, None)
-    image_keys, text_keys = keys
     for queries, slots, partners in (
-        (anchors.images, bank.texts, text_keys), (anchors.texts, bank.images, image_keys)
+        (anchors.images, bank.texts, keys.texts), (anchors.texts, bank.images, keys.images)
     ):  # fmt: skip
         yield Candidates(queries @ slots[: bank.count].T, (queries * partners).sum(1), *negatives)
 

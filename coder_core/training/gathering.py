@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from coder_core.memory.bank import CoupledBank
 from coder_core.ops import mean_of_parts
 from coder_core.scoring.scorer import CosineScorer, Scorer
 from coder_core.training import parallel
@@ -36,6 +37,16 @@ class Anchors:
     scorer: Scorer
     lengths: Lengths | None = None  # of this process's pairs; read by a local scorer
     all_lengths: Lengths | None = None  # of all
+
+
+class Keys(NamedTuple):
+    """Momentum keys of this process's pairs, and the bank of earlier ones."""
+
+    images: Tensor
+    """(B, D)."""
+    texts: Tensor
+    """(B, D)."""
+    bank: CoupledBank
 
 
 def gather_anchors(

@@ -1,4 +1,4 @@
-"""A configuration -> a run folder with a trained model: creating, continuing, locking, and the closing evaluation."""
+"""Start or continue a run: create its folder, lock it, train, evaluate the best model on dev."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import platform
 import shlex
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
@@ -32,10 +33,11 @@ from coder_core.runs.load import ABOUT, load_model, read_concepts, read_config, 
 from coder_core.training import parallel
 from coder_core.training.precision import twin_precision
 from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.state import Position
 from coder_core.training.stopping import StopRequest, StopRequestedError
 from coder_core.training.trainer import Trainer
 
-ANCHOR = "boosting_anchor_fingerprint"  # in the table [about] of a run with an offline anchor
+TEACHER = "boosting_anchor_fingerprint"  # in the table [about] of a run with an offline teacher
 MAY_CHANGE = {
     "data.data", "data.pictures", "model.concept_list", "boosting.boosting_anchor", "weighting.text_space",
     "training.device", "training.threads", "training.precision", "training.twin_precision",
@@ -78,7 +80,7 @@ def start_run(config: Config, root: Path, console: Console) -> Path:
     if parallel.rank() == 0:
         print_faults(console, faults + prepared.faults)
         write_sealed(folder, _files(config, prepared, device))
-    parallel.wait()
+    parallel.barrier()
     return _train(config, folder, prepared, device, console, resume=False)
 
 
@@ -94,7 +96,7 @@ def continue_run(folder: Path, overrides: Config | None, console: Console) -> Pa
         InputError: no run there, damaged, values changed that would change the run, or other data than before.
     """
     stored, about = read_config(folder)
-    config = _merged(stored, overrides) if overrides is not None else stored
+    config = _merge(stored, overrides) if overrides is not None else stored
     device = _begin(config)
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
     with preparing(console) as progress:
@@ -102,7 +104,7 @@ def continue_run(folder: Path, overrides: Config | None, console: Console) -> Pa
     if prepared.fingerprint != about.get("data_fingerprint"):
         fix = "give --data the folder the run was started with"
         raise InputError(Fault(config.data.data, "holds other training data than the run began with", fix=fix))
-    if prepared.anchor is not None and prepared.anchor.fingerprint != about.get(ANCHOR):
+    if prepared.teacher is not None and prepared.teacher.fingerprint != about.get(TEACHER):
         place, fix = f"--boosting-anchor {config.boosting.boosting_anchor}", "give the anchor as it was then"
         raise InputError(Fault(place, "holds another best model than when the run began", fix=fix))
     if prepared.neighbourhood is not None and parallel.rank() == 0:
@@ -112,26 +114,25 @@ def continue_run(folder: Path, overrides: Config | None, console: Console) -> Pa
 
 def differences(before: Config, after: Config) -> dict[str, tuple[object, object]]:
     """Dotted key -> (value before, value after) of all values that differ."""
-    found: dict[str, tuple[object, object]] = {}
+    changes: dict[str, tuple[object, object]] = {}
     for section, table in to_document(before).items():
         if isinstance(table, dict):
             other = asdict(getattr(after, section))
-            found |= {f"{section}.{key}": (value, other[key]) for key, value in table.items() if value != other[key]}
-    return found
+            changes |= {f"{section}.{key}": (value, other[key]) for key, value in table.items() if value != other[key]}
+    return changes
 
 
-def _merged(stored: Config, asked: Config) -> Config:
-    changed = differences(stored, asked)
+def _merge(stored: Config, overrides: Config) -> Config:
     refused = [
         Fault(
             f"--{key.split('.')[1].replace('_', '-')}", f"is {now!r}", f"{was!r}, as the run began", "start a new run"
         )
-        for key, (was, now) in changed.items()
+        for key, (was, now) in differences(stored, overrides).items()
         if key not in MAY_CHANGE
     ]
     if refused:
         raise InputError(refused)
-    return replace(asked, name=stored.name)
+    return replace(overrides, name=stored.name)
 
 
 def _begin(config: Config) -> torch.device:
@@ -164,8 +165,8 @@ def _files(config: Config, prepared: Prepared, device: torch.device) -> dict[str
         "train_images": prepared.train.n_images,
         "train_captions": prepared.train.n_texts,
     }
-    if prepared.anchor is not None:
-        about[ANCHOR] = prepared.anchor.fingerprint
+    if prepared.teacher is not None:
+        about[TEACHER] = prepared.teacher.fingerprint
     if prepared.neighbourhood is not None:
         about |= prepared.neighbourhood.about(config)
     files: dict[str, bytes | str] = {"config.toml": tomli_w.dumps({**to_document(config), ABOUT: about})}
@@ -181,41 +182,37 @@ def _files(config: Config, prepared: Prepared, device: torch.device) -> dict[str
 def _train(
     config: Config, folder: Path, prepared: Prepared, device: torch.device, console: Console, *, resume: bool
 ) -> Path:
-    if parallel.rank() != 0:
-        trainer = Trainer(config, folder, prepared, device, console)
-        if resume:
-            trainer.resume()
-        trainer.run()
-        return folder
-    with RunLock(folder):
+    first = parallel.rank() == 0
+    with RunLock(folder) if first else nullcontext():
         trainer = Trainer(config, folder, prepared, device, console)
         if resume:
             trainer.resume()
         outcome = trainer.run()
+        if not first:
+            return folder
         if outcome == "stopped":
-            raise StoppedError(folder, timedelta(seconds=round(trainer.position.seconds)), trainer.position.step)
+            raise StoppedError(folder, trainer.position)
         try:
             _evaluate(folder, prepared, console)
         except StopRequestedError:
-            done = timedelta(seconds=round(trainer.position.seconds))
-            raise StoppedError(folder, done, trainer.position.step) from None
+            raise StoppedError(folder, trainer.position) from None
     return folder
 
 
 def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
-    """The best model on dev, into analysis/dev."""
+    """Evaluate the best model on dev and write analysis/dev."""
     if prepared.dev is None:
         return
-    with StopRequest() as stop, watching(console, f"{folder.name}, the best model on dev") as tell:
+    with StopRequest() as stop, watching(console, f"{folder.name}, the best model on dev") as show:
 
-        def watch(done: int, total: int, now: str = "") -> None:
-            tell(done, total, now)
+        def progress(done: int, total: int, now: str = "") -> None:
+            show(done, total, now)
             if stop.signal:
                 raise StopRequestedError
 
         metrics, _ = evaluate_split(
-            folder, load_model(folder), prepared.dev, "dev", progress=watch,
-            finding=lambda phase, done, total: watch(done, total, f"{folder.name}: {phase}"),
+            folder, load_model(folder), prepared.dev, "dev", progress=progress,
+            finding=lambda phase, done, total: progress(done, total, f"{folder.name}: {phase}"),
         )  # fmt: skip
     console.print(metrics_table({folder.name: metrics}, f"dev, best epoch · {folder}"))
 
@@ -227,9 +224,10 @@ class StoppedError(StoppedBySignalError):
         folder: of the run.
     """
 
-    def __init__(self, folder: Path, trained: timedelta, step: int) -> None:
+    def __init__(self, folder: Path, position: Position) -> None:
         self.folder = folder
+        trained = timedelta(seconds=round(position.seconds))
         super().__init__(
-            f"stopped at step {step:,} after {trained}, saved. "
+            f"stopped at step {position.step:,} after {trained}, saved. "
             f"Continue with: python -m coder_core.train --resume {folder}"
         )

@@ -1,19 +1,22 @@
-"""Parameter groups, the learning rate as a pure function of the step, and the optimizer's state as flat tensors."""
+"""The optimizer: parameter groups, learning rate as a function of the step, clipping, its state as flat tensors."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
 from coder_core.config.schema import TrainingConfig
 from coder_core.console.faults import Fault, InputError
+from coder_core.data.batches import Batch
 from coder_core.runs.files.saves import Save
+from coder_core.training.stopping import check_gradients
 
 DECAY_FACTOR = 0.1
+BERT = "words.bert."  # in the names of BERT's own weights
 
 
 def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
@@ -36,22 +39,18 @@ def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
 
 
 def make_optimizer(
-    model: nn.Module, config: TrainingConfig, device: torch.device, extra: Iterable[nn.Parameter] = (),
-    branches: Iterable[nn.Module] = (),
-) -> torch.optim.AdamW:  # fmt: skip
-    """AdamW (fused) in two groups: BERT's own weights at a share of the rate, everything else, `extra` among it.
+    parameters: Mapping[str, nn.Parameter], config: TrainingConfig, device: torch.device
+) -> torch.optim.AdamW:
+    """AdamW (fused) in two groups: BERT's own weights at a share of the rate, and everything else.
 
-    Branches that train beside the model join both groups: AdamW treats every number alone, so one optimizer is as good
-    as one for each.
+    Args:
+        parameters: name -> parameter; frozen ones are left out.
+        config: of the run.
+        device: where they stand.
     """
-    bert: list[tuple[str, nn.Parameter]] = []
-    others: list[tuple[str, nn.Parameter]] = []
-    for branch, module in enumerate((model, *branches)):
-        for name, parameter in module.named_parameters():
-            if parameter.requires_grad:
-                group = bert if name.startswith("words.bert.") else others
-                group.append((f"branch_{branch}.{name}" if branch else name, parameter))
-    others += [(f"extra_{number}", parameter) for number, parameter in enumerate(extra)]
+    trained = [(name, parameter) for name, parameter in parameters.items() if parameter.requires_grad]
+    bert = [named for named in trained if BERT in named[0]]
+    others = [named for named in trained if BERT not in named[0]]
     groups = [{"params": others, "share": 1.0}, {"params": bert, "share": config.bert_rate}]
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
@@ -65,6 +64,24 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """Give every group its share of the rate."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group["share"]
+
+
+def clip_gradients(parameters: Mapping[str, nn.Parameter], most: float, batch: Batch, step: int) -> Tensor:
+    """Shorten a gradient to its largest norm. Returns the norm it had.
+
+    Args:
+        parameters: name -> parameter; their gradients are taken as one vector.
+        most: largest norm.
+        batch: named with the step when a gradient is not finite.
+        step: from 0.
+
+    Raises:
+        NotFiniteError: NaN or Inf in a gradient, found before clipping would spread it.
+    """
+    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters.values() if p.grad is not None])
+    check_gradients(parameters, norm, batch, step)
+    torch.nn.utils.clip_grads_with_norm_(parameters.values(), most, norm)
+    return norm
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

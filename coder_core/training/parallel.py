@@ -1,6 +1,6 @@
-"""Several processes, one batch: gathering embeddings with their gradients, keys without, and the largest diversity.
+"""Exchange between the processes of one run: embeddings with gradients, keys, averages, flags.
 
-With one process every function hands back what it got. Start several with torchrun.
+With one process every function returns its argument. Start several with torchrun.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def finish() -> None:
 
 
 def rank() -> int:
-    """Which process this is; 0 writes."""
+    """Number of this process; 0 writes."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
@@ -37,7 +37,7 @@ def world_size() -> int:
 
 
 class _Gather(torch.autograd.Function):
-    """Rows of all processes; the backward pass sums what all processes want from this one's rows."""
+    """Rows of all processes; the backward pass sums the gradients of all processes for this one's rows."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:
@@ -56,26 +56,9 @@ def gather_with_gradient(rows: Tensor) -> Tensor:
     return rows if world_size() == 1 else _Gather.apply(rows)
 
 
-class _Average(torch.autograd.Function):
-    """The values themselves; the backward pass averages their gradient over all processes, as DDP does."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        return values.view_as(values)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        return mean(gradients[0].contiguous())
-
-
-def averaging_gradient(values: Tensor) -> Tensor:
-    """A parameter that DDP does not see: the same values, its gradient the mean over all processes."""
-    return values if world_size() == 1 else _Average.apply(values)
-
-
 @torch.no_grad()
-def from_first_tensors(tensors: Iterable[Tensor]) -> None:
-    """Overwrite every tensor with the first process's, on every process."""
+def broadcast(tensors: Iterable[Tensor]) -> None:
+    """Overwrite every tensor with the first process's."""
     if world_size() > 1:
         for tensor in tensors:
             dist.broadcast(tensor, src=0)
@@ -111,13 +94,13 @@ def mean(values: Tensor) -> Tensor:
 
 
 def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """What DDP does for the module it wraps, for parameters of another."""
+    """Average over all processes the gradients of parameters that DDP does not wrap."""
     for parameter in parameters:
         if parameter.grad is not None:
             parameter.grad = mean(parameter.grad)
 
 
-def from_first(value: float, device: torch.device) -> float:
+def broadcast_value(value: float, device: torch.device) -> float:
     """The first process's value, on every process."""
     if world_size() == 1:
         return value
@@ -126,19 +109,19 @@ def from_first(value: float, device: torch.device) -> float:
     return float(shared)
 
 
-def agree(flag: bool, device: torch.device) -> bool:
+def any_process(flag: bool, device: torch.device) -> bool:
     """True on every process as soon as it is true on one."""
     if world_size() == 1:
         return flag
     return bool(largest(torch.tensor([float(flag)], device=device)) > 0)
 
 
-def wait() -> None:
-    """Wait until every process is here."""
+def barrier() -> None:
+    """Wait until every process gets here."""
     if world_size() > 1:
         dist.barrier()
 
 
 def local_rank() -> int:
-    """Which process of this machine this is, as torchrun says; 0 without it."""
+    """Number of this process on its machine, from torchrun; 0 without it."""
     return int(os.environ.get("LOCAL_RANK", 0))

@@ -27,9 +27,8 @@ from coder_core.model.reader import CaptionReader, make_reader, starting_vectors
 from coder_core.runs.derived.neighbours import Neighbourhood, train_neighbourhood
 from coder_core.runs.load import LoadedModel
 from coder_core.training import parallel
-from coder_core.training.offline_anchor import read_anchor, start_from_anchor
-from coder_core.training.parts.boosting import random_start_left
-from coder_core.training.parts.prototypes import too_many_prototypes
+from coder_core.training.offline_teacher import read_teacher, start_from_teacher
+from coder_core.training.size_checks import check_sizes
 
 Progress = Callable[[str, int, int], None]
 
@@ -53,7 +52,7 @@ class Prepared:
         fingerprint: of the train split.
         faults: warnings and notes about all of it.
         concepts: of the concept branch, or None.
-        anchor: the finished run whose scores are to be surpassed, or None.
+        teacher: the finished run whose margins boosting surpasses, or None.
         neighbourhood: the train captions' semantic neighbours, or None.
         branches: those that train before the model in the same step, in order.
     """
@@ -68,7 +67,7 @@ class Prepared:
     fingerprint: str
     faults: list[Fault]
     concepts: Concepts | None = None
-    anchor: LoadedModel | None = None
+    teacher: LoadedModel | None = None
     neighbourhood: Neighbourhood | None = None
     branches: tuple[Coder, ...] = ()
 
@@ -87,7 +86,7 @@ def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -
         return folder  # made beforehand, perhaps of another size
     if parallel.rank() == 0:
         make_demo(folder, progress=progress)
-    parallel.wait()
+    parallel.barrier()
     return folder
 
 
@@ -124,24 +123,18 @@ def prepare(
         vectors, about_vectors = starting_vectors(config, vocabulary, train.captions)
         faults += about_vectors
     reader = make_reader(config, vocabulary)
-    if config.memory.bank_size > train.n_texts:
-        found = f"is {config.memory.bank_size:,}, more than the {train.n_texts:,} training captions"
-        faults.append(Fault("--bank-size", found, fix="it would hold stale duplicates", severity="warning"))
     batches = TrainingBatches(
         train, reader.encode(train.captions), batch_size=config.training.batch_size, seed=config.training.seed,
         drop_regions=config.data.drop_regions, drop_words=config.data.drop_words, fixed_ends=reader.fixed_ends,
         part=parallel.rank(), parts=parallel.world_size(),
     )  # fmt: skip
-    if config.memory.prototypes:
-        pass_pairs = batches.per_epoch * config.training.batch_size
-        faults += stop_on_errors(too_many_prototypes(config.memory.prototypes, train.n_texts, pass_pairs))
+    faults += stop_on_errors(check_sizes(config, train.n_texts, batches.per_epoch))
     if config.model.concepts > 0 and concepts is None:
         concepts, about_concepts = make_concepts(
             config, train.captions, progress=partial(progress, "finding concepts") if progress else None
         )
         faults += about_concepts
-    faults += random_start_left(config, batches.per_epoch * config.training.epochs)
-    anchor = read_anchor(config, vocabulary, train.feature_size)
+    teacher = read_teacher(config, vocabulary, train.feature_size)
     neighbourhood = _find_neighbours(config, train, text_space, progress)
     faults += neighbourhood.faults if neighbourhood is not None else []
     build = partial(
@@ -151,12 +144,12 @@ def prepare(
     branches = _branches(config, build)
     torch.manual_seed(config.training.seed)
     model = build(concepts=concepts)
-    if anchor is not None:
-        start_from_anchor(config, model, anchor)
+    if teacher is not None:
+        start_from_teacher(config, model, teacher)
     dev_tokens = reader.encode(dev.captions) if dev else None
     return Prepared(
         train, dev, dev_tokens, reader, vocabulary if config.model.text_encoder == "bigru" else None, batches, model,
-        fingerprint(train), faults, concepts, anchor, neighbourhood, branches,
+        fingerprint(train), faults, concepts, teacher, neighbourhood, branches,
     )  # fmt: skip
 
 
@@ -164,23 +157,25 @@ def _branches(config: Config, build: Callable[[], Coder]) -> tuple[Coder, ...]:
     """The branches that train before the target, each from a seed of its own; the instance branch alone."""
     if config.boosting.boosting == "none" or config.boosting.boosting_scenario != "online":
         return ()
-    found = []
-    for place in range(1, config.boosting.boosting_branches):
-        drawn = np.random.SeedSequence((config.training.seed, BRANCH_STREAM, place)).generate_state(1, np.uint64)[0]
-        torch.manual_seed(int(drawn) % 2**63)
-        found.append(build())
-    return tuple(found)
+    branches = []
+    for number in range(1, config.boosting.boosting_branches):
+        seed = np.random.SeedSequence((config.training.seed, BRANCH_STREAM, number)).generate_state(1, np.uint64)[0]
+        torch.manual_seed(int(seed) % 2**63)
+        branches.append(build())
+    return tuple(branches)
 
 
 def _find_neighbours(
     config: Config, train: Split, text_space: TextSpace | None, progress: Progress | None
 ) -> Neighbourhood | None:
-    """The neighbours weights and within-modality losses read. The first process searches, the others read its find."""
+    """The neighbours of weights and within-modality losses. The first process searches, the others read its cache."""
     if not config.weighting.reads_neighbours:
         return None
     if parallel.rank() != 0:
-        parallel.wait()
-    found = train_neighbourhood(config, train.captions, train.image_of_text, space=text_space, progress=progress)
+        parallel.barrier()
+    neighbourhood = train_neighbourhood(
+        config, train.captions, train.image_of_text, space=text_space, progress=progress
+    )  # fmt: skip
     if parallel.rank() == 0:
-        parallel.wait()
-    return found
+        parallel.barrier()
+    return neighbourhood

@@ -14,30 +14,22 @@ import torch
 from torch import Tensor
 
 from coder_core.config.schema import Config
-from coder_core.config.weighting import OF_NEIGHBOURHOODS
 from coder_core.objectives.batch_weights import batch_weights
 from coder_core.training import parallel
 from coder_core.training.gathering import Anchors, batch_scores, mean_vectors
-from coder_core.training.parts.neighbourhoods import Neighbourhoods
 
 
-def sample_weights(
-    anchors: Anchors, text_ids: Tensor, config: Config, neighbourhoods: Neighbourhoods | None
-) -> Tensor | None:
+def sample_weights(anchors: Anchors, config: Config, neighbour_weights: Tensor | None) -> Tensor | None:
     """(B,) weights of this process's pairs, without gradient; None when nothing is weighed.
 
     Args:
         anchors: the instance branch's pairs.
-        text_ids: (B,) train captions of this process's pairs.
         config: of the run.
-        neighbourhoods: needed by the weights of complementary samples.
+        neighbour_weights: (B,) the weights of complementary samples, where the configuration asks for those.
     """
-    if config.weighting.sample_weights in OF_NEIGHBOURHOODS and neighbourhoods is not None:
-        weights = neighbourhoods.weigh(text_ids)
-    elif config.weighting.sample_weights == "none":
+    if config.weighting.sample_weights == "none":
         return None
-    else:
-        weights = _of_the_batch(anchors, config)
+    weights = neighbour_weights if neighbour_weights is not None else _of_the_batch(anchors, config)
     return weights if config.objective.loss == "npairs-hinge" else weights / config.weighting.weight_scale
 
 

@@ -1,30 +1,36 @@
-"""The training state: captured into a save, given back from one. Exact: continued equals never stopped.
+"""The training state: capture it into a save, restore it exactly, and keep a run's saves.
 
-What is random about a step follows from the seed and the step's number, and the learning rate is a function of the
-step, so neither random states nor a schedule have to be stored.
+A run that is stopped and continued equals one that was never stopped, bit for bit. The random numbers of a step follow
+from the seed and the step's number, and the learning rate is a function of the step, so neither is stored.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
-from coder_core.cpu.products import DEFAULT_PRODUCTS
+from coder_core.cpu.products import DEFAULT_PRODUCTS, product_library
 from coder_core.model.coder import Coder
-from coder_core.runs.files.saves import PROTOTYPES, Save
+from coder_core.runs.files.saves import Save, SaveStore
 from coder_core.runs.load import load_weights
+from coder_core.training import parallel
 from coder_core.training.optim import load_optimizer, optimizer_tensors
-from coder_core.training.parts.boosting import Boosting
-from coder_core.training.parts.memory import Memory
-from coder_core.training.parts.neighbourhoods import Neighbourhoods
-from coder_core.training.parts.prototypes import PrototypeGuide
+from coder_core.training.parts.part import Part
+from coder_core.training.precision import twin_precision
+from coder_core.training.stopping import check_state
 
-DROPOUT = 2  # the stream of random numbers of a step that dropout draws from (see data/batches.py)
+STATES_KEPT = 2
+DROPOUT = 2  # stream of random numbers that the dropout of a step draws from (see data/batches.py)
 
 
 @dataclass
@@ -51,7 +57,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class Environment:
     """What may change the last bits of a run when it changes."""
 
     torch: str
@@ -61,69 +67,114 @@ class Circumstances:
     products: str = DEFAULT_PRODUCTS
     twin: str = "float32"
 
-
-def seed_step(seed: int, step: int, process: int) -> None:
-    """Set every random number torch draws in a step (dropout)."""
-    drawn = np.random.SeedSequence((seed, DROPOUT, step, process)).generate_state(1, np.uint64)[0]
-    torch.manual_seed(int(drawn) % 2**63)
-
-
-def capture(
-    model: Coder,
-    optimizer: torch.optim.Optimizer,
-    memory: Memory | None,
-    position: Position,
-    around: Circumstances,
-    guide: PrototypeGuide | None = None,
-    boosting: Boosting | None = None,
-    neighbourhoods: Neighbourhoods | None = None,
-) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-    """Tensors and documents of a save."""
-    tensors = {"model": model.state_dict(), "optimizer": optimizer_tensors(optimizer)}
-    if memory is not None:
-        tensors["memory"] = memory.state_dict()
-    if guide is not None:
-        tensors[PROTOTYPES] = guide.state_dict()
-    if boosting is not None and boosting.moves:
-        tensors["anchor"] = boosting.state_dict()
-    if neighbourhoods is not None:
-        tensors["neighbourhoods"] = neighbourhoods.state_dict()
-    documents = {"position": asdict(position), "circumstances": asdict(around)}
-    return tensors, documents
+    @classmethod
+    def current(cls, config: Config, device: torch.device) -> Environment:
+        """That of this process."""
+        return cls(
+            torch.__version__, torch.get_num_threads(), str(device), parallel.world_size(), product_library(),
+            twin_precision(config.training, device),
+        )  # fmt: skip
 
 
-def restore(
-    save: Save,
-    model: Coder,
-    optimizer: torch.optim.Optimizer,
-    memory: Memory | None,
-    guide: PrototypeGuide | None = None,
-    boosting: Boosting | None = None,
-    neighbourhoods: Neighbourhoods | None = None,
-) -> tuple[Position, Circumstances]:
-    """Give model, optimizer, memory, prototypes, other branches and cached embeddings their state back.
+@dataclass
+class TrainingState:
+    """Everything that changes from step to step.
 
-    Raises:
-        InputError: names or shapes differ, or the save lacks what the configuration asks for.
+    Args:
+        model: that trains.
+        optimizer: of the model's parameters and the parts'.
+        parts: optional parts of the step.
+        position: how far the run is.
     """
-    load_weights(model, save.tensors("model"), str(save.path / "model.safetensors"))
-    if memory is not None:
-        load_weights(memory, save.tensors("memory"), str(save.path / "memory.safetensors"))
-    if guide is not None:
-        load_weights(guide, save.tensors(PROTOTYPES), str(save.path / f"{PROTOTYPES}.safetensors"))
-    if boosting is not None and boosting.moves:
-        load_weights(boosting, save.tensors("anchor"), str(save.path / "anchor.safetensors"))
-    if neighbourhoods is not None:
-        place = str(save.path / "neighbourhoods.safetensors")
-        load_weights(neighbourhoods, save.tensors("neighbourhoods"), place)
-    load_optimizer(optimizer, save)
+
+    model: Coder
+    optimizer: torch.optim.Optimizer
+    parts: Sequence[Part] = ()
+    position: Position = field(default_factory=Position)
+
+    def capture(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+        """Tensors and documents of a save."""
+        tensors = {"model": self.model.state_dict(), "optimizer": optimizer_tensors(self.optimizer)}
+        tensors |= {part.state_file: part.state_dict() for part in self.parts if part.state_file is not None}
+        return tensors, {"position": asdict(self.position)}
+
+    def restore(self, save: Save) -> None:
+        """Take over what a save holds.
+
+        Raises:
+            InputError: names or shapes differ, or the save lacks what the configuration asks for.
+        """
+        modules = {"model": self.model} | {part.state_file: part for part in self.parts if part.state_file is not None}
+        for stem, module in modules.items():
+            load_weights(module, save.tensors(stem), str(save.path / f"{stem}.safetensors"))
+        load_optimizer(self.optimizer, save)
+        with _named(save):
+            self.position = Position(**save.document("position"))
+
+
+class Checkpoints:
+    """The saves of a run: its newest training states and its best model.
+
+    Args:
+        folder: of the run.
+        environment: of this process.
+    """
+
+    def __init__(self, folder: Path, environment: Environment) -> None:
+        self.environment = environment
+        self.states = SaveStore(folder / "state", keep=STATES_KEPT)
+        self.best = SaveStore(folder / "best", keep=1)
+        self.saved_at = time.monotonic()
+
+    def tidy(self) -> None:
+        """Delete what a killed writer left."""
+        self.states.tidy()
+        self.best.tidy()
+
+    def resume(self, state: TrainingState) -> list[Fault]:
+        """Restore the newest state that verifies, if there is any. Returns warnings."""
+        save = self.states.newest()
+        if save is None:
+            return []
+        state.restore(save)
+        with _named(save):
+            before = Environment(**save.document("circumstances"))
+        damaged = [replace(fault, place=f"passed over a damaged save: {fault.place}") for fault in save.skipped]
+        return damaged + environment_changes(before, self.environment)
+
+    def save(self, state: TrainingState) -> None:
+        """Save a state, unless it holds NaN or Inf."""
+        tensors, documents = state.capture()
+        check_state(tensors, state.position.step)
+        documents["circumstances"] = asdict(self.environment)
+        self.states.write(str(state.position.step), tensors, documents)
+        self.saved_at = time.monotonic()
+
+    def save_best(self, state: TrainingState, epoch: int, metrics: dict[str, float] | None) -> None:
+        """Keep this model as the best one, with what the parts export."""
+        tensors = {"model": state.model.state_dict()}
+        for part in state.parts:
+            tensors |= part.exports()
+        about = {"step": state.position.step, "epoch": epoch, "metrics": metrics}
+        self.best.write(str(state.position.step), tensors, {"metrics": about})
+
+
+@contextmanager
+def _named(save: Save) -> Iterator[None]:
+    """Turn what a document of another configuration causes into an error that names the save."""
     try:
-        return Position(**save.document("position")), Circumstances(**save.document("circumstances"))
+        yield
     except (TypeError, ValueError, KeyError) as error:
         raise InputError(Fault(str(save.path), f"is not a state of this configuration: {error}")) from error
 
 
-def changed_circumstances(before: Circumstances, now: Circumstances) -> list[Fault]:
+def seed_step(seed: int, step: int, process: int) -> None:
+    """Set every random number torch draws in a step (dropout)."""
+    state = np.random.SeedSequence((seed, DROPOUT, step, process)).generate_state(1, np.uint64)[0]
+    torch.manual_seed(int(state) % 2**63)
+
+
+def environment_changes(before: Environment, now: Environment) -> list[Fault]:
     """Warnings for everything that differs from the process that wrote the state."""
     names = {"torch": "torch version", "threads": "CPU threads", "device": "device", "processes": "processes"}
     names |= {"products": "library of matrix products", "twin": "precision of the passes without gradients"}

@@ -12,6 +12,8 @@ negatives.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
@@ -20,7 +22,9 @@ from coder_core.objectives.npairs import npairs_hinge
 from coder_core.training import parallel
 from coder_core.training.gathering import Anchors
 from coder_core.training.losses import Losses
-from coder_core.training.parts.neighbourhoods import Neighbourhoods
+
+if TYPE_CHECKING:
+    from coder_core.training.parts.neighbourhoods import Neighbourhoods
 
 
 def with_neighbours(
@@ -44,10 +48,10 @@ def with_neighbours(
             continue
         if negatives is None:
             negatives = _negatives(anchors, text_ids, neighbourhoods)
-        drawn, there = neighbourhoods.drawn(text_ids, images=name == "within-image")
+        partners, exists = neighbourhoods.partner_embeddings(text_ids, images=name == "within-image")
         scores = own @ everyone.T
         per_pair = npairs_hinge(
-            scores, (own * drawn).sum(1), negatives & there[:, None], margin=config.objective.npairs_margin
+            scores, (own * partners).sum(1), negatives & exists[:, None], margin=config.objective.npairs_margin
         )  # fmt: skip
         losses = losses.plus(name, per_pair, weight)
     return losses

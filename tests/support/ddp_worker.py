@@ -6,7 +6,6 @@ python -m tests.support.ddp_worker DATA OUT.safetensors
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +15,8 @@ from torch import Tensor, nn
 from coder_core.config.schema import Config, MemoryConfig
 from coder_core.encoders.regions import RegionBatchNorm
 from coder_core.training import parallel
-from coder_core.training.parts.boosting import BoostingAnchor, make_boosting
-from coder_core.training.parts.memory import make_memory
-from coder_core.training.parts.neighbourhoods import make_neighbourhoods
+from coder_core.training.parts.boosting import BoostingTeacher
+from coder_core.training.parts.make import make_parts
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.support.configs import changed
@@ -108,28 +106,23 @@ def trained(config: Config) -> dict[str, Tensor]:
     """Losses, gradients, diversity, and every memory of every step, under plain gradient descent."""
     prepared = prepare(config)
     model = prepared.model.train()
-    memory = make_memory(model, config)
-    boosting = make_boosting(config, model, STEPS, None, prepared.branches)
-    if isinstance(
-        boosting, BoostingAnchor
-    ):  # where both branches score alike, rounding would choose the hardest negative
-        with torch.no_grad():
-            for parameter in boosting.branch.parameters():
-                parameter.mul_(0.9)
-    neighbourhoods = make_neighbourhoods(config, prepared)
+    parts = make_parts(config, prepared, torch.device("cpu"))
+    for part in parts:
+        if isinstance(part, BoostingTeacher):  # where both score alike, rounding would choose the hardest negative
+            with torch.no_grad():
+                for parameter in part.branch.parameters():
+                    parameter.mul_(0.9)
     embed: nn.Module = model
     if parallel.world_size() > 1:
         embed = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
     found: dict[str, Tensor] = {}
     for step in range(STEPS):
-        if neighbourhoods is not None and step == SCORED_AT:
-            neighbourhoods.begin_epoch(1)
+        for part in parts:
+            if step == SCORED_AT:
+                part.begin_epoch(1)
         losses = compute_losses(
-            embed, model, memory, prepared.batches(step), config,
-            epoch=step / prepared.batches.per_epoch, autocast=nullcontext(), boosting=boosting,
-            neighbourhoods=neighbourhoods,
+            model, prepared.batches(step), config, parts, epoch=step / prepared.batches.per_epoch, embed=embed
         )  # fmt: skip
-        model.zero_grad()
         losses.total.backward()
         found[f"{step} loss"] = parallel.mean(losses.total)
         for name, value in losses.parts.items():
@@ -137,28 +130,17 @@ def trained(config: Config) -> dict[str, Tensor]:
         if losses.diversity is not None:
             both = losses.diversity.view(2, -1).T.contiguous()
             found[f"{step} diversity"] = parallel.gather_rows(both)
+        of_parts = {name: p for part in parts for group in part.separate_parameters() for name, p in group.items()}
+        parallel.average_gradients(of_parts.values())
         with torch.no_grad():
-            for name, parameter in model.named_parameters():
+            for name, parameter in [*model.named_parameters(), *of_parts.items()]:
                 assert parameter.grad is not None, name
                 found[f"{step} gradient {name}"] = parameter.grad.clone()
                 parameter.sub_(RATE * parameter.grad)
-        if memory is not None:
-            memory.remember()
-            found |= {f"{step} memory {name}": value.clone() for name, value in memory.state_dict().items()}
-        if boosting is not None:
-            for branch in boosting.learned():
-                parallel.average_gradients(branch.values())
-                with torch.no_grad():
-                    for name, parameter in branch.items():
-                        assert parameter.grad is not None, name
-                        found[f"{step} gradient {name}"] = parameter.grad.clone()
-                        parameter.sub_(RATE * parameter.grad)
-                        parameter.grad = None
-            boosting.follow(model, step)
-            found |= {f"{step} anchor {name}": value.clone() for name, value in boosting.state_dict().items()}
-        if neighbourhoods is not None:
-            neighbourhoods.remember()
-            found |= {f"{step} samples {name}": value.clone() for name, value in neighbourhoods.state_dict().items()}
+                parameter.grad = None
+        for part in parts:
+            part.after_step(model, step)
+            found |= {f"{step} {part.state_file} {name}": value.clone() for name, value in part.state_dict().items()}
     found |= {f"buffer {name}": value.clone() for name, value in model.named_buffers()}
     return found
 

@@ -6,7 +6,6 @@ python -m tests.support.prototype_worker DATA OUT.safetensors STEPS
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from coder_core.config.schema import Config, MemoryConfig
 from coder_core.training import parallel
-from coder_core.training.parts.prototypes import make_guide
+from coder_core.training.parts.prototypes import make_prototypes
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.support.several_processes import run_as_one_of_several
@@ -24,7 +23,7 @@ from tests.support.tiny_runs import tiny_config
 PROTOTYPES, RATE = 6, 0.5
 
 
-def guided_config(data: Path, *, concepts: int = 0, count: int = PROTOTYPES) -> Config:
+def prototype_config(data: Path, *, concepts: int = 0, count: int = PROTOTYPES) -> Config:
     """No dropout, no bank: it is the prototypes that are looked at."""
     config = tiny_config(data, epochs=4)
     return replace(
@@ -35,34 +34,34 @@ def guided_config(data: Path, *, concepts: int = 0, count: int = PROTOTYPES) -> 
 
 
 def trained(config: Config, steps: int) -> dict[str, Tensor]:
-    """Losses, gradients and the whole guide after every step, under plain gradient descent."""
+    """Losses, gradients and all prototypes after every step, under plain gradient descent."""
     prepared = prepare(config)
     model, per_epoch = prepared.model.train(), prepared.batches.per_epoch
-    guide = make_guide(config, prepared.train.n_texts, per_epoch * config.training.batch_size)
-    assert guide is not None
+    prototypes = make_prototypes(config, prepared)
+    assert prototypes is not None
     embed: nn.Module = model
     if parallel.world_size() > 1:
         embed = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
     found: dict[str, Tensor] = {}
     for step in range(steps):
         losses = compute_losses(
-            embed, model, None, prepared.batches(step), config, epoch=step / per_epoch, autocast=nullcontext(),
-            guide=guide,
+            model, prepared.batches(step), config, [prototypes], epoch=step / per_epoch, embed=embed
         )  # fmt: skip
         model.zero_grad()
-        guide.zero_grad()
+        prototypes.zero_grad()
         losses.total.backward()
+        parallel.average_gradients(prototypes.parameters())
         for name, value in losses.parts.items():
             found[f"{step} part {name}"] = parallel.mean(value)
         with torch.no_grad():
-            for name, parameter in [*model.named_parameters(), ("classifier", guide.classifier)]:
+            for name, parameter in [*model.named_parameters(), ("classifier", prototypes.classifier)]:
                 if parameter.grad is not None:
                     found[f"{step} gradient {name}"] = parameter.grad.clone()
                     parameter.sub_(RATE * parameter.grad)
-        guide.remember()
-        found |= {f"{step} guide {name}": value.clone() for name, value in guide.state_dict().items()}
+        prototypes.after_step(model, step)
+        found |= {f"{step} prototypes {name}": value.clone() for name, value in prototypes.state_dict().items()}
     return found
 
 
 if __name__ == "__main__":
-    run_as_one_of_several(lambda: trained(guided_config(Path(sys.argv[1])), int(sys.argv[3])), sys.argv[2])
+    run_as_one_of_several(lambda: trained(prototype_config(Path(sys.argv[1])), int(sys.argv[3])), sys.argv[2])

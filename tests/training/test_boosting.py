@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,9 @@ from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
-from coder_core.training.parts.boosting import BoostingAnchor, make_boosting, random_start_left
+from coder_core.training.parts.boosting import BoostingTeacher, make_boosting
 from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.size_checks import check_teacher_momentum
 from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer
 from tests.reference import boosting as reference
@@ -49,11 +49,11 @@ def boosted(data: Path, name: str = "tiny", *, dropout: bool = True, **boosting:
     return replace(changed(config, **values | boosting), memory=MemoryConfig())
 
 
-def started(config: Config, *, apart: float = 0.3) -> tuple[Prepared, BoostingAnchor]:
+def started(config: Config, *, apart: float = 0.3) -> tuple[Prepared, BoostingTeacher]:
     """Data, model and an anchor that has moved away from the model."""
     prepared = prepare(config)
-    boosting = make_boosting(config, prepared.model, STEPS, prepared.anchor)
-    assert isinstance(boosting, BoostingAnchor)
+    boosting = make_boosting(config, prepared)
+    assert isinstance(boosting, BoostingTeacher)
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in boosting.branch.parameters():
@@ -61,11 +61,9 @@ def started(config: Config, *, apart: float = 0.3) -> tuple[Prepared, BoostingAn
     return prepared, boosting
 
 
-def take(prepared: Prepared, boosting: BoostingAnchor | None, config: Config, batch: Batch, seed: int = 4) -> Losses:
+def take(prepared: Prepared, boosting: BoostingTeacher | None, config: Config, batch: Batch, seed: int = 4) -> Losses:
     torch.manual_seed(seed)  # of the dropout
-    return compute_losses(
-        prepared.model, prepared.model, None, batch, config, epoch=5.0, autocast=nullcontext(), boosting=boosting
-    )
+    return compute_losses(prepared.model, batch, config, [boosting] if boosting else [], epoch=5.0)
 
 
 def scores(model: Coder, batch: Batch) -> list[list[float]]:
@@ -128,7 +126,7 @@ def test_it_waits_for_its_start_and_the_anchor_follows_meanwhile(data: Path) -> 
     at_once = take(prepared, boosting, changed(config, boosting_start_epoch=0.0), batch)
     assert "boosting-am" in at_once.parts
     before = [parameter.clone() for parameter in boosting.parameters()]
-    boosting.follow(prepared.model, 0)
+    boosting.after_step(prepared.model, 0)
     assert any(not torch.equal(old, new) for old, new in zip(before, boosting.parameters(), strict=True))
 
 
@@ -153,28 +151,29 @@ def test_the_anchor_reads_without_dropout_and_takes_no_random_number_from_the_ta
 
 def test_a_moving_anchor_normalises_by_the_batch_and_one_that_stays_by_its_own_statistics(data: Path) -> None:
     prepared = prepare(boosted(data))
-    moving, staying = (BoostingAnchor(prepare(boosted(data)).model, STEPS, momentum) for momentum in (0.9, None))
+    moving, staying = (BoostingTeacher(prepare(boosted(data)).model, STEPS, momentum) for momentum in (0.9, None))
     assert prepared.model.training
     for anchor, training in ((moving, True), (staying, False)):
         norms = [m for m in anchor.branch.modules() if isinstance(m, torch.nn.BatchNorm1d)]
         assert norms
         assert {norm.training for norm in norms} == {training}
-    assert moving.moves
-    assert not staying.moves
+    assert moving.state_file == "anchor"
+    assert staying.state_file is None
 
 
 def test_the_anchor_follows_on_the_cosine_after_every_step(data: Path, tmp_path: Path) -> None:
     config = boosted(data)
     prepared = prepare(config)
     trainer = Trainer(config, tmp_path, prepared, torch.device("cpu"), quiet())
-    assert isinstance(trainer.boosting, BoostingAnchor)
+    (teacher,) = trainer.parts
+    assert isinstance(teacher, BoostingTeacher)
     expected = {name: value.detach().double() for name, value in prepared.model.named_parameters()}
     for step, batch in enumerate(prepared.batches.stream(0, 3)):
-        trainer._step(batch, None)
+        trainer._step(batch)
         stays = cosine_momentum(step, STEPS, 0.7)
         for name, value in trainer.model.named_parameters():
             expected[name] = stays * expected[name] + (1 - stays) * value.detach().double()
-    for name, value in trainer.boosting.branch.named_parameters():
+    for name, value in teacher.branch.named_parameters():
         torch.testing.assert_close(value.double(), expected[name], atol=1e-6, rtol=1e-5)
 
 
@@ -216,24 +215,24 @@ def test_an_anchor_near_its_random_start_is_warned_of_with_a_start_that_fits(dat
     """Flickr8k's eight epochs are 1,872 steps: 95% of the random start would remain."""
     config = replace(PRESETS["flickr8k-baseline"].config)
     config = changed(config, boosting="am")
-    (fault,) = random_start_left(config, 1_872)
+    (fault,) = check_teacher_momentum(config, 1_872)
     assert fault.severity == "warning"
     assert str(fault).startswith(
-        "--boosting-momentum: is 0.99995: after 1,872 steps 95% of the anchor would be its random start; "
+        "--boosting-momentum: is 0.99995: after 1,872 steps 95% of the teacher would be its random start; "
         "expected at most 0.9968 for 5%"
     )
     fitting = changed(config, boosting_momentum=0.9968)
-    assert random_start_left(fitting, 1_872) == []
+    assert check_teacher_momentum(fitting, 1_872) == []
     console = quiet()
     start_run(replace(boosted(data, boosting_momentum=0.99995), name="slow"), tmp_path, console)
-    assert "100% of the anchor would be its random start" in printed(console)
+    assert "100% of the teacher would be its random start" in printed(console)
 
 
 def test_the_preset_differs_from_its_baseline_by_boosting_alone_and_leaves_its_start() -> None:
     boosted_one, baseline = (PRESETS[f"flickr8k-{name}"].config for name in ("boosted", "baseline"))
     assert replace(boosted_one, boosting=baseline.boosting) == baseline
     assert boosted_one.boosting.boosting == "rm"
-    assert random_start_left(boosted_one, 1_872) == []
+    assert check_teacher_momentum(boosted_one, 1_872) == []
 
 
 @pytest.fixture(scope="module")
@@ -267,11 +266,12 @@ def test_an_offline_anchor_never_moves_and_equals_the_best_model_of_its_run(
     config = offline(data, finished)
     prepared = prepare(config)
     trainer = Trainer(config, tmp_path, prepared, torch.device("cpu"), quiet())
-    assert isinstance(trainer.boosting, BoostingAnchor)
+    (teacher,) = trainer.parts
+    assert isinstance(teacher, BoostingTeacher)
     for batch in prepared.batches.stream(0, 2):
-        trainer._step(batch, None)
+        trainer._step(batch)
     best = weights(load_model(finished).model)
-    assert same(weights(trainer.boosting.branch), best)
+    assert same(weights(teacher.branch), best)
     assert not same(weights(trainer.model), best)
 
 
@@ -341,7 +341,7 @@ def test_what_is_no_finished_run_of_the_same_words_is_refused(data: Path, finish
         prepare(offline(data, stopped))
     config = offline(data, finished)
     rarer = replace(config, data=replace(config.data, word_threshold=12))
-    with pytest.raises(InputError, match=r"knows other words \(17\) than this run \(\d+\)"):
+    with pytest.raises(InputError, match=r"has another vocabulary \(17 words\) than this run \(\d+\)"):
         prepare(rarer)
     broader = shutil.copytree(data, tmp_path / "broader")
     for features in broader.glob("*_ims.npy"):

@@ -41,7 +41,7 @@ def online(data: Path, name: str = "tiny", **values: Any) -> Config:
 
 def branches_of(config: Config) -> tuple[Prepared, OnlineBranches]:
     prepared = prepare(config)
-    found = make_boosting(config, prepared.model, 15, None, prepared.branches)
+    found = make_boosting(config, prepared)
     assert isinstance(found, OnlineBranches)
     return prepared, found
 
@@ -115,7 +115,7 @@ def test_a_branch_learns_by_its_own_losses_alone(data: Path) -> None:
         prepared, found = branches_of(config)
         changed_config = online(data, boosting_branches=2, boosting_margin=margin)
         take(prepared, found, changed_config, prepared.batches(0)).total.backward()
-        (first,) = found.learned()
+        (first,) = found.separate_parameters()
         gradients.append({name: p.grad for name, p in first.items()})
         assert all(p.grad is not None for p in prepared.model.parameters())
     for name, gradient in gradients[0].items():
@@ -147,13 +147,13 @@ def test_every_branch_learns_and_clips_its_own_gradient(data: Path, tmp_path: Pa
     config = online(data)
     prepared = prepare(config)
     trainer = Trainer(config, tmp_path, prepared, torch.device("cpu"), quiet())
-    assert isinstance(trainer.boosting, OnlineBranches)
-    before = [p.detach().clone() for p in trainer.boosting.parameters()]
-    trainer._step(prepared.batches(0), None)
-    for named in (trainer.parameters, *trainer.beside):
+    (branches,) = trainer.parts
+    before = [p.detach().clone() for p in branches.parameters()]
+    trainer._step(prepared.batches(0))
+    for named in trainer.clip_groups:
         norm = torch.nn.utils.get_total_norm([p.grad for p in named.values() if p.grad is not None])
         assert 0 < norm <= config.training.clip_norm * 1.001
-    moved = [not torch.equal(p, q) for p, q in zip(before, trainer.boosting.parameters(), strict=True)]
+    moved = [not torch.equal(p, q) for p, q in zip(before, branches.parameters(), strict=True)]
     assert all(moved)
 
 

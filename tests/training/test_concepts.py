@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model, read_concepts, read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
+from coder_core.training.parts.concepts import ConceptLoss
 from coder_core.training.parts.memory import make_memory
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
@@ -55,7 +55,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def first_losses(prepared: Prepared, config: Config) -> Losses:
     batch = prepared.batches(0)
-    return compute_losses(prepared.model, prepared.model, None, batch, config, epoch=5.0, autocast=nullcontext())
+    return compute_losses(prepared.model, batch, config, [ConceptLoss()], epoch=5.0)
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,12 @@ def test_its_loss_is_one_symmetric_dcl_over_the_batch(data: Path, loss: str, div
 def test_the_bank_changes_nothing_in_the_concept_loss(data: Path) -> None:
     config = without_dropout(concept_config(data))
     prepared = prepare(config)
-    memory = make_memory(prepared.model, config)
+    memory = make_memory(config, prepared)
     assert memory is not None
     without = first_losses(prepared, config).parts["dcl-concept"]
     for step in (0, 0):
-        found = compute_losses(
-            prepared.model, prepared.model, memory, prepared.batches(step), config, epoch=5.0, autocast=nullcontext()
-        )
-        memory.remember()
+        found = compute_losses(prepared.model, prepared.batches(step), config, [memory, ConceptLoss()], epoch=5.0)
+        memory.after_step(prepared.model, 0)
     assert memory.bank.count == 13
     assert torch.equal(found.parts["dcl-concept"], without)
 
@@ -115,7 +113,7 @@ def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data
 def test_the_twin_follows_the_branch_and_never_runs_it(data: Path) -> None:
     config = concept_config(data)
     prepared = prepare(config)
-    memory = make_memory(prepared.model, config)
+    memory = make_memory(config, prepared)
     assert memory is not None
     twin = memory.twin.concepts
     assert twin is not None
@@ -125,7 +123,7 @@ def test_the_twin_follows_the_branch_and_never_runs_it(data: Path) -> None:
         for parameter in prepared.model.parameters():
             parameter.add_(0.1)
     before = twin.image_weight.clone()
-    memory.keys(prepared.model, prepared.batches(0))
+    memory.encode_keys(prepared.model, prepared.batches(0))
     assert not torch.equal(twin.image_weight, before)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,9 +64,7 @@ def filled(config: Config) -> tuple[Prepared, Neighbourhoods]:
 
 def take(prepared: Prepared, found: Neighbourhoods | None, config: Config, batch: Batch) -> Losses:
     torch.manual_seed(4)  # of the dropout
-    return compute_losses(
-        prepared.model, prepared.model, None, batch, config, epoch=5.0, autocast=nullcontext(), neighbourhoods=found
-    )
+    return compute_losses(prepared.model, batch, config, [found] if found else [], epoch=5.0)
 
 
 def looped_weights(found: Neighbourhoods, config: Config, pairs: list[int]) -> list[float]:
@@ -103,7 +100,7 @@ def test_weights_of_a_batch_agree_with_the_loops(data: Path, kind: str, modaliti
     prepared, found = filled(config)
     found.begin_epoch(1)
     pairs = prepared.batches(2).text_ids
-    weights = found.weigh(pairs)
+    weights = found.pair_weights(pairs)
     assert weights.tolist() == pytest.approx(looped_weights(found, config, pairs.tolist()), rel=1e-4)
     assert weights.sum().item() == pytest.approx(LAMBDA, rel=1e-5)
     assert weights.std() > 0
@@ -119,7 +116,7 @@ def test_a_weight_multiplies_its_pair_in_every_loss_and_nothing_else(data: Path,
     ours = take(prepared, found, config, batch)
     assert plain.per_pair is not None
     assert ours.per_pair is not None
-    weights = found.weigh(batch.text_ids)
+    weights = found.pair_weights(batch.text_ids)
     if loss != "npairs-hinge":
         weights = weights / SCALE
         assert weights.mean().item() == pytest.approx(1.0)
@@ -138,7 +135,7 @@ def test_the_first_epoch_is_that_of_a_run_without_weights(data: Path, tmp_path: 
         trainer.model.train()
         found = []
         for batch in trainer.prepared.batches.stream(0, 7):
-            trainer._step(batch, None)
+            trainer._step(batch)
             found.append(torch.cat([p.detach().flatten() for p in trainer.model.parameters()]))
         runs.append(found)
     same = [torch.equal(*both) for both in zip(*runs, strict=True)]
@@ -153,7 +150,7 @@ def test_the_cache_holds_what_the_steps_embedded_and_no_failed_step(data: Path) 
     batch = prepared.batches(0)
     take(prepared, found, config, batch)
     assert not found.cache.known_texts.any()
-    found.remember()
+    found.after_step(prepared.model, 0)
     with torch.no_grad():
         embedded = prepared.model(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
     torch.testing.assert_close(found.cache.texts[batch.text_ids], embedded.texts)
@@ -185,10 +182,10 @@ def test_a_scale_of_one_epoch_stays_until_the_next(data: Path) -> None:
     assert not found.scored
     found.begin_epoch(1)
     pairs = prepared.batches(0).text_ids
-    before = found.weigh(pairs)
+    before = found.pair_weights(pairs)
     found.cache.texts.neg_()
     found.cache.images.roll(1, 0)
-    assert torch.equal(found.weigh(pairs), before)
+    assert torch.equal(found.pair_weights(pairs), before)
 
 
 @pytest.mark.parametrize("kind", ["hal", "mithun", "amrani"])
@@ -274,7 +271,7 @@ def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(data: 
     losses = take(prepared, found, config, batch)
     assert torch.isfinite(losses.total)
     assert losses.parts["within-text"] > 0
-    found.remember()
+    found.after_step(prepared.model, 0)
     model = prepared.model
     with torch.no_grad():
         texts = model.encode_texts(batch.words, batch.word_lengths)

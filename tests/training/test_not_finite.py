@@ -131,11 +131,11 @@ def test_a_gradient_that_is_not_finite_stops_before_the_optimizer(begun: tuple[P
     with RunLock(folder):
         trainer.resume()
         weights = {name: value.clone() for name, value in trainer.model.named_parameters()}
-        assert trainer.memory is not None
-        bank = trainer.memory.bank.images.clone()
+        (memory,) = trainer.parts
+        bank = memory.bank.images.clone()
         trainer.model.regions.linear.weight.register_hook(lambda gradient: gradient * float("inf"))
         with pytest.raises(NotFiniteError, match=r"step 5: the gradient of regions\.linear\.weight is not finite"):
             trainer.run()
         assert all(torch.equal(weights[name], value) for name, value in trainer.model.named_parameters())
-        assert torch.equal(trainer.memory.bank.images, bank)
+        assert torch.equal(memory.bank.images, bank)
     assert newest_state(folder).name == "5"

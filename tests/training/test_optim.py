@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from coder_core.config.schema import ModelConfig, TrainingConfig
 from coder_core.console.faults import InputError
@@ -20,6 +21,10 @@ from tests.support.tiny_bert import write_tiny_bert
 def rates(steps: int, **values: Any) -> list[float]:
     config = TrainingConfig(learning_rate=1.0, **values)
     return [learning_rate(step, steps, config) for step in range(steps)]
+
+
+def optimizer_of(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
+    return make_optimizer(dict(model.named_parameters()), config, torch.device("cpu"))
 
 
 def test_step_schedule_divides_by_ten_after_half() -> None:
@@ -55,7 +60,7 @@ def test_bert_gets_a_share_of_the_rate(tmp_path: Path) -> None:
     bert = write_tiny_bert(tmp_path / "bert", ["a", "star"])
     config = ModelConfig(text_encoder="bert", bert=str(bert), dimension=8)
     model = build_model(config, feature_size=6, words=7)
-    optimizer = make_optimizer(model, TrainingConfig(bert_rate=0.1, weight_decay=0.03), torch.device("cpu"))
+    optimizer = optimizer_of(model, TrainingConfig(bert_rate=0.1, weight_decay=0.03))
     set_rate(optimizer, 0.5)
     rate_of = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
     named = dict(model.named_parameters())
@@ -70,7 +75,7 @@ def test_a_frozen_bert_is_left_out(tmp_path: Path) -> None:
     bert = write_tiny_bert(tmp_path / "bert", ["a", "star"])
     config = ModelConfig(text_encoder="bert", bert=str(bert), dimension=8, freeze_bert=True)
     model = build_model(config, feature_size=6, words=7)
-    optimizer = make_optimizer(model, TrainingConfig(), torch.device("cpu"))
+    optimizer = optimizer_of(model, TrainingConfig())
     assert len(optimizer.param_groups) == 1
     trained = {id(p) for p in optimizer.param_groups[0]["params"]}
     assert trained == {id(p) for name, p in model.named_parameters() if not name.startswith("words.bert.")}
@@ -78,14 +83,14 @@ def test_a_frozen_bert_is_left_out(tmp_path: Path) -> None:
 
 def test_a_bigru_has_one_group_with_everything() -> None:
     model = build_model(ModelConfig(dimension=8, word_size=4), feature_size=6, words=7)
-    optimizer = make_optimizer(model, TrainingConfig(), torch.device("cpu"))
+    optimizer = optimizer_of(model, TrainingConfig())
     assert [len(group["params"]) for group in optimizer.param_groups] == [len(list(model.parameters()))]
 
 
 def stepped(width: int, folder: Path) -> tuple[torch.nn.Linear, torch.optim.Optimizer, Save]:
     torch.manual_seed(0)
     model = torch.nn.Linear(width, 2)
-    optimizer = make_optimizer(model, TrainingConfig(), torch.device("cpu"))
+    optimizer = optimizer_of(model, TrainingConfig())
     step(model, optimizer)
     store = SaveStore(folder, keep=1)
     store.write("1", {"model": model.state_dict(), "optimizer": optimizer_tensors(optimizer)}, {})
@@ -102,7 +107,7 @@ def test_a_restored_optimizer_takes_the_same_next_step(tmp_path: Path) -> None:
     model, optimizer, save = stepped(3, tmp_path)
     other = torch.nn.Linear(3, 2)
     other.load_state_dict(save.tensors("model"))
-    restored = make_optimizer(other, TrainingConfig(), torch.device("cpu"))
+    restored = optimizer_of(other, TrainingConfig())
     load_optimizer(restored, save)
     assert save.tensors("optimizer").keys() >= {"weight.exp_avg", "weight.exp_avg_sq", "bias.step"}
     step(model, optimizer)
@@ -115,6 +120,6 @@ def test_moments_of_another_shape_or_parameter_are_refused(tmp_path: Path) -> No
     _, _, wider = stepped(4, tmp_path / "wide")
     with pytest.raises(InputError, match=r"optimizer\.safetensors: has weight\.exp_avg of shape \(2, 4\)"):
         load_optimizer(optimizer, wider)
-    only_bias = make_optimizer(torch.nn.Bilinear(1, 1, 2), TrainingConfig(), torch.device("cpu"))
+    only_bias = optimizer_of(torch.nn.Bilinear(1, 1, 2), TrainingConfig())
     with pytest.raises(InputError, match="weight"):
         load_optimizer(only_bias, wider)

@@ -145,8 +145,8 @@ def test_without_torchrun_everything_is_handed_back() -> None:
     assert parallel.gather_with_gradient(rows) is rows
     assert parallel.gather_rows(rows) is rows
     assert float(parallel.largest(torch.tensor([0.2, 0.9, 0.1]))) == pytest.approx(0.9)
-    assert parallel.agree(True, torch.device("cpu"))
-    assert parallel.from_first(1.5, torch.device("cpu")) == 1.5
+    assert parallel.any_process(True, torch.device("cpu"))
+    assert parallel.broadcast_value(1.5, torch.device("cpu")) == 1.5
     assert (parallel.rank(), parallel.world_size()) == (0, 1)
 
 

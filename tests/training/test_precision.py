@@ -16,17 +16,15 @@ from torch import Tensor
 
 from coder_core.config.schema import Config, MemoryConfig, TrainingConfig
 from coder_core.cpu.products import multiplies_bfloat16, product_library, use_onednn
-from coder_core.data.batches import Batch
 from coder_core.encoders.gpo import GeneralisedPooling
 from coder_core.encoders.recurrent import RecurrentWords
 from coder_core.encoders.regions import RegionEncoder
 from coder_core.runs.load import read_config
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.losses import Losses
-from coder_core.training.parts.boosting import BoostingAnchor, make_boosting
+from coder_core.training.parts.boosting import BoostingTeacher, make_boosting
 from coder_core.training.parts.memory import make_memory
 from coder_core.training.precision import twin_autocast, twin_precision
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.support.configs import changed
 from tests.support.tiny_runs import assert_same_run, printed, quiet, tiny_config
@@ -45,13 +43,6 @@ def config_of(data: Path, name: str = "tiny", **values: Any) -> Config:
     config = replace(tiny_config(data, name), memory=MemoryConfig(bank_size=16))
     still = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}
     return changed(config, **still | values)
-
-
-def take(prepared: Prepared, config: Config, batch: Batch, **others: Any) -> Losses:
-    memory = others.pop("memory", None)
-    return compute_losses(
-        prepared.model, prepared.model, memory, batch, config, epoch=5.0, autocast=nullcontext(), **others
-    )
 
 
 # ---- which precision -------------------------------------------------------------------------------------------------
@@ -110,10 +101,10 @@ def test_keys_are_float32_unit_vectors_close_to_those_of_float32(data: Path, kin
     for precision in ("float32", "bfloat16"):
         config = config_of(data, twin_precision=precision, **MODELS[kind])
         prepared = prepare(config)
-        memory = make_memory(prepared.model, config)
+        memory = make_memory(config, prepared)
         assert memory is not None
         torch.manual_seed(3)  # of the dropout
-        found[precision] = memory.keys(prepared.model, prepared.batches(0))
+        found[precision] = memory.encode_keys(prepared.model, prepared.batches(0))
     for exact, rough in zip(*found.values(), strict=True):
         assert rough.dtype == torch.float32
         torch.testing.assert_close(rough.norm(dim=1), torch.ones(len(rough)))
@@ -127,9 +118,9 @@ def test_the_loss_of_the_model_itself_and_the_twins_weights_stay_as_they_are(dat
     for precision in ("float32", "bfloat16"):
         config = config_of(data, twin_precision=precision)
         prepared = prepare(config)
-        memory = make_memory(prepared.model, config)
+        memory = make_memory(config, prepared)
         assert memory is not None
-        losses = take(prepared, config, prepared.batches(0), memory=memory)
+        losses = compute_losses(prepared.model, prepared.batches(0), config, [memory], epoch=5.0)
         losses.total.backward()
         gradients = [parameter.grad for parameter in prepared.model.parameters()]
         results.append((losses.total, [p.detach() for p in memory.twin.parameters()], gradients))
@@ -152,9 +143,9 @@ def test_a_boosting_anchor_in_bfloat16_sets_nearly_the_same_margins(data: Path, 
         )  # fmt: skip
         config = replace(config, memory=MemoryConfig())
         prepared = prepare(config)
-        boosting = make_boosting(config, prepared.model, 10, prepared.anchor)
-        assert isinstance(boosting, BoostingAnchor)
-        losses = take(prepared, config, prepared.batches(0), boosting=boosting)
+        boosting = make_boosting(config, prepared)
+        assert isinstance(boosting, BoostingTeacher)
+        losses = compute_losses(prepared.model, prepared.batches(0), config, [boosting], epoch=5.0)
         found.append(losses.total.item())
     assert found[0] == pytest.approx(found[1], rel=0.02)
     assert found[0] != found[1]

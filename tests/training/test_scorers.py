@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from coder_core.model.coder import Coder
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.parts.boosting import BoostingAnchor, make_boosting
+from coder_core.training.parts.boosting import BoostingTeacher, make_boosting
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.reference import boosting as reference
@@ -76,7 +75,7 @@ def test_every_loss_reads_the_scores(data: Path, kind: str, loss: str) -> None:
     prepared = prepare(config)
     batch = prepared.batches(0)
     model = prepared.model.train()
-    found = compute_losses(model, model, None, batch, config, epoch=5.0, autocast=nullcontext())
+    found = compute_losses(model, batch, config, epoch=5.0)
     found.total.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
     rows = scores(model, batch)
@@ -110,17 +109,14 @@ def test_it_is_the_target_and_the_anchor_of_boosting(data: Path, kind: str) -> N
         scored(data, kind, loss="btr-sum", boosting="am", boosting_margin=0.4, boosting_split=0.3, boosting_weight=0.5)
     )
     prepared = prepare(config)
-    boosting = make_boosting(config, prepared.model, 15, None)
-    assert isinstance(boosting, BoostingAnchor)
-    assert boosting is not None
+    boosting = make_boosting(config, prepared)
+    assert isinstance(boosting, BoostingTeacher)
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in boosting.branch.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
     batch = prepared.batches(0)
-    found = compute_losses(
-        prepared.model, prepared.model, None, batch, config, epoch=5.0, autocast=nullcontext(), boosting=boosting
-    )
+    found = compute_losses(prepared.model, batch, config, [boosting], epoch=5.0)
     target, anchor = scores(prepared.model, batch), scores(boosting.branch, batch)
     ids = batch.image_ids.tolist()
     total = 0.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from coder_core.ops import normalise
 from coder_core.training.dcl_losses import instance_dcl
 from coder_core.training.gathering import gather_anchors
 from coder_core.training.losses import Losses
-from coder_core.training.parts.memory import Memory, make_memory
+from coder_core.training.parts.memory import MomentumMemory, make_memory
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference
@@ -44,8 +43,8 @@ def plain_config(data: Path, *, bank: int = 0, **objective: Any) -> Config:
     )
 
 
-def take(prepared: Prepared, memory: Memory | None, config: Config, batch: Batch, epoch: float = 5.0) -> Losses:
-    return compute_losses(prepared.model, prepared.model, memory, batch, config, epoch=epoch, autocast=nullcontext())
+def take(prepared: Prepared, memory: MomentumMemory | None, config: Config, batch: Batch, epoch: float = 5.0) -> Losses:
+    return compute_losses(prepared.model, batch, config, [memory] if memory else [], epoch=epoch)
 
 
 def embed(model: torch.nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -57,7 +56,7 @@ def embed(model: torch.nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
 def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(data: Path) -> None:
     config = plain_config(data, bank=16)
     prepared = prepare(config)
-    memory = make_memory(prepared.model, config)
+    memory = make_memory(config, prepared)
     assert memory is not None
     with torch.no_grad():
         for parameter in prepared.model.parameters():
@@ -68,12 +67,12 @@ def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(da
     for slow, old, fast in zip(memory.twin.parameters(), before.parameters(), prepared.model.parameters(), strict=True):
         torch.testing.assert_close(slow, 0.995 * old + 0.005 * fast)
     assert memory.bank.count == 0
-    memory.remember()
+    memory.after_step(prepared.model, 0)
     images, texts = embed(memory.twin, batch)  # the followed twin's keys, of the current step
     torch.testing.assert_close(memory.bank.images[:8].double(), images)
     torch.testing.assert_close(memory.bank.texts[:8].double(), texts)
     assert torch.equal(memory.bank.image_ids[:8], batch.image_ids)
-    memory.remember()
+    memory.after_step(prepared.model, 0)
     assert memory.bank.count == 8  # remembering twice adds nothing
 
 
@@ -82,7 +81,7 @@ def test_three_steps_equal_the_loop_over_anchors(data: Path, diversity: str) -> 
     """Candidates are the queue before this step's keys; the positive is the partner's key of this step."""
     config = plain_config(data, bank=13, diversity=diversity, temperature=0.2)
     prepared = prepare(config)
-    memory = make_memory(prepared.model, config)
+    memory = make_memory(config, prepared)
     assert memory is not None
     for step in range(3):
         batch = prepared.batches(step)
@@ -108,18 +107,18 @@ def test_three_steps_equal_the_loop_over_anchors(data: Path, diversity: str) -> 
         assert ("m-dcl" in losses.parts) == (slots > 0)
         if slots:
             assert losses.parts["m-dcl"].item() == pytest.approx(in_banks, rel=1e-4)
-        memory.remember()
+        memory.after_step(prepared.model, 0)
     assert memory.bank.count == 13
 
 
 def test_gradients_reach_every_weight_of_the_model_and_none_of_the_twin(data: Path) -> None:
     config = plain_config(data, bank=16)
     prepared = prepare(config)
-    memory = make_memory(prepared.model, config)
+    memory = make_memory(config, prepared)
     assert memory is not None
     for step in range(2):
         take(prepared, memory, config, prepared.batches(step)).total.backward()
-        memory.remember()
+        memory.after_step(prepared.model, 0)
     assert all(parameter.grad is not None for parameter in prepared.model.parameters())
     assert all(parameter.grad is None for parameter in memory.parameters())
 
@@ -129,10 +128,10 @@ def test_the_bank_loss_may_start_late_and_its_diversity_counts_before(data: Path
     late = replace(config, memory=replace(config.memory, bank_start_epoch=2.0))
     none = plain_config(data, bank=16, diversity_from_bank=False)
     prepared = prepare(config)
-    memory = make_memory(prepared.model, config)
+    memory = make_memory(config, prepared)
     assert memory is not None
     take(prepared, memory, config, prepared.batches(0))
-    memory.remember()
+    memory.after_step(prepared.model, 0)
     batch = prepared.batches(1)
     early = take(prepared, memory, late, batch, epoch=1.9)
     assert "m-dcl" not in early.parts

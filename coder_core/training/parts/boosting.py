@@ -1,35 +1,56 @@
-"""Deep Boosting Learning while training: who the other branches are and how they move. Diao et al. 2024, section III-C.
+"""Deep Boosting Learning: the branches that set the target's margins. Diao et al. 2024, section III-C.
 
-They score the same batch as the model that is saved, the target, and are never saved as models: momentum, a moving
-average of the target (MSS); offline, a finished run (OAS); online, branches that train beside the target (OSS).
+They score the same batch as the model that is saved, the target, and are never saved as models. The teacher (the paper
+calls it the anchor branch) is a moving average of the target (MSS) or a finished run (OAS); with the online scenario
+(OSS) the earlier branches train beside the target.
 """
 
 from __future__ import annotations
 
 import copy
-import math
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
 from torch import nn
 
 from coder_core.config.schema import Config
-from coder_core.console.faults import Fault
 from coder_core.data.batches import Batch
-from coder_core.memory.momentum import cosine_momentum, share_of_start, start_that_leaves, update_twin
+from coder_core.memory.momentum import cosine_momentum, update_twin
 from coder_core.model.coder import Coder
-from coder_core.runs.load import LoadedModel
+from coder_core.training.boosting_losses import boosted, cohort_losses
 from coder_core.training.gathering import Anchors, Lengths, gather_anchors
+from coder_core.training.losses import Losses
+from coder_core.training.parts.part import Part, StepContext
 from coder_core.training.precision import twin_autocast, twin_precision
+from coder_core.training.prepare import Prepared
 
-MOST_OF_START = 0.05  # share of the random start that may remain in a momentum anchor without a warning
+
+class Boosting(Part):
+    """Adds the losses of the target against other branches, from the configured epoch on."""
+
+    @abstractmethod
+    def encode(self, batch: Batch) -> list[Anchors]:
+        """The pairs under every other branch, beside those of all processes."""
+
+    def add_losses(self, losses: Losses, step: StepContext) -> Losses:
+        """With the target's losses against the other branches."""
+        if step.epoch < step.config.boosting.boosting_start_epoch:
+            return losses
+        with step.autocast:
+            others = self.encode(step.batch)
+        return self.losses_against(losses, others, step)
+
+    def losses_against(self, losses: Losses, others: Sequence[Anchors], step: StepContext) -> Losses:
+        """With the target's losses against the pairs under `others`."""
+        return boosted(losses, step.anchors, others, step.config)
 
 
-class BoostingAnchor(nn.Module):
-    """The branch that sets the margins.
+class BoostingTeacher(Boosting):
+    """A branch that sets margins and gets no gradient (the paper's anchor branch).
 
-    It reads without dropout, as the authors' program has it: its margins should not be noise. A moving average
-    normalises by the batch, for the running statistics are the target's, not its own.
+    It reads without dropout, as the authors' program has it: margins should carry no noise. A moving average normalises
+    by the batch, because the running statistics are the target's.
 
     Args:
         branch: its weights; taken over, not copied.
@@ -42,110 +63,74 @@ class BoostingAnchor(nn.Module):
         super().__init__()
         self.branch = branch.requires_grad_(False).eval()
         self.steps, self.momentum, self.precision = steps, momentum, precision
+        self.state_file = "anchor" if momentum is not None else None
         if momentum is not None:
             for module in self.branch.modules():
                 if isinstance(module, nn.modules.batchnorm._BatchNorm):
                     module.train()
 
-    @property
-    def moves(self) -> bool:
-        """Whether it has a state of its own to save."""
-        return self.momentum is not None
-
     @torch.no_grad()
     def encode(self, batch: Batch) -> list[Anchors]:
-        """The pairs in its instance branch, beside those of all processes, to be scored its own way; one element."""
+        """The pairs under the teacher; one element."""
         lengths = Lengths(batch.region_lengths, batch.word_lengths)
         with twin_autocast(self.precision, batch.regions.device):
             images = self.branch.encode_images(batch.regions, lengths.images)
             texts = self.branch.encode_texts(batch.words, lengths.texts)
         return [gather_anchors(images, texts, batch.image_ids, self.branch.scorer, lengths)]
 
-    def learned(self) -> list[dict[str, nn.Parameter]]:
-        """No parameters: it gets no gradient."""
-        return []
-
-    def follow(self, target: Coder, step: int) -> None:
-        """Take in the target as the optimizer left it at this step, counted from 0 (eq. 22)."""
+    def after_step(self, model: Coder, step: int) -> None:
+        """Average the target in, as the optimizer left it (eq. 22)."""
         if self.momentum is not None:
-            update_twin(self.branch, target, cosine_momentum(step, self.steps, self.momentum))
+            update_twin(self.branch, model, cosine_momentum(step, self.steps, self.momentum))
 
 
-class OnlineBranches(nn.Module):
-    """The branches before the target, from other seeds, which train in the same step by their own loss.
+class OnlineBranches(Boosting):
+    """Branches before the target, from other seeds, which train in the same step by their own loss.
 
-    One forward pass of each serves both its own loss and, without gradient, the margins of those after it. So they read
-    with dropout, each with its own.
+    One forward pass of each serves its own loss and, without gradient, the margins of later branches; so they read with
+    dropout, each with its own.
 
     Args:
         branches: in order; taken over, not copied.
     """
 
-    moves = True
+    state_file = "anchor"
 
     def __init__(self, branches: Sequence[Coder]) -> None:
         super().__init__()
         self.branches = nn.ModuleList(branches).train()
 
     def encode(self, batch: Batch) -> list[Anchors]:
-        """The pairs in every branch, with gradient."""
+        """The pairs under every branch, with gradient."""
         lengths = Lengths(batch.region_lengths, batch.word_lengths)
-        found = []
+        pairs = []
         for branch in self.branches:
             assert isinstance(branch, Coder)
             embedded = branch(batch.regions, lengths.images, batch.words, lengths.texts)
-            found.append(gather_anchors(embedded.images, embedded.texts, batch.image_ids, branch.scorer, lengths))
-        return found
+            pairs.append(gather_anchors(embedded.images, embedded.texts, batch.image_ids, branch.scorer, lengths))
+        return pairs
 
-    def follow(self, target: Coder, step: int) -> None:
-        """Nothing: they learn by gradients."""
+    def losses_against(self, losses: Losses, others: Sequence[Anchors], step: StepContext) -> Losses:
+        """With the target's losses against the other branches, and the losses of these."""
+        losses = super().losses_against(losses, others, step)
+        return cohort_losses(losses, step.anchors, others, step.config, step.branch_losses)
 
-    def learned(self) -> list[dict[str, nn.Parameter]]:
-        """The parameters of every branch, by names that tell the branch."""
+    def separate_parameters(self) -> list[dict[str, nn.Parameter]]:
+        """Those of every branch: no branch's gradient shortens another's."""
         return [
-            {f"branch-{place} {name}": parameter for name, parameter in branch.named_parameters()}
-            for place, branch in enumerate(self.branches, start=1)
+            {f"branch-{number} {name}": parameter for name, parameter in branch.named_parameters()}
+            for number, branch in enumerate(self.branches, start=1)
         ]
 
 
-Boosting = BoostingAnchor | OnlineBranches
-
-
-def make_boosting(
-    config: Config, model: Coder, steps: int, anchor: LoadedModel | None, branches: Sequence[Coder] = ()
-) -> Boosting | None:
-    """The other branches that a configuration asks for.
-
-    Args:
-        config: of the run.
-        model: the target at its start, where it is trained.
-        steps: of the whole run.
-        anchor: what `read_anchor` found.
-        branches: those that train beside the target.
-    """
+def make_boosting(config: Config, prepared: Prepared) -> Boosting | None:
+    """The other branches that a configuration asks for; a moving average starts as the prepared model."""
     if config.boosting.boosting == "none":
         return None
-    device = next(model.parameters()).device
     if config.boosting.boosting_scenario == "online":
-        return OnlineBranches(branches).to(device)
-    precision = twin_precision(config.training, device)
-    if anchor is not None:
-        return BoostingAnchor(anchor.model.to(device), steps, None, precision)
-    return BoostingAnchor(copy.deepcopy(model), steps, config.boosting.boosting_momentum, precision)
-
-
-def random_start_left(config: Config, steps: int) -> list[Fault]:
-    """A warning when more than 5% of the random start would still be in a momentum anchor at the run's end."""
-    boosting = config.boosting
-    if boosting.boosting == "none" or boosting.boosting_scenario != "momentum":
-        return []
-    left = share_of_start(steps, boosting.boosting_momentum)
-    if left <= MOST_OF_START:
-        return []
-    fitting = math.floor(start_that_leaves(MOST_OF_START, steps) * 1e5) / 1e5
-    found = (
-        f"is {boosting.boosting_momentum:g}: after {steps:,} steps {left:.0%} of the anchor would be its random start"
-    )
-    expected = f"at most {fitting:.5g} for {MOST_OF_START:.0%}"
-    fix = "an anchor that knows little sets margins that mean little"
-    return [Fault("--boosting-momentum", found, expected, fix, severity="warning")]
+        return OnlineBranches(prepared.branches)
+    steps = prepared.batches.per_epoch * config.training.epochs
+    precision = twin_precision(config.training, next(prepared.model.parameters()).device)
+    if prepared.teacher is not None:
+        return BoostingTeacher(prepared.teacher.model, steps, None, precision)
+    return BoostingTeacher(copy.deepcopy(prepared.model), steps, config.boosting.boosting_momentum, precision)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
@@ -11,11 +13,24 @@ from coder_core.memory.bank import CoupledBank
 from coder_core.memory.momentum import momentum_twin, update_twin
 from coder_core.model.coder import Coder
 from coder_core.training import parallel
+from coder_core.training.gathering import Keys
+from coder_core.training.parts.part import Part, StepContext
 from coder_core.training.precision import twin_autocast, twin_precision
+from coder_core.training.prepare import Prepared
 
 
-class Memory(nn.Module):
-    """The momentum twin and the banks, kept together so that they are saved together."""
+class MomentumMemory(Part):
+    """Encodes keys with the momentum twin before the loss and enqueues them after the step.
+
+    Args:
+        model: the twin starts as its copy.
+        bank_size: slots.
+        dimension: D.
+        momentum: share of the twin that stays at an update.
+        precision: of the twin's passes, "float32" or "bfloat16".
+    """
+
+    state_file = "memory"
 
     def __init__(
         self, model: Coder, bank_size: int, dimension: int, momentum: float, precision: str = "float32"
@@ -27,28 +42,40 @@ class Memory(nn.Module):
         self.momentum = momentum
         self._pending: tuple[Tensor, Tensor, Tensor] | None = None
 
+    def prepare(self, step: StepContext) -> None:
+        """Update the twin and give the loss this step's keys."""
+        step.keys = Keys(*self.encode_keys(step.model, step.batch), self.bank)
+
     @torch.no_grad()
-    def keys(self, model: Coder, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Follow the model, then encode this process's pairs. The keys of all processes wait for `remember`."""
+    def encode_keys(self, model: Coder, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Update the twin, then encode this process's pairs: (B, D) image and text keys.
+
+        Keys are of the instance branch only (eq. 6): the update covers the concept branch, whose keys nothing reads.
+        """
         update_twin(self.twin, model, self.momentum)
-        # Keys are of the instance branch only (eq. 6): the twin follows in both but never reads the concepts.
         with twin_autocast(self.precision, batch.regions.device):
             images = self.twin.encode_images(batch.regions, batch.region_lengths)
             texts = self.twin.encode_texts(batch.words, batch.word_lengths)
-        everyone = (parallel.gather_rows(images), parallel.gather_rows(texts), parallel.gather_rows(batch.image_ids))
-        self._pending = everyone
+        self._pending = (
+            parallel.gather_rows(images), parallel.gather_rows(texts), parallel.gather_rows(batch.image_ids)
+        )  # fmt: skip
         return images, texts
 
-    def remember(self) -> None:
-        """Enqueue the waiting keys. After backward(): autograd still reads the slots before."""
+    def after_step(self, model: Coder, step: int) -> None:
+        """Enqueue the keys of all processes. After backward(): autograd reads the slots they overwrite."""
         if self._pending is not None:
             self.bank.enqueue(*self._pending)
             self._pending = None
 
+    def report(self) -> dict[str, Any]:
+        """How many slots of the bank are filled."""
+        return {"bank_filled": self.bank.count}
 
-def make_memory(model: Coder, config: Config) -> Memory | None:
-    """The memory a configuration asks for, of a model that stands where it is trained."""
+
+def make_memory(config: Config, prepared: Prepared) -> MomentumMemory | None:
+    """The memory a configuration asks for."""
     if config.memory.bank_size == 0:
         return None
+    model = prepared.model
     precision = twin_precision(config.training, next(model.parameters()).device)
-    return Memory(model, config.memory.bank_size, config.model.dimension, config.memory.momentum, precision)
+    return MomentumMemory(model, config.memory.bank_size, config.model.dimension, config.memory.momentum, precision)

@@ -1,31 +1,35 @@
-"""Weights of complementary samples while training: the cache of embeddings, and what an epoch makes of it.
+"""Weights of complementary samples and partners of the within-modality losses, from the embeddings of the last epoch.
 
-Embeddings are kept as batches go by. At the start of every epoch after the first the raw scores of all pairs are
-computed at once from what the epoch before left; within the epoch they stay, so a step only looks up its pairs and
-takes two softmaxes. In the first epoch all weights are alike.
+Every step caches its embeddings. At the start of every epoch after the first, the raw scores of all pairs are computed
+from that cache and stay for the epoch, so a step only looks up its pairs and takes two softmaxes. In the first epoch
+all weights are equal.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from coder_core.config.schema import Config
 from coder_core.config.weighting import OF_NEIGHBOURHOODS
 from coder_core.memory.sample_cache import SampleCache
+from coder_core.model.coder import Coder
 from coder_core.objectives.neighbour_weights import ABSENT, drawn_neighbours, raw_scores
 from coder_core.runs.analysis.weights import IMAGE, TEXT, weights_of
 from coder_core.training import parallel
-from coder_core.training.gathering import Anchors
+from coder_core.training.gathering import mean_vectors
+from coder_core.training.losses import Losses
+from coder_core.training.parts.part import Part, StepContext
 from coder_core.training.prepare import Prepared
+from coder_core.training.within_modality import with_neighbours
 
 DRAW_STREAM = 6  # of the random numbers that choose neighbours of neighbours
 PARTNER_STREAM = 7  # of those that draw every pair a neighbour
 
 
-class Neighbourhoods(nn.Module):
-    """Cached embeddings, raw scores and the weights they give. Saved and resumed as a whole.
+class Neighbourhoods(Part):
+    """Weighs samples by their neighbourhoods and adds the within-modality losses.
 
     Args:
         config: of the run.
@@ -33,6 +37,8 @@ class Neighbourhoods(nn.Module):
         image_of_text: (m,) the image of every train caption.
         images: n.
     """
+
+    state_file = "neighbourhoods"
 
     diversity: Tensor
     discrepancy: Tensor
@@ -56,8 +62,7 @@ class Neighbourhoods(nn.Module):
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int) -> None:
-        """Score all pairs by what the epoch before left in the cache, and draw every pair a neighbour. Nothing to do in
-        epoch 0."""
+        """Score all pairs by the embeddings of the last epoch and draw every pair a partner; nothing in epoch 0."""
         if epoch == 0:
             return
         if self.config.within_image > 0 or self.config.within_text > 0:
@@ -66,28 +71,33 @@ class Neighbourhoods(nn.Module):
             self._score(epoch)
 
     def _draw(self, count: int, stream: int, epoch: int) -> Tensor:
-        drawn = np.random.SeedSequence((self.seed, stream, epoch)).generate_state(1, np.uint64)[0]
-        generator = torch.Generator().manual_seed(int(drawn) % 2**63)
+        seed = np.random.SeedSequence((self.seed, stream, epoch)).generate_state(1, np.uint64)[0]
+        generator = torch.Generator().manual_seed(int(seed) % 2**63)
         return drawn_neighbours(self.neighbours.cpu(), count, generator).to(self.neighbours.device)
 
     def _score(self, epoch: int) -> None:
-        again = self.neighbours
+        second_order = self.neighbours
         if self.config.neighbours_of_neighbours:
             each = self.config.neighbours_of_neighbours // self.neighbours.shape[1]
-            again = self._draw(each, DRAW_STREAM, epoch)
-        every = torch.arange(len(self.neighbours), device=self.neighbours.device)
+            second_order = self._draw(each, DRAW_STREAM, epoch)
+        every_text = torch.arange(len(self.neighbours), device=self.neighbours.device)
         cache = self.cache
         sides = (
             (IMAGE, cache.images, cache.known_images, self.image_of_text),
-            (TEXT, cache.texts, cache.known_texts, every),
+            (TEXT, cache.texts, cache.known_texts, every_text),
         )
         for column, values, known, owner in sides:
-            raw = raw_scores(values, known, owner, self.neighbours, again)
+            raw = raw_scores(values, known, owner, self.neighbours, second_order)
             self.diversity[:, column], self.discrepancy[:, column] = raw
         self.scored.fill_(True)
 
+    def prepare(self, step: StepContext) -> None:
+        """Give the loss the weights of this step's pairs, where the configuration weighs by neighbourhoods."""
+        if self.config.sample_weights in OF_NEIGHBOURHOODS:
+            step.weights = self.pair_weights(step.batch.text_ids)
+
     @torch.no_grad()
-    def weigh(self, text_ids: Tensor) -> Tensor:
+    def pair_weights(self, text_ids: Tensor) -> Tensor:
         """(B,) weights of this process's pairs; those of all processes sum to λ."""
         if not bool(self.scored):
             return torch.full(text_ids.shape, self.config.weight_scale, device=text_ids.device)
@@ -96,9 +106,8 @@ class Neighbourhoods(nn.Module):
         return weights[start : start + len(text_ids)]
 
     @torch.no_grad()
-    def drawn(self, text_ids: Tensor, *, images: bool) -> tuple[Tensor, Tensor]:
-        """(B, D) cached embeddings of each pair's drawn neighbour, its image's or its caption's, and (B,) whether there
-        is one."""
+    def partner_embeddings(self, text_ids: Tensor, *, images: bool) -> tuple[Tensor, Tensor]:
+        """(B, D) cached embeddings of each pair's partner, its image or its caption, and (B,) whether there is one."""
         partner = self.partner[text_ids]
         row = partner.clamp_min(0)
         row = self.image_of_text[row] if images else row
@@ -107,23 +116,23 @@ class Neighbourhoods(nn.Module):
         )  # fmt: skip
         return values[row], (partner >= 0) & known[row]
 
-    @torch.no_grad()
-    def notice(self, anchors: Anchors, text_ids: Tensor) -> None:
-        """Keep a step's embeddings, of all processes, for `remember`."""
+    def add_losses(self, losses: Losses, step: StepContext) -> Losses:
+        """With the within-modality losses that have a weight."""
+        single, text_ids = mean_vectors(step.anchors), step.batch.text_ids
         self._pending = (
-            anchors.all_images.detach(), anchors.all_texts.detach(), anchors.all_image_ids,
-            parallel.gather_rows(text_ids),
+            single.all_images.detach(), single.all_texts.detach(), single.all_image_ids, parallel.gather_rows(text_ids),
         )  # fmt: skip
+        return with_neighbours(losses, single, text_ids, step.config, self)
 
-    def remember(self) -> None:
-        """Take the waiting embeddings in. After backward(), so that a step that fails leaves the cache as it was."""
+    def after_step(self, model: Coder, step: int) -> None:
+        """Cache the embeddings of this step, of all processes."""
         if self._pending is not None:
             self.cache.write(*self._pending)
             self._pending = None
 
 
 def make_neighbourhoods(config: Config, prepared: Prepared) -> Neighbourhoods | None:
-    """What a configuration that reads neighbours needs beside its model."""
+    """The neighbourhoods of a configuration that reads neighbours."""
     if prepared.neighbourhood is None:
         return None
     train = prepared.train

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,11 +19,13 @@ from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.load import load_model
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
-from coder_core.training.parts.prototypes import PrototypeGuide, make_guide
+from coder_core.training.parts.concepts import ConceptLoss
+from coder_core.training.parts.prototypes import PrototypeClassification, make_prototypes
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import prototypes as reference
-from tests.support.prototype_worker import PROTOTYPES, guided_config, trained
+from tests.support.configs import changed
+from tests.support.prototype_worker import PROTOTYPES, prototype_config, trained
 from tests.support.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config
 from tests.training.test_parallel import run_two
 from tests.training.test_resume import stop_during
@@ -36,34 +37,35 @@ def with_prototypes(config: Config, count: int = PROTOTYPES, recluster: int = 0)
     return replace(config, memory=replace(config.memory, prototypes=count, prototype_recluster=recluster))
 
 
-def step(prepared: Prepared, guide: PrototypeGuide | None, config: Config, number: int) -> Losses:
+def step(prepared: Prepared, prototypes: PrototypeClassification | None, config: Config, number: int) -> Losses:
+    parts = [ConceptLoss()] if config.model.concepts else []
     return compute_losses(
-        prepared.model, prepared.model, None, prepared.batches(number), config, epoch=number / PER_EPOCH,
-        autocast=nullcontext(), guide=guide,
+        prepared.model, prepared.batches(number), config, [*parts, prototypes] if prototypes else parts,
+        epoch=number / PER_EPOCH,
     )  # fmt: skip
 
 
-def begun(data: Path, config: Config) -> tuple[Prepared, PrototypeGuide]:
+def begun(data: Path, config: Config) -> tuple[Prepared, PrototypeClassification]:
     prepared = prepare(config)
-    guide = make_guide(config, prepared.train.n_texts, PER_EPOCH * config.training.batch_size)
-    assert guide is not None
-    return prepared, guide
+    prototypes = make_prototypes(config, prepared)
+    assert prototypes is not None
+    return prepared, prototypes
 
 
 @pytest.mark.parametrize("concepts", [0, 4])
 def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path, concepts: int) -> None:
     """The concept branch is classified; without one the instance branch is."""
-    config = guided_config(data, concepts=concepts)
+    config = prototype_config(data, concepts=concepts)
     config = replace(config, objective=replace(config.objective, weight_prototypes=0.5, prototype_temperature=0.25))
-    prepared, guide = begun(data, config)
+    prepared, prototypes = begun(data, config)
     loops = reference.OnlineMeans(PROTOTYPES, PER_EPOCH * 8)
     for number in range(PER_EPOCH + 3):
         batch = prepared.batches(number)
         with torch.no_grad():
             found = prepared.model(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
         plain = step(prepared, None, config, number)
-        losses = step(prepared, guide, config, number)
-        guide.remember()
+        losses = step(prepared, prototypes, config, number)
+        prototypes.after_step(prepared.model, 0)
         vectors = [reference.pair_vector(*pair) for pair in zip(found[0].tolist(), found[1].tolist(), strict=True)]
         labels = loops.learn(vectors, batch.text_ids.tolist())
         assert ("pgc" in losses.parts) == (number >= PER_EPOCH)
@@ -71,7 +73,7 @@ def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path,
             assert losses.total.item() == plain.total.item()
             continue
         named = found[2:] if concepts else found[:2]
-        classifier = (guide.classifier.detach().double() / 0.25).tolist()
+        classifier = (prototypes.classifier.detach().double() / 0.25).tolist()
         expected = [
             sum(reference.cross_entropy(side[i].tolist(), classifier, label) for side in named)
             for i, label in enumerate(labels)
@@ -86,55 +88,56 @@ def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path,
 
 
 def test_gradients_reach_the_classifier_and_the_branch_that_is_classified(data: Path) -> None:
-    config = guided_config(data, concepts=4)
+    config = prototype_config(data, concepts=4)
     config = replace(config, objective=replace(config.objective, weight_instance=0.0, weight_concept=0.0))
-    prepared, guide = begun(data, config)
+    prepared, prototypes = begun(data, config)
     for number in range(PER_EPOCH + 1):
-        losses = step(prepared, guide, config, number)
-        guide.remember()
+        losses = step(prepared, prototypes, config, number)
+        prototypes.after_step(prepared.model, 0)
     losses.total.backward()
-    assert guide.classifier.grad is not None
-    assert guide.classifier.grad.abs().max() > 0
+    assert prototypes.classifier.grad is not None
+    assert prototypes.classifier.grad.abs().max() > 0
     assert prepared.model.concepts is not None
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in prepared.model.concepts.parameters())
 
 
 def test_centroids_move_only_when_the_step_is_remembered(data: Path) -> None:
-    config = guided_config(data)
-    prepared, guide = begun(data, config)
+    config = prototype_config(data)
+    prepared, prototypes = begun(data, config)
     for number in range(PER_EPOCH):
-        step(prepared, guide, config, number)
-        guide.remember()
-    before = {name: value.clone() for name, value in guide.state_dict().items()}
-    step(prepared, guide, config, PER_EPOCH)
-    assert all(torch.equal(value, before[name]) for name, value in guide.state_dict().items())
-    guide.remember()
-    assert not torch.equal(guide.clusters.centroids, before["clusters.centroids"])
+        step(prepared, prototypes, config, number)
+        prototypes.after_step(prepared.model, 0)
+    before = {name: value.clone() for name, value in prototypes.state_dict().items()}
+    step(prepared, prototypes, config, PER_EPOCH)
+    assert all(torch.equal(value, before[name]) for name, value in prototypes.state_dict().items())
+    prototypes.after_step(prepared.model, 0)
+    assert not torch.equal(prototypes.clusters.centroids, before["clusters.centroids"])
 
 
 def test_the_report_by_hand() -> None:
     """Two of four pairs had a label, one of them another; three images and one text were named right."""
-    guide = PrototypeGuide(2, 2, pairs=4, pass_pairs=4)
-    assert guide.report(whole_pass=False) == {}
+    config = changed(Config(), prototypes=2, dimension=2)
+    prototypes = PrototypeClassification(config, np.arange(4), pass_pairs=4)
+    assert prototypes.report() == {}
     seeds = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    guide.losses((seeds, seeds), (seeds, seeds), torch.arange(4))
-    guide.remember()
-    assert guide.report(whole_pass=True) == {}
-    guide.clusters.labels[:2] = torch.tensor([0, 1])
-    guide.clusters.members[:] = 1
+    prototypes.classification_losses((seeds, seeds), (seeds, seeds), torch.arange(4))
+    prototypes.after_step(None, 0)
+    assert prototypes.statistics(prototypes.tally) == {}
+    prototypes.clusters.labels[:2] = torch.tensor([0, 1])
+    prototypes.clusters.members[:] = 1
     with torch.no_grad():
-        guide.classifier.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+        prototypes.classifier.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
     pairs = torch.tensor([[1.0, 0.0], [0.8, 0.6], [1.0, 0.0], [0.0, 1.0]])  # labels 0 0 0 1
     images = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     texts = torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
-    guide.losses((pairs, pairs), (images, texts), torch.arange(4))
-    guide.remember()
+    prototypes.classification_losses((pairs, pairs), (images, texts), torch.arange(4))
+    prototypes.after_step(None, 0)
     expected = {
         "used": 2, "dead": 0, "largest": 3, "reseeded": 0, "inertia": 0.1, "image_accuracy": 0.75,
         "text_accuracy": 0.25, "changed": 0.5,
     }  # fmt: skip
-    assert guide.report(whole_pass=False) == pytest.approx(expected, abs=1e-5)
-    assert guide.report(whole_pass=True) == pytest.approx(expected, abs=1e-5)
+    assert prototypes.report()["prototypes"] == pytest.approx(expected, abs=1e-5)
+    assert prototypes.statistics(prototypes.tally) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -208,15 +211,15 @@ def test_more_prototypes_than_pairs_names_what_fits(data: Path, count: int, seve
 
 
 def test_a_full_clustering_keeps_numbers_and_loses_no_pair(data: Path) -> None:
-    prepared, guide = begun(data, guided_config(data))
+    prepared, prototypes = begun(data, prototype_config(data))
     for number in range(2 * PER_EPOCH):
-        step(prepared, guide, guided_config(data), number)
-        guide.remember()
+        step(prepared, prototypes, prototype_config(data), number)
+        prototypes.after_step(prepared.model, 0)
     random = np.random.default_rng(0)
     images, texts = (random.normal(size=(count, 8)).astype(np.float32) for count in (20, 40))
-    guide.recluster(images, texts, prepared.train.image_of_text, seed=1)
-    assert int(guide.clusters.members.sum()) == 40
-    assert guide.recluster(images, texts, prepared.train.image_of_text, seed=1) > 0.5  # the same vectors again
+    prototypes.recluster(images, texts)
+    assert int(prototypes.clusters.members.sum()) == 40
+    assert prototypes.recluster(images, texts) > 0.5  # the same vectors again
 
 
 @pytest.mark.timeout(400)
@@ -225,13 +228,13 @@ def test_two_processes_hold_the_prototypes_of_one(data: Path, tmp_path: Path) ->
     out, steps = tmp_path / "found.safetensors", 3 * PER_EPOCH
     ended = run_two("-m", "tests.support.prototype_worker", str(data), str(out), str(steps))
     assert [code for code, _ in ended] == [0, 0], ended
-    one: dict[str, Tensor] = trained(guided_config(data), steps)
+    one: dict[str, Tensor] = trained(prototype_config(data), steps)
     two = load_file(out)
     assert one.keys() == two.keys()
     assert sum("gradient classifier" in name for name in one) == 2 * PER_EPOCH
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, atol=TOLERANCE, rtol=1e-4, msg=lambda m, n=name: n + m)
-    assert int(one[f"{steps - 1} guide clusters.members"].sum()) == 40
+    assert int(one[f"{steps - 1} prototypes clusters.members"].sum()) == 40
 
 
 def test_a_run_without_a_bank_may_have_prototypes(data: Path, tmp_path: Path) -> None:

@@ -1,0 +1,74 @@
+"""Read and check the finished run that is the teacher of Deep Boosting Learning (OAS; the paper's anchor branch)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coder_core.config.schema import Config
+from coder_core.console.faults import Fault, InputError
+from coder_core.data.words import Vocabulary
+from coder_core.model.coder import Coder
+from coder_core.runs.files.status import read_status
+from coder_core.runs.load import LoadedModel, load_model, load_weights, read_vocabulary
+
+
+def read_teacher(config: Config, vocabulary: Vocabulary | None, feature_size: int) -> LoadedModel | None:
+    """The finished run that sets the margins; None for any configuration without one.
+
+    Args:
+        config: of the run to train.
+        vocabulary: of that run; None with BERT.
+        feature_size: F of its regions.
+
+    Raises:
+        InputError: it is no finished run, is damaged, or reads other words or regions than this run.
+    """
+    if config.boosting.boosting == "none" or config.boosting.boosting_scenario != "offline":
+        return None
+    folder = Path(config.boosting.boosting_anchor)
+    place = f"--boosting-anchor {folder}"
+    state = (read_status(folder) or {}).get("state")
+    if state != "finished":
+        message = f"is {state}" if state else "holds no run that was trained here"
+        raise InputError(Fault(place, message, "a finished run", "train it to its end first"))
+    teacher = load_model(folder)
+    difference = _difference(config, teacher, read_vocabulary(folder, teacher.config), vocabulary, feature_size)
+    if difference:
+        fix = "train the anchor on the same data, with the same text encoder and --word-threshold"
+        raise InputError(Fault(place, difference, "a run that reads the same images and words", fix))
+    return teacher
+
+
+def _difference(
+    config: Config, teacher: LoadedModel, teacher_words: Vocabulary | None, words: Vocabulary | None, feature_size: int
+) -> str:
+    of_teacher, of_run = teacher.config.model, config.model
+    if of_teacher.text_encoder != of_run.text_encoder:
+        return f"reads captions with {of_teacher.text_encoder}, this run with {of_run.text_encoder}"
+    if of_run.text_encoder == "bert" and of_teacher.bert != of_run.bert:
+        return f"has the word pieces of {of_teacher.bert}, this run those of {of_run.bert}"
+    if teacher_words is not None and words is not None and teacher_words.words != words.words:
+        return f"has another vocabulary ({len(teacher_words):,} words) than this run ({len(words):,})"
+    if teacher.feature_size != feature_size:
+        return f"reads {teacher.feature_size} numbers a region, this data has {feature_size}"
+    return ""
+
+
+def start_from_teacher(config: Config, model: Coder, teacher: LoadedModel) -> None:
+    """Give the target the teacher's weights, where the configuration asks for that.
+
+    Raises:
+        InputError: the two are different models.
+    """
+    if config.boosting.boosting_start != "anchor":
+        return
+    fix = "give the values of [model] that the anchor was trained with, or --boosting-start scratch"
+    different = Fault("--boosting-start", "is anchor, and the anchor is another model", "the same model", fix)
+    place = f"--boosting-anchor {config.boosting.boosting_anchor}"
+    norm, own_norm = teacher.config.model.region_norm, config.model.region_norm
+    if norm != own_norm:  # the weights would fit, and mean something else
+        raise InputError([different, Fault(place, f"has --region-norm {norm}, this run {own_norm}")])
+    try:
+        load_weights(model, teacher.model.state_dict(), place)
+    except InputError as error:
+        raise InputError([different, *error.faults]) from None

@@ -1,0 +1,28 @@
+"""Configuration -> the optional parts of its steps."""
+
+from __future__ import annotations
+
+import torch
+
+from coder_core.config.schema import Config
+from coder_core.training.parts.boosting import make_boosting
+from coder_core.training.parts.concepts import make_concept_loss
+from coder_core.training.parts.memory import make_memory
+from coder_core.training.parts.neighbourhoods import make_neighbourhoods
+from coder_core.training.parts.part import Part
+from coder_core.training.parts.prototypes import make_prototypes
+from coder_core.training.prepare import Prepared
+
+MAKERS = make_memory, make_neighbourhoods, make_boosting, make_concept_loss, make_prototypes
+
+
+def make_parts(config: Config, prepared: Prepared, device: torch.device) -> list[Part]:
+    """The parts a configuration asks for, on `device`, in the order in which their losses are summed (eq. 8).
+
+    Args:
+        config: of the run.
+        prepared: data and model; the model stands on `device`.
+        device: to train on.
+    """
+    parts = [make(config, prepared) for make in MAKERS]
+    return [part.to(device) for part in parts if part is not None]

@@ -1,0 +1,118 @@
+"""Report how a run is doing: on the terminal, in `history.jsonl` and in `status.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from coder_core.console.display import Display
+from coder_core.console.faults import Fault
+from coder_core.cpu.peak_memory import peak_mebibytes
+from coder_core.runs.files.history import HISTORY, HistoryWriter
+from coder_core.runs.files.status import write_status
+from coder_core.training import parallel
+from coder_core.training.losses import Losses
+from coder_core.training.state import Position
+
+QUARTILES = {"min": 0.0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1.0}
+
+
+class Reporter:
+    """Reports of one run. Every process has one, because losses are averaged over all; only the first one's is seen.
+
+    Args:
+        folder: of the run.
+        console: to show progress on.
+        steps: in the whole run.
+        per_epoch: steps in an epoch.
+        device: that trains.
+    """
+
+    def __init__(self, folder: Path, console: Console, steps: int, per_epoch: int, device: torch.device) -> None:
+        self.folder, self.steps, self.per_epoch, self.device = folder, steps, per_epoch, device
+        self.first = parallel.rank() == 0
+        self.display = Display(console, folder.name, steps, per_epoch, quiet=not self.first)
+        self.history: HistoryWriter | None = None
+
+    @contextmanager
+    def open(self, position: Position) -> Iterator[None]:
+        """Show progress, and keep the history open, which goes on from `position`."""
+        with self.display:
+            if self.first:
+                path = self.folder / HISTORY
+                # It may exist at step 0: killed before the first save. Lines of later steps no longer count.
+                resumed = path.exists()
+                self.history = HistoryWriter(path, resume_step=position.step if resumed else None)
+                if not resumed:
+                    self.history.write("start", step=0, steps=self.steps, per_epoch=self.per_epoch)
+                self._write_status("running", position)
+            try:
+                yield
+            finally:
+                if self.history is not None:
+                    self.history.close()
+
+    def warn(self, fault: Fault) -> None:
+        """Show a warning."""
+        self.display.say(f"warning: {fault}")
+
+    def step(
+        self, position: Position, losses: Losses, norm: Tensor, *, learning_rate: float, rate: float,
+        part_reports: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """Report a step.
+
+        Args:
+            position: after the step.
+            losses: of the step.
+            norm: of the gradient before clipping.
+            learning_rate: of the step.
+            rate: pairs a second.
+            part_reports: fields that the optional parts report.
+        """
+        terms = {name: float(parallel.mean(value)) for name, value in losses.parts.items()}
+        fields: dict[str, Any] = {"losses": terms, "gradient_norm": float(norm), "pairs_per_second": round(rate, 1)}
+        quartiles = None
+        if losses.diversity is not None:
+            points = torch.tensor(list(QUARTILES.values()), device=losses.diversity.device)
+            quartiles = [round(value, 5) for value in losses.diversity.quantile(points).tolist()]
+            fields["diversity"] = dict(zip(QUARTILES, quartiles, strict=True))
+        fields |= part_reports
+        epoch = position.step / self.per_epoch
+        self._write_event("step", position, epoch=epoch, learning_rate=learning_rate, **fields)
+        self._write_status("running", position)
+        self.display.step(
+            position.step, rate=rate, parts=terms, quartiles=quartiles[1:4] if quartiles else None,
+            best=position.best, prototypes=part_reports.get("prototypes"),
+        )  # fmt: skip
+
+    def write_epoch(self, position: Position, epoch: int, **fields: Any) -> None:
+        """Write the history's line of an epoch."""
+        self._write_event("epoch", position, epoch=epoch, **fields)
+
+    def end(self, state: str, position: Position, message: str | None = None) -> None:
+        """Report that training "finished", "stopped" or "failed", and why."""
+        reason = {} if message is None else {"message": message}
+        self._write_event("stop", position, state=state, **(reason or {"seconds": position.seconds}))
+        self._write_status(state, position, **reason)
+
+    def progress(self, activity: str) -> Callable[[int, int], None]:
+        """Called with how much of an activity between two epochs is done."""
+        return self.display.scoring(f"{self.folder.name}, {activity}")
+
+    def _write_event(self, event: str, position: Position, **fields: Any) -> None:
+        if self.history is not None:
+            self.history.write(event, step=position.step, **fields)
+
+    def _write_status(self, state: str, position: Position, **fields: Any) -> None:
+        if self.first:
+            values = {key: value for key, value in asdict(position).items() if key != "loss_sum"}
+            peak = round(peak_mebibytes(self.device), 1)
+            write_status(self.folder, state, steps=self.steps, peak_mebibytes=peak, **values, **fields)

@@ -1,0 +1,53 @@
+"""Checks of sizes that only the data or the length of the run can judge: prototypes, bank, the teacher's momentum."""
+
+from __future__ import annotations
+
+import math
+
+from coder_core.config.schema import Config
+from coder_core.console.faults import Fault
+from coder_core.memory.momentum import share_of_start, start_that_leaves
+
+PAIRS_A_PROTOTYPE = 15  # of the paper: 145,000 pairs of Flickr30K, 10,000 prototypes
+MOST_OF_START = 0.05  # share of the random start that may remain in a momentum teacher without a warning
+
+
+def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]:
+    """Errors and warnings of a run on `pairs` training captions with `steps_per_epoch` steps an epoch."""
+    faults = []
+    if config.memory.bank_size > pairs:
+        message = f"is {config.memory.bank_size:,}, more than the {pairs:,} training captions"
+        faults.append(Fault("--bank-size", message, fix="it would hold stale duplicates", severity="warning"))
+    if config.memory.prototypes:
+        faults += check_prototypes(config.memory.prototypes, pairs, steps_per_epoch * config.training.batch_size)
+    return faults + check_teacher_momentum(config, steps_per_epoch * config.training.epochs)
+
+
+def check_prototypes(count: int, pairs: int, pass_pairs: int) -> list[Fault]:
+    """An error when there are more prototypes than a pass has pairs to seed them from, a warning when most would stand
+    for one pair."""
+    fits = max(2, pairs // PAIRS_A_PROTOTYPE)
+    fix = f"--prototypes {fits:,} fits this data (the paper has one for about {PAIRS_A_PROTOTYPE} pairs)"
+    message = f"is {count:,}, and a pass has {pass_pairs:,} image-caption pairs"
+    if count > pass_pairs:
+        return [Fault("--prototypes", message, f"at most {pass_pairs:,}", fix)]
+    if count > pairs // 2:
+        return [Fault("--prototypes", message, "several pairs a prototype", fix, severity="warning")]
+    return []
+
+
+def check_teacher_momentum(config: Config, steps: int) -> list[Fault]:
+    """A warning when more than 5% of the random start would still be in a momentum teacher at the run's end."""
+    boosting = config.boosting
+    if boosting.boosting == "none" or boosting.boosting_scenario != "momentum":
+        return []
+    left = share_of_start(steps, boosting.boosting_momentum)
+    if left <= MOST_OF_START:
+        return []
+    fitting = math.floor(start_that_leaves(MOST_OF_START, steps) * 1e5) / 1e5
+    message = (
+        f"is {boosting.boosting_momentum:g}: after {steps:,} steps {left:.0%} of the teacher would be its random start"
+    )
+    expected = f"at most {fitting:.5g} for {MOST_OF_START:.0%}"
+    fix = "a teacher that knows little sets margins that mean little"
+    return [Fault("--boosting-momentum", message, expected, fix, severity="warning")]
