@@ -99,7 +99,7 @@ class Reporter:
 
     def end(self, state: str, position: Position, message: str | None = None) -> None:
         """Report that training "finished", "stopped" or "failed", and why."""
-        reason = {} if message is None else {"message": message}
+        reason: dict[str, Any] = {} if message is None else {"message": message}
         self._write_event("stop", position, state=state, **(reason or {"seconds": position.seconds}))
         self._write_status(state, position, **reason)
 

@@ -67,13 +67,13 @@ class Environment:
     products: str = DEFAULT_PRODUCTS
     twin: str = "float32"
 
-    @classmethod
-    def current(cls, config: Config, device: torch.device) -> Environment:
-        """That of this process."""
-        return cls(
-            torch.__version__, torch.get_num_threads(), str(device), parallel.world_size(), product_library(),
-            twin_precision(config.training, device),
-        )  # fmt: skip
+
+def current_environment(config: Config, device: torch.device) -> Environment:
+    """That of this process."""
+    return Environment(
+        torch.__version__, torch.get_num_threads(), str(device), parallel.world_size(), product_library(),
+        twin_precision(config.training, device),
+    )  # fmt: skip
 
 
 @dataclass

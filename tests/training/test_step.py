@@ -151,7 +151,7 @@ def test_the_own_image_never_enters_the_diversity_even_when_the_loss_keeps_it() 
     for moved in (0.0, 0.5):
         scores[0, 1] += moved
         anchors = gather_anchors(scores.clone(), torch.eye(5, dtype=torch.float64), ids)
-        found.append(instance_dcl(anchors, None, None, config, epoch=0.0))
+        found.append(instance_dcl(anchors, None, config, epoch=0.0))
     before, after = found
     assert before.diversity is not None
     assert after.diversity is not None
