@@ -116,7 +116,7 @@ def _write_run(
         fingerprint="0" * 64, image_ranks=image_ranks, text_ranks=text_ranks,
         image_best=_listed(random, image_ranks, np.arange(images) * CAPTIONS_AN_IMAGE, len(owner)),
         text_best=_listed(random, text_ranks, owner, images), source="random",
-        extra_arrays=arrays, extra_documents=documents, beta=model.beta if concepts else None,
+        **arrays, documents=documents, beta=model.beta if concepts else None,
     )  # fmt: skip
     return folder
 

@@ -12,7 +12,7 @@ from coder_core.ablation.planning import run_name, state_of
 from coder_core.ablation.rows import AblationTable, Recalls, Row
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.analysis.write import list_splits
+from coder_core.runs.analysis.tables import list_splits
 from coder_core.runs.files.status import read_status
 
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")

@@ -11,7 +11,7 @@ from typing import Any
 
 from coder_core.api.diversity.anchor import Loss
 from coder_core.console.faults import Fault, InputError
-from coder_core.runs.analysis.write import DOCUMENT_IMPORTED, KIND_IMPORTED
+from coder_core.runs.analysis.tables import DOCUMENT_IMPORTED, KIND_IMPORTED
 from coder_core.runs.files.sealed import read_checked, read_manifest
 from coder_core.runs.files.status import read_status
 

@@ -25,7 +25,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.demo.encoding import features_of, makes_features
 from coder_core.runs.analysis.concept_reader import in_one
 from coder_core.runs.analysis.read import Analysis, open_analysis
-from coder_core.runs.analysis.write import IMAGE_PART_LENGTHS, IMAGE_PARTS
+from coder_core.runs.analysis.tables import IMAGE_PART_LENGTHS, IMAGE_PARTS
 from coder_core.runs.files.history import read_frame
 
 

@@ -104,7 +104,7 @@ def test_a_run_with_prototypes_shows_them(run: Run, found: Clusters, tmp_path: P
         image_of_text=analysis.image_of_text, captions=analysis.captions, image_names=analysis.image_names,
         metrics=analysis.metrics, fingerprint="1" * 12, image_ranks=analysis.image_ranks,
         text_ranks=analysis.text_ranks, image_best=analysis.image_best, text_best=analysis.text_best, kind="embeddings",
-        extra_arrays={
+        **{
             "cluster_centroids": found.centroids, "cluster_pair_labels": found.pairs,
             "cluster_pair_cosines": found.cosines, "cluster_image_labels": found.images,
             "cluster_text_labels": found.texts, "cluster_members": np.array([5, 6, 7, 8]),

@@ -79,7 +79,7 @@ def test_prototypes_stand_before_offline_clusters(root: Path, tmp_path: Path, mo
         run.path, "dev", image_embeddings=a.image_embeddings, text_embeddings=a.text_embeddings,
         image_of_text=a.image_of_text, captions=a.captions, image_names=a.image_names, metrics=a.metrics,
         fingerprint="0" * 64, image_ranks=a.image_ranks, text_ranks=a.text_ranks, image_best=a.image_best,
-        text_best=a.text_best, extra_arrays={
+        text_best=a.text_best, **{
             "cluster_centroids": np.asarray(a.image_embeddings[:9]), "cluster_pair_labels": rng.integers(0, 5, 100),
             "cluster_pair_cosines": rng.random(100), "cluster_image_labels": rng.integers(0, 9, 20),
             "cluster_text_labels": rng.integers(0, 9, 100), "cluster_members": np.arange(9),

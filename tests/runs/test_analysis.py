@@ -12,7 +12,8 @@ import pytest
 
 from coder_core.console.faults import InputError
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.analysis.write import list_splits, write_analysis
+from coder_core.runs.analysis.tables import list_splits
+from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.files.sealed import render_manifest
 from tests.runs.conftest import fill_analysis
 
@@ -124,15 +125,13 @@ def test_extra_tables_and_shapes_that_do_not_fit(run: Path) -> None:
     }
     owner = analysis.image_of_text
     extra = np.arange(4, dtype=np.uint8)
-    write_analysis(
-        run, "dev", **same, image_of_text=owner, extra_arrays={"clusters": extra}, extra_documents={"k": [1]}
-    )
+    write_analysis(run, "dev", **same, image_of_text=owner, clusters=extra, documents={"k": [1]})
     written = open_analysis(run, "dev")
     assert written.array("clusters").tolist() == [0, 1, 2, 3]
     assert written.document("k") == [1]
     with pytest.raises(InputError, match=r"holds no concepts.npy"):
         written.array("concepts")
-    with pytest.raises(ValueError, match="image_of_text has shape"):
+    with pytest.raises(ValueError, match=r"image_of_text.npy: has shape"):
         write_analysis(run, "dev", **same, image_of_text=owner[:2])
     with pytest.raises(ValueError, match="only numbers"):
-        write_analysis(run, "dev", **same, image_of_text=owner, extra_arrays={"names": np.array(["a"])})
+        write_analysis(run, "dev", **same, image_of_text=owner, names=np.array(["a"]))

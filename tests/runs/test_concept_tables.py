@@ -11,7 +11,8 @@ import pytest
 
 from coder_core.console.faults import InputError
 from coder_core.runs.analysis import concepts as writing
-from coder_core.runs.analysis.concept_reader import in_one, read_concept_tables
+from coder_core.runs.analysis.concept_reader import in_one
+from coder_core.runs.analysis.concepts import read_concept_tables
 from coder_core.runs.analysis.read import open_analysis
 from tests.runs.conftest import fill_analysis
 from tests.support.concept_runs import some_concepts, two_branches, write_concept_run

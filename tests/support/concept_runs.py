@@ -63,6 +63,6 @@ def write_concept_run(
         captions=captions or [f"scene {i}" for i in range(len(owner))], image_names=[f"{i}.png" for i in range(images)],
         metrics=metrics_from_ranks(ranked), fingerprint="0" * 12, image_ranks=ranked.image_ranks,
         text_ranks=ranked.text_ranks, image_best=ranked.image_best, text_best=ranked.text_best,
-        extra_arrays=arrays, extra_documents=documents, beta=beta,
+        **arrays, documents=documents, beta=beta,
     )  # fmt: skip
     return folder

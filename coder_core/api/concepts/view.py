@@ -7,7 +7,7 @@ import pandas as pd
 
 from coder_core.api.sides import Array, Modality
 from coder_core.console.faults import Fault, InputError
-from coder_core.runs.analysis.concept_reader import ConceptTables
+from coder_core.runs.analysis.concepts import ConceptTables
 
 
 class ConceptView:

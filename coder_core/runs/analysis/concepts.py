@@ -2,50 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from coder_core.concepts.knowledge import Concepts
-from coder_core.model.encode import SplitEmbeddings
-from coder_core.runs.analysis.concept_reader import CONCEPTS
+from coder_core.console.faults import Fault, InputError
+from coder_core.runs.analysis.tables import check_tables
 
-ATTENTION_BYTES = 1 << 28  # of both modalities; above, only the strongest concepts of every sample are kept
+if TYPE_CHECKING:
+    from coder_core.concepts.knowledge import Concepts
+    from coder_core.model.encode import SplitEmbeddings
+
+CONCEPTS = "concepts"  # the document with their names
+ATTENTION_BYTES = 1 << 28  # of both modalities; above, only the strongest concepts of every sample are written
 STRONGEST = 32
 
 
 def concept_tables(
-    found: SplitEmbeddings, concepts: Concepts, *, threshold: float, rescaled: bool
+    embeddings: SplitEmbeddings, concepts: Concepts, *, threshold: float, rescaled: bool
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays and documents of a split under a model with a concept branch.
 
     Args:
-        found: encoded with its attention.
+        embeddings: of the split, with its attention.
         concepts: of the run.
         threshold: of its graph.
         rescaled: the probability before the threshold.
 
     Returns:
-        concept_image_embeddings (n, D) and concept_text_embeddings (m, D) float32; concept_graph (g, g) Â;
-        concept_together (g, g) train captions that hold both; concept_{image,text}_attention (rows, g) float16, or,
-        where those would exceed 256 MiB, concept_{image,text}_strongest (rows, 32) int32 and
-        concept_{image,text}_strength float16, the strongest first. The document `concepts`: words, kinds, counts,
-        forms, source.
+        The arrays `concept_…` of `tables.TABLES`: attention in full, or, above 256 MiB, the 32 strongest concepts of
+        every sample, the strongest first. The document `concepts`: words, kinds, counts, forms, source.
     """
-    assert found.concept_images is not None
-    assert found.concept_texts is not None
-    assert found.image_attention is not None
-    assert found.text_attention is not None
+    assert embeddings.concept_images is not None
+    assert embeddings.concept_texts is not None
+    assert embeddings.image_attention is not None
+    assert embeddings.text_attention is not None
     arrays = {
-        "concept_image_embeddings": found.concept_images,
-        "concept_text_embeddings": found.concept_texts,
+        "concept_image_embeddings": embeddings.concept_images,
+        "concept_text_embeddings": embeddings.concept_texts,
         "concept_graph": concepts.graph(threshold=threshold, rescaled=rescaled),
         "concept_together": concepts.together.astype(np.int32),
     }
-    both = {"image": found.image_attention, "text": found.text_attention}
-    whole = sum(array.nbytes for array in both.values()) <= ATTENTION_BYTES
+    both = {"image": embeddings.image_attention, "text": embeddings.text_attention}
+    in_full = sum(array.nbytes for array in both.values()) <= ATTENTION_BYTES
     for modality, attention in both.items():
-        if whole:
+        if in_full:
             arrays[f"concept_{modality}_attention"] = attention
         else:
             strongest = strongest_first(attention, STRONGEST)
@@ -53,10 +56,10 @@ def concept_tables(
             arrays[f"concept_{modality}_strength"] = np.take_along_axis(attention, strongest.astype(np.int64), 1)
     entries = concepts.vocabulary.concepts
     document = {
-        "words": [one.word for one in entries],
-        "kinds": [one.kind for one in entries],
-        "counts": [one.count for one in entries],
-        "forms": [list(one.forms) for one in entries],
+        "words": [concept.word for concept in entries],
+        "kinds": [concept.kind for concept in entries],
+        "counts": [concept.count for concept in entries],
+        "forms": [list(concept.forms) for concept in entries],
         "source": concepts.vocabulary.source,
     }
     return arrays, {CONCEPTS: document}
@@ -65,3 +68,89 @@ def concept_tables(
 def strongest_first(attention: np.ndarray, count: int) -> np.ndarray:
     """(rows, g) → (rows, count) int32 columns of the largest values, the largest first; equal ones by column."""
     return np.argsort(-attention.astype(np.float32), axis=1, kind="stable")[:, :count].astype(np.int32)
+
+
+@dataclass(frozen=True)
+class ConceptTables:
+    """What a run with a concept branch says about a split; arrays are memory-mapped.
+
+    Args:
+        words: g names.
+        kinds: g times "object", "property" or "motion".
+        counts: g times the train captions that hold the concept.
+        forms: g lists of the forms that stand for it.
+        beta: share of the instance branch in a score.
+        image_embeddings: (n, D) unit rows v^C.
+        text_embeddings: (m, D) unit rows w^C.
+        graph: (g, g) Â.
+        together: (g, g) train captions that hold both.
+        arrays: the attention, in full or the strongest of every row.
+    """
+
+    words: list[str]
+    kinds: list[str]
+    counts: list[int]
+    forms: list[list[str]]
+    beta: float
+    image_embeddings: np.ndarray
+    text_embeddings: np.ndarray
+    graph: np.ndarray
+    together: np.ndarray
+    arrays: Mapping[str, np.ndarray]
+
+    def attention(self, modality: Literal["image", "text"], rows: np.ndarray | slice) -> np.ndarray:
+        """(k, g) float32 attention of some images or captions; 0 where only the strongest were written."""
+        name = f"concept_{modality}_attention"
+        if name in self.arrays:
+            return np.asarray(self.arrays[name][rows], dtype=np.float32)
+        columns = np.asarray(self.arrays[f"concept_{modality}_strongest"][rows], dtype=np.int64)
+        attention = np.zeros((len(columns), len(self.words)), np.float32)
+        np.put_along_axis(attention, columns, self.arrays[f"concept_{modality}_strength"][rows].astype(np.float32), 1)
+        return attention
+
+
+def read_concept_tables(arrays: Mapping[str, np.ndarray], document: Any, beta: Any, place: str) -> ConceptTables:
+    """Check the concept tables of a folder against one another and its samples.
+
+    Args:
+        arrays: all arrays of the folder.
+        document: its concepts.json.
+        beta: as its manifest has it.
+        place: the folder, for messages.
+
+    Raises:
+        InputError: a table is missing, has other rows than the samples, names concepts that are not there, or beta is
+            no share.
+    """
+    if not isinstance(beta, int | float) or isinstance(beta, bool) or not 0 <= beta <= 1:
+        raise InputError(Fault(f"{place}/manifest.json key beta", f"is {beta!r}", "a share from 0 to 1"))
+    required = ["concept_graph", "concept_together", "concept_image_embeddings", "concept_text_embeddings"]
+    for modality in ("image", "text"):
+        if f"concept_{modality}_attention" not in arrays:
+            required += [f"concept_{modality}_strongest", f"concept_{modality}_strength"]
+    check_tables(arrays, required, place)
+    size = len(arrays["concept_graph"])
+    for modality in ("image", "text"):
+        columns = arrays.get(f"concept_{modality}_strongest")
+        if columns is not None and columns.size and not (columns.min() >= 0 and columns.max() < size):
+            file = f"{place}/concept_{modality}_strongest.npy"
+            raise InputError(Fault(file, "names concepts that are not there", f"0 to {size - 1}"))
+    attention = {
+        name: array for name, array in arrays.items() if name.endswith(("_attention", "_strongest", "_strength"))
+    }
+    return ConceptTables(
+        **_names(document, size, f"{place}/{CONCEPTS}.json"), beta=float(beta),
+        image_embeddings=arrays["concept_image_embeddings"], text_embeddings=arrays["concept_text_embeddings"],
+        graph=arrays["concept_graph"], together=arrays["concept_together"], arrays=attention,
+    )  # fmt: skip
+
+
+def _names(document: Any, size: int, place: str) -> dict[str, Any]:
+    kinds: dict[str, type] = {"words": str, "kinds": str, "counts": int, "forms": list}
+    if not isinstance(document, dict):
+        raise InputError(Fault(place, "is not a list of concepts", "words, kinds, counts and forms"))
+    for key, kind in kinds.items():
+        values = document.get(key)
+        if not isinstance(values, list) or len(values) != size or not all(isinstance(value, kind) for value in values):
+            raise InputError(Fault(f"{place} key {key}", f"does not name {size} concepts", f"{size} values"))
+    return {key: document[key] for key in kinds}

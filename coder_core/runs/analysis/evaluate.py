@@ -1,4 +1,4 @@
-"""A run on a split: embeddings or scores, ranks, metrics, and the analysis folder the app reads."""
+"""Evaluate a run on a split: embeddings or scores, ranks, metrics, and the analysis folder the app reads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.dataset import Split
+from coder_core.data.embeddings import Embeddings
 from coder_core.evaluation.ranking import Ranks, rank
 from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import Source
@@ -18,8 +19,9 @@ from coder_core.model.pair_scores import ImageParts, SplitScores
 from coder_core.model.scored import scored_split
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
 from coder_core.runs.analysis.concepts import concept_tables
+from coder_core.runs.analysis.tables import IMAGE_PART_LENGTHS, IMAGE_PARTS, RANKS, SCORES
 from coder_core.runs.analysis.weights import weight_tables
-from coder_core.runs.analysis.write import IMAGE_PART_LENGTHS, IMAGE_PARTS, write_analysis
+from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.neighbours import Phases
 from coder_core.runs.load import LoadedModel
 
@@ -30,17 +32,14 @@ PARTS_BYTES = 1 << 28
 def score(
     loaded: LoadedModel, split: Split, *, progress: Progress | None = None
 ) -> tuple[list[Source], SplitEmbeddings | SplitScores]:
-    """A split under a run's model: what its pairs are scored by, and its embeddings in every branch, or its scores.
+    """Encode or score a split with a run's model: what its pairs are ranked by, and its embeddings or its scores.
 
     Raises:
         InputError: the split's features have another width than the run was trained with.
     """
-    wanted = loaded.feature_size
-    if split.feature_size != wanted:
-        found = f"have {split.feature_size} numbers a region"
-        raise InputError(
-            Fault(f"{split.name} features", found, f"{wanted}, as in training", "use the features of the same network")
-        )
+    if split.feature_size != loaded.feature_size:
+        expected, fix = f"{loaded.feature_size}, as in training", "use the features of the same network"
+        raise InputError(Fault(f"{split.name} features", f"have {split.feature_size} numbers a region", expected, fix))
     tokens = loaded.reader.encode(split.captions)
     return scored_split(
         loaded.model, split, tokens, beta=loaded.config.model.beta, device=loaded.device, progress=progress,
@@ -62,44 +61,48 @@ def evaluate_split(
         progress: called with what is done (samples, or pairs of a model that scores them one by one) and what there is.
         finding: called with what is being found (a split's semantic neighbours), what is done and what there is.
     """
-    sources, known = score(loaded, split, progress=progress)
+    sources, encoded = score(loaded, split, progress=progress)
     scores = score_tiles(sources, split.image_of_text)
     ranks = rank(scores, best=BEST_LISTED)
     metrics = all_metrics(scores, ranks)
+    arrays, documents = _tables(folder, loaded, split, encoded, finding)
     write_analysis(
-        folder, name, **_tables(folder, loaded, split, known, finding), image_of_text=split.image_of_text,
-        captions=split.captions, image_names=split.image_names or [f"image {i}" for i in range(split.n_images)],
-        picture_folder=split.picture_folder.resolve() if split.picture_folder else "", metrics=metrics,
-        fingerprint=loaded.fingerprint, image_ranks=ranks.image_ranks, text_ranks=ranks.text_ranks,
-        image_best=ranks.image_best, text_best=ranks.text_best,
-        source=", ".join(f"{key}: {value}" for key, value in split.source.items()),
+        folder, name, **describe_samples(split, split.n_images), metrics=metrics, fingerprint=loaded.fingerprint,
+        documents=documents, beta=loaded.config.model.beta if loaded.concepts is not None else None,
+        **{table: getattr(ranks, table) for table in RANKS}, **arrays,
     )  # fmt: skip
     return metrics, ranks
 
 
+def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, Any]:
+    """What `write_analysis` is told of a split's samples."""
+    return {
+        "captions": samples.captions,
+        "image_of_text": samples.image_of_text,
+        "image_names": samples.image_names or [f"image {i}" for i in range(n_images)],
+        "picture_folder": samples.picture_folder.resolve() if samples.picture_folder else "",
+        "source": ", ".join(f"{key}: {value}" for key, value in samples.source.items()),
+    }
+
+
 def _tables(
-    folder: Path, loaded: LoadedModel, split: Split, known: SplitEmbeddings | SplitScores, finding: Phases | None
-) -> dict[str, Any]:
-    """What an analysis is made of besides ranks: scores, or embeddings with the tables of concepts and prototypes."""
-    weights, documents = weight_tables(folder, loaded.config, known, split, finding)
-    if isinstance(known, SplitScores):
-        arrays = image_part_tables(known.images) | weights
-        return {"scores": known.scores, "extra_arrays": arrays, "extra_documents": documents}
+    folder: Path, loaded: LoadedModel, split: Split, encoded: SplitEmbeddings | SplitScores, finding: Phases | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arrays and documents besides the ranks: scores, or embeddings with the tables of concepts and prototypes."""
+    arrays, documents = weight_tables(folder, loaded.config, encoded, split, finding)
+    if isinstance(encoded, SplitScores):
+        return {**arrays, SCORES: encoded.scores, **image_part_tables(encoded.images)}, documents
+    arrays = {**arrays, "image_embeddings": encoded.images, "text_embeddings": encoded.texts}
     model = loaded.config.model
-    arrays = dict(weights)
     if loaded.concepts is not None:
-        of_concepts, about_concepts = concept_tables(
-            known, loaded.concepts, threshold=model.concept_threshold, rescaled=model.concept_rescale
+        concept_arrays, concept_documents = concept_tables(
+            encoded, loaded.concepts, threshold=model.concept_threshold, rescaled=model.concept_rescale
         )
-        arrays |= of_concepts
-        documents |= about_concepts
+        arrays, documents = arrays | concept_arrays, documents | concept_documents
     prototypes = read_prototypes(folder, loaded.fingerprint) if loaded.config.memory.prototypes else None
     if prototypes is not None:
-        arrays |= cluster_tables(known, split.image_of_text, prototypes)
-    return {
-        "image_embeddings": known.images, "text_embeddings": known.texts, "extra_arrays": arrays,
-        "extra_documents": documents, "beta": model.beta if loaded.concepts is not None else None,
-    }  # fmt: skip
+        arrays |= cluster_tables(encoded, split.image_of_text, prototypes)
+    return arrays, documents
 
 
 def image_part_tables(images: ImageParts) -> dict[str, np.ndarray]:

@@ -16,8 +16,9 @@ from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.evaluation.tiles import score_tiles
-from coder_core.runs.analysis.evaluate import BEST_LISTED
-from coder_core.runs.analysis.write import DOCUMENT_IMPORTED, KIND_IMPORTED, list_splits, split_folder, write_analysis
+from coder_core.runs.analysis.evaluate import BEST_LISTED, describe_samples
+from coder_core.runs.analysis.tables import DOCUMENT_IMPORTED, KIND_IMPORTED, RANKS, list_splits, split_folder
+from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.files import sealed
 
 
@@ -48,12 +49,12 @@ def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False
 
 
 def import_run(
-    found: Embeddings, root: str | Path, name: str, split: str, *, overwrite: bool = False
+    embeddings: Embeddings, root: str | Path, name: str, split: str, *, overwrite: bool = False
 ) -> tuple[Path, Metrics]:
     """Rank the embeddings both ways and write them as a split of the run `root/name`, in one step.
 
     Args:
-        found: checked embeddings.
+        embeddings: checked embeddings.
         root: folder of the runs; made when missing.
         name: of a new run, or of an imported one that gets another split; its other splits are not touched.
         split: the name the analysis goes by.
@@ -64,22 +65,18 @@ def import_run(
             read-only (nothing is left behind then).
     """
     folder = place_of(root, name, split, overwrite=overwrite)
-    more = folder.exists()
-    if more:
-        _refuse_another_model(folder, split, found)
-    scores = score_tiles([EmbeddingPair(found.images, found.texts)], found.image_of_text)
+    existing = folder.exists()
+    if existing:
+        _refuse_another_model(folder, split, embeddings)
+    scores = score_tiles([EmbeddingPair(embeddings.images, embeddings.texts)], embeddings.image_of_text)
     ranks = rank(scores, best=BEST_LISTED)
     metrics = all_metrics(scores, ranks)
-    with nullcontext(folder) if more else sealed.appearing(folder) as target:
+    with nullcontext(folder) if existing else sealed.appearing(folder) as target:
         write_analysis(
-            target, split, image_embeddings=found.images, text_embeddings=found.texts,
-            image_of_text=found.image_of_text, captions=found.captions,
-            image_names=found.image_names or [f"image {i}" for i in range(len(found.images))],
-            picture_folder=found.picture_folder.resolve() if found.picture_folder else "", metrics=metrics,
-            fingerprint=_fingerprint(found), image_ranks=ranks.image_ranks, text_ranks=ranks.text_ranks,
-            image_best=ranks.image_best, text_best=ranks.text_best, kind=KIND_IMPORTED,
-            source=", ".join(f"{key}: {value}" for key, value in found.source.items()),
-            extra_documents={DOCUMENT_IMPORTED: _about(found)},
+            target, split, **describe_samples(embeddings, len(embeddings.images)), metrics=metrics,
+            fingerprint=_fingerprint(embeddings), kind=KIND_IMPORTED,
+            documents={DOCUMENT_IMPORTED: _about(embeddings)}, image_embeddings=embeddings.images,
+            text_embeddings=embeddings.texts, **{table: getattr(ranks, table) for table in RANKS},
         )  # fmt: skip
     return folder, metrics
 
@@ -93,30 +90,30 @@ def _imported(folder: Path) -> bool:
     return kinds == {KIND_IMPORTED}
 
 
-def _refuse_another_model(folder: Path, split: str, found: Embeddings) -> None:
-    width = found.images.shape[1]
+def _refuse_another_model(folder: Path, split: str, embeddings: Embeddings) -> None:
+    size = embeddings.images.shape[1]
     for other in list_splits(folder):
-        theirs = sealed.read_manifest(split_folder(folder, other))["arrays"]["image_embeddings"]["shape"][1]
-        if other != split and theirs != width:
+        other_size = sealed.read_manifest(split_folder(folder, other))["arrays"]["image_embeddings"]["shape"][1]
+        if other != split and other_size != size:
             fix = "these are another model's: choose another --name"
-            raise InputError(Fault(f"split {other} of {folder}", f"has {theirs} numbers a sample", f"{width}", fix))
+            raise InputError(Fault(f"split {other} of {folder}", f"has {other_size} numbers a sample", f"{size}", fix))
 
 
-def _about(found: Embeddings) -> dict[str, object]:
+def _about(embeddings: Embeddings) -> dict[str, object]:
     return {
         "created": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-        "files": found.source,
-        "images": len(found.images),
-        "captions": len(found.texts),
-        "dimension": int(found.images.shape[1]),
-        "notes": [str(fault) for fault in found.faults],
+        "files": embeddings.source,
+        "images": len(embeddings.images),
+        "captions": len(embeddings.texts),
+        "dimension": int(embeddings.images.shape[1]),
+        "notes": [str(fault) for fault in embeddings.faults],
     }
 
 
-def _fingerprint(found: Embeddings) -> str:
+def _fingerprint(embeddings: Embeddings) -> str:
     """12 hex digits that change with any number of the embeddings or of the pairing."""
     digest = hashlib.sha256()
-    for array in (found.images, found.texts, found.image_of_text):
+    for array in (embeddings.images, embeddings.texts, embeddings.image_of_text):
         digest.update(repr(array.shape).encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:12]

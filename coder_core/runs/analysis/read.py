@@ -1,8 +1,7 @@
-"""Reading `analysis/<split>/`: memory-mapped arrays, no torch, nothing on disk believed before it is checked."""
+"""Read `analysis/<split>/`: memory-mapped arrays, no torch, nothing on disk believed before it is checked."""
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,19 +9,40 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.runs.analysis.concept_reader import CONCEPTS, ConceptTables, read_concept_tables
-from coder_core.runs.analysis.write import SCORES, VERSION_MIXED, VERSION_SCORED, VERSIONS, split_folder
+from coder_core.runs.analysis.concepts import CONCEPTS, ConceptTables, read_concept_tables
+from coder_core.runs.analysis.tables import (
+    PART_NAME,
+    SCORES,
+    VERSION_MIXED,
+    VERSION_SCORED,
+    VERSIONS,
+    check_tables,
+    required_tables,
+    split_folder,
+)  # fmt: skip
 from coder_core.runs.files import sealed
 
-_PART = re.compile(r"[a-z0-9_]+")
+_KEYS = ("kind", "split", "fingerprint", "metrics", "arrays", "documents")
 
 
 class Analysis(sealed.SealedFolder):
-    """One split of one run.
+    """One split of one run; arrays are memory-mapped and read-only.
 
     Attributes:
         path: the folder.
-        manifest: its manifest: kind, split, fingerprint, source, metrics, arrays.
+        manifest: its manifest.
+        kind: what made the embeddings.
+        split: its name.
+        fingerprint: of the save the embeddings come from.
+        metrics: the dictionary of `retrieval_metrics`.
+        arrays: the names of the tables.
+        n_images, n_texts: n and m.
+        scores: (n, m) float32 of a model that scores pair by pair; None where embeddings tell the scores.
+        image_of_text: (m,) int64 the image each caption belongs to.
+        image_ranks: (n,) int64, 0 is first, −1 for an image without captions.
+        text_ranks: (m,) int64, 0 is first.
+        image_best: (n, k) int32 the best captions of every image, best first.
+        text_best: (m, k) int32 the best images of every caption, best first.
     """
 
     def __init__(self, path: Path, *, verify: bool = False) -> None:
@@ -30,53 +50,22 @@ class Analysis(sealed.SealedFolder):
         _check_manifest(self.manifest, str(self.path / sealed.MANIFEST))
         self.check(digest=verify)
         self._arrays = {name: super(Analysis, self).array(name) for name in self.manifest["arrays"]}
-        _check_layout(self)
-
-    @property
-    def kind(self) -> str:
-        """What made the embeddings."""
-        return str(self.manifest["kind"])
-
-    @property
-    def split(self) -> str:
-        """The split's name."""
-        return str(self.manifest["split"])
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the save the embeddings come from."""
-        return str(self.manifest["fingerprint"])
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """The dictionary of `retrieval_metrics`."""
-        return dict(self.manifest["metrics"])
+        check_tables(self._arrays, required_tables(self.manifest["version"]), str(self.path))
+        self.kind, self.split = str(self.manifest["kind"]), str(self.manifest["split"])
+        self.fingerprint = str(self.manifest["fingerprint"])
+        self.metrics: dict[str, float] = dict(self.manifest["metrics"])
+        self.arrays = list(self._arrays)
+        self.scores = self._arrays[SCORES] if self.manifest["version"] == VERSION_SCORED else None
+        self.image_of_text = self._arrays["image_of_text"]
+        self.image_ranks, self.text_ranks = self._arrays["image_ranks"], self._arrays["text_ranks"]
+        self.image_best, self.text_best = self._arrays["image_best"], self._arrays["text_best"]
+        self.n_images, self.n_texts = len(self.image_ranks), len(self.image_of_text)
 
     def array(self, name: str) -> np.ndarray:
-        """A table by name, memory-mapped, read-only."""
+        """A table by name."""
         if name not in self._arrays:
             raise InputError(Fault(str(self.path), f"holds no {name}.npy", f"one of {', '.join(self._arrays)}"))
         return self._arrays[name]
-
-    @property
-    def arrays(self) -> list[str]:
-        """The names of the tables."""
-        return list(self._arrays)
-
-    @property
-    def n_images(self) -> int:
-        """n."""
-        return len(self.image_ranks)
-
-    @property
-    def n_texts(self) -> int:
-        """m."""
-        return len(self.image_of_text)
-
-    @property
-    def scores(self) -> np.ndarray | None:
-        """(n, m) float32 of a model that scores pair by pair; None where embeddings tell the scores."""
-        return self._arrays[SCORES] if self.manifest["version"] == VERSION_SCORED else None
 
     @property
     def image_embeddings(self) -> np.ndarray:
@@ -90,34 +79,9 @@ class Analysis(sealed.SealedFolder):
 
     def _embeddings(self, name: str) -> np.ndarray:
         if self.scores is not None:
-            found = "was written by a model that scores pair by pair: there is not one embedding of a sample"
-            raise InputError(Fault(str(self.path), found, "a run with one embedding of every image and caption"))
+            reason = "was written by a model that scores pair by pair: there is not one embedding of a sample"
+            raise InputError(Fault(str(self.path), reason, "a run with one embedding of every image and caption"))
         return self._arrays[name]
-
-    @property
-    def image_of_text(self) -> np.ndarray:
-        """(m,) int64 the image each caption belongs to."""
-        return self._arrays["image_of_text"]
-
-    @property
-    def image_ranks(self) -> np.ndarray:
-        """(n,) int64, 0 is first, −1 for an image without captions."""
-        return self._arrays["image_ranks"]
-
-    @property
-    def text_ranks(self) -> np.ndarray:
-        """(m,) int64, 0 is first."""
-        return self._arrays["text_ranks"]
-
-    @property
-    def image_best(self) -> np.ndarray:
-        """(n, k) int32 the best captions of every image, best first."""
-        return self._arrays["image_best"]
-
-    @property
-    def text_best(self) -> np.ndarray:
-        """(m, k) int32 the best images of every caption, best first."""
-        return self._arrays["text_best"]
 
     @cached_property
     def concepts(self) -> ConceptTables | None:
@@ -168,27 +132,9 @@ def _check_manifest(manifest: dict[str, Any], place: str) -> None:
         fix = "evaluate the run again, or use the version that wrote it"
         expected = f"version {' or '.join(map(str, VERSIONS))}"
         raise InputError(Fault(place, f"has version {manifest.get('version')}", expected, fix))
-    keys = ("kind", "split", "fingerprint", "metrics", "arrays", "documents")
-    missing = [key for key in keys if key not in manifest]
+    missing = [key for key in _KEYS if key not in manifest]
     if missing:
         raise InputError(Fault(place, f"lacks {', '.join(missing)}", "the manifest of an analysis"))
-    names = [*manifest["arrays"], *manifest["documents"]]
-    strange = [name for name in names if not _PART.fullmatch(str(name))]
-    if strange:
-        raise InputError(Fault(place, f"names the table {strange[0]!r}", "lower-case letters, digits and '_'"))
-
-
-def _check_layout(analysis: Analysis) -> None:
-    """The tables every reader relies on exist and fit one another."""
-    if analysis.manifest["version"] == VERSION_SCORED:
-        n, m = len(analysis.array("image_ranks")), len(analysis.array("image_of_text"))
-        if analysis.array(SCORES).shape != (n, m) or analysis.array(SCORES).dtype != np.float32:
-            found = f"holds {analysis.array(SCORES).dtype} {analysis.array(SCORES).shape}"
-            raise InputError(Fault(str(analysis.path / f"{SCORES}.npy"), found, f"float32 {(n, m)}"))
-    else:
-        n, m = len(analysis.array("image_embeddings")), len(analysis.array("text_embeddings"))
-    rows = {"image_of_text": m, "image_ranks": n, "text_ranks": m, "image_best": n, "text_best": m}
-    for name, count in rows.items():
-        if len(analysis.array(name)) != count:
-            found = f"has {len(analysis.array(name)):,} rows"
-            raise InputError(Fault(str(analysis.path / f"{name}.npy"), found, f"{count:,} rows"))
+    for name in (*manifest["arrays"], *manifest["documents"]):
+        if not PART_NAME.fullmatch(str(name)):
+            raise InputError(Fault(place, f"names the table {name!r}", "lower-case letters, digits and '_'"))

@@ -22,7 +22,7 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.read import Analysis
-from coder_core.runs.analysis.write import split_folder
+from coder_core.runs.analysis.tables import split_folder
 from coder_core.runs.files import sealed
 
 DERIVED = "derived"
