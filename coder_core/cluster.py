@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
         ]
     for place, clustering in clusterings:
         pairs = len(clustering.text_labels)
-        say(console, f"{place.folder}: {len(clustering.centroids):,} clusters of {pairs:,} pairs")
+        say(console, f"{place.path}: {len(clustering.centroids):,} clusters of {pairs:,} pairs")
     return 0
 
 

@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
         layouts = make_layouts(list(parsed.runs), parsed.split, settings, tell=tell)
     for place, layout in layouts:
         aligned = "" if layout.disparity is None else f", disparity to the first run {layout.disparity:.3f}"
-        say(console, f"{place.folder}: {len(layout.plane):,} points{aligned}")
+        say(console, f"{place.path}: {len(layout.plane):,} points{aligned}")
         for note in layout.notes:
             say(console, f"  {note}")
     return 0

@@ -19,7 +19,7 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived import compute as deriving
 from coder_core.runs.derived import store as derived
-from coder_core.runs.derived.store import Ticket
+from coder_core.runs.derived.store import DerivedFolder
 from tests.geometry.test_layout import cloud
 
 PCA = LayoutSettings("pca")
@@ -38,9 +38,9 @@ def analysed(root: Path, name: str, seed: int = 0, caption: str = "a scene") -> 
     return root / name
 
 
-def ticket_of(run: Path, other: Path | None = None) -> Ticket:
+def folder_of(run: Path, other: Path | None = None) -> DerivedFolder:
     reference = open_analysis(other, "dev") if other else None
-    return deriving.layout_ticket(run, "dev", PCA, open_analysis(run, "dev"), reference)
+    return deriving.layout_folder(run, "dev", PCA, open_analysis(run, "dev"), reference)
 
 
 def count_layouts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -71,12 +71,12 @@ def test_what_is_kept_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.
 def test_the_key_holds_both_runs_and_the_parameters(tmp_path: Path) -> None:
     a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
     c = analysed(tmp_path, "c", seed=2)
-    tickets = [ticket_of(a), ticket_of(b), ticket_of(b, a), ticket_of(b, c), ticket_of(c, a)]
-    umap = deriving.layout_ticket(a, "dev", LayoutSettings("umap"), open_analysis(a, "dev"))
-    wider = deriving.layout_ticket(a, "dev", LayoutSettings("umap", neighbours=30), open_analysis(a, "dev"))
-    k = [deriving.cluster_ticket(a, "dev", ClusterSettings(n), open_analysis(a, "dev")) for n in (3, 4)]
-    assert len({t.key for t in [*tickets, umap, wider, *k]}) == 9
-    other = deriving.layout_ticket(a, "dev", LayoutSettings("umap", perplexity=5), open_analysis(a, "dev"))
+    folders = [folder_of(a), folder_of(b), folder_of(b, a), folder_of(b, c), folder_of(c, a)]
+    umap = deriving.layout_folder(a, "dev", LayoutSettings("umap"), open_analysis(a, "dev"))
+    wider = deriving.layout_folder(a, "dev", LayoutSettings("umap", neighbours=30), open_analysis(a, "dev"))
+    k = [deriving.clusters_folder(a, "dev", ClusterSettings(n), open_analysis(a, "dev")) for n in (3, 4)]
+    assert len({t.key for t in [*folders, umap, wider, *k]}) == 9
+    other = deriving.layout_folder(a, "dev", LayoutSettings("umap", perplexity=5), open_analysis(a, "dev"))
     assert other.key == umap.key  # UMAP has no perplexity
 
 
@@ -87,7 +87,7 @@ def test_a_damaged_result_is_named_and_computed_again(
 ) -> None:
     run = analysed(tmp_path, "a")
     place, layout = deriving.make_layouts([run], "dev", PCA)[0]
-    path = place.folder / file
+    path = place.path / file
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
     if how == "gone":
@@ -105,9 +105,9 @@ def test_a_damaged_result_is_named_and_computed_again(
 
 def test_a_result_under_another_name_is_refused(tmp_path: Path) -> None:
     a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
-    made, wanted = deriving.make_layouts([a], "dev", PCA)[0][0], ticket_of(b)
-    wanted.folder.parent.mkdir(parents=True)
-    made.folder.rename(wanted.folder)
+    made, wanted = deriving.make_layouts([a], "dev", PCA)[0][0], folder_of(b)
+    wanted.path.parent.mkdir(parents=True)
+    made.path.rename(wanted.path)
     with pytest.raises(InputError, match="another result"):
         deriving.read_layout(wanted)
 
@@ -116,13 +116,13 @@ def test_a_new_analysis_leaves_nothing_stale(tmp_path: Path) -> None:
     run = analysed(tmp_path, "a")
     old = deriving.make_layouts([run], "dev", PCA)[0][0]
     kept = deriving.make_clusters(run, "dev", ClusterSettings(3))[0]
-    assert old.folder.exists()
+    assert old.path.exists()
     analysed(tmp_path, "a", seed=3)
-    assert deriving.read_layout(ticket_of(run)) is None
-    (old.folder.parent / "notes").mkdir()  # not ours
+    assert deriving.read_layout(folder_of(run)) is None
+    (old.path.parent / "notes").mkdir()  # not ours
     new = deriving.make_layouts([run], "dev", PCA)[0][0]
-    assert sorted(path.name for path in old.folder.parent.iterdir()) == sorted([new.folder.name, "notes"])
-    assert not kept.folder.exists()
+    assert sorted(path.name for path in old.path.parent.iterdir()) == sorted([new.path.name, "notes"])
+    assert not kept.path.exists()
 
 
 def test_runs_on_other_samples_cannot_be_laid_over_each_other(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_runs_on_other_samples_cannot_be_laid_over_each_other(tmp_path: Path) ->
 def test_a_split_cannot_lead_out_of_the_run(tmp_path: Path) -> None:
     run = analysed(tmp_path, "a")
     with pytest.raises(InputError, match="not a split's name"):
-        derived.ticket(run, "../x", "layout", {}, [open_analysis(run, "dev")])
+        derived.derived_folder(run, "../x", "layout", {}, [open_analysis(run, "dev")])
 
 
 def test_the_commands_write_progress_and_say_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,8 +143,8 @@ def test_the_commands_write_progress_and_say_where_it_is(tmp_path: Path, capsys:
     assert project.main([str(a), str(b), "--method", "pca", "--progress", str(file)]) == 0
     assert read_progress(file) == Progress(1.0, "finished", "finished")
     said = capsys.readouterr().out
-    assert str(ticket_of(a).folder) in said
-    assert str(ticket_of(b, a).folder) in said
+    assert str(folder_of(a).path) in said
+    assert str(folder_of(b, a).path) in said
     assert "disparity" in said
     assert cluster.main([str(a), "--clusters", "3", "--progress", str(file)]) == 0
     assert "3 clusters of 24 pairs" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from coder_core.evaluate import main
 from coder_core.geometry.kmeans import ClusterSettings
 from coder_core.geometry.layout import LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.derived.compute import cluster_ticket, layout_ticket, read_clusters, read_layout
+from coder_core.runs.derived.compute import clusters_folder, layout_folder, read_clusters, read_layout
 from coder_core.runs.files.history import history_faults
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "run_of_0_1"
@@ -62,8 +62,8 @@ def test_evaluating_again_writes_the_same_analysis(old: Path, name: str) -> None
 def test_what_was_derived_is_found(old: Path) -> None:
     run = old / "whole"
     analysis = open_analysis(run, "dev")
-    layout = read_layout(layout_ticket(run, "dev", LayoutSettings("pca"), analysis))
-    clusters = read_clusters(cluster_ticket(run, "dev", ClusterSettings(4), analysis))
+    layout = read_layout(layout_folder(run, "dev", LayoutSettings("pca"), analysis))
+    clusters = read_clusters(clusters_folder(run, "dev", ClusterSettings(4), analysis))
     assert layout is not None
     assert layout.plane.shape == (48, 2)
     assert clusters is not None

@@ -13,7 +13,7 @@ from coder_core.api.run import Run
 from coder_core.api.sides import Array, Modality
 from coder_core.console.faults import InputError
 from coder_core.geometry.kmeans import ClusterSettings
-from coder_core.runs.derived.compute import cluster_ticket, read_clusters
+from coder_core.runs.derived.compute import clusters_folder, read_clusters
 
 __all__ = [
     "ClusterSettings", "Clusters", "Found", "between", "chance_agreement", "cluster_table", "marking",
@@ -77,7 +77,7 @@ def prototypes(run: Run, split: str) -> Clusters | None:
 
 def offline_clusters(run: Run, split: str, settings: ClusterSettings) -> Found:
     """Clusters that `python -m coder_core.cluster` computed."""
-    place = cluster_ticket(run.path, split, settings, run.analysis(split))
+    place = clusters_folder(run.path, split, settings, run.analysis(split))
     try:
         kept = read_clusters(place)
     except InputError as error:

@@ -12,7 +12,7 @@ from coder_core.console.faults import InputError
 from coder_core.geometry.layout import METHODS, Layout, LayoutSettings, Method, lay_out
 from coder_core.geometry.points import Points, stratified
 from coder_core.geometry.tsne import MOST_POINTS as MOST_TSNE
-from coder_core.runs.derived.compute import layout_ticket, read_layout
+from coder_core.runs.derived.compute import layout_folder, read_layout
 
 __all__ = [
     "METHODS", "MOST_TSNE", "Kept", "Layout", "LayoutSettings", "Method", "draw_points", "kept_layout",
@@ -42,7 +42,7 @@ def kept_layout(run: Run, split: str, settings: LayoutSettings, reference: Run |
         InputError: the analysis of a run is missing or damaged.
     """
     other = reference.analysis(split) if reference else None
-    place = layout_ticket(run.path, split, settings, run.analysis(split), other)
+    place = layout_folder(run.path, split, settings, run.analysis(split), other)
     try:
         found = read_layout(place)
     except InputError as error:

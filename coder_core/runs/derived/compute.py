@@ -1,8 +1,10 @@
-"""From analyses to layouts and clusters: computed once, kept beside the run, computed again when damaged."""
+"""Layouts and clusters from analyses: computed once, stored beside the run, computed again when damaged."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,54 +14,52 @@ from coder_core.geometry.kmeans import Clustering, ClusterSettings, cluster_pair
 from coder_core.geometry.layout import Layout, LayoutSettings, lay_out
 from coder_core.geometry.points import Points
 from coder_core.runs.analysis.read import Analysis, open_analysis
-from coder_core.runs.derived.store import Ticket, read_derived, ticket, write_derived
+from coder_core.runs.derived.store import DerivedFolder, derived_folder, read_derived, write_derived
 
-LAYOUT, CLUSTERS = "layout", "clusters"
+Result = TypeVar("Result")
 
 
-def layout_ticket(
+def layout_folder(
     run: Path, split: str, settings: LayoutSettings, own: Analysis, reference: Analysis | None = None
-) -> Ticket:
-    """Where a run's layout is kept; beside a reference the key holds both runs' numbers."""
-    return ticket(run, split, LAYOUT, settings.parameters(), [own] if reference is None else [own, reference])
+) -> DerivedFolder:
+    """The folder of a run's layout; aligned to a reference, the key holds both runs' numbers."""
+    analyses = [own] if reference is None else [own, reference]
+    return derived_folder(run, split, "layout", settings.parameters(), analyses)
 
 
-def cluster_ticket(run: Path, split: str, settings: ClusterSettings, own: Analysis) -> Ticket:
-    """Where a run's offline clusters are kept."""
-    return ticket(run, split, CLUSTERS, settings.parameters(), [own])
+def clusters_folder(run: Path, split: str, settings: ClusterSettings, own: Analysis) -> DerivedFolder:
+    """The folder of a run's offline clusters."""
+    return derived_folder(run, split, "clusters", settings.parameters(), [own])
 
 
-def read_layout(place: Ticket) -> Layout | None:
-    """A kept layout; None when there is none.
+def read_layout(folder: DerivedFolder) -> Layout | None:
+    """A stored layout; None when there is none.
 
     Raises:
         InputError: it is damaged.
     """
-    found = read_derived(place)
-    if found is None:
+    stored = read_derived(folder)
+    if stored is None:
         return None
-    shares = found.facts.get("shares")
-    return Layout(
-        found.arrays["plane"], found.notes, found.facts.get("disparity"), (shares[0], shares[1]) if shares else None
-    )
+    shares = stored.facts.get("shares")
+    disparity = stored.facts.get("disparity")
+    return Layout(stored.arrays["plane"], stored.notes, disparity, (shares[0], shares[1]) if shares else None)
 
 
-def read_clusters(place: Ticket) -> Clustering | None:
-    """Kept clusters; None when there are none.
+def read_clusters(folder: DerivedFolder) -> Clustering | None:
+    """Stored clusters; None when there are none.
 
     Raises:
         InputError: they are damaged.
     """
-    found = read_derived(place)
-    if found is None:
-        return None
-    return Clustering(found.arrays["centroids"], found.arrays["image_labels"], found.arrays["text_labels"])
+    stored = read_derived(folder)
+    return None if stored is None else Clustering(**stored.arrays)
 
 
 def make_layouts(
     runs: list[Path], split: str, settings: LayoutSettings, *, tell: Tell = silent
-) -> list[tuple[Ticket, Layout]]:
-    """The layout of the first run, and of a second one aligned to it; what is kept already is not computed again.
+) -> list[tuple[DerivedFolder, Layout]]:
+    """The layout of the first run, and of a second one aligned to it; a stored one is not computed again.
 
     Raises:
         InputError: an analysis is missing or damaged, the two hold different samples, or nothing can be laid out.
@@ -67,41 +67,41 @@ def make_layouts(
     tell(0.0, "reading the embeddings")
     analyses = [open_analysis(run, split, verify=True) for run in runs]
     check_same_samples(runs, analyses)
-    made: list[tuple[Ticket, Layout]] = []
+    layouts: list[tuple[DerivedFolder, Layout]] = []
     for position, (run, own) in enumerate(zip(runs, analyses, strict=True)):
-        part = within(tell, position / len(runs), (position + 1) / len(runs))
-        place = layout_ticket(run, split, settings, own, analyses[0] if position else None)
-        kept = _kept_layout(place)
-        if kept is None:
-            points = Points(own.image_embeddings, own.text_embeddings)
-            reference = made[0][1].plane if made else None
-            named = _named(part, run) if len(runs) > 1 else part
-            kept = lay_out(points, settings, reference=reference, tell=named)
-            facts = {"disparity": kept.disparity, "shares": list(kept.shares) if kept.shares else None}
-            write_derived(place, {"plane": kept.plane}, notes=kept.notes, facts=facts)
-        made.append((place, kept))
+        folder = layout_folder(run, split, settings, own, analyses[0] if position else None)
+        layout = _intact(read_layout, folder)
+        if layout is None:
+            part = within(tell, position / len(runs), (position + 1) / len(runs))
+            layout = lay_out(
+                Points(own.image_embeddings, own.text_embeddings), settings,
+                reference=layouts[0][1].plane if layouts else None, tell=_named(part, run) if len(runs) > 1 else part,
+            )  # fmt: skip
+            facts = {"disparity": layout.disparity, "shares": list(layout.shares) if layout.shares else None}
+            write_derived(folder, {"plane": layout.plane}, notes=layout.notes, facts=facts)
+        layouts.append((folder, layout))
     tell(1.0, "finished")
-    return made
+    return layouts
 
 
 def make_clusters(
     run: Path, split: str, settings: ClusterSettings, *, tell: Tell = silent
-) -> tuple[Ticket, Clustering]:
-    """Offline clusters of a run; kept ones are not computed again.
+) -> tuple[DerivedFolder, Clustering]:
+    """Offline clusters of a run; stored ones are not computed again.
 
     Raises:
         InputError: the analysis is missing or damaged, or there are more clusters than pairs.
     """
     tell(0.0, "reading the embeddings")
     own = open_analysis(run, split, verify=True)
-    place = cluster_ticket(run, split, settings, own)
-    kept = _kept_clusters(place)
-    if kept is None:
-        kept = cluster_pairs(own.image_embeddings, own.text_embeddings, own.image_of_text, settings, tell=tell)
-        arrays = {"centroids": kept.centroids, "image_labels": kept.image_labels, "text_labels": kept.text_labels}
-        write_derived(place, arrays)
+    folder = clusters_folder(run, split, settings, own)
+    clusters = _intact(read_clusters, folder)
+    if clusters is None:
+        clusters = cluster_pairs(own.image_embeddings, own.text_embeddings, own.image_of_text, settings, tell=tell)
+        names = ("centroids", "image_labels", "text_labels")
+        write_derived(folder, {name: getattr(clusters, name) for name in names})
     tell(1.0, "finished")
-    return place, kept
+    return folder, clusters
 
 
 def check_same_samples(runs: list[Path], analyses: list[Analysis]) -> None:
@@ -113,20 +113,14 @@ def check_same_samples(runs: list[Path], analyses: list[Analysis]) -> None:
     for run, analysis in zip(runs[1:], analyses[1:], strict=True):
         same = np.array_equal(analysis.image_of_text, analyses[0].image_of_text)
         if not same or analysis.captions != analyses[0].captions:
-            found = f"was evaluated on other samples than {runs[0].name}"
-            raise InputError(Fault(f"run {run.name}", found, "two runs evaluated on the same data"))
+            reason = f"was evaluated on other samples than {runs[0].name}"
+            raise InputError(Fault(f"run {run.name}", reason, "two runs evaluated on the same data"))
 
 
-def _kept_layout(place: Ticket) -> Layout | None:
+def _intact(read: Callable[[DerivedFolder], Result | None], folder: DerivedFolder) -> Result | None:
+    """A stored result; None when there is none, or a damaged one, which the next write replaces."""
     try:
-        return read_layout(place)
-    except InputError:  # damaged: it is computed again and replaced
-        return None
-
-
-def _kept_clusters(place: Ticket) -> Clustering | None:
-    try:
-        return read_clusters(place)
+        return read(folder)
     except InputError:
         return None
 

@@ -1,11 +1,11 @@
-"""`derived/<split>/<kind>-<key>/`: what was computed from an analysis, looked up by what it came from.
+"""`derived/<split>/<kind>-<key>/`: results computed from an analysis, looked up by what they were computed from.
 
     checkpoints/<run>/derived/dev/layout-3f0c…/     manifest.json + plane.npy
 
-The key is a checksum of the kind, the parameters and of where the numbers came from: the embeddings' and the pairing's
-sha256 and the checkpoint's fingerprint, of two runs where two take part. A new analysis or another parameter is another
-key; a stale result is never shown, and is removed when the next one is written. It is not kept inside `analysis/`,
-which is sealed and replaced as a whole.
+The key is a checksum of the kind, the parameters and the sources: sha256 of the embeddings and of the pairing, and the
+checkpoint's fingerprint, of two runs where two take part. A new analysis or another parameter is another key, so a
+stale result is never shown; it is removed when the next one is written. Results stand outside `analysis/`, which is
+sealed and replaced as a whole.
 """
 
 from __future__ import annotations
@@ -25,60 +25,100 @@ from coder_core.runs.analysis.read import Analysis
 from coder_core.runs.analysis.tables import split_folder
 from coder_core.runs.files import sealed
 
-DERIVED = "derived"
 VERSION = 1
-_KIND = re.compile(r"[a-z]+")
-_KEY = re.compile(r"[0-9a-f]{24}")
+_NAME = re.compile(r"[a-z]+-[0-9a-f]{24}")
 _SOURCE_FILES = ("image_embeddings.npy", "text_embeddings.npy", "image_of_text.npy")
 
 
 @dataclass(frozen=True)
-class Ticket:
-    """The name of one result: where it stands or will stand, and what it is looked up by.
+class DerivedFolder:
+    """Where one result stands or will stand.
 
     Args:
-        folder: its place. kind: "layout", "clusters" … key: 24 hexadecimal digits. about: what the key was made of.
+        path: the folder, named by kind and key.
+        key: 24 hexadecimal digits.
+        about: what the key was made of.
     """
 
-    folder: Path
-    kind: str
+    path: Path
     key: str
     about: Mapping[str, Any]
 
     @property
     def name(self) -> str:
         """Kind and key: also the name of the job that computes it."""
-        return f"{self.kind}-{self.key}"
+        return self.path.name
 
 
 @dataclass(frozen=True)
 class Derived:
-    """A result that was read back. arrays: name → array; notes: what a reader has to know about it; facts: the rest."""
+    """A stored result. arrays: name → array; notes: what a reader has to know about it; facts: other values."""
 
     arrays: Mapping[str, np.ndarray]
     notes: tuple[str, ...]
     facts: Mapping[str, Any]
 
 
-def ticket(
-    run_folder: Path, split: str, kind: str, parameters: Mapping[str, Any], sources: Sequence[Analysis]
-) -> Ticket:
-    """Name a result.
+def derived_folder(
+    run_folder: Path, split: str, kind: str, parameters: Mapping[str, Any], analyses: Sequence[Analysis]
+) -> DerivedFolder:
+    """The folder of a result.
 
     Args:
-        run_folder: the run it is kept beside.
+        run_folder: the run it stands beside.
+        split: the name of the split.
+        kind: "layout" or "clusters".
         parameters: JSON values.
-        sources: the analyses it is computed from, the run's own first.
+        analyses: the result's sources, the run's own first.
     """
+    split_folder(run_folder, split)  # refuses a name that leads elsewhere
     about = {
         "version": VERSION,
         "kind": kind,
         "parameters": dict(parameters),
-        "sources": [_source(analysis) for analysis in sources],
+        "sources": [_source(analysis) for analysis in analyses],
     }
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:24]
-    split_folder(run_folder, split)  # refuses a name that leads elsewhere
-    return Ticket(Path(run_folder) / DERIVED / split / f"{kind}-{key}", kind, key, about)
+    return DerivedFolder(Path(run_folder) / "derived" / split / f"{kind}-{key}", key, about)
+
+
+def write_derived(
+    folder: DerivedFolder,
+    arrays: Mapping[str, np.ndarray],
+    *,
+    notes: Sequence[str] = (),
+    facts: Mapping[str, Any] | None = None,
+) -> None:
+    """Store a result; a damaged one under the same name is replaced, stale ones beside it are removed.
+
+    Raises:
+        WriteError: disk full or read-only.
+    """
+    about = {**folder.about, "key": folder.key, "notes": list(notes), "facts": dict(facts or {})}
+    sealed.write_sealed(
+        folder.path, {f"{name}.npy": array for name, array in arrays.items()}, about=about, replace=True
+    )
+    for name in filter(_NAME.fullmatch, sealed.folder_names(folder.path.parent)):
+        other = folder.path.with_name(name)
+        if name != folder.name and not other.is_symlink() and _first_source(other) != folder.about["sources"][0]:
+            sealed.remove(other)
+
+
+def read_derived(folder: DerivedFolder) -> Derived | None:
+    """A stored result, every byte verified; None when there is none.
+
+    Raises:
+        InputError: it is damaged, or is not what its name says; the file is named. Computing it again replaces it.
+    """
+    if not sealed.locate(folder.path).is_dir():
+        return None
+    stored = sealed.SealedFolder(folder.path)
+    stored.check()
+    manifest = stored.manifest
+    if manifest.get("key") != folder.key or any(manifest.get(name) != value for name, value in folder.about.items()):
+        raise InputError(Fault(str(folder.path), "holds another result than its name says", fix="compute it again"))
+    arrays = {name: np.array(stored.array(name)) for name in manifest["arrays"]}
+    return Derived(arrays, tuple(str(note) for note in manifest["notes"]), manifest["facts"])
 
 
 def _source(analysis: Analysis) -> dict[str, str]:
@@ -86,56 +126,9 @@ def _source(analysis: Analysis) -> dict[str, str]:
     return {"fingerprint": analysis.fingerprint} | {name: files[name]["sha256"] for name in _SOURCE_FILES}
 
 
-def write_derived(
-    place: Ticket,
-    arrays: Mapping[str, np.ndarray],
-    *,
-    notes: Sequence[str] = (),
-    facts: Mapping[str, Any] | None = None,
-) -> Path:
-    """Keep a result; a damaged one under the same name is replaced, stale ones beside it are removed.
-
-    Raises:
-        WriteError: disk full or read-only.
-    """
-    about = {
-        **place.about,
-        "key": place.key,
-        "notes": list(notes),
-        "facts": dict(facts or {}),
-    }
-    files = {f"{name}.npy": array for name, array in arrays.items()}
-    written = sealed.write_sealed(place.folder, files, about=about, replace=True)
-    _remove_stale(place)
-    return written
-
-
-def read_derived(place: Ticket) -> Derived | None:
-    """A kept result, every byte verified; None when there is none.
-
-    Raises:
-        InputError: it is damaged, or is not what its name says; the file is named. Computing it again replaces it.
-    """
-    if not sealed.locate(place.folder).is_dir():
+def _first_source(path: Path) -> Any:
+    """The run's own analysis that a stored result came from; None when it cannot be read."""
+    try:
+        return sealed.read_manifest(path)["sources"][0]
+    except (InputError, KeyError, IndexError, TypeError):
         return None
-    folder = sealed.SealedFolder(place.folder)
-    folder.check()
-    manifest = folder.manifest
-    if manifest.get("key") != place.key or any(manifest.get(name) != value for name, value in place.about.items()):
-        raise InputError(Fault(str(place.folder), "holds another result than its name says", fix="compute it again"))
-    arrays = {name: np.array(folder.array(name)) for name in manifest["arrays"]}
-    return Derived(arrays, tuple(str(note) for note in manifest["notes"]), manifest["facts"])
-
-
-def _remove_stale(place: Ticket) -> None:
-    """Results beside this one that came from an analysis of this run that is no longer there, or cannot be read."""
-    for folder in place.folder.parent.iterdir():
-        kind, _, key = folder.name.partition("-")
-        if folder == place.folder or not (_KIND.fullmatch(kind) and _KEY.fullmatch(key)) or folder.is_symlink():
-            continue
-        try:
-            own = sealed.read_manifest(folder)["sources"][0]
-        except (InputError, KeyError, IndexError, TypeError):
-            own = None
-        if own != place.about["sources"][0]:
-            sealed.remove(folder)
