@@ -25,7 +25,7 @@ from coder_core.cpu.products import use_onednn
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
 from coder_core.model.build import build_model
-from coder_core.model.pair_scores import score_split
+from coder_core.model.score import score_pairs
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def main(arguments: Arguments) -> None:
                     raise EnoughError
 
             try:
-                score_split(model, split, tokens, device=torch.device("cpu"), progress=watch)
+                score_pairs(model, split, tokens, device=torch.device("cpu"), progress=watch)
             except EnoughError:
                 console.print("stopped; the times are those of the part scored, scaled up")
     share = scored[0] / scored[1]

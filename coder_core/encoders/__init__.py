@@ -1,1 +1,2 @@
-"""Encoders: regions, words by a BiGRU or BERT, and the poolings that make one vector of them (GPO, mean, max, PVSE)."""
+"""Encoders of regions (`regions`) and words (`recurrent`: BiGRU, `bert`), and poolings of their features (`gpo`,
+`pooling`: mean and max, `pvse`: several embeddings)."""

@@ -9,12 +9,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.ops import padding_mask
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a BERT folder that would run code of its own or turn every word into [UNK].
+    """Reject a BERT folder that would run code of its own or turn every word into [UNK].
 
     Raises:
         InputError: no config.json, a model type other than bert, an auto_map entry, or no tokenizer files.
@@ -25,20 +26,13 @@ def check_folder(folder: Path) -> None:
     settings = _read_settings(config_file)
     for file in (config_file, folder / "tokenizer_config.json"):
         if file.is_file() and "auto_map" in _read_settings(file):
-            raise InputError(
-                Fault(f"{file} key auto_map", "names code to run", "no auto_map", "use a plain BERT folder")
-            )
+            fault = Fault(f"{file} key auto_map", "names code to run", "no auto_map", "use a plain BERT folder")
+            raise InputError(fault)
     if settings.get("model_type") != "bert":
         raise InputError(Fault(f"{config_file} key model_type", f"is {settings.get('model_type')!r}", "'bert'"))
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):
-        raise InputError(
-            Fault(
-                str(folder),
-                "has no tokenizer files",
-                " or ".join(TOKENIZER_FILES),
-                "save the tokenizer there too (tokenizer.save_pretrained); without it every word would become [UNK]",
-            )
-        )
+        fix = "save the tokenizer there too (tokenizer.save_pretrained); without it every word would become [UNK]"
+        raise InputError(Fault(str(folder), "has no tokenizer files", " or ".join(TOKENIZER_FILES), fix))
 
 
 def _read_settings(file: Path) -> dict[str, Any]:
@@ -52,12 +46,10 @@ def _read_settings(file: Path) -> dict[str, Any]:
 
 
 def load_tokenizer(name: str) -> Any:
-    """The tokenizer of a BERT by name or folder, its vocabulary checked against the model's configuration.
-
-    It cuts captions at the model's number of positions.
+    """Load the tokenizer of a BERT by name or folder; it truncates captions at the model's number of positions.
 
     Raises:
-        InputError: it cannot be loaded, is no BERT, or knows more words than the model.
+        InputError: it cannot be loaded, is no BERT, or has more words than the model.
     """
     from transformers import AutoConfig, AutoTokenizer
 
@@ -67,21 +59,14 @@ def load_tokenizer(name: str) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         settings = AutoConfig.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise InputError(
-            Fault("--bert", f"{name!r} could not be loaded", "a model name that can be downloaded, or a folder")
-        ) from error
+        expected = "a model name that can be downloaded, or a folder"
+        raise InputError(Fault("--bert", f"{name!r} could not be loaded", expected)) from error
     if settings.model_type != "bert":
         raise InputError(Fault(f"--bert {name}", f"is of type {settings.model_type!r}", "'bert'"))
     size = settings.vocab_size
     if len(tokenizer) > size:
-        raise InputError(
-            Fault(
-                f"--bert {name}",
-                f"its tokenizer has {len(tokenizer)} words",
-                f"at most the model's {size}",
-                "take tokenizer and model from the same place",
-            )
-        )
+        problem, fix = f"its tokenizer has {len(tokenizer)} words", "take tokenizer and model from the same place"
+        raise InputError(Fault(f"--bert {name}", problem, f"at most the model's {size}", fix))
     tokenizer.model_max_length = min(tokenizer.model_max_length, settings.max_position_embeddings)
     return tokenizer
 
@@ -117,6 +102,5 @@ class BertWords(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         """(B, T) int64 ids, (B,) lengths -> (B, T, D)."""
-        positions = words.new_tensor(range(words.shape[1]))
-        mask = (positions < lengths.unsqueeze(1)).long()
+        mask = (~padding_mask(lengths, words.shape[1])).long()
         return self.linear(self.bert(input_ids=words, attention_mask=mask).last_hidden_state)

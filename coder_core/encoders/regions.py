@@ -1,4 +1,4 @@
-"""Region features of an image -> D features per region: a linear layer beside a two-layer MLP (vse_infty's form)."""
+"""Encode the regions of an image: a linear layer plus a two-layer MLP (as in vse_infty)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from coder_core.ops import normalise
 
 
 class RegionBatchNorm(nn.BatchNorm1d):
-    """Batch normalisation of (N, H) rows whose statistics are those of all processes together.
+    """Batch normalisation of (N, H) rows with the statistics of all processes.
 
-    In one process it is `nn.BatchNorm1d`. PyTorch's SyncBatchNorm does the same on a GPU only; this one makes a run on
-    several processes equal to one process with the whole batch on any device.
+    In one process it is `nn.BatchNorm1d`. PyTorch's SyncBatchNorm does the same but needs a GPU; this one makes several
+    processes equal one process with the whole batch on any device.
     """
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -30,10 +30,8 @@ class RegionBatchNorm(nn.BatchNorm1d):
         mean = total[:-1] / count
         centred = rows.float() - mean
         variance = all_reduce(centred.square().sum(0)) / count
-        assert self.running_mean is not None
-        assert self.running_var is not None
-        assert self.num_batches_tracked is not None
-        assert self.momentum is not None
+        assert self.running_mean is not None and self.running_var is not None  # noqa: PT018
+        assert self.num_batches_tracked is not None and self.momentum is not None  # noqa: PT018
         with torch.no_grad():
             self.running_mean.lerp_(mean.detach(), self.momentum)
             self.running_var.lerp_(variance.detach() * (count / (count - 1)), self.momentum)
@@ -47,10 +45,9 @@ class RegionEncoder(nn.Module):
     Args:
         feature_size: F, as the files have it (2048 for bottom-up attention features).
         dimension: D.
-        layers: of the MLP beside the linear layer; 0 leaves the linear layer alone. Hidden layers have D / 2 units
-            and batch normalisation (vse_infty).
+        layers: of the MLP; 0 leaves the linear layer alone. Hidden layers have D / 2 units and batch normalisation.
         dropout: on the input features.
-        rms: divide every region's features by their root mean square first. A region of zeros stays as it is.
+        rms: divide every region's features by their root mean square first; a region of zeros stays zero.
     """
 
     def __init__(
@@ -62,14 +59,11 @@ class RegionEncoder(nn.Module):
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
         self.dropout = Dropout(dropout)
-        steps: list[nn.Module] = []
-        width = feature_size
+        hidden, width = list[nn.Module](), feature_size
         for _ in range(layers - 1):
-            steps += [nn.Linear(width, dimension // 2), RegionBatchNorm(dimension // 2), nn.ReLU()]
+            hidden += [nn.Linear(width, dimension // 2), RegionBatchNorm(dimension // 2), nn.ReLU()]
             width = dimension // 2
-        if layers > 0:
-            steps.append(nn.Linear(width, dimension))
-        self.mlp = nn.Sequential(*steps)
+        self.mlp = nn.Sequential(*hidden, *([nn.Linear(width, dimension)] if layers > 0 else []))
 
     def forward(self, regions: Tensor) -> Tensor:
         """(B, R, F) -> (B, R, D)."""

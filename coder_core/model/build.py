@@ -1,4 +1,4 @@
-"""Configuration -> modules: the only place where names become classes."""
+"""Build the model of a configuration: the only place where names become classes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from coder_core.config.schema import ModelConfig, Pooling
 from coder_core.encoders.bert import BertWords
 from coder_core.encoders.gpo import GeneralisedPooling
 from coder_core.encoders.pooling import KeepAll, MaxPooling, MeanPooling
+from coder_core.encoders.pvse import PVSEPooling
 from coder_core.encoders.recurrent import RecurrentWords
 from coder_core.encoders.regions import RegionEncoder
-from coder_core.encoders.several import SeveralPooling
 from coder_core.model.coder import Coder
 from coder_core.scoring.interaction import InteractionScorer
-from coder_core.scoring.scorer import BestPairScorer, CosineScorer, Scorer
+from coder_core.scoring.scorer import CosineScorer, PVSEScorer, Scorer
 
 POOLINGS: dict[Pooling, type[nn.Module]] = {"gpo": GeneralisedPooling, "mean": MeanPooling, "max": MaxPooling}
 
@@ -31,10 +31,10 @@ def build_model(
         config: of the model.
         feature_size: F of the region features.
         words: size of the vocabulary (unused with BERT).
-        vectors: (words, word_size) start of the word vectors; random when None.
+        vectors: (words, word_size) initial word vectors; random when None.
         checkpointing: recompute BERT's activations.
         pretrained: load BERT's weights; False when a checkpoint's weights follow anyway.
-        concepts: what the concept branch reads; None builds the instance branch alone.
+        concepts: of the concept branch; None builds the instance branch alone.
     """
     text: nn.Module
     if config.text_encoder == "bert":
@@ -54,7 +54,7 @@ def build_model(
         text,
         *(_pooling(config, name) for name in (config.image_pooling, config.text_pooling)),
     )  # fmt: skip
-    # After the instance branch, so that its random start is that of a model without concepts.
+    # After the instance branch, whose random start then equals that of a model without concepts.
     branch, pooling = None, None
     if concepts is not None:
         branch = ConceptBranch(
@@ -72,13 +72,11 @@ def build_model(
 def _pooling(config: ModelConfig, name: Pooling) -> nn.Module:
     if config.scorer == "interaction":
         return KeepAll()
-    one = POOLINGS[name]()
-    return one if config.embeddings == 1 else SeveralPooling(one, config.dimension, config.embeddings)
+    pooling = POOLINGS[name]()
+    return pooling if config.embeddings == 1 else PVSEPooling(pooling, config.dimension, config.embeddings)
 
 
 def _scorer(config: ModelConfig) -> Scorer:
     if config.scorer == "interaction":
-        return InteractionScorer(
-            config.dimension, size=config.interaction_size, sharpness=config.interaction_sharpness
-        )  # fmt: skip
-    return CosineScorer() if config.embeddings == 1 else BestPairScorer()
+        return InteractionScorer(config.dimension, size=config.interaction_size, sharpness=config.interaction_sharpness)
+    return CosineScorer() if config.embeddings == 1 else PVSEScorer()

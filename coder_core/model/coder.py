@@ -1,7 +1,7 @@
-"""CODER's two branches: an image and a caption as instances and, optionally, as what they read in the concepts.
+"""CODER's model: two encoders, the instance branch and, optionally, the concept branch. CODER section 3.2.
 
-CODER section 3.2. Without concepts the model is the instance branch alone. What its poolings leave of a sample, one
-unit vector, several, or one for every region and word (`…` below), is what its scorer compares.
+Poolings turn a sample into what the scorer compares (`…` below): one unit vector, several, or one for every region and
+word.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coder_core.scoring.scorer import CosineScorer, Scorer
 
 
 class Embedded(NamedTuple):
-    """B pairs in both branches, unit rows in float32; the concept branch is None where a model has none."""
+    """B pairs in both branches, float32 unit rows; the concept branch is None where the model has none."""
 
     images: Tensor
     """(B, …, D) v^I."""
@@ -42,7 +42,7 @@ class Branches(NamedTuple):
 
 
 class Coder(nn.Module):
-    """Two encoders, two poolings, and what the concept branch adds to them.
+    """Two encoders, two poolings and, optionally, a concept branch.
 
     Args:
         regions: (B, R, F) -> (B, R, D).
@@ -52,7 +52,7 @@ class Coder(nn.Module):
         dropout: on regions and words just before they are pooled.
         concepts: the concept branch, or None.
         concept_text_pooling: pools the same words into the text's query; images share `image_pooling` (supplement A.2).
-        scorer: of pairs, as the poolings leave them; the cosine for None.
+        scorer: of pairs of pooled samples; the cosine when None.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class Coder(nn.Module):
 
     def encode_texts(self, words: Tensor, lengths: Tensor) -> Tensor:
         """(B, T) ids, (B,) -> (B, …, D) unit rows in float32; the instance branch alone."""
-        return normalise(self.text_pooling(self._read_words(words, lengths), lengths))
+        return normalise(self.text_pooling(self._encode_words(words, lengths), lengths))
 
     def concept_nodes(self) -> Tensor | None:
-        """(g, D) Y, to hand to the two methods below; None without concepts."""
+        """(g, D) Y, an argument of the two methods below; None without concepts."""
         return None if self.concepts is None else self.concepts.nodes()
 
     def image_branches(self, regions: Tensor, lengths: Tensor, nodes: Tensor | None) -> Branches:
@@ -94,14 +94,14 @@ class Coder(nn.Module):
 
     def text_branches(self, words: Tensor, lengths: Tensor, nodes: Tensor | None) -> Branches:
         """(B, T) ids, (B,), Y -> captions in both branches."""
-        features = self._read_words(words, lengths)
+        features = self._encode_words(words, lengths)
         if self.concepts is None or self.concept_text_pooling is None or nodes is None:
             return Branches(normalise(self.text_pooling(features, lengths)))
         pooled, query = pool_each([self.text_pooling, self.concept_text_pooling], features, lengths)
         return Branches(normalise(pooled), *self.concepts.embed_texts(query, nodes))
 
     def forward(self, regions: Tensor, region_lengths: Tensor, words: Tensor, word_lengths: Tensor) -> Embedded:
-        """B pairs in both branches; the graph network runs once."""
+        """Embed B pairs in both branches; the graph network runs once."""
         nodes = self.concept_nodes()
         images = self.image_branches(regions, region_lengths, nodes)
         texts = self.text_branches(words, word_lengths, nodes)
@@ -111,6 +111,6 @@ class Coder(nn.Module):
         pooled: Tensor = self.image_pooling(self.dropout(self.regions(regions)), lengths)
         return pooled
 
-    def _read_words(self, words: Tensor, lengths: Tensor) -> Tensor:
+    def _encode_words(self, words: Tensor, lengths: Tensor) -> Tensor:
         features: Tensor = self.dropout(self.words(words, lengths))
         return features

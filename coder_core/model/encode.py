@@ -1,4 +1,4 @@
-"""A whole split through a model: every image and every caption as a unit vector, in bounded memory."""
+"""Encode a split: every image and every caption as a unit vector, in bounded memory."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ class SplitEmbeddings(NamedTuple):
     concept_texts: np.ndarray | None = None
     """(m, D)."""
     image_attention: np.ndarray | None = None
-    """(n, g) float16; None unless asked for."""
+    """(n, g) float16; None unless requested."""
     text_attention: np.ndarray | None = None
-    """(m, g) float16; None unless asked for."""
+    """(m, g) float16; None unless requested."""
 
     @property
     def second(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """The concept branch's pair, as `evaluation` takes it."""
+        """The concept branch's embeddings as a pair for `evaluation`, or None."""
         if self.concept_images is None or self.concept_texts is None:
             return None
         return self.concept_images, self.concept_texts
 
 
 def in_bfloat16(device: torch.device, precision: str) -> bool:
-    """Whether to encode in bfloat16: when asked, or on a GPU that has it when left to "auto"."""
+    """Whether to encode in bfloat16: when requested, or with "auto" on a GPU that has it."""
     return precision == "bfloat16" or (precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported())
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[None]:
-    """bfloat16 autocast where `in_bfloat16` says so."""
+    """bfloat16 autocast, or nothing: see `in_bfloat16`."""
     return torch.autocast(device.type, dtype=torch.bfloat16) if in_bfloat16(device, precision) else nullcontext()
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; the mode before comes back."""
+    """Evaluation mode without gradients; the previous mode is restored."""
     before = model.training
     model.eval()
     try:
@@ -71,7 +71,7 @@ def encode_split(
     model: Coder, split: Split, tokens: Tokens, *, device: torch.device, precision: str = "float32",
     progress: Progress | None = None, attention: bool = False,
 ) -> SplitEmbeddings:  # fmt: skip
-    """Every image and caption of a split, in every branch the model has.
+    """Embed every image and caption of a split in every branch of the model.
 
     Args:
         model: on `device`.
@@ -94,13 +94,11 @@ def encode_split(
         nodes = model.concept_nodes()
         for ids, regions, lengths in image_chunks(split, IMAGES_AT_ONCE):
             with autocast(device, precision):
-                found = model.image_branches(regions.to(device), lengths.to(device), nodes)
-            images.put(ids, found)
+                images.put(ids, model.image_branches(regions.to(device), lengths.to(device), nodes))
             report()
         for ids, words, lengths in text_chunks(tokens, TEXTS_AT_ONCE):
             with autocast(device, precision):
-                found = model.text_branches(words.to(device), lengths.to(device), nodes)
-            texts.put(ids, found)
+                texts.put(ids, model.text_branches(words.to(device), lengths.to(device), nodes))
             report()
     return SplitEmbeddings(
         images.instance, texts.instance, images.concept, texts.concept, images.attention, texts.attention
@@ -120,10 +118,10 @@ class _Rows:
             if attention:
                 self.attention = np.empty((count, model.concepts.count), np.float16)
 
-    def put(self, ids: np.ndarray, found: Branches) -> None:
-        self.instance[ids] = found.instance.float().cpu().numpy()
-        if self.concept is not None and found.concept is not None:
-            self.concept[ids] = found.concept.float().cpu().numpy()
-        if self.attention is not None and found.attention is not None:
-            self.attention[ids] = found.attention.half().cpu().numpy()
+    def put(self, ids: np.ndarray, branches: Branches) -> None:
+        self.instance[ids] = branches.instance.float().cpu().numpy()
+        if self.concept is not None and branches.concept is not None:
+            self.concept[ids] = branches.concept.float().cpu().numpy()
+        if self.attention is not None and branches.attention is not None:
+            self.attention[ids] = branches.attention.half().cpu().numpy()
         self.done += len(ids)

@@ -1,4 +1,4 @@
-"""Captions -> numbers for a text encoder: the run's vocabulary for a BiGRU, BERT's own word pieces for BERT."""
+"""Turn captions into numbers: words of the run's vocabulary for a BiGRU, word pieces for BERT."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coder_core.data.glove import learn_word_vectors, read_word_vectors
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.encoders.bert import load_tokenizer
 
-RANDOM_STREAM = 3  # of the numbers that fill the vectors of words a GloVe file does not have
+RANDOM_STREAM = 3  # of the vectors of words that a GloVe file lacks
 
 
 class CaptionReader(Protocol):
@@ -23,11 +23,11 @@ class CaptionReader(Protocol):
 
     @property
     def size(self) -> int:
-        """How many different numbers there are."""
+        """Number of distinct ids."""
 
     @property
     def fixed_ends(self) -> bool:
-        """Whether a caption's first and last piece must stay."""
+        """Whether a caption's first and last id must not be dropped."""
 
     def encode(self, captions: Sequence[str]) -> Tokens:
         """All captions, flat."""
@@ -66,10 +66,9 @@ class PieceReader:
 
     def encode(self, captions: Sequence[str]) -> Tokens:
         """All captions, flat; pieces beyond BERT's positions (512) are cut, [SEP] stays."""
-        found = self.tokenizer(list(captions), truncation=True)["input_ids"]
-        offsets = np.zeros(len(found) + 1, dtype=np.int64)
-        np.cumsum([len(pieces) for pieces in found], out=offsets[1:])
-        return Tokens(np.fromiter((piece for pieces in found for piece in pieces), np.int32, offsets[-1]), offsets)
+        ids = self.tokenizer(list(captions), truncation=True)["input_ids"]
+        offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
+        return Tokens(np.fromiter((piece for pieces in ids for piece in pieces), np.int32, offsets[-1]), offsets)
 
 
 def make_reader(config: Config, vocabulary: Vocabulary | None) -> CaptionReader:
@@ -81,27 +80,22 @@ def make_reader(config: Config, vocabulary: Vocabulary | None) -> CaptionReader:
     return WordReader(vocabulary)
 
 
-def starting_vectors(
+def initial_word_vectors(
     config: Config, vocabulary: Vocabulary, train_captions: Sequence[str]
 ) -> tuple[Tensor | None, list[Fault]]:
-    """Where the word vectors start: None (random), learned from the captions, or from a GloVe file.
+    """Initial word vectors, None (random), learned from the captions or from a GloVe file; and warnings and notes.
 
-    Words a file does not have start random, as long as the others on average. Returns the vectors and what a person
-    should know about them.
+    Words a file lacks start random, with the standard deviation of the others.
     """
-    source = config.data.word_vectors
-    if config.model.text_encoder == "bert" or source == "random":
+    source, size, seed = config.data.word_vectors, config.model.word_size, config.training.seed
+    if source == "random":
         return None, []
     if source == "learned":
-        vectors = learn_word_vectors(
-            train_captions, vocabulary, dimension=config.model.word_size, seed=config.training.seed
-        )
-        return torch.from_numpy(vectors), []
-    found = read_word_vectors(source, vocabulary.words, counts=vocabulary.counts, dimension=config.model.word_size)
-    matrix = found.matrix.copy()
-    missing = ~found.found
-    if found.found.any():
-        random = np.random.default_rng((config.training.seed, RANDOM_STREAM))
-        matrix[missing] = random.normal(0, matrix[found.found].std(), (int(missing.sum()), matrix.shape[1]))
+        return torch.from_numpy(learn_word_vectors(train_captions, vocabulary, dimension=size, seed=seed)), []
+    glove = read_word_vectors(source, vocabulary.words, counts=vocabulary.counts, dimension=size)
+    matrix, missing = glove.matrix.copy(), ~glove.found
+    if glove.found.any():
+        random = np.random.default_rng((seed, RANDOM_STREAM))
+        matrix[missing] = random.normal(0, matrix[glove.found].std(), (int(missing.sum()), size))
     matrix[0] = 0
-    return torch.from_numpy(matrix), found.faults
+    return torch.from_numpy(matrix), glove.faults

@@ -20,8 +20,8 @@ from coder_core.data.words import Vocabulary
 from coder_core.model.build import build_model
 from coder_core.model.coder import Branches, Coder
 from coder_core.model.encode import TEXTS_AT_ONCE, evaluating
-from coder_core.model.pair_scores import ImageParts, score_texts
 from coder_core.model.reader import CaptionReader, make_reader
+from coder_core.model.score import ImageParts, score_texts
 from coder_core.runs.analysis.concept_reader import in_one
 from coder_core.runs.files.saves import Save, SaveStore
 from coder_core.runs.files.sealed import read_checked

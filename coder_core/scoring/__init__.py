@@ -1,0 +1,1 @@
+"""Scores of image-caption pairs: `scorer` (cosine, best of PVSE's cosines), `interaction` (words attend to regions)."""

@@ -1,7 +1,4 @@
-"""How a pair is scored: by what the encoders say of an image and of a caption, every image with every caption.
-
-A scorer sees samples as the model's poolings leave them: one unit vector, several, or one for every region and word.
-"""
+"""Score every image with every caption, by one unit vector each or by several (PVSE)."""
 
 from __future__ import annotations
 
@@ -9,11 +6,11 @@ from torch import Tensor, nn
 
 
 class Scorer(nn.Module):
-    """Scores of n images with m captions, (n, m).
+    """Scores of n images with m captions, (n, m), from their pooled vectors.
 
     Attributes:
-        by_pair: a score is no inner product of one vector each, so a whole split is scored pair by pair into a matrix.
-        local: samples are (…, L, D) with a length each, padded; otherwise no length is read.
+        by_pair: scores are no inner products of one vector each, so a split is scored pair by pair into a matrix.
+        local: samples are padded (…, L, D) with lengths; other scorers ignore lengths.
     """
 
     by_pair = False
@@ -36,7 +33,7 @@ class CosineScorer(Scorer):
         return images @ texts.T
 
 
-class BestPairScorer(Scorer):
+class PVSEScorer(Scorer):
     """The largest of the K² cosines between K unit vectors each. Song & Soleymani 2019 (PVSE), section 3.3."""
 
     by_pair = True

@@ -22,8 +22,8 @@ from coder_core.data.words import Tokens, Vocabulary
 from coder_core.geometry.text_space import TextSpace
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
-from coder_core.model.concept_making import make_concepts
-from coder_core.model.reader import CaptionReader, make_reader, starting_vectors
+from coder_core.model.concepts import make_concepts
+from coder_core.model.reader import CaptionReader, initial_word_vectors, make_reader
 from coder_core.runs.derived.neighbours import Neighbourhood, train_neighbourhood
 from coder_core.runs.load import LoadedModel
 from coder_core.training import parallel
@@ -120,7 +120,7 @@ def prepare(
     vectors = None
     if config.model.text_encoder == "bigru" and vocabulary is None:
         vocabulary = Vocabulary.build(train.captions, threshold=config.data.word_threshold)
-        vectors, about_vectors = starting_vectors(config, vocabulary, train.captions)
+        vectors, about_vectors = initial_word_vectors(config, vocabulary, train.captions)
         faults += about_vectors
     reader = make_reader(config, vocabulary)
     batches = TrainingBatches(

@@ -16,7 +16,7 @@ from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.model.encode import SplitEmbeddings, autocast, encode_split
-from coder_core.model.scored import scored_split
+from coder_core.model.score import score_split
 from coder_core.training import parallel
 from coder_core.training.losses import Losses
 from coder_core.training.optim import clip_gradients, learning_rate, make_optimizer, set_rate
@@ -186,7 +186,7 @@ class Trainer:
         dev, tokens = self.prepared.dev, self.prepared.dev_tokens
         if dev is None or tokens is None:
             return None
-        sources, _ = scored_split(
+        sources, _ = score_split(
             self.model, dev, tokens, beta=self.config.model.beta, device=self.device,
             precision=self.config.training.precision, progress=self._progress(stop, "evaluating dev"),
         )  # fmt: skip

@@ -16,7 +16,7 @@ from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.config.schema import Config, DataConfig, ModelConfig
 from coder_core.console.faults import InputError
 from coder_core.model.build import build_model
-from coder_core.model.concept_making import concept_vectors, make_concepts, read_concept_list
+from coder_core.model.concepts import concept_vectors, make_concepts, read_concept_list
 from coder_core.ops import normalise
 
 CAPTIONS = ["a red dog runs", "two dogs run on red grass", "a dog on grass", "red dogs running", "grass"] * 2
@@ -153,7 +153,7 @@ def test_a_list_of_concepts_takes_the_place_of_tagging(tmp_path: Path) -> None:
         ('{"things": []}', "holds things; expected"),
         ('{"objects": "dog"}', "key objects: is not a list of words"),
         ('{"objects": [1]}', "key objects: is not a list of words"),
-        ('{"objects": ["dog"], "motions": ["Dog"]}', "key motions entry 0: 'Dog' stands there again"),
+        ('{"objects": ["dog"], "motions": ["Dog"]}', "key motions entry 0: repeats 'Dog'"),
         ('{"objects": ["dog", "!"]}', "entry 1: is '!', which holds no word"),
         ('{"objects": ["dog"]}', "holds 1 words; expected two or more"),
     ],

@@ -9,7 +9,7 @@ from torch import Tensor
 from coder_core.ops import normalise
 from coder_core.scoring import interaction
 from coder_core.scoring.interaction import InteractionScorer
-from coder_core.scoring.scorer import BestPairScorer, CosineScorer
+from coder_core.scoring.scorer import CosineScorer, PVSEScorer
 from tests.reference import scorers as reference
 
 
@@ -33,23 +33,23 @@ def scorer(size: int, *, block: int = interaction.BLOCK, seed: int = 3) -> Inter
 def test_the_best_pair_by_hand() -> None:
     """Embeddings (1, 0) and (0, 1) of an image, (0.6, 0.8) and (−1, 0) of a caption: the largest product is 0.8."""
     image, text = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), torch.tensor([[[0.6, 0.8], [-1.0, 0.0]]])
-    assert BestPairScorer()(image, text).tolist() == [[pytest.approx(0.8)]]
+    assert PVSEScorer()(image, text).tolist() == [[pytest.approx(0.8)]]
 
 
 def test_the_best_pair_agrees_with_the_loops() -> None:
     images, texts = samples(5, 3, 6, 0)[0], samples(7, 3, 6, 1)[0]
     expected = [[reference.best_pair(image, text) for text in texts.tolist()] for image in images.tolist()]
-    torch.testing.assert_close(BestPairScorer()(images, texts), torch.tensor(expected, dtype=torch.float64))
+    torch.testing.assert_close(PVSEScorer()(images, texts), torch.tensor(expected, dtype=torch.float64))
 
 
 def test_one_embedding_each_is_the_cosine() -> None:
     images, texts = samples(5, 1, 6, 0)[0], samples(7, 1, 6, 1)[0]
-    assert torch.equal(BestPairScorer()(images, texts), CosineScorer()(images[:, 0], texts[:, 0]))
+    assert torch.equal(PVSEScorer()(images, texts), CosineScorer()(images[:, 0], texts[:, 0]))
 
 
 def test_the_gradient_of_the_best_pair() -> None:
     images, texts = samples(3, 2, 4, 4)[0].requires_grad_(), samples(4, 2, 4, 5)[0].requires_grad_()
-    assert torch.autograd.gradcheck(BestPairScorer(), (images, texts))
+    assert torch.autograd.gradcheck(PVSEScorer(), (images, texts))
 
 
 @pytest.mark.parametrize("block", [1, 200, interaction.BLOCK])

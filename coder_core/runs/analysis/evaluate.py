@@ -15,8 +15,7 @@ from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import Source
 from coder_core.evaluation.tiles import score_tiles
 from coder_core.model.encode import Progress, SplitEmbeddings
-from coder_core.model.pair_scores import ImageParts, SplitScores
-from coder_core.model.scored import scored_split
+from coder_core.model.score import ImageParts, SplitScores, score_split
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
 from coder_core.runs.analysis.concepts import concept_tables
 from coder_core.runs.analysis.tables import IMAGE_PART_LENGTHS, IMAGE_PARTS, RANKS, SCORES
@@ -41,7 +40,7 @@ def score(
         expected, fix = f"{loaded.feature_size}, as in training", "use the features of the same network"
         raise InputError(Fault(f"{split.name} features", f"have {split.feature_size} numbers a region", expected, fix))
     tokens = loaded.reader.encode(split.captions)
-    return scored_split(
+    return score_split(
         loaded.model, split, tokens, beta=loaded.config.model.beta, device=loaded.device, progress=progress,
         attention=True,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from coder_core.config.schema import Config
 from coder_core.config.weighting import OF_NEIGHBOURHOODS, WeightingConfig
 from coder_core.data.dataset import Split
 from coder_core.model.encode import SplitEmbeddings
-from coder_core.model.pair_scores import SplitScores
+from coder_core.model.score import SplitScores
 from coder_core.objectives.batch_weights import batch_weights
 from coder_core.objectives.neighbour_weights import pair_weights, raw_scores, statistics, stats_share, upsilon
 from coder_core.runs.derived.neighbours import Phases, run_text_space, split_neighbours

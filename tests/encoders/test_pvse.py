@@ -7,16 +7,16 @@ import torch
 from torch import nn
 
 from coder_core.encoders.pooling import KeepAll, MeanPooling
-from coder_core.encoders.several import SeveralPooling
+from coder_core.encoders.pvse import PVSEPooling
 from tests.reference.scorers import several
 
 LENGTHS = torch.tensor([4, 1, 3])
 
 
 @pytest.fixture
-def pooling() -> SeveralPooling:
+def pooling() -> PVSEPooling:
     torch.manual_seed(0)
-    found = SeveralPooling(MeanPooling(), 6, 3).double()
+    found = PVSEPooling(MeanPooling(), 6, 3).double()
     for parameter in (found.norm.weight, found.norm.bias, found.residual.bias):
         nn.init.normal_(parameter)
     return found
@@ -26,7 +26,7 @@ def features() -> torch.Tensor:
     return torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
-def test_it_agrees_with_the_loops(pooling: SeveralPooling) -> None:
+def test_it_agrees_with_the_loops(pooling: PVSEPooling) -> None:
     rows = features()
     found = pooling(rows, LENGTHS)
     for k, length in enumerate(LENGTHS.tolist()):
@@ -39,11 +39,11 @@ def test_it_agrees_with_the_loops(pooling: SeveralPooling) -> None:
         torch.testing.assert_close(found[k], torch.tensor(expected, dtype=torch.float64))
 
 
-def test_gradients(pooling: SeveralPooling) -> None:
+def test_gradients(pooling: PVSEPooling) -> None:
     assert torch.autograd.gradcheck(lambda rows: pooling(rows, LENGTHS), features().requires_grad_())
 
 
-def test_padding_is_never_read(pooling: SeveralPooling) -> None:
+def test_padding_is_never_read(pooling: PVSEPooling) -> None:
     rows = features()
     before = pooling(rows, LENGTHS)
     rows[1, 1:] = 1e3

@@ -1,21 +1,20 @@
-"""Several embeddings of one sample, and local features kept as they are: two poolings that leave more than one vector.
-
-Song & Soleymani 2019 (PVSE, arXiv:1906.04402), section 3.1.
-"""
+"""Several embeddings of one sample. Song & Soleymani 2019 (PVSE, arXiv:1906.04402), section 3.1."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
+from coder_core.ops import padding_mask
 
-class SeveralPooling(nn.Module):
-    """K embeddings of a sample: what K attention heads read in its local features, as residuals of its pooled vector.
+
+class PVSEPooling(nn.Module):
+    """K embeddings of a sample: what K attention heads select of its local features, as residuals of the pooled vector.
 
     A = softmax over the positions of w₂ tanh(w₁ x), and z_k = LayerNorm(pooled + sigmoid(W A_k x + b)).
 
     Args:
-        pooling: (B, L, D), (B,) -> (B, D), the global vector of every head.
+        pooling: (B, L, D), (B,) -> (B, D), the vector all heads add to.
         dimension: D.
         count: K.
     """
@@ -35,11 +34,11 @@ class SeveralPooling(nn.Module):
         """(B, L, D), (B,) -> (B, K, D), not normalised."""
         pooled = self.pooling(features, lengths)
         attended = self.attention(features, lengths).transpose(1, 2) @ features  # (B, K, D)
-        found: Tensor = self.norm(pooled.unsqueeze(1) + torch.sigmoid(self.residual(attended)))
-        return found
+        embeddings: Tensor = self.norm(pooled.unsqueeze(1) + torch.sigmoid(self.residual(attended)))
+        return embeddings
 
     def attention(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """(B, L, D), (B,) -> (B, L, K) weights; the columns of every sample sum to 1 over its own positions."""
-        beyond = torch.arange(features.shape[1], device=features.device) >= lengths.unsqueeze(1)
+        """(B, L, D), (B,) -> (B, L, K) weights; a head's weights sum to 1 over the positions that exist."""
         scores = self.heads(torch.tanh(self.hidden(features)))
-        return torch.softmax(scores.masked_fill(beyond.unsqueeze(-1), float("-inf")), dim=1)
+        padded = padding_mask(lengths, features.shape[1]).unsqueeze(-1)
+        return torch.softmax(scores.masked_fill(padded, float("-inf")), dim=1)

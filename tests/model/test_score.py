@@ -12,16 +12,15 @@ from coder_core.config.schema import ModelConfig
 from coder_core.console.faults import InputError
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
-from coder_core.encoders.several import SeveralPooling
+from coder_core.encoders.pvse import PVSEPooling
 from coder_core.evaluation import rank, score_tiles
-from coder_core.model import pair_scores
+from coder_core.model import score
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
 from coder_core.model.encode import encode_split
-from coder_core.model.pair_scores import score_split, score_texts
-from coder_core.model.scored import scored_split
+from coder_core.model.score import score_pairs, score_split, score_texts
 from coder_core.scoring.interaction import InteractionScorer
-from coder_core.scoring.scorer import BestPairScorer
+from coder_core.scoring.scorer import PVSEScorer
 from tests.model.test_encode import CPU, split, tokens
 
 __all__ = ["split", "tokens"]
@@ -37,8 +36,8 @@ def built(**values: Any) -> Coder:
 
 def test_names_become_scorers_and_poolings() -> None:
     several, local = (built(**kind) for kind in KINDS)
-    assert isinstance(several.scorer, BestPairScorer)
-    assert isinstance(several.image_pooling, SeveralPooling)
+    assert isinstance(several.scorer, PVSEScorer)
+    assert isinstance(several.image_pooling, PVSEPooling)
     assert several.image_pooling.heads.weight.shape == (3, 4)
     assert isinstance(local.scorer, InteractionScorer)
     assert (local.scorer.sharpness, local.scorer.align.weight.shape) == (9.0, (5, 8))
@@ -59,7 +58,7 @@ def test_equals_one_pair_at_a_time(split: Split, tokens: Tokens, kind: dict[str,
     """One image has a region of zeros, which training and evaluation leave out."""
     model = built(**kind).train()
     seen: list[tuple[int, int]] = []
-    found = score_split(model, split, tokens, device=CPU, progress=lambda done, total: seen.append((done, total)))
+    found = score_pairs(model, split, tokens, device=CPU, progress=lambda done, total: seen.append((done, total)))
     assert model.training
     assert found.scores.shape == (split.n_images, split.n_texts)
     assert found.scores.dtype == np.float32
@@ -80,14 +79,14 @@ def test_equals_one_pair_at_a_time(split: Split, tokens: Tokens, kind: dict[str,
 @pytest.mark.parametrize("kind", KINDS)
 def test_new_captions_are_scored_with_images_encoded_before(split: Split, tokens: Tokens, kind: dict[str, Any]) -> None:
     model = built(**kind)
-    found = score_split(model, split, tokens, device=CPU)
+    found = score_pairs(model, split, tokens, device=CPU)
     np.testing.assert_allclose(score_texts(model, found.images, tokens, device=CPU), found.scores.T, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [{}, *KINDS])
 def test_ranks_come_from_whatever_scores(split: Split, tokens: Tokens, kind: dict[str, Any]) -> None:
     model = built(**kind)
-    sources, found = scored_split(model, split, tokens, beta=0.9, device=CPU)
+    sources, found = score_split(model, split, tokens, beta=0.9, device=CPU)
     ranks = rank(score_tiles(sources, split.image_of_text), best=3)
     scores = found.scores if hasattr(found, "scores") else found.images @ found.texts.T
     assert ranks.text_best.shape == (split.n_texts, 3)
@@ -101,12 +100,12 @@ def test_it_may_be_stopped(split: Split, tokens: Tokens) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        score_split(built(embeddings=2), split, tokens, device=CPU, progress=stop)
+        score_pairs(built(embeddings=2), split, tokens, device=CPU, progress=stop)
 
 
 def test_more_pairs_than_memory_should_hold_are_refused(
     split: Split, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pair_scores, "PAIRS_AT_MOST", 1000)
+    monkeypatch.setattr(score, "PAIRS_AT_MOST", 1000)
     with pytest.raises(InputError, match=r"pairs; expected at most 1,000"):
-        score_split(built(embeddings=2), split, tokens, device=CPU)
+        score_pairs(built(embeddings=2), split, tokens, device=CPU)

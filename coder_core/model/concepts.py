@@ -1,4 +1,4 @@
-"""Train captions -> the concepts of a run: joins the words and vectors of `data` with `concepts`."""
+"""Make the concepts of a run from its train captions: choose, count and embed them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.glove import learn_word_vectors, read_word_vectors
 from coder_core.data.words import Vocabulary, tokenise
 
-RANDOM_STREAM = 4  # of the numbers that fill the vectors of concepts without one
+RANDOM_STREAM = 4  # of the vectors of concepts without one
 LISTS: dict[str, Kind] = {"objects": "object", "properties": "property", "motions": "motion"}
 LIST_FORM = '{"objects": ["dog", …], "properties": […], "motions": […]}'
 
@@ -27,7 +27,7 @@ LIST_FORM = '{"objects": ["dog", …], "properties": […], "motions": […]}'
 def make_concepts(
     config: Config, captions: Sequence[str], *, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Concepts, list[Fault]]:
-    """Choose, count and embed the concepts of a run. Deterministic, so every process comes to the same.
+    """Choose, count and embed the concepts of a run, the same on every process.
 
     Args:
         config: of the run; `concepts` > 0.
@@ -35,7 +35,7 @@ def make_concepts(
         progress: of tagging, captions done and in all.
 
     Raises:
-        InputError: a tagger that is not installed, a list that cannot be used, too few concepts in the captions.
+        InputError: the tagger is not installed, the list is unusable, or the captions hold too few concepts.
     """
     words = [tokenise(caption) for caption in captions]
     if config.model.concept_list:
@@ -47,55 +47,51 @@ def make_concepts(
         tagged = tag_captions(words, tagger, progress=progress)
         vocabulary, faults = choose_concepts(tagged, config.model.concepts, source=tagger)
     together, occurrences = count_together([vocabulary.read(caption) for caption in words], len(vocabulary))
-    vectors, about = concept_vectors(config, vocabulary, captions)
-    return Concepts(vocabulary, together, occurrences, vectors), faults + about
+    vectors, notes = concept_vectors(config, vocabulary, captions)
+    return Concepts(vocabulary, together, occurrences, vectors), faults + notes
 
 
 def concept_vectors(
     config: Config, vocabulary: ConceptVocabulary, captions: Sequence[str]
 ) -> tuple[np.ndarray, list[Fault]]:
-    """(g, word size) float32 from the GloVe file of the run, else learned from the captions; with the coverage.
+    """(g, word size) float32 from the GloVe file of the run, else learned from the captions; and a note on coverage.
 
-    A concept takes its own word's vector; when there is none, the mean of its forms', weighted by how often they occur;
-    when there is none of those either, random numbers as large as the others.
+    A concept takes its own word's vector, else the mean of its forms', weighted by their counts, else random numbers
+    with the standard deviation of the others.
     """
-    source, size = config.data.word_vectors, config.model.word_size
+    source, size, seed = config.data.word_vectors, config.model.word_size, config.training.seed
     forms = [[part for form in concept.forms for part in form.split(" ")] for concept in vocabulary.concepts]
+    counts: dict[str, int] = {}
     if source in ("random", "learned"):  # a random start suits words that are trained; concepts are not
-        known = Vocabulary.build(captions, threshold=1)
-        matrix = learn_word_vectors(captions, known, dimension=size, seed=config.training.seed)
-        row, count = known.number, dict(zip(known.words, known.counts, strict=True))
-        found = [word in row for word in known.words]
+        words = Vocabulary.build(captions, threshold=1)
+        matrix = learn_word_vectors(captions, words, dimension=size, seed=seed)
+        vector_of = {word: matrix[row] for word, row in words.number.items()}
+        counts = dict(zip(words.words, words.counts, strict=True))
         place = "concept vectors, learned from the captions"
     else:
-        wanted = sorted({word for concept in forms for word in concept} | set(vocabulary.words))
-        read = read_word_vectors(source, wanted, dimension=size)
-        matrix, found = read.matrix, read.found.tolist()
-        row = {word: index for index, word in enumerate(wanted)}
-        count = dict.fromkeys(wanted, 1)
+        wanted = sorted({word for parts in forms for word in parts} | set(vocabulary.words))
+        glove = read_word_vectors(source, wanted, dimension=size)
+        vector_of = {word: glove.matrix[row] for row, word in enumerate(wanted) if glove.found[row]}
         place = f"concept vectors from {source}"
     vectors = np.zeros((len(vocabulary), size), np.float32)
     missing = []
-    for index, (concept, own) in enumerate(zip(vocabulary.concepts, forms, strict=True)):
-        exact = row.get(concept.word)
-        parts = [row[word] for word in own if word in row and found[row[word]]]
-        if exact is not None and found[exact]:
-            vectors[index] = matrix[exact]
-        elif parts:
-            names = [word for word in own if word in row and found[row[word]]]
-            vectors[index] = np.average(matrix[parts], axis=0, weights=[max(count[word], 1) for word in names])
+    for index, (concept, parts) in enumerate(zip(vocabulary.concepts, forms, strict=True)):
+        names = [concept.word] if concept.word in vector_of else [word for word in parts if word in vector_of]
+        if names:
+            weights = [max(counts.get(word, 1), 1) for word in names]
+            vectors[index] = np.average([vector_of[word] for word in names], axis=0, weights=weights)
         else:
             missing.append(index)
     if missing:
-        random = np.random.default_rng((config.training.seed, RANDOM_STREAM))
+        random = np.random.default_rng((seed, RANDOM_STREAM))
         present = np.delete(vectors, missing, axis=0)
         spread = float(present.std()) if present.size else 1.0
         vectors[missing] = random.normal(0, spread or 1.0, (len(missing), size))
-    said = f"{len(vocabulary) - len(missing)} of {len(vocabulary)} concepts have one"
+    coverage = f"{len(vocabulary) - len(missing)} of {len(vocabulary)} concepts have one"
     if not missing:
-        return vectors, [Fault(place, said, severity="note")]
+        return vectors, [Fault(place, coverage, severity="note")]
     names = [vocabulary.words[index] for index in missing[:10]]
-    return vectors, [Fault(place, f"{said}; random: {', '.join(names)}", severity="warning")]
+    return vectors, [Fault(place, f"{coverage}; random: {', '.join(names)}", severity="warning")]
 
 
 def read_concept_list(path: Path) -> dict[Kind, list[str]]:
@@ -104,32 +100,33 @@ def read_concept_list(path: Path) -> dict[Kind, list[str]]:
     Raises:
         InputError: not there, not such a file, a word twice, an empty word, or fewer than two words.
     """
+    place = f"--concept-list {path}"
     try:
         content: Any = json.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(Fault(f"--concept-list {path}", f"cannot be read: {error}", LIST_FORM)) from None
+        raise InputError(Fault(place, f"cannot be read: {error}", LIST_FORM)) from None
     if not isinstance(content, dict) or not content or set(content) - set(LISTS):
         keys = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
-        raise InputError(Fault(f"--concept-list {path}", f"holds {keys or 'nothing'}", LIST_FORM))
-    found: dict[Kind, list[str]] = {}
-    seen: dict[str, str] = {}
+        raise InputError(Fault(place, f"holds {keys or 'nothing'}", LIST_FORM))
+    concepts: dict[Kind, list[str]] = {}
+    key_of: dict[str, str] = {}
     faults = []
     for key, kind in LISTS.items():
         words = content.get(key, [])
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise InputError(Fault(f"--concept-list {path} key {key}", "is not a list of words", LIST_FORM))
-        found[kind] = words
+            raise InputError(Fault(f"{place} key {key}", "is not a list of words", LIST_FORM))
+        concepts[kind] = words
         for position, word in enumerate(words):
             tokens = " ".join(tokenise(word))
-            place = f"--concept-list {path} key {key} entry {position}"
+            entry = f"{place} key {key} entry {position}"
             if not tokens:
-                faults.append(Fault(place, f"is {word!r}, which holds no word", "a word"))
-            elif tokens in seen:
-                faults.append(Fault(place, f"{word!r} stands there again", fix=f"the first is in {seen[tokens]}"))
+                faults.append(Fault(entry, f"is {word!r}, which holds no word", "a word"))
+            elif tokens in key_of:
+                faults.append(Fault(entry, f"repeats {word!r}", fix=f"the first is in {key_of[tokens]}"))
             else:
-                seen[tokens] = key
-    if not faults and len(seen) < 2:
-        faults.append(Fault(f"--concept-list {path}", f"holds {len(seen)} words", "two or more"))
+                key_of[tokens] = key
+    if not faults and len(key_of) < 2:
+        faults.append(Fault(place, f"holds {len(key_of)} words", "two or more"))
     if faults:
         raise InputError(faults)
-    return found
+    return concepts
