@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.backend.clusters import (
     ClusterSettings,
-    Found,
+    StoredClusters,
     agreement,
     cluster_command,
     cluster_table,
@@ -45,15 +45,13 @@ def settings(choice: Choice) -> ClusterSettings | None:
     return ClusterSettings(count, int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"), width=110)))
 
 
-def numbers(choice: Choice, results: list[Found]) -> None:
+def numbers(choice: Choice, results: list[StoredClusters]) -> None:
     """Sizes, agreement, and how similar the two runs' clusters are."""
-    clusters = results[-1].clusters
+    clusters = results[-1].value
     assert clusters is not None
     sizes = cluster_table(choice.runs[-1], choice.split, results[-1])["size"]
     shares = [
-        agreement(run, choice.split, one.clusters)
-        for run, one in zip(choice.runs, results, strict=True)
-        if one.clusters
+        agreement(run, choice.split, one.value) for run, one in zip(choice.runs, results, strict=True) if one.value
     ]
     note = f"1st run {shares[0][0]:.1f} %" if len(shares) == 2 else f"{shares[-1][1]:.1f} % by chance"
     items = [
@@ -67,7 +65,7 @@ def numbers(choice: Choice, results: list[Found]) -> None:
     cards.metrics(items)
 
 
-def offer(lacking: list[tuple[RunSummary, Found]], split: str, wanted: ClusterSettings) -> None:
+def offer(lacking: list[tuple[RunSummary, StoredClusters]], split: str, wanted: ClusterSettings) -> None:
     """Compute everything that is missing, in one job."""
     runs, names = [run for run, _ in lacking], " and ".join(run.name for run, _ in lacking)
     verb, folder = ("have", "folders of the runs") if len(runs) > 1 else ("has", "folder of the run")
@@ -90,7 +88,7 @@ def show(chosen: Choice) -> None:
     only = f" Only {names[0]} has them." if len(names) < len(choice.runs) else ""
     cards.note(LEARNED + only if wanted is None else OFFLINE)
     results = [clusters_of(run, choice.split, wanted) for run in runs]
-    lacking = [(run, result) for run, result in zip(runs, results, strict=True) if result.clusters is None]
+    lacking = [(run, result) for run, result in zip(runs, results, strict=True) if result.value is None]
     if lacking and wanted is not None:
         offer(lacking, choice.split, wanted)
         return

@@ -56,7 +56,7 @@ def is_sampled(choice: Choice) -> bool:
 
 def numbers(choice: Choice, sampled: bool) -> None:
     """The modality gap and the separation of matching from other pairs."""
-    gaps = [joint_space.gap(run, choice.split, sampled) for run in choice.runs]
+    gaps = [joint_space.modality_gap(run, choice.split, sampled) for run in choice.runs]
     items = []
     for label, term, values in (
         ("modality gap", "modality gap", [one.gap for one in gaps]),
@@ -107,7 +107,7 @@ def remark(choice: Choice, layouts: list[Layout]) -> str:
 def stored_layouts(choice: Choice, chosen: LayoutSettings, points: int) -> list[Layout]:
     """The stored maps of all runs; while one is missing, none, and a button that computes them."""
     stored = joint_space.stored_maps(choice.runs, choice.split, chosen)
-    layouts = [item.layout for item in stored if item.layout is not None]
+    layouts = [item.value for item in stored if item.value is not None]
     if len(layouts) == len(choice.runs):
         return layouts
     minutes = "many minutes" if points > LARGE else MINUTES[chosen.method]

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.backend import similarity
 from app.backend.runs import InputError, open_summary
-from app.backend.similarity import Batch, Direction, Measure, Scaled, Settings
+from app.backend.similarity import Direction, MatrixSamples, Measure, Scaled, Settings
 from app.ui import cards, clicks, downloads, sidebar
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
@@ -43,7 +43,7 @@ def settings(choice: Choice) -> Settings:
     loss = open_summary(choice.runs[-1]).loss
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         rows = choose_one("Anchors", {"text": "Captions", "image": "Images"}, "anchors", tip("anchor"))
-        source = choose_one("Batch", SOURCES, "batch-of", tip("matrix batch"))
+        source = choose_one("MatrixSamples", SOURCES, "batch-of", tip("matrix batch"))
         order = choose_one("Order", ORDERS, "order", tip("matrix order"))
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         size, seed, chosen = PAIRS, 0, ""
@@ -71,7 +71,7 @@ def settings(choice: Choice) -> Settings:
     return Settings(choice.split, source, size, seed, chosen, order, direction, values)
 
 
-def choose_pair(choice: Choice, batch: Batch, scaled: dict[str, Scaled], chosen: Settings) -> tuple[int, int]:
+def choose_pair(choice: Choice, batch: MatrixSamples, scaled: dict[str, Scaled], chosen: Settings) -> tuple[int, int]:
     """The pair to show, as its cell in the batch; for a pair outside the batch the hardest negative."""
     last = choice.runs[-1]
     hardest = similarity.hardest_negative(last, chosen, batch, scaled[last.name])

@@ -10,16 +10,16 @@ import streamlit as st
 
 from app.backend.jobs import module_command
 from app.backend.runs import BY_STAMP, RunSummary, open_summary
-from coder_core.api.clusters import tables
-from coder_core.api.clusters.tables import Clusters, ClusterSettings, Found, matched, nearest_clusters
-from coder_core.api.clusters.words import Marking
+from coder_core.api.clusters import Clusters, ClusterSettings, Marking, matched, nearest_clusters, tables
+from coder_core.api.stored import StoredResult
 
 __all__ = [
-    "ClusterSettings", "Clusters", "Found", "Marking", "agreement", "between", "cluster_command", "cluster_labels",
-    "cluster_table", "clusters_of", "has_prototypes", "marking_concepts", "marking_words", "matched", "members",
-    "nearest_clusters", "same_grouping",
+    "ClusterSettings", "Clusters", "Marking", "StoredClusters", "agreement", "between", "cluster_command",
+    "cluster_labels", "cluster_table", "clusters_of", "has_prototypes", "marking_concepts", "marking_words",
+    "matched", "members", "nearest_clusters", "same_grouping",
 ]  # fmt: skip
-BY_NAME = BY_STAMP | {Found: lambda result: result.name}
+StoredClusters = StoredResult[Clusters]
+BY_NAME = BY_STAMP | {StoredResult: lambda result: result.name}
 
 
 def has_prototypes(run: RunSummary, split: str) -> bool:
@@ -27,12 +27,12 @@ def has_prototypes(run: RunSummary, split: str) -> bool:
     return "cluster_centroids" in open_summary(run).analysis(split).arrays
 
 
-def clusters_of(run: RunSummary, split: str, settings: ClusterSettings | None) -> Found:
+def clusters_of(run: RunSummary, split: str, settings: ClusterSettings | None) -> StoredClusters:
     """Stored offline clusters with these settings; None asks for the run's prototypes."""
     if settings is not None:
         return tables.offline_clusters(open_summary(run), split, settings)
     prototypes = tables.prototypes(open_summary(run), split)
-    return Found("missing" if prototypes is None else "there", "", prototypes)
+    return StoredClusters("missing" if prototypes is None else "there", "", prototypes)
 
 
 def cluster_command(runs: Sequence[RunSummary], split: str, settings: ClusterSettings) -> tuple[str, ...]:
@@ -42,17 +42,17 @@ def cluster_command(runs: Sequence[RunSummary], split: str, settings: ClusterSet
 
 
 @st.cache_resource(max_entries=16, show_spinner="Reading the clusters …", hash_funcs=BY_NAME)
-def cluster_table(run: RunSummary, split: str, result: Found) -> pd.DataFrame:
+def cluster_table(run: RunSummary, split: str, result: StoredClusters) -> pd.DataFrame:
     """`cluster_table`. Shared: not to be changed."""
-    assert result.clusters is not None
-    return tables.cluster_table(open_summary(run), split, result.clusters)
+    assert result.value is not None
+    return tables.cluster_table(open_summary(run), split, result.value)
 
 
 @st.cache_resource(max_entries=16, show_spinner="Reading the clusters …", hash_funcs=BY_NAME)
-def marking_words(run: RunSummary, split: str, result: Found) -> Marking:
+def marking_words(run: RunSummary, split: str, result: StoredClusters) -> Marking:
     """The words that mark every cluster."""
-    assert result.clusters is not None
-    return tables.marking(open_summary(run), split, result.clusters)
+    assert result.value is not None
+    return tables.marking(open_summary(run), split, result.value)
 
 
 def agreement(run: RunSummary, split: str, clusters: Clusters) -> tuple[float, float]:
@@ -77,9 +77,9 @@ def between(run: RunSummary, split: str, clusters: Clusters, first: int, second:
 
 
 @st.cache_data(max_entries=16, show_spinner=False, hash_funcs=BY_NAME)
-def same_grouping(runs: Sequence[RunSummary], split: str, results: Sequence[Found]) -> float:
+def same_grouping(runs: Sequence[RunSummary], split: str, results: Sequence[StoredClusters]) -> float:
     """Adjusted mutual information of two runs' clusters of the same pairs."""
-    first, second = (result.clusters for result in results)
+    first, second = (result.value for result in results)
     assert first is not None
     assert second is not None
     return tables.same_grouping(first, second)
@@ -88,5 +88,5 @@ def same_grouping(runs: Sequence[RunSummary], split: str, results: Sequence[Foun
 def cluster_labels(run: RunSummary, split: str) -> np.ndarray | None:
     """(n + m,) cluster of every sample: the run's prototypes, else its offline clusters with default settings."""
     settings = None if has_prototypes(run, split) else ClusterSettings()
-    clusters = clusters_of(run, split, settings).clusters
+    clusters = clusters_of(run, split, settings).value
     return None if clusters is None else np.concatenate([clusters.images, clusters.texts])

@@ -9,14 +9,13 @@ import pandas as pd
 import streamlit as st
 
 from app.backend.runs import BY_STAMP, RunSummary, open_summary, split_sample
-from coder_core.api.concepts import graph, reading
-from coder_core.api.concepts.graph import ConceptGraph
-from coder_core.api.concepts.reading import Reading, Shared
-from coder_core.api.concepts.view import ConceptView
+from coder_core.api import concepts as api
+from coder_core.api.concepts import AttentionSummary, ConceptGraph, ConceptView, SharedAttention
 
 __all__ = [
-    "ConceptGraph", "Reading", "Shared", "attention_of", "concept_graph", "concept_names", "concept_table",
-    "disagreements", "has_concepts", "pair_concepts", "same_graph", "shared_attention", "strongest_only", "top_readers",
+    "AttentionSummary", "ConceptGraph", "SharedAttention", "attention_of", "concept_graph", "concept_names",
+    "concept_table", "disagreements", "has_concepts", "pair_concepts", "same_graph", "shared_attention",
+    "strongest_only", "top_readers",
 ]  # fmt: skip
 
 
@@ -44,19 +43,19 @@ def strongest_only(run: RunSummary, split: str) -> bool:
 
 
 @st.cache_resource(max_entries=16, show_spinner="Reading the attention …", hash_funcs=BY_STAMP)
-def attention_of(run: RunSummary, split: str, modality: str) -> Reading:
+def attention_of(run: RunSummary, split: str, modality: str) -> AttentionSummary:
     """The attention of all images or captions of the split, or of its sample. Shared: not to be changed."""
     sample = split_sample(run, split)
     rows = None if sample is None else (sample.images if modality == "image" else sample.texts)
-    return reading.reading(_view(run, split), modality, rows)  # type: ignore[arg-type]
+    return api.summarise_attention(_view(run, split), modality, rows)  # type: ignore[arg-type]
 
 
 @st.cache_resource(max_entries=16, show_spinner="Reading the attention …", hash_funcs=BY_STAMP)
-def shared_attention(run: RunSummary, split: str) -> Shared:
+def shared_attention(run: RunSummary, split: str) -> SharedAttention:
     """The attention that captions share with their images. Shared: not to be changed."""
     sample = split_sample(run, split)
     texts = None if sample is None else sample.texts
-    return reading.shared(_view(run, split), open_summary(run).image_of_text(split), texts)
+    return api.shared_attention(_view(run, split), open_summary(run).image_of_text(split), texts)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False, hash_funcs=BY_STAMP)
@@ -74,12 +73,12 @@ def concept_graph(
     view = _view(run, split)
     if around is None:
         table = concept_table(run, split)
-        selected = graph.strongest(table, by, kind, count)  # type: ignore[arg-type]
+        selected = api.strongest(table, by, kind, count)  # type: ignore[arg-type]
         total = int((table["kind"] == kind).sum()) if kind else len(table)
     else:
-        neighbourhood = graph.neighbourhood(view.edges(), around, len(view.words))
+        neighbourhood = api.neighbourhood(view.edges(), around, len(view.words))
         selected, total = neighbourhood[:count], len(neighbourhood)
-    return graph.graph_of(view, np.asarray(selected)), total
+    return api.graph_of(view, np.asarray(selected)), total
 
 
 def same_graph(first: RunSummary, second: RunSummary, split: str) -> bool:
@@ -122,7 +121,7 @@ def pair_concepts(run: RunSummary, split: str, text: int, top: int) -> tuple[pd.
     strongest = strongest.iloc[np.argsort(-total.to_numpy(), kind="stable")]
     strongest = strongest[strongest["image"] + strongest["text"] >= 0.0005]
     perplexity = {
-        side: float(reading.reading(view, side, np.array([number])).perplexity[0])  # type: ignore[arg-type]
+        side: float(api.summarise_attention(view, side, np.array([number])).perplexity[0])  # type: ignore[arg-type]
         for side, number in (("image", image), ("text", text))
     }
     shared = 100 * float(np.minimum(table["image"], table["text"]).sum())

@@ -10,25 +10,27 @@ import streamlit as st
 
 from app.backend.jobs import module_command
 from app.backend.runs import BY_STAMP, RunSummary, open_summary
-from coder_core.api.joint_space import geometry
-from coder_core.api.joint_space.geometry import Distributions, Gap, Separation
-from coder_core.api.joint_space.layouts import (
+from coder_core.api import joint_space
+from coder_core.api.joint_space import (
     METHODS,
     MOST_TSNE,
-    Kept,
+    Distributions,
     Layout,
     LayoutSettings,
     Method,
+    ModalityGap,
+    Separation,
     draw_points,
-    kept_layout,
     principal_layout,
+    stored_layout,
 )
 from coder_core.api.sampling import Sample
+from coder_core.api.stored import StoredResult
 
 __all__ = [
-    "METHODS", "MOST_TSNE", "Distributions", "Gap", "Kept", "Layout", "LayoutSettings", "Method", "Sample",
-    "Separation", "distributions", "draw_points", "gap", "map_command", "points_sample", "principal_maps", "samples",
-    "score_distributions", "score_separation", "selection_table", "stored_maps",
+    "METHODS", "MOST_TSNE", "Distributions", "Layout", "LayoutSettings", "Method", "ModalityGap", "Sample",
+    "Separation", "distributions", "draw_points", "map_command", "modality_gap", "points_sample", "principal_maps",
+    "samples", "score_distributions", "score_separation", "selection_table", "stored_maps",
 ]  # fmt: skip
 
 
@@ -45,31 +47,31 @@ def _sample(run: RunSummary, split: str, sampled: bool) -> Sample | None:
 @st.cache_resource(max_entries=16, show_spinner="Measuring every sample …", hash_funcs=BY_STAMP)
 def samples(run: RunSummary, split: str, sampled: bool) -> pd.DataFrame:
     """Every sample (`sampled`: those of `points_sample`) in the order of a map's points. Shared: not to be changed."""
-    return geometry.samples(open_summary(run), split, sample=_sample(run, split, sampled))
+    return joint_space.samples(open_summary(run), split, sample=_sample(run, split, sampled))
 
 
 @st.cache_data(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)
-def gap(run: RunSummary, split: str, sampled: bool) -> Gap:
+def modality_gap(run: RunSummary, split: str, sampled: bool) -> ModalityGap:
     """The modality gap and the mean similarities."""
-    return geometry.gap(open_summary(run), split, sample=_sample(run, split, sampled))
+    return joint_space.modality_gap(open_summary(run), split, sample=_sample(run, split, sampled))
 
 
 @st.cache_data(max_entries=32, show_spinner="Counting similarities …", hash_funcs=BY_STAMP)
 def distributions(run: RunSummary, split: str, sampled: bool) -> Distributions:
     """How often each similarity occurs among matching and among other pairs."""
-    return geometry.distributions(open_summary(run), split, sample=_sample(run, split, sampled))
+    return joint_space.distributions(open_summary(run), split, sample=_sample(run, split, sampled))
 
 
 @st.cache_data(max_entries=64, show_spinner=False, hash_funcs=BY_STAMP)
 def score_separation(run: RunSummary, split: str) -> Separation:
     """The mean score of matching and of other pairs, over the whole split."""
-    return geometry.score_separation(open_summary(run), split)
+    return joint_space.score_separation(open_summary(run), split)
 
 
 @st.cache_data(max_entries=64, show_spinner="Counting similarities …", hash_funcs=BY_STAMP)
 def score_distributions(run: RunSummary, split: str) -> Distributions:
     """How often each score occurs among matching and among other pairs."""
-    return geometry.score_distributions(open_summary(run), split)
+    return joint_space.score_distributions(open_summary(run), split)
 
 
 @st.cache_resource(max_entries=16, show_spinner="Computing the PCA map …", hash_funcs=BY_STAMP)
@@ -80,11 +82,11 @@ def principal_maps(runs: Sequence[RunSummary], split: str, sampled: bool) -> lis
     return [first] + [principal_layout(open_summary(run), split, first, sample=sample) for run in runs[1:]]
 
 
-def stored_maps(runs: Sequence[RunSummary], split: str, settings: LayoutSettings) -> list[Kept]:
+def stored_maps(runs: Sequence[RunSummary], split: str, settings: LayoutSettings) -> list[StoredResult[Layout]]:
     """Maps computed before, the second aligned to the first; read anew each time, every byte checked."""
     first = open_summary(runs[0])
-    others = [kept_layout(open_summary(run), split, settings, first) for run in runs[1:]]
-    return [kept_layout(first, split, settings), *others]
+    others = [stored_layout(open_summary(run), split, settings, first) for run in runs[1:]]
+    return [stored_layout(first, split, settings), *others]
 
 
 def map_command(runs: Sequence[RunSummary], split: str, settings: LayoutSettings) -> tuple[str, ...]:

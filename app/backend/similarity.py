@@ -10,25 +10,29 @@ import pandas as pd
 import streamlit as st
 
 from app.backend.runs import BY_STAMP, RunSummary, open_summary
-from coder_core.api.diversity.anchor import Loss
-from coder_core.api.diversity.table import Measure
-from coder_core.api.sides import Direction
-from coder_core.api.similarity.batch import Batch, Order, Source, choose_batch
-from coder_core.api.similarity.matrices import (
-    batch_spread,
+from coder_core.api.diversity import Loss, Measure
+from coder_core.api.sides import Direction, Sides
+from coder_core.api.similarity import (
+    MatrixSamples,
+    Order,
+    Pair,
+    Scaled,
+    Source,
+    choose_samples,
     hardest_in_cell,
     labels,
+    matrix_sides,
     matrix_table,
+    open_pair,
     ordered,
     positions,
     scaled_matrix,
-    scaled_pair,
+    spread_over,
 )
-from coder_core.api.similarity.scaling import Pair, Scaled
 
 __all__ = [
-    "Batch", "Direction", "Loss", "Measure", "Pair", "Scaled", "Settings", "batch_of", "hardest_negative", "labels",
-    "matrices_table", "matrix", "pair_at", "pair_numbers", "positions",
+    "Direction", "Loss", "MatrixSamples", "Measure", "Pair", "Scaled", "Settings", "batch_of", "hardest_negative",
+    "labels", "matrices_table", "matrix", "pair_at", "pair_numbers", "positions",
 ]  # fmt: skip
 
 
@@ -37,7 +41,7 @@ class Settings:
     """What the page lets one choose; two runs with the same settings show the same samples in the same order.
 
     Args:
-        split: of the data. source, size, seed, chosen: the batch, as `choose_batch` takes them. order: of the samples.
+        split: of the data. source, size, seed, chosen: as `choose_samples` takes them. order: of the samples.
         direction: which modality the anchors have. loss: μ, γ, ε and the measure of diversity.
     """
 
@@ -56,7 +60,7 @@ class Settings:
         return replace(self, loss=measure)
 
 
-def batch_of(run: RunSummary, settings: Settings) -> Batch:
+def batch_of(run: RunSummary, settings: Settings) -> MatrixSamples:
     """The samples, chosen and ordered by this run.
 
     Raises:
@@ -66,15 +70,19 @@ def batch_of(run: RunSummary, settings: Settings) -> Batch:
 
 
 @st.cache_data(max_entries=64, show_spinner="Ordering the samples …", hash_funcs=BY_STAMP)
-def _batch(run: RunSummary, settings: Settings) -> Batch:
+def _batch(run: RunSummary, settings: Settings) -> MatrixSamples:
     opened, s = open_summary(run), settings
-    batch = choose_batch(opened, s.split, cast(Source, s.source), size=s.size, seed=s.seed, chosen=s.chosen)
+    batch = choose_samples(opened, s.split, cast(Source, s.source), size=s.size, seed=s.seed, chosen=s.chosen)
     return ordered(opened, s.split, batch, cast(Order, s.order), s.direction, s.loss)
 
 
 @st.cache_data(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)
 def _spread(run: RunSummary, by: RunSummary, settings: Settings) -> np.ndarray:
-    return batch_spread(open_summary(run), settings.split, _batch(by, settings), settings.direction, settings.loss)
+    return spread_over(_sides(run, settings, _batch(by, settings)), settings.loss)
+
+
+def _sides(run: RunSummary, settings: Settings, batch: MatrixSamples) -> Sides:
+    return matrix_sides(open_summary(run), settings.split, batch, settings.direction)
 
 
 @st.cache_data(max_entries=32, show_spinner="Computing the matrix …", hash_funcs=BY_STAMP)
@@ -86,27 +94,29 @@ def matrix(run: RunSummary, by: RunSummary, settings: Settings) -> Scaled:
 
 
 def pair_at(
-    run: RunSummary, settings: Settings, batch: Batch, scaled: Scaled, cell: tuple[int, int]
+    run: RunSummary, settings: Settings, batch: MatrixSamples, scaled: Scaled, cell: tuple[int, int]
 ) -> tuple[int, int]:
     """The image and the caption (rows in the split) of a cell; of a block, those of its most similar negative."""
-    anchor, candidate = hardest_in_cell(open_summary(run), settings.split, batch, settings.direction, scaled, *cell)
+    anchor, candidate = hardest_in_cell(_sides(run, settings, batch), scaled, *cell)
     image, text = (anchor, candidate) if settings.direction == "i2t" else (candidate, anchor)
     return int(batch.images[image]), int(batch.texts[text])
 
 
-def hardest_negative(run: RunSummary, settings: Settings, batch: Batch, scaled: Scaled) -> tuple[int, int]:
+def hardest_negative(run: RunSummary, settings: Settings, batch: MatrixSamples, scaled: Scaled) -> tuple[int, int]:
     """The image and the caption of the most similar negative (of blocks: in the most similar block)."""
     negatives = np.where(np.isnan(scaled.exponent), -np.inf, scaled.similarity)
     cell = np.unravel_index(int(negatives.argmax()), negatives.shape)
     return pair_at(run, settings, batch, scaled, (int(cell[0]), int(cell[1])))
 
 
-def pair_numbers(run: RunSummary, settings: Settings, batch: Batch, scaled: Scaled, cell: tuple[int, int]) -> Pair:
+def pair_numbers(
+    run: RunSummary, settings: Settings, batch: MatrixSamples, scaled: Scaled, cell: tuple[int, int]
+) -> Pair:
     """Every number of one pair; `cell` is (anchor, candidate) in the batch."""
-    return scaled_pair(open_summary(run), settings.split, batch, settings.direction, scaled, *cell)
+    return open_pair(_sides(run, settings, batch), scaled.spread, scaled.loss, *cell, paired=batch.paired)
 
 
-def matrices_table(scaled: dict[str, Scaled], batch: Batch, settings: Settings) -> pd.DataFrame:
+def matrices_table(scaled: dict[str, Scaled], batch: MatrixSamples, settings: Settings) -> pd.DataFrame:
     """All cells of all runs, with the run's name in front."""
     tables = {name: matrix_table(matrices, batch, settings.direction) for name, matrices in scaled.items()}
     return pd.concat(tables, names=["run"]).reset_index(level="run").reset_index(drop=True)

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app import charts
 from app.backend import clusters
-from app.backend.clusters import Clusters, Found
+from app.backend.clusters import Clusters, StoredClusters
 from app.backend.runs import RunSummary, open_summary, thumbnail
 from app.ui import cards, downloads, links
 from app.ui.controls import choose_one, picking_table, step_through
@@ -21,7 +21,7 @@ TARGET, CHART = "cluster", "cluster-map"
 CARDS_SHOWN, WORDS_SHOWN = 15, 12
 
 
-def overview(run: RunSummary, choice: Choice, result: Found) -> pd.DataFrame:
+def overview(run: RunSummary, choice: Choice, result: StoredClusters) -> pd.DataFrame:
     """All clusters, as a figure and as a table; returns the table."""
     table = clusters.cluster_table(run, choice.split, result)
     number = str(st.session_state.get(TARGET, st.query_params.get(TARGET, table["cluster"].iloc[0])))
@@ -53,16 +53,16 @@ def _pick() -> None:
         put(TARGET, numbers[0])
 
 
-def show_cluster(run: RunSummary, choice: Choice, result: Found, table: pd.DataFrame) -> None:
+def show_cluster(run: RunSummary, choice: Choice, result: StoredClusters, table: pd.DataFrame) -> None:
     """Everything about one cluster."""
-    assert result.clusters is not None
+    assert result.value is not None
     cards.heading("One cluster in detail")
     help_text = "The number of the cluster; Next goes to smaller clusters."
-    number = step_through("Cluster", TARGET, table["cluster"].to_numpy(), result.clusters.count, help_text)
+    number = step_through("Cluster", TARGET, table["cluster"].to_numpy(), result.value.count, help_text)
     if number not in table["cluster"].to_numpy():
         cards.empty(f"Cluster {number} contains no pair of this split.", "Choose another cluster in the table.")
         return
-    near = clusters.nearest_clusters(result.clusters, number)
+    near = clusters.nearest_clusters(result.value, number)
     words_of = dict(zip(table["cluster"], table["words"], strict=True))
     left, right = st.columns(2, gap="large")
     with left:
@@ -83,10 +83,10 @@ def show_cluster(run: RunSummary, choice: Choice, result: Found, table: pd.DataF
             }
             rows = near.assign(words=[words_of.get(c, "") for c in near["cluster"]])
             picking_table(rows, near["cluster"].to_numpy(), TARGET, "near-table", config, 250, row_height=36)
-        _concepts(clusters.marking_concepts(run, choice.split, result.clusters, number))
-    _members(run, choice, result.clusters, number)
+        _concepts(clusters.marking_concepts(run, choice.split, result.value, number))
+    _members(run, choice, result.value, number)
     if len(near):
-        _between(run, choice, result.clusters, number, near, words_of)
+        _between(run, choice, result.value, number, near, words_of)
 
 
 def _concepts(table: pd.DataFrame) -> None:

@@ -130,7 +130,7 @@ def amounts(runs: Sequence[RunSummary], split: str) -> None:
             downloads.chart(figure, f"amount-{side}", f"concepts that {name} read")
 
 
-def _range(attention: concepts.Reading) -> str:
+def _range(attention: concepts.AttentionSummary) -> str:
     low, high = np.percentile(attention.perplexity, [5, 95])
     return f"median; 5–95 %: {low:.1f} to {high:.1f}"
 

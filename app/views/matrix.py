@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 
 from app import charts
-from app.backend.similarity import Batch, Scaled, Settings, labels
+from app.backend.similarity import MatrixSamples, Scaled, Settings, labels
 from app.ui import cards, downloads
 from app.ui.state import theme
 
@@ -30,7 +30,7 @@ KINDS = {
 }  # fmt: skip
 
 
-def draw_matrices(scaled: dict[str, Scaled], batch: Batch, settings: Settings, marked: Cell) -> list[str]:
+def draw_matrices(scaled: dict[str, Scaled], batch: MatrixSamples, settings: Settings, marked: Cell) -> list[str]:
     """Every matrix of every run with one colour scale per kind; returns the keys of the charts."""
     keys = []
     alone = len(scaled) == 1
@@ -54,7 +54,7 @@ def draw_matrices(scaled: dict[str, Scaled], batch: Batch, settings: Settings, m
     return keys
 
 
-def _draw_difference(scaled: dict[str, Scaled], batch: Batch, settings: Settings, marked: Cell) -> str:
+def _draw_difference(scaled: dict[str, Scaled], batch: MatrixSamples, settings: Settings, marked: Cell) -> str:
     """The second run's similarities minus the first run's."""
     (first_name, first), (second_name, second) = scaled.items()
     cards.heading(f"S of {second_name} minus S of {first_name}", "Vermilion pairs are closer in the second run.")
@@ -68,8 +68,8 @@ def _draw_difference(scaled: dict[str, Scaled], batch: Batch, settings: Settings
 
 
 def _draw(
-    values: np.ndarray, scaled: Scaled, batch: Batch, settings: Settings, marked: Cell, limits: tuple[float, float],
-    diverging: bool, unit: str, key: str, alt: str,
+    values: np.ndarray, scaled: Scaled, batch: MatrixSamples, settings: Settings, marked: Cell,
+    limits: tuple[float, float], diverging: bool, unit: str, key: str, alt: str,
 ) -> None:  # fmt: skip
     rows, columns = labels(scaled, batch, settings.direction)
     anchors, candidates = AXES[settings.direction]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app.backend.runs import open_summary, thumbnail
-from app.backend.similarity import Batch, Pair, Scaled, Settings, pair_numbers
+from app.backend.similarity import MatrixSamples, Pair, Scaled, Settings, pair_numbers
 from app.ui import cards
 from app.ui.state import Choice
 
@@ -55,7 +55,7 @@ def steps_html(rows: Sequence[Step]) -> str:
 
 
 def show_pair(
-    choice: Choice, batch: Batch, scaled: dict[str, Scaled], settings: Settings, cell: tuple[int, int]
+    choice: Choice, batch: MatrixSamples, scaled: dict[str, Scaled], settings: Settings, cell: tuple[int, int]
 ) -> None:
     """The picture with the caption, then the steps of every run side by side; `cell` is (anchor, candidate)."""
     image, text = cell if settings.direction == "i2t" else cell[::-1]

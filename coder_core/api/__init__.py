@@ -3,34 +3,36 @@
 from coder_core.api import compare, list_runs, open_run
 run = open_run("checkpoints/demo")
 run.diversity("dev").sort_values("diversity").head()
+
+`diversity`, `similarity`, `retrieval`, `joint_space`, `clusters`, `concepts` and `training` hold the rest by subject.
 """
 
 from coder_core.api.concepts.view import ConceptView
-from coder_core.api.diversity.anchor import Anchor, Loss
-from coder_core.api.diversity.negatives import BANK_SIZE
+from coder_core.api.diversity import BANK_SIZE, Anchor, Loss
 from coder_core.api.listing import METRICS, RunSummary, facts, list_runs
 from coder_core.api.pictures import decode, jpeg
-from coder_core.api.retrieval.comparison import (
+from coder_core.api.retrieval import (
     OUTCOMES,
+    Hubness,
+    LookAlike,
     compare,
     config_differences,
     diversity_changes,
+    found_by,
+    hubness,
+    margins,
+    occurrences,
     rank_correlation,
     same_samples,
 )
-from coder_core.api.retrieval.hubs import Hubness, found_by, hubness, occurrences
-from coder_core.api.retrieval.look_alike import LookAlike
-from coder_core.api.retrieval.margins import margins
 from coder_core.api.run import Run, open_run
 from coder_core.api.sampling import Sample
-from coder_core.api.similarity.batch import choose_batch
-from coder_core.api.similarity.matrices import matrix_table, scaled_matrix, scaled_pair
+from coder_core.api.similarity import choose_samples, matrix_table, scaled_matrix
 from coder_core.console.faults import InputError
 
 __all__ = [
     "BANK_SIZE", "METRICS", "OUTCOMES", "Anchor", "ConceptView", "Hubness", "InputError", "LookAlike", "Loss", "Run",
-    "RunSummary",
-    "Sample", "choose_batch", "compare", "config_differences", "decode", "diversity_changes",
-    "facts", "found_by", "hubness", "jpeg", "list_runs", "margins", "matrix_table", "occurrences", "open_run",
-    "rank_correlation", "same_samples", "scaled_matrix", "scaled_pair",
+    "RunSummary", "Sample", "choose_samples", "compare", "config_differences", "decode", "diversity_changes", "facts",
+    "found_by", "hubness", "jpeg", "list_runs", "margins", "matrix_table", "occurrences", "open_run",
+    "rank_correlation", "same_samples", "scaled_matrix",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from coder_core.api import open_run
+from coder_core.api.clusters.marking_words import PRIOR_WORDS, marking_words
 from coder_core.api.clusters.tables import (
     Clusters,
     ClusterSettings,
@@ -25,7 +26,6 @@ from coder_core.api.clusters.tables import (
     prototypes,
     same_grouping,
 )
-from coder_core.api.clusters.words import PRIOR_WORDS, marking_words
 from coder_core.api.run import Run
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.compute import make_clusters
@@ -45,8 +45,8 @@ def found(run: Run) -> Clusters:
     place, _ = make_clusters(run.path, "dev", ClusterSettings(4))
     kept = offline_clusters(run, "dev", ClusterSettings(4))
     assert (kept.state, kept.name) == ("there", place.name)
-    assert kept.clusters is not None
-    return kept.clusters
+    assert kept.value is not None
+    return kept.value
 
 
 def test_pairs_lie_at_their_nearest_centroid(run: Run, found: Clusters) -> None:
@@ -151,7 +151,7 @@ def test_concepts_that_mark_a_cluster(run: Run, found: Clusters, tmp_path: Path)
     tables = both.analysis("dev").concepts
     assert tables is not None
     make_clusters(both.path, "dev", ClusterSettings(3))
-    grouped = offline_clusters(both, "dev", ClusterSettings(3)).clusters
+    grouped = offline_clusters(both, "dev", ClusterSettings(3)).value
     assert grouped is not None
     inside = grouped.pairs == 1
     image, text = tables.attention("image", slice(None)), tables.attention("text", slice(None))

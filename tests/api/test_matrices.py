@@ -7,8 +7,8 @@ import pytest
 
 from coder_core.api import Loss, Run, open_run
 from coder_core.api.sides import Direction
-from coder_core.api.similarity import matrices
-from coder_core.api.similarity.batch import choose_batch
+from coder_core.api.similarity import matrices, open_pair
+from coder_core.api.similarity.samples import choose_samples
 from tests.support.run_folders import write_run
 
 DIRECTIONS: tuple[Direction, ...] = ("i2t", "t2i")
@@ -22,7 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("source", ["seed", "split"])
 def test_the_cells_are_the_similarities_of_the_run(run: Run, source: str, direction: Direction) -> None:
-    batch = choose_batch(run, "dev", source, size=12)  # type: ignore[arg-type]
+    batch = choose_samples(run, "dev", source, size=12)  # type: ignore[arg-type]
     batch = matrices.ordered(run, "dev", batch, "diversity", direction, run.loss)
     scaled = matrices.scaled_matrix(run, "dev", batch, direction, run.loss)
     expected = run.similarity(batch.images, batch.texts, split="dev")
@@ -34,7 +34,7 @@ def test_the_cells_are_the_similarities_of_the_run(run: Run, source: str, direct
 
 
 def test_the_two_directions_share_s_and_differ_in_whose_diversity_scales_it(run: Run) -> None:
-    batch = choose_batch(run, "dev", "seed", size=12)
+    batch = choose_samples(run, "dev", "seed", size=12)
     one, other = (matrices.scaled_matrix(run, "dev", batch, direction, run.loss) for direction in DIRECTIONS)
     np.testing.assert_allclose(one.similarity, other.similarity.T, atol=1e-6)
     plain = (one.exponent - one.change)[~np.isnan(one.exponent)]
@@ -44,21 +44,23 @@ def test_the_two_directions_share_s_and_differ_in_whose_diversity_scales_it(run:
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_cell_is_found_by_its_ids_and_opened(run: Run, direction: Direction) -> None:
-    batch = choose_batch(run, "dev", "seed", size=12)
+    batch = choose_samples(run, "dev", "seed", size=12)
     scaled = matrices.scaled_matrix(run, "dev", batch, direction, run.loss)
     place = matrices.positions(batch, direction, int(batch.images[3]), int(batch.texts[7]))
     assert place == ((3, 7) if direction == "i2t" else (7, 3))
-    pair = matrices.scaled_pair(run, "dev", batch, direction, scaled, *place)
+    sides = matrices.matrix_sides(run, "dev", batch, direction)
+    pair = open_pair(sides, scaled.spread, scaled.loss, *place, paired=batch.paired)
     np.testing.assert_allclose(pair.similarity, scaled.similarity[place], atol=1e-6)
     missing = int(np.setdiff1d(np.arange(150), batch.texts)[0])
     assert matrices.positions(batch, direction, int(batch.images[0]), missing) is None
 
 
 def test_a_block_opens_its_most_similar_negative(run: Run) -> None:
-    batch = choose_batch(run, "dev", "split")
+    batch = choose_samples(run, "dev", "split")
+    sides = matrices.matrix_sides(run, "dev", batch, "i2t")
     scaled = matrices.scaled_matrix(run, "dev", batch, "i2t", run.loss, cells=7)
     assert (scaled.row_step, scaled.column_step) == (5, 22)
-    anchor, candidate = matrices.hardest_in_cell(run, "dev", batch, "i2t", scaled, 1, 2)
+    anchor, candidate = matrices.hardest_in_cell(sides, scaled, 1, 2)
     assert 5 <= anchor < 10
     assert 44 <= candidate < 66
     part = run.similarity(np.arange(5, 10), np.arange(44, 66), split="dev")
@@ -68,12 +70,12 @@ def test_a_block_opens_its_most_similar_negative(run: Run) -> None:
     assert rows[1] == "images 5 … 9 (5)"
     assert columns[-1] == "captions 132 … 149 (18)"
     sharp = matrices.scaled_matrix(run, "dev", batch, "i2t", run.loss)
-    assert matrices.hardest_in_cell(run, "dev", batch, "i2t", sharp, 3, 9) == (3, 9)
+    assert matrices.hardest_in_cell(sides, sharp, 3, 9) == (3, 9)
 
 
 @pytest.mark.parametrize("cells", [7, 256])
 def test_the_table_holds_every_cell_with_its_ids(run: Run, cells: int) -> None:
-    batch = choose_batch(run, "dev", "seed", size=12)
+    batch = choose_samples(run, "dev", "seed", size=12)
     scaled = matrices.scaled_matrix(run, "dev", batch, "t2i", Loss(), cells=cells)
     table = matrices.matrix_table(scaled, batch, "t2i")
     assert len(table) == scaled.similarity.size
@@ -86,7 +88,7 @@ def test_the_table_holds_every_cell_with_its_ids(run: Run, cells: int) -> None:
 
 
 def test_entropy_is_a_measure_too(run: Run) -> None:
-    batch = choose_batch(run, "dev", "seed", size=12)
+    batch = choose_samples(run, "dev", "seed", size=12)
     std, entropy = (
         matrices.scaled_matrix(run, "dev", batch, "i2t", Loss(function=function)).spread.spread
         for function in ("std", "entropy")

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from coder_core.api import Loss, compare, margins, open_run
-from coder_core.api.joint_space.geometry import gap, score_distributions, score_separation
+from coder_core.api.joint_space import modality_gap, score_distributions, score_separation
 from coder_core.api.retrieval.hubs import occurrences
 from coder_core.api.run import Run
-from coder_core.api.similarity.batch import choose_batch
-from coder_core.api.similarity.matrices import batch_spread, hardest_in_cell, ordered, scaled_matrix, scaled_pair
+from coder_core.api.similarity import hardest_in_cell, matrix_sides, open_pair, ordered, scaled_matrix, spread_over
+from coder_core.api.similarity.samples import choose_samples
 from coder_core.console.faults import InputError
 from coder_core.evaluation import EmbeddingPair, ScoreMatrix, rank, score_tiles
 from coder_core.evaluation.recall import metrics_from_ranks
@@ -103,24 +103,19 @@ def test_a_sample_of_a_large_split_is_the_same(runs: tuple[Run, Run]) -> None:
 @pytest.mark.parametrize("source", ["seed", "hardest", "split"])
 def test_matrices_are_the_same(runs: tuple[Run, Run], direction: str, source: str) -> None:
     loss = Loss()
-    batches = [choose_batch(run, "dev", source, size=16) for run in runs]  # type: ignore[arg-type]
+    batches = [choose_samples(run, "dev", source, size=16) for run in runs]  # type: ignore[arg-type]
     assert batches[0].texts.tolist() == batches[1].texts.tolist()
-    spreads = [batch_spread(run, "dev", batch, direction, loss) for run, batch in zip(runs, batches, strict=True)]  # type: ignore[arg-type]
-    np.testing.assert_allclose(*spreads, atol=1e-6)
+    sides = [matrix_sides(run, "dev", batch, direction) for run, batch in zip(runs, batches, strict=True)]  # type: ignore[arg-type]
+    np.testing.assert_allclose(*(spread_over(s, loss) for s in sides), atol=1e-6)
     found, expected = (
         scaled_matrix(run, "dev", batch, direction, loss, cells=8) for run, batch in zip(runs, batches, strict=True)
     )  # type: ignore[arg-type, misc]
     for name in ("similarity", "exponent", "change", "share"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-4, err_msg=name)
-    cells = [
-        hardest_in_cell(run, "dev", batch, direction, found, 1, 2)  # type: ignore[arg-type]
-        for run, batch in zip(runs, batches, strict=True)
-    ]
+    cells = [hardest_in_cell(s, found, 1, 2) for s in sides]
     assert cells[0] == cells[1]
-    pairs = [
-        asdict(scaled_pair(run, "dev", batch, direction, found, *cells[0]))  # type: ignore[arg-type]
-        for run, batch in zip(runs, batches, strict=True)
-    ]
+    paired = batches[0].paired
+    pairs = [asdict(open_pair(s, found.spread, found.loss, *cells[0], paired=paired)) for s in sides]
     assert {k: v for k, v in pairs[0].items() if k != "loss"} == pytest.approx(
         {k: v for k, v in pairs[1].items() if k != "loss"}, rel=1e-5, abs=1e-4, nan_ok=True
     )
@@ -129,7 +124,7 @@ def test_matrices_are_the_same(runs: tuple[Run, Run], direction: str, source: st
 @pytest.mark.parametrize("source", ["seed", "split"])
 @pytest.mark.parametrize("by", ["diversity", "cluster"])
 def test_every_order_is_of_the_same_samples(runs: tuple[Run, Run], source: str, by: str) -> None:
-    batch = choose_batch(runs[0], "dev", source, size=16)  # type: ignore[arg-type]
+    batch = choose_samples(runs[0], "dev", source, size=16)  # type: ignore[arg-type]
     found = ordered(runs[0], "dev", batch, by, "t2i", Loss())  # type: ignore[arg-type]
     assert sorted(found.texts) == sorted(batch.texts)
     assert found.texts.tolist() != batch.texts.tolist()
@@ -143,7 +138,7 @@ def test_md_and_the_distributions_are_the_same(runs: tuple[Run, Run]) -> None:
 
 
 def test_what_needs_embeddings_says_so(runs: tuple[Run, Run]) -> None:
-    for asked in (lambda: gap(runs[0], "dev"), lambda: runs[0].embeddings("dev"), lambda: runs[0].part("dev")):
+    for asked in (lambda: modality_gap(runs[0], "dev"), lambda: runs[0].embeddings("dev"), lambda: runs[0].part("dev")):
         with pytest.raises(InputError, match="scores pair by pair: there is not one embedding of a sample"):
             asked()
     assert not runs[0].reads_pictures("dev")

@@ -1,4 +1,4 @@
-"""What was grouped together: CODER's prototypes of a run that has them, or an offline k-means of any run's pairs."""
+"""Clusters of image-caption pairs: CODER's prototypes of a run that has them, or an offline k-means of any run."""
 
 from __future__ import annotations
 
@@ -8,22 +8,16 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from coder_core.api.clusters.words import Marking, marking_words
+from coder_core.api.clusters.marking_words import Marking, marking_words
 from coder_core.api.run import Run
-from coder_core.api.sides import Array, Modality
-from coder_core.console.faults import InputError
+from coder_core.api.sides import TILE_ELEMENTS, Array, Modality, slices
+from coder_core.api.stored import StoredResult, read_stored
 from coder_core.geometry.kmeans import ClusterSettings
 from coder_core.runs.derived.compute import clusters_folder, read_clusters
 
-__all__ = [
-    "ClusterSettings", "Clusters", "Found", "between", "chance_agreement", "cluster_table", "marking",
-    "marking_concepts", "matched", "members", "nearest_clusters", "offline_clusters", "prototypes", "same_grouping",
-]  # fmt: skip
-TILE_ELEMENTS = 4_194_304
 MOST_MATCHED = 2_000
 _BOTH: tuple[Modality, Modality] = ("image", "text")
-_PIECE = 16_384  # rows of attention looked at together
-Origin = Literal["prototypes", "offline"]
+_PIECE = 16_384  # rows of attention in memory at once
 
 
 @dataclass(frozen=True)
@@ -38,7 +32,7 @@ class Clusters:
         trained: (K,) pairs of the train split that belong to each; None offline.
     """
 
-    origin: Origin
+    origin: Literal["prototypes", "offline"]
     centroids: Array
     pairs: Array
     cosines: Array
@@ -52,42 +46,27 @@ class Clusters:
         return len(self.centroids)
 
 
-@dataclass(frozen=True)
-class Found:
-    """What was found beside a run. state: "there", "missing" or "damaged"; name: of the result and of its job."""
-
-    state: Literal["there", "missing", "damaged"]
-    name: str
-    clusters: Clusters | None = None
-    fault: str = ""
-
-
 def prototypes(run: Run, split: str) -> Clusters | None:
     """The prototypes a run learned; None for a run without any."""
     analysis = run.analysis(split)
     if "cluster_centroids" not in analysis.arrays:
         return None
-    read = {name: np.asarray(analysis.array(f"cluster_{name}")) for name in
-            ("centroids", "pair_labels", "pair_cosines", "image_labels", "text_labels", "members")}  # fmt: skip
-    return Clusters(
-        "prototypes", read["centroids"], read["pair_labels"], read["pair_cosines"], read["image_labels"],
-        read["text_labels"], read["members"],
-    )  # fmt: skip
+    names = ("centroids", "pair_labels", "pair_cosines", "image_labels", "text_labels", "members")
+    return Clusters("prototypes", *(np.asarray(analysis.array(f"cluster_{name}")) for name in names))
 
 
-def offline_clusters(run: Run, split: str, settings: ClusterSettings) -> Found:
+def offline_clusters(run: Run, split: str, settings: ClusterSettings) -> StoredResult[Clusters]:
     """Clusters that `python -m coder_core.cluster` computed."""
-    place = clusters_folder(run.path, split, settings, run.analysis(split))
-    try:
-        kept = read_clusters(place)
-    except InputError as error:
-        return Found("damaged", place.name, fault=str(error))
-    if kept is None:
-        return Found("missing", place.name)
-    pairs, cosines = _nearest_of_pairs(run, split, kept.centroids)
-    return Found(
-        "there", place.name, Clusters("offline", kept.centroids, pairs, cosines, kept.image_labels, kept.text_labels)
-    )
+    stored_folder = clusters_folder(run.path, split, settings, run.analysis(split))
+
+    def read() -> Clusters | None:
+        stored = read_clusters(stored_folder)
+        if stored is None:
+            return None
+        pairs, cosines = _nearest_of_pairs(run, split, stored.centroids)
+        return Clusters("offline", stored.centroids, pairs, cosines, stored.image_labels, stored.text_labels)
+
+    return read_stored(stored_folder.name, read)
 
 
 def pair_tiles(run: Run, split: str, captions: Array) -> Array:
@@ -98,30 +77,27 @@ def pair_tiles(run: Run, split: str, captions: Array) -> Array:
 
 
 def _nearest_of_pairs(run: Run, split: str, centroids: Array) -> tuple[Array, Array]:
-    count = len(run.image_of_text(split))
-    labels, cosines = np.empty(count, dtype=np.int32), np.empty(count, dtype=np.float32)
-    step = max(1, TILE_ELEMENTS // max(len(centroids), centroids.shape[1]))
-    for start in range(0, count, step):
-        rows = np.arange(start, min(start + step, count))
-        scores = pair_tiles(run, split, rows) @ centroids.T
-        labels[rows] = scores.argmax(1)
-        cosines[rows] = scores.max(1)
+    captions = np.arange(run.count(split, "text"))
+    labels, cosines = np.empty(len(captions), dtype=np.int32), np.empty(len(captions), dtype=np.float32)
+    for part in slices(len(captions), TILE_ELEMENTS // max(len(centroids), centroids.shape[1])):
+        scores = pair_tiles(run, split, captions[part]) @ centroids.T
+        labels[part], cosines[part] = scores.argmax(1), scores.max(1)
     return labels, cosines
 
 
-def agreement(found: Clusters, owner: Array) -> Array:
+def agreement(clusters: Clusters, owner: Array) -> Array:
     """(m,) bool: a caption and its image carry the same label."""
-    return np.asarray(found.texts == found.images[owner])
+    return np.asarray(clusters.texts == clusters.images[owner])
 
 
-def chance_agreement(found: Clusters, owner: Array) -> float:
+def chance_agreement(clusters: Clusters, owner: Array) -> float:
     """Share of pairs that would agree if images were dealt out among the captions at random."""
-    texts = np.bincount(found.texts, minlength=found.count) / len(owner)
-    images = np.bincount(found.images[owner], minlength=found.count) / len(owner)
+    texts = np.bincount(clusters.texts, minlength=clusters.count) / len(owner)
+    images = np.bincount(clusters.images[owner], minlength=clusters.count) / len(owner)
     return float((texts * images).sum())
 
 
-def cluster_table(run: Run, split: str, found: Clusters, *, words: int = 6) -> pd.DataFrame:
+def cluster_table(run: Run, split: str, clusters: Clusters, *, words: int = 6) -> pd.DataFrame:
     """One row a cluster that is not empty, the largest first.
 
     Returns:
@@ -130,31 +106,24 @@ def cluster_table(run: Run, split: str, found: Clusters, *, words: int = 6) -> p
         the train split) for prototypes.
     """
     owner = run.image_of_text(split)
-    frame = pd.DataFrame(
-        {"cluster": found.pairs, "image": owner, "agree": 100.0 * agreement(found, owner), "cosine": found.cosines}
+    agree = 100.0 * agreement(clusters, owner)
+    pairs = pd.DataFrame({"cluster": clusters.pairs, "image": owner, "agree": agree, "cosine": clusters.cosines})
+    table = pairs.groupby("cluster", as_index=False).agg(
+        size=("image", "size"), images=("image", "nunique"), agreement=("agree", "mean"), cohesion=("cosine", "mean")
     )
-    grouped = frame.groupby("cluster")
-    table = pd.DataFrame(
-        {
-            "size": grouped.size(),
-            "images": grouped["image"].nunique(),
-            "agreement": grouped["agree"].mean(),
-            "cohesion": grouped["cosine"].mean(),
-        }
-    ).reset_index()
-    marked = marking(run, split, found)
+    marked = marking(run, split, clusters)
     table["words"] = [", ".join(marked.top(int(cluster), words)["word"]) for cluster in table["cluster"]]
-    if found.trained is not None:
-        table["trained"] = found.trained[table["cluster"].to_numpy()]
+    if clusters.trained is not None:
+        table["trained"] = clusters.trained[table["cluster"].to_numpy()]
     return table.sort_values(["size", "cluster"], ascending=[False, True], ignore_index=True)
 
 
-def marking(run: Run, split: str, found: Clusters) -> Marking:
+def marking(run: Run, split: str, clusters: Clusters) -> Marking:
     """The words that mark every cluster, from the captions of its pairs."""
-    return marking_words(run.captions(split), found.pairs, found.count)
+    return marking_words(run.captions(split), clusters.pairs, clusters.count)
 
 
-def marking_concepts(run: Run, split: str, found: Clusters, cluster: int, count: int = 8) -> pd.DataFrame:
+def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int, count: int = 8) -> pd.DataFrame:
     """The concepts that images and captions of a cluster read more than others do.
 
     Returns:
@@ -162,104 +131,94 @@ def marking_concepts(run: Run, split: str, found: Clusters, cluster: int, count:
         modalities), gain (mean of the first two minus elsewhere), largest first; no rows for a run without concepts.
     """
     tables = run.analysis(split).concepts
-    names = ["word", "kind", "image", "text", "elsewhere", "gain"]
     if tables is None:
-        return pd.DataFrame({name: [] for name in names})
-    captions = np.flatnonzero(found.pairs == cluster)
+        return pd.DataFrame(columns=["word", "kind", "image", "text", "elsewhere", "gain"])
+    captions = np.flatnonzero(clusters.pairs == cluster)
     images = np.unique(run.image_of_text(split)[captions])
     image, text = tables.attention("image", images).mean(0), tables.attention("text", captions).mean(0)
     means = []
-    for modality, rows in zip(_BOTH, (len(found.images), len(found.texts)), strict=True):
-        total = np.zeros(len(tables.words))
-        for start in range(0, rows, _PIECE):
-            total += tables.attention(modality, slice(start, start + _PIECE)).sum(0, dtype=np.float64)
-        means.append(total / rows)
+    for modality, rows in zip(_BOTH, (len(clusters.images), len(clusters.texts)), strict=True):
+        parts = (tables.attention(modality, part).sum(0, dtype=np.float64) for part in slices(rows, _PIECE))
+        means.append(sum(parts, np.zeros(len(tables.words))) / rows)
     elsewhere = (means[0] + means[1]) / 2
     gain = (image + text) / 2 - elsewhere
-    best = np.argsort(-gain, kind="stable")[:count]
-    best = best[gain[best] > 0]
-    columns = (
-        [tables.words[c] for c in best], [tables.kinds[c] for c in best], image[best], text[best], elsewhere[best],
-        gain[best],
-    )  # fmt: skip
-    return pd.DataFrame(dict(zip(names, columns, strict=True)))
+    columns = {"word": tables.words, "kind": tables.kinds, "image": image, "text": text, "elsewhere": elsewhere}
+    table = pd.DataFrame(columns | {"gain": gain}).sort_values("gain", ascending=False, kind="stable")
+    return table[table["gain"] > 0].head(count).reset_index(drop=True)
 
 
-def members(run: Run, split: str, found: Clusters, cluster: int) -> pd.DataFrame:
+def members(run: Run, split: str, clusters: Clusters, cluster: int) -> pd.DataFrame:
     """The pairs of a cluster, nearest to its centre first: caption, image, cosine, image_label, text_label, agree."""
     owner = run.image_of_text(split)
-    captions = np.flatnonzero(found.pairs == cluster)
-    captions = captions[np.argsort(-found.cosines[captions], kind="stable")]
+    captions = np.flatnonzero(clusters.pairs == cluster)
+    captions = captions[np.argsort(-clusters.cosines[captions], kind="stable")]
     images = owner[captions]
     return pd.DataFrame(
         {
             "caption": captions,
             "image": images,
-            "cosine": found.cosines[captions],
-            "image_label": found.images[images],
-            "text_label": found.texts[captions],
-            "agree": found.images[images] == found.texts[captions],
+            "cosine": clusters.cosines[captions],
+            "image_label": clusters.images[images],
+            "text_label": clusters.texts[captions],
+            "agree": clusters.images[images] == clusters.texts[captions],
         }
     )
 
 
-def nearest_clusters(found: Clusters, cluster: int, count: int = 5) -> pd.DataFrame:
+def nearest_clusters(clusters: Clusters, cluster: int, count: int = 5) -> pd.DataFrame:
     """The clusters whose centres are most like this one's, among those that are not empty: cluster, cosine, size."""
-    sizes = np.bincount(found.pairs, minlength=found.count)
+    sizes = np.bincount(clusters.pairs, minlength=clusters.count)
     others = np.flatnonzero(sizes)
     others = others[others != cluster]
-    cosines = found.centroids[others] @ found.centroids[cluster]
+    cosines = clusters.centroids[others] @ clusters.centroids[cluster]
     best = np.argsort(-cosines, kind="stable")[:count]
     return pd.DataFrame({"cluster": others[best], "cosine": cosines[best], "size": sizes[others[best]]})
 
 
-def between(run: Run, split: str, found: Clusters, one: int, other: int, count: int = 10) -> pd.DataFrame:
-    """Pairs of either cluster that stand most evenly between the two centres.
+def between(run: Run, split: str, clusters: Clusters, first: int, second: int, count: int = 10) -> pd.DataFrame:
+    """Pairs of either cluster that lie most evenly between the two centres.
 
     Returns:
-        caption, image, cluster (the one it belongs to), to_one, to_other (cosines), margin (their distance), smallest
-        first.
+        caption, image, cluster (the one it belongs to), to_one, to_other (cosines to the first and the second), margin
+        (their distance), smallest first.
     """
-    captions = np.flatnonzero((found.pairs == one) | (found.pairs == other))
-    cosines = pair_tiles(run, split, captions) @ found.centroids[[one, other]].T
+    captions = np.flatnonzero(np.isin(clusters.pairs, (first, second)))
+    cosines = pair_tiles(run, split, captions) @ clusters.centroids[[first, second]].T
     margin = np.abs(cosines[:, 0] - cosines[:, 1])
     best = np.argsort(margin, kind="stable")[:count]
+    rows = captions[best]
     return pd.DataFrame(
         {
-            "caption": captions[best],
-            "image": run.image_of_text(split)[captions[best]],
-            "cluster": found.pairs[captions[best]],
-            "to_one": cosines[best, 0],
-            "to_other": cosines[best, 1],
-            "margin": margin[best],
+            "caption": rows, "image": run.image_of_text(split)[rows], "cluster": clusters.pairs[rows],
+            "to_one": cosines[best, 0], "to_other": cosines[best, 1], "margin": margin[best],
         }
-    )
+    )  # fmt: skip
 
 
-def matched(one: Array, other: Array, most: int = MOST_MATCHED) -> Array:
-    """The other labels renamed to those of `one` they share most samples with, each name once (Hungarian method).
+def matched(labels: Array, others: Array, most: int = MOST_MATCHED) -> Array:
+    """Rename `others` to the labels they share most samples with, each name once (Hungarian method).
 
     Args:
-        one, other: (N,) labels of the same samples. most: with more clusters than this nothing is renamed.
+        labels, others: (N,) clusters of the same samples. most: with more clusters than this nothing is renamed.
 
     Returns:
-        (N,) labels; groups without a partner get numbers above all of `one`.
+        (N,) labels; groups without a partner get numbers above all of `labels`.
     """
-    count, others = int(one.max(initial=0)) + 1, int(other.max(initial=0)) + 1
-    if max(count, others) > most:
-        return other
+    count, other_count = int(labels.max(initial=0)) + 1, int(others.max(initial=0)) + 1
+    if max(count, other_count) > most:
+        return others
     from scipy.optimize import linear_sum_assignment
 
-    shared = np.zeros((others, count))
-    np.add.at(shared, (other, one), 1)
+    shared = np.zeros((other_count, count))
+    np.add.at(shared, (others, labels), 1)
     rows, columns = linear_sum_assignment(-shared)
-    names = count + np.arange(others)
+    names = count + np.arange(other_count)
     names[rows] = np.where(shared[rows, columns] > 0, columns, names[rows])
-    return np.asarray(names[other])
+    return np.asarray(names[others])
 
 
-def same_grouping(one: Clusters, other: Clusters) -> float:
-    """How far two clusterings of the same pairs say the same: adjusted mutual information, 0 by chance, 1 the same."""
+def same_grouping(first: Clusters, second: Clusters) -> float:
+    """Adjusted mutual information of two clusterings of the same pairs: 0 by chance, 1 for the same groups."""
     from sklearn.metrics import adjusted_mutual_info_score  # a second to import
 
-    return float(adjusted_mutual_info_score(one.pairs, other.pairs))
+    return float(adjusted_mutual_info_score(first.pairs, second.pairs))

@@ -7,8 +7,6 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import shortest_path
 
 from coder_core.api.concepts.view import ConceptView
 from coder_core.api.sides import Array
@@ -43,9 +41,9 @@ def strongest(table: pd.DataFrame, by: Strength, kind: str, count: int) -> Array
         by: train captions that hold the concept, edges to and from it, or the attention it gets.
     """
     strength = table["reads"] + table["read_by"] if by == "edges" else table["count" if by == "captions" else "read"]
-    kept = np.flatnonzero((table["kind"] == kind).to_numpy()) if kind else np.arange(len(table))
-    order = np.argsort(-strength.to_numpy()[kept], kind="stable")
-    return np.asarray(table["concept"].to_numpy()[kept[order[:count]]])
+    chosen = np.flatnonzero((table["kind"] == kind).to_numpy()) if kind else np.arange(len(table))
+    order = np.argsort(-strength.to_numpy()[chosen], kind="stable")
+    return np.asarray(table["concept"].to_numpy()[chosen[order[:count]]])
 
 
 def neighbourhood(edges: pd.DataFrame, concept: int, count: int) -> Array:
@@ -54,8 +52,8 @@ def neighbourhood(edges: pd.DataFrame, concept: int, count: int) -> Array:
     back = edges.loc[edges["neighbour"] == concept, ["concept", "weight", "together"]].to_numpy()
     both = np.concatenate([away, back])
     order = np.lexsort((-both[:, 2], -both[:, 1]))
-    found = list(dict.fromkeys([concept, *both[order, 0].astype(int).tolist()]))
-    return np.array(found[:count])
+    numbers = list(dict.fromkeys([concept, *both[order, 0].astype(int).tolist()]))
+    return np.array(numbers[:count])
 
 
 def graph_of(view: ConceptView, concepts: Array) -> ConceptGraph:
@@ -93,11 +91,13 @@ def _springs(ids: list[int], edges: pd.DataFrame, floor: float) -> dict[int, tup
 
 def _steps(ids: list[int], edges: pd.DataFrame) -> Array:
     """(k, k) edges between two concepts on the shortest way; at most three between parts that have none."""
+    from scipy.sparse.csgraph import shortest_path  # a quarter of a second to import
+
     place = {number: i for i, number in enumerate(ids)}
     joined = np.zeros((len(ids), len(ids)))
-    for one, other in edges[["concept", "neighbour"]].to_numpy().tolist():
-        joined[place[one], place[other]] = 1.0
-    steps = shortest_path(csr_array(joined), directed=False, unweighted=True)
+    for concept, neighbour in edges[["concept", "neighbour"]].to_numpy().tolist():
+        joined[place[concept], place[neighbour]] = 1.0
+    steps = shortest_path(joined, directed=False, unweighted=True)
     known = np.isfinite(steps)
     return np.asarray(np.where(known, steps, min(steps[known].max() + 1.0, APART)))
 

@@ -1,13 +1,15 @@
-"""What the concept branch of a run reads: its concepts, their graph, and the attention of every image and caption."""
+"""The concept branch of a run: its concepts, their graph, and the attention of every image and caption."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from coder_core.api.sides import Array, Modality
+from coder_core.api.sides import Array, Modality, slices
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.concepts import ConceptTables
+
+_PIECE = 65_536  # rows of attention in memory at once
 
 
 class ConceptView:
@@ -75,9 +77,9 @@ class ConceptView:
         Raises:
             InputError: there is no such sample.
         """
-        found = self._row(modality, number)
-        order = np.argsort(-found, kind="stable")[:top]
-        return self._frame(order, attention=found[order])
+        attention = self._row(modality, number)
+        order = np.argsort(-attention, kind="stable")[:top]
+        return self._frame(order, attention=attention[order])
 
     def disagreement(self, image: int, text: int, *, top: int = 20) -> pd.DataFrame:
         """Where an image and a caption read differently: concept, word, kind, image, text, difference (image − text);
@@ -96,14 +98,9 @@ class ConceptView:
         if not 0 <= concept < len(self.words):
             raise InputError(Fault(f"concept {concept}", "is not in the run", f"0 to {len(self.words) - 1}"))
         rows = len(self.embeddings()[modality == "text"])
-        found = np.concatenate(
-            [
-                self._tables.attention(modality, slice(start, start + _PIECE))[:, concept]
-                for start in range(0, rows, _PIECE)
-            ]
-        )
-        order = np.argsort(-found, kind="stable")[:top]
-        return pd.DataFrame({"sample": order, "attention": found[order]})
+        attention = np.concatenate([self.rows(modality, part)[:, concept] for part in slices(rows, _PIECE)])
+        order = np.argsort(-attention, kind="stable")[:top]
+        return pd.DataFrame({"sample": order, "attention": attention[order]})
 
     def _edges(self) -> Array:
         """(g, g) bool: Â without the loops that its + I adds."""
@@ -120,6 +117,3 @@ class ConceptView:
     def _frame(self, order: Array, **columns: Array) -> pd.DataFrame:
         words, kinds = np.array(self.words, dtype=object)[order], np.array(self.kinds, dtype=object)[order]
         return pd.DataFrame({"concept": order, "word": words, "kind": kinds, **columns})
-
-
-_PIECE = 65_536  # rows of the attention looked at together

@@ -1,0 +1,10 @@
+"""Diversity of a run's anchors, in NumPy, and one anchor opened. CODER eq. 3 and 4."""
+
+from coder_core.api.diversity.anchor import Anchor, Loss, negative_weights, open_anchor
+from coder_core.api.diversity.negatives import BANK_SIZE, Candidates, DiversitySettings, spread
+from coder_core.api.diversity.table import Measure, normalise, squash
+
+__all__ = [
+    "BANK_SIZE", "Anchor", "Candidates", "DiversitySettings", "Loss", "Measure", "negative_weights", "normalise",
+    "open_anchor", "spread", "squash",
+]  # fmt: skip

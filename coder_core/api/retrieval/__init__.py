@@ -1,0 +1,18 @@
+"""Retrieval results of a run: rank changes between two runs, hubs, margins, the most similar picture."""
+
+from coder_core.api.retrieval.comparison import (
+    OUTCOMES,
+    compare,
+    config_differences,
+    diversity_changes,
+    rank_correlation,
+    same_samples,
+)
+from coder_core.api.retrieval.hubs import Hubness, found_by, hubness, occurrences
+from coder_core.api.retrieval.look_alike import LookAlike
+from coder_core.api.retrieval.margins import margins
+
+__all__ = [
+    "OUTCOMES", "Hubness", "LookAlike", "compare", "config_differences", "diversity_changes", "found_by", "hubness",
+    "margins", "occurrences", "rank_correlation", "same_samples",
+]  # fmt: skip

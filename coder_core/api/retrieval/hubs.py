@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from coder_core.api.run import Run
 from coder_core.api.sampling import Sample
 from coder_core.api.sides import Direction
+
+if TYPE_CHECKING:
+    from coder_core.api.run import Run
 
 
 @dataclass(frozen=True)

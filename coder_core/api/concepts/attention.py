@@ -1,22 +1,21 @@
-"""The attention over concepts, summed up: how many concepts a sample reads, which, and whether its partner agrees."""
+"""Summarise the attention over concepts: how many a sample reads, which, and whether its partner agrees."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from coder_core.api.concepts.view import ConceptView
-from coder_core.api.sides import Array, Modality
+from coder_core.api.sides import Array, Modality, slices
 
 PIECE = 8_192  # rows of attention in memory at once
 _TINY = 1e-12
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What k images or captions read.
+class AttentionSummary:
+    """The attention of k images or captions.
 
     Attributes:
         samples: (k,) their numbers.
@@ -39,7 +38,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedAttention:
     """The attention that captions share with their image: Σ_c min(image_c, caption_c), from 0 to 1.
 
     Attributes:
@@ -52,23 +51,25 @@ class Shared:
     other: Array
 
 
-def reading(view: ConceptView, modality: Modality, samples: Array | None = None) -> Reading:
+def summarise_attention(view: ConceptView, modality: Modality, samples: Array | None = None) -> AttentionSummary:
     """Sum up the attention of some samples (None: all), piece by piece. Rows are divided by their sum: half precision
     rounds them, and where only the strongest concepts were kept, those are all that is known."""
     count = len(view.embeddings()[modality == "text"])
     numbers = np.arange(count) if samples is None else np.asarray(samples)
     perplexity, first, share = np.ones(len(numbers)), np.zeros(len(numbers), np.int64), np.zeros(len(numbers))
     total = np.zeros(len(view.words))
-    for piece in _pieces(len(numbers)):
+    for piece in slices(len(numbers), PIECE):
         rows = _unit(view.rows(modality, numbers[piece]))
         perplexity[piece] = np.exp(-(rows * np.log(np.maximum(rows, _TINY))).sum(1))
         first[piece] = rows.argmax(1)
         share[piece] = rows.max(1)
         total += rows.sum(0)
-    return Reading(numbers, perplexity, first, share, total / max(len(numbers), 1))
+    return AttentionSummary(numbers, perplexity, first, share, total / max(len(numbers), 1))
 
 
-def shared(view: ConceptView, image_of_text: Array, texts: Array | None = None, *, seed: int = 0) -> Shared:
+def shared_attention(
+    view: ConceptView, image_of_text: Array, texts: Array | None = None, *, seed: int = 0
+) -> SharedAttention:
     """How far captions (None: all) and images read the same concepts.
 
     Args:
@@ -80,18 +81,13 @@ def shared(view: ConceptView, image_of_text: Array, texts: Array | None = None, 
     away = np.random.default_rng(seed).integers(1, max(images, 2), len(numbers))
     strangers = (owner[numbers] + away) % images
     own, other = np.zeros(len(numbers)), np.zeros(len(numbers))
-    for piece in _pieces(len(numbers)):
+    for piece in slices(len(numbers), PIECE):
         words = _unit(view.rows("text", numbers[piece]))
         own[piece] = np.minimum(words, _unit(view.rows("image", owner[numbers[piece]]))).sum(1)
         other[piece] = np.minimum(words, _unit(view.rows("image", strangers[piece]))).sum(1)
-    return Shared(numbers, own, other)
-
-
-def _pieces(count: int) -> Iterator[slice]:
-    for start in range(0, count, PIECE):
-        yield slice(start, start + PIECE)
+    return SharedAttention(numbers, own, other)
 
 
 def _unit(rows: Array) -> Array:
-    found = rows.astype(np.float64)
-    return np.asarray(found / np.maximum(found.sum(1, keepdims=True), _TINY))
+    exact = rows.astype(np.float64)
+    return np.asarray(exact / np.maximum(exact.sum(1, keepdims=True), _TINY))

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coder_core.api import open_run
-from coder_core.api.joint_space import geometry
-from coder_core.api.joint_space.layouts import LayoutSettings, draw_points, kept_layout, principal_layout
+from coder_core.api import joint_space, open_run
+from coder_core.api.joint_space import LayoutSettings, draw_points, principal_layout, stored_layout
 from coder_core.api.sampling import draw_points_sample
 from coder_core.evaluation import separation
 from coder_core.runs.derived.compute import make_layouts
@@ -32,7 +31,7 @@ def test_gap_and_means_agree_with_loops(root: Path) -> None:
     for i in range(len(v)):
         for j in range(len(w)):
             (own if owner[j] == i else other).append(float(v[i] @ w[j]))
-    found = geometry.gap(run, "dev")
+    found = joint_space.modality_gap(run, "dev")
     assert found.gap == pytest.approx(np.linalg.norm(v.mean(0) - w.mean(0)), abs=1e-6)
     assert found.positive == pytest.approx(np.mean(own), abs=1e-6)
     assert found.negative == pytest.approx(np.mean(other), abs=1e-6)
@@ -41,23 +40,23 @@ def test_gap_and_means_agree_with_loops(root: Path) -> None:
 
 def test_distributions_count_every_pair_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = open_run(root / "a")
-    whole = geometry.distributions(run, "dev")
+    whole = joint_space.distributions(run, "dev")
     assert whole.positive.sum() == 70
     assert whole.negative.sum() == 14 * 70 - 70
     assert (whole.images, whole.of_images) == (14, 14)
     centres = (whole.edges[:-1] + whole.edges[1:]) / 2
     mean = (centres * whole.negative).sum() / whole.negative.sum()
-    assert mean == pytest.approx(geometry.gap(run, "dev").negative, abs=0.01)
+    assert mean == pytest.approx(joint_space.modality_gap(run, "dev").negative, abs=0.01)
     monkeypatch.setattr(separation, "TILE_ELEMENTS", 71)
-    tiled = geometry.distributions(run, "dev")
+    tiled = joint_space.distributions(run, "dev")
     np.testing.assert_array_equal(tiled.negative, whole.negative)
-    part = geometry.distributions(run, "dev", pairs=5 * 70)
+    part = joint_space.distributions(run, "dev", pairs=5 * 70)
     assert (part.images, part.positive.sum(), part.negative.sum()) == (5, 25, 5 * 70 - 25)
 
 
 def test_every_sample_with_what_is_known_about_it(root: Path) -> None:
     run = open_run(root / "a")
-    table = geometry.samples(run, "dev")
+    table = joint_space.samples(run, "dev")
     v, w = run.embeddings("dev")
     owner = run.image_of_text("dev")
     assert table["modality"].tolist() == ["image"] * 14 + ["caption"] * 70
@@ -73,21 +72,21 @@ def test_every_sample_with_what_is_known_about_it(root: Path) -> None:
     np.testing.assert_array_equal(table["diversity"][14:], run.diversity("dev", epsilon=run.loss.epsilon)["diversity"])
 
 
-def test_a_kept_map_is_missing_then_there_then_damaged(root: Path) -> None:
+def test_a_stored_map_is_missing_then_there_then_damaged(root: Path) -> None:
     a, b = open_run(root / "a"), open_run(root / "b")
     settings = LayoutSettings("pca")
-    assert kept_layout(b, "dev", settings, a).state == "missing"
+    assert stored_layout(b, "dev", settings, a).state == "missing"
     place = make_layouts([a.path, b.path], "dev", settings)[1][0]
-    found = kept_layout(b, "dev", settings, a)
+    found = stored_layout(b, "dev", settings, a)
     assert (found.state, found.name) == ("there", place.name)
-    assert found.layout is not None
+    assert found.value is not None
     at_once = principal_layout(b, "dev", principal_layout(a, "dev"))
-    np.testing.assert_allclose(at_once.plane, found.layout.plane, atol=1e-5)
+    np.testing.assert_allclose(at_once.plane, found.value.plane, atol=1e-5)
     file = place.folder / "plane.npy"
     content = bytearray(file.read_bytes())
     content[200] ^= 1
     file.write_bytes(bytes(content))
-    damaged = kept_layout(b, "dev", settings, a)
+    damaged = stored_layout(b, "dev", settings, a)
     assert damaged.state == "damaged"
     assert "plane.npy" in damaged.fault
 
@@ -105,7 +104,7 @@ def test_a_sample_of_a_large_split_reads_as_the_whole_of_its_rows(root: Path) ->
     sample = draw_points_sample(14, owner, points=36, scores=100)
     assert sample is not None
     assert (len(sample.images), len(sample.texts)) == (6, 30)
-    whole, part = geometry.samples(run, "dev"), geometry.samples(run, "dev", sample=sample)
+    whole, part = joint_space.samples(run, "dev"), joint_space.samples(run, "dev", sample=sample)
     rows = np.concatenate([sample.images, 14 + sample.texts])
     for column in ("modality", "number", "image", "text", "rank", "similarity", "words"):
         assert part[column].tolist() == whole[column].to_numpy()[rows].tolist(), column
@@ -113,8 +112,10 @@ def test_a_sample_of_a_large_split_reads_as_the_whole_of_its_rows(root: Path) ->
     assert part["hubness"][:6].tolist() == [int((best == image).sum()) for image in sample.images]
     v, w = (np.asarray(x, dtype=np.float64) for x in run.embeddings("dev"))
     v, w = v[sample.images], w[sample.texts]
-    assert geometry.gap(run, "dev", sample=sample).gap == pytest.approx(np.linalg.norm(v.mean(0) - w.mean(0)), abs=1e-6)
-    counted = geometry.distributions(run, "dev", sample=sample)
+    assert joint_space.modality_gap(run, "dev", sample=sample).gap == pytest.approx(
+        np.linalg.norm(v.mean(0) - w.mean(0)), abs=1e-6
+    )
+    counted = joint_space.distributions(run, "dev", sample=sample)
     assert (counted.positive.sum(), counted.negative.sum()) == (30, 6 * 30 - 30)
     assert principal_layout(run, "dev", sample=sample).plane.shape == (36, 2)
     assert draw_points_sample(14, owner, scores=14 * 70) is None

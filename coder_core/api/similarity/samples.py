@@ -1,4 +1,4 @@
-"""Which samples a similarity matrix shows, and in which order: a batch as training sees it, or a whole split."""
+"""Choose and order the samples of a similarity matrix: a batch as training sees it, or a whole split."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBERS = re.compile(r"[\d\s,;–-]+")
 
 
 @dataclass(frozen=True)
-class Batch:
+class MatrixSamples:
     """The images and captions of a matrix, in the order in which they are shown.
 
     Args:
@@ -39,8 +39,10 @@ class Batch:
     about: str
 
 
-def choose_batch(run: Run, split: str, source: Source, *, size: int = 64, seed: int = 0, chosen: str = "") -> Batch:
-    """The samples to look at.
+def choose_samples(
+    run: Run, split: str, source: Source, *, size: int = 64, seed: int = 0, chosen: str = ""
+) -> MatrixSamples:
+    """Choose the samples of a matrix.
 
     Args:
         run: whose split; "hardest" also asks its ranks.
@@ -66,11 +68,13 @@ def choose_batch(run: Run, split: str, source: Source, *, size: int = 64, seed: 
     else:
         texts = np.random.default_rng(seed).permutation(len(owner))[:size]
         about = f"{len(texts):,} of {len(owner):,} pairs, drawn at random with seed {seed}"
-    return Batch(owner[texts], texts, True, about)
+    return MatrixSamples(owner[texts], texts, True, about)
 
 
-def order_batch(run: Run, split: str, batch: Batch, by: Order, diversity: Array, anchors: str) -> Batch:
-    """The same samples in another order.
+def order_samples(
+    run: Run, split: str, samples: MatrixSamples, by: Order, diversity: Array, anchors: str
+) -> MatrixSamples:
+    """Put samples into another order.
 
     Args:
         by: "drawn"; "diversity" of the anchors, the most ambiguous first; "cluster", alike ones side by side.
@@ -78,36 +82,36 @@ def order_batch(run: Run, split: str, batch: Batch, by: Order, diversity: Array,
         anchors: "image" or "text", the modality `diversity` belongs to.
     """
     if by == "drawn":
-        return batch
-    if batch.paired:
-        order = np.argsort(diversity, kind="stable") if by == "diversity" else _alike(_vectors(run, split, batch))
-        return replace(batch, images=batch.images[order], texts=batch.texts[order])
-    owner = np.searchsorted(batch.images, run.image_of_text(split)[batch.texts])  # drawn in ascending order
+        return samples
+    if samples.paired:
+        order = np.argsort(diversity, kind="stable") if by == "diversity" else _alike(_vectors(run, split, samples))
+        return replace(samples, images=samples.images[order], texts=samples.texts[order])
+    owner = np.searchsorted(samples.images, run.image_of_text(split)[samples.texts])  # drawn in ascending order
     if by == "cluster":
         v, _, scores = run.compared(split)
-        images = _alike(v[batch.images] if scores is None else scores[batch.images[:, None], batch.texts[None, :]])
+        images = _alike(v[samples.images] if scores is None else scores[np.ix_(samples.images, samples.texts)])
     elif anchors == "image":
         images = np.argsort(diversity, kind="stable")
     else:
-        count = np.maximum(np.bincount(owner, minlength=len(batch.images)), 1)
-        images = np.argsort(np.bincount(owner, diversity, minlength=len(batch.images)) / count, kind="stable")
+        count = np.maximum(np.bincount(owner, minlength=len(samples.images)), 1)
+        images = np.argsort(np.bincount(owner, diversity, minlength=len(samples.images)) / count, kind="stable")
     place = np.empty(len(images), dtype=np.int64)
     place[images] = np.arange(len(images))
     by_image = by == "cluster" or anchors == "image"
     texts = np.argsort(place[owner] if by_image else diversity, kind="stable")
-    return replace(batch, images=batch.images[images], texts=batch.texts[texts])
+    return replace(samples, images=samples.images[images], texts=samples.texts[texts])
 
 
-def _whole(owner: Array, images: int, seed: int) -> Batch:
+def _whole(owner: Array, images: int, seed: int) -> MatrixSamples:
     total = images * len(owner)
     if total <= SCORES_AT_MOST:
         about = f"all {images:,} images and all {len(owner):,} captions"
-        return Batch(np.arange(images), np.arange(len(owner)), False, about)
+        return MatrixSamples(np.arange(images), np.arange(len(owner)), False, about)
     keep = max(2, int(images * (SCORES_AT_MOST / total) ** 0.5))
     drawn = np.sort(np.random.default_rng(seed).choice(images, keep, replace=False))
     texts = np.flatnonzero(np.isin(owner, drawn))
     about = f"{keep:,} of {images:,} images, drawn at random with seed {seed}, and their {len(texts):,} captions"
-    return Batch(drawn, texts, False, about)
+    return MatrixSamples(drawn, texts, False, about)
 
 
 def _chosen(captions: object, chosen: str, size: int) -> tuple[Array, str]:
@@ -165,12 +169,12 @@ def _hardest(run: Run, split: str, size: int) -> Array:
     return np.fromiter(kept, np.int64, len(kept))
 
 
-def _vectors(run: Run, split: str, batch: Batch) -> Array:
+def _vectors(run: Run, split: str, samples: MatrixSamples) -> Array:
     """What makes pairs alike: the sum of their embeddings, or how their images score the batch's captions."""
     v, w, scores = run.compared(split)
     if scores is not None:
-        return np.asarray(scores[batch.images[:, None], batch.texts[None, :]])
-    return np.asarray(v[batch.images] + w[batch.texts])
+        return np.asarray(scores[np.ix_(samples.images, samples.texts)])
+    return np.asarray(v[samples.images] + w[samples.texts])
 
 
 def _alike(vectors: Array) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coder_core.api import InputError, Run, open_run
-from coder_core.api.similarity import batch as view
+from coder_core.api.similarity import samples as view
 from tests.support.run_folders import write_run
 
 
@@ -16,13 +16,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_a_seed_draws_the_same_pairs_again(run: Run) -> None:
-    one, same, other = (view.choose_batch(run, "dev", "seed", size=20, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (view.choose_samples(run, "dev", "seed", size=20, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.texts, same.texts)
     assert one.texts.tolist() != other.texts.tolist()
     assert len(set(one.texts.tolist())) == 20
     np.testing.assert_array_equal(one.images, run.image_of_text("dev")[one.texts])
     assert "20 of 150 pairs" in one.about
-    assert len(view.choose_batch(run, "dev", "seed", size=9_999).texts) == 150
+    assert len(view.choose_samples(run, "dev", "seed", size=9_999).texts) == 150
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_seed_draws_the_same_pairs_again(run: Run) -> None:
     ],
 )
 def test_a_selection_by_number_or_by_words(run: Run, chosen: str, texts: list[int]) -> None:
-    assert view.choose_batch(run, "dev", "chosen", size=64, chosen=chosen).texts.tolist() == list(texts)
+    assert view.choose_samples(run, "dev", "chosen", size=64, chosen=chosen).texts.tolist() == list(texts)
 
 
 @pytest.mark.parametrize(
@@ -47,16 +47,16 @@ def test_a_selection_by_number_or_by_words(run: Run, chosen: str, texts: list[in
 )  # fmt: skip
 def test_a_selection_that_gives_nothing_says_so(run: Run, chosen: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        view.choose_batch(run, "dev", "chosen", chosen=chosen)
+        view.choose_samples(run, "dev", "chosen", chosen=chosen)
 
 
 def test_a_pair_alone_is_refused(run: Run) -> None:
     with pytest.raises(InputError, match="a pair alone has no negatives"):
-        view.choose_batch(run, "dev", "seed", size=1)
+        view.choose_samples(run, "dev", "seed", size=1)
 
 
 def test_the_hardest_come_with_the_images_that_beat_them(run: Run) -> None:
-    batch = view.choose_batch(run, "dev", "hardest", size=20)
+    batch = view.choose_samples(run, "dev", "hardest", size=20)
     v, w = run.embeddings("dev")
     scores = w @ v.T
     owner = run.image_of_text("dev")
@@ -70,10 +70,10 @@ def test_the_hardest_come_with_the_images_that_beat_them(run: Run) -> None:
 
 
 def test_a_whole_split_is_sampled_when_it_is_too_large(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = view.choose_batch(run, "dev", "split")
+    batch = view.choose_samples(run, "dev", "split")
     assert (len(batch.images), len(batch.texts), batch.paired) == (30, 150, False)
     monkeypatch.setattr(view, "SCORES_AT_MOST", 500)
-    batch = view.choose_batch(run, "dev", "split", seed=3)
+    batch = view.choose_samples(run, "dev", "split", seed=3)
     assert len(batch.images) * len(batch.texts) <= 500
     assert f"{len(batch.images)} of 30 images, drawn at random" in batch.about
     np.testing.assert_array_equal(np.unique(run.image_of_text("dev")[batch.texts]), batch.images)
@@ -83,10 +83,10 @@ def test_a_whole_split_is_sampled_when_it_is_too_large(run: Run, monkeypatch: py
 @pytest.mark.parametrize("by", ["drawn", "diversity", "cluster"])
 @pytest.mark.parametrize("anchors", ["image", "text"])
 def test_an_order_keeps_every_sample(run: Run, source: str, by: str, anchors: str) -> None:
-    batch = view.choose_batch(run, "dev", source, size=25)  # type: ignore[arg-type]
+    batch = view.choose_samples(run, "dev", source, size=25)  # type: ignore[arg-type]
     count = len(batch.images if anchors == "image" else batch.texts)
     diversity = np.random.default_rng(0).permutation(count) / count
-    ordered = view.order_batch(run, "dev", batch, by, diversity, anchors)  # type: ignore[arg-type]
+    ordered = view.order_samples(run, "dev", batch, by, diversity, anchors)  # type: ignore[arg-type]
     for before, after in ((batch.images, ordered.images), (batch.texts, ordered.texts)):
         np.testing.assert_array_equal(np.sort(before), np.sort(after))
     if ordered.paired:

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from coder_core.api import ConceptView, open_run
+from coder_core.api.concepts.attention import shared_attention, summarise_attention
 from coder_core.api.concepts.graph import graph_of, neighbourhood, strongest
-from coder_core.api.concepts.reading import reading, shared
 from tests.support.concept_runs import write_concept_run
 
 
@@ -24,8 +24,8 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> ConceptView:
 def test_the_effective_number_is_the_perplexity_of_the_attention(
     view: ConceptView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coder_core.api.concepts.reading.PIECE", 7)
-    found = reading(view, "text")
+    monkeypatch.setattr("coder_core.api.concepts.attention.PIECE", 7)
+    found = summarise_attention(view, "text")
     for text in range(150):
         row = view.rows("text", np.array([text]))[0].astype(float)
         row /= row.sum()
@@ -34,7 +34,7 @@ def test_the_effective_number_is_the_perplexity_of_the_attention(
         assert found.first[text] == row.argmax()
         assert found.share[text] == pytest.approx(row.max())
     assert found.mean.sum() == pytest.approx(1)
-    some = reading(view, "text", np.array([3, 77]))
+    some = summarise_attention(view, "text", np.array([3, 77]))
     np.testing.assert_array_equal(some.perplexity, found.perplexity[[3, 77]])
     assert 1 <= found.named <= 5
 
@@ -45,21 +45,21 @@ def test_one_concept_counts_one_and_all_alike_count_all(tmp_path: Path) -> None:
     run = open_run(write_concept_run(tmp_path, "clear", images=2, attention=(rows, np.repeat(rows, 5, axis=0))))
     view = run.concepts("dev")
     assert view is not None
-    np.testing.assert_allclose(reading(view, "image").perplexity, [1, 5], rtol=1e-6)
-    found = shared(view, run.image_of_text("dev"))
+    np.testing.assert_allclose(summarise_attention(view, "image").perplexity, [1, 5], rtol=1e-6)
+    found = shared_attention(view, run.image_of_text("dev"))
     np.testing.assert_allclose(found.own, 1)
     np.testing.assert_allclose(found.other, 0.2)  # of two images the other one is the stranger
 
 
 def test_what_a_caption_shares_with_its_image(view: ConceptView) -> None:
     owner = np.repeat(np.arange(30), 5)
-    found = shared(view, owner)
+    found = shared_attention(view, owner)
     for text in (0, 7, 149):
         words, image = (view.rows(m, np.array([n]))[0].astype(float) for m, n in (("text", text), ("image", text // 5)))  # type: ignore[arg-type]
         expected = sum(min(a / words.sum(), b / image.sum()) for a, b in zip(words, image, strict=True))
         assert found.own[text] == pytest.approx(expected)
     assert (found.own <= 1 + 1e-9).all()
-    np.testing.assert_array_equal(shared(view, owner, np.array([7])).own, found.own[[7]])
+    np.testing.assert_array_equal(shared_attention(view, owner, np.array([7])).own, found.own[[7]])
 
 
 def test_the_strongest_concepts_by_each_strength(view: ConceptView) -> None:
