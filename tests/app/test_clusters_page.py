@@ -98,7 +98,7 @@ def test_concepts_stand_beside_the_words(tmp_path: Path, monkeypatch: pytest.Mon
     app = opened(tmp_path, "clusters", monkeypatch, k="3")
     assert "Marking concepts, by attention" in texts(app)
     app = opened(tmp_path, "joint", monkeypatch)
-    assert "of the instance embeddings" in texts(app)
+    assert "shows the instance embeddings" in texts(app)
 
 
 def test_the_opened_cluster_has_a_ring() -> None:
