@@ -61,7 +61,7 @@ def numbers(choice: Choice, results: list[StoredClusters]) -> None:
     ]
     if len(results) == 2:
         same = same_grouping(choice.runs, choice.split, results)
-        items.append(cards.Metric("similarity of the runs’ clusters", f"{same:.2f}", "0 by chance, 1 same", "grouping"))
+        items.append(cards.Metric("AMI of the two runs", f"{same:.2f}", "0 chance, 1 same", "grouping"))
     cards.metrics(items)
 
 

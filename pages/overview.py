@@ -33,7 +33,7 @@ def headline(choice: Choice) -> None:
         lower_is_better = key.endswith("medr")
         digits, delta, note = (0 if lower_is_better else 1), None, ""
         if len(values) == 2:
-            delta, note = f"{values[1] - values[0]:+.{digits}f}", f"1st run {values[0]:.{digits}f}"
+            delta, note = f"{values[1] - values[0]:+.{digits}f}", f"vs {values[0]:.{digits}f}"
         if delta is not None and float(delta) == 0:
             delta = "0"
         colour = "inverse" if lower_is_better else "normal"

@@ -25,7 +25,7 @@ def query_from_split(choice: Choice, modality: str, controls: DeltaGenerator) ->
     with controls:
         at = int(choose_one("Answered within the first", {"1": "1", "5": "5", "10": "10"}, "at", tip("R@K")))
         views = {"ranks": "Rank changes" if choice.second else "Ranks", "near": "Near misses", "hubs": "Hubs"}
-        view = choose_one("Show", views, "look", f"{tip('margin')} {tip('hub')}")
+        view = choose_one("View", views, "look", f"{tip('margin')} {tip('hub')}")
     if view == "near":
         order = failures.near_misses(choice, direction, modality)
     elif view == "hubs":

@@ -105,13 +105,14 @@ def sample_html(
     )
 
 
-def metrics(items: Iterable[Metric]) -> None:
-    """A row of numbers."""
-    with st.container(horizontal=True, gap="small"):
-        for item in items:
+def metrics(items: Iterable[Metric], *, compact: bool = False) -> None:
+    """A row of numbers; `compact` fits four into half a page."""
+    shown = list(items)
+    for item, column in zip(shown, st.columns(len(shown), gap="small"), strict=True):
+        with column:
             st.metric(
                 item.label, item.value, item.delta, item.colour, delta_arrow=item.arrow, height="stretch",
-                delta_description=item.note or None, help=TERMS.get(item.term), border=True,
+                delta_description=item.note or None, help=TERMS.get(item.term), border=not compact,
             )  # fmt: skip
 
 

@@ -87,12 +87,12 @@ TERMS = {
     ),
     "attention": "Weight of a concept in a sample’s concept embedding; the weights of all concepts sum to 100 %.",
     "concepts read": (
-        "Perplexity of the attention, exp of its entropy: the effective number of concepts a sample attends to. 1 when "
-        "one concept has all attention, 5 when five share it equally."
+        "Effective number of concepts a sample attends to: perplexity of the attention, exp of its entropy. 1 when one "
+        "concept has all attention, 5 when five share it equally. Over a split, the median."
     ),
     "shared": (
         "Attention that the caption and its image have in common, the sum over concepts of the smaller of the two: "
-        "100 % when both attend alike, 0 when no concept gets attention from both."
+        "100 % when both attend alike, 0 when no concept gets attention from both. By chance: with a random image."
     ),
     "concept edge": (
         "An edge leads from a concept to one it reads from: captions with the first contain the second often enough "

@@ -110,13 +110,13 @@ def amounts(runs: Sequence[RunSummary], split: str) -> None:
         medians = [f"{np.median(attention.perplexity):.1f}" for attention in (image, text)]
         cards.metrics(
             [
-                cards.Metric("concepts per image", medians[0], _range(image), "concepts read"),
-                cards.Metric("concepts per caption", medians[1], _range(text), "concepts read"),
-                cards.Metric("top concepts of images", f"{image.named:,}", f"of {total:,} concepts", "top concepts"),
-                cards.Metric("top concepts of captions", f"{text.named:,}", f"of {total:,} concepts", "top concepts"),
+                cards.Metric("per image", medians[0], _range(image), "concepts read"),
+                cards.Metric("per caption", medians[1], _range(text), "concepts read"),
+                cards.Metric("top, images", f"{image.named:,}", f"of {total:,}", "top concepts"),
+                cards.Metric("top, captions", f"{text.named:,}", f"of {total:,}", "top concepts"),
                 cards.Metric(
-                    "shared by caption and image", f"{100 * shared.own.mean():.1f} %",
-                    f"{100 * shared.other.mean():.1f} % with another image", "shared",
+                    "shared attention", f"{100 * shared.own.mean():.1f} %",
+                    f"{100 * shared.other.mean():.1f} % by chance", "shared",
                 ),
             ]
         )  # fmt: skip
@@ -132,7 +132,7 @@ def amounts(runs: Sequence[RunSummary], split: str) -> None:
 
 def _range(attention: concepts.AttentionSummary) -> str:
     low, high = np.percentile(attention.perplexity, [5, 95])
-    return f"median; 5–95 %: {low:.1f} to {high:.1f}"
+    return f"5–95 %: {low:.1f}–{high:.1f}"
 
 
 NUMBERS = {
@@ -196,8 +196,9 @@ def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> N
                     cards.Metric("shared", f"{shared:.1f} %", "of the attention", "shared"),
                     cards.Metric("image reads", f"{perplexity['image']:.1f}", "concepts", "concepts read"),
                     cards.Metric("caption reads", f"{perplexity['text']:.1f}", "concepts", "concepts read"),
-                    cards.Metric("rank of the image", f"{rank:,}", "both branches", "rank"),
-                ]
+                    cards.Metric("rank", f"{rank:,}", "both branches", "rank"),
+                ],
+                compact=True,
             )
             figure = charts.side_by_side(rows, charts.tone(theme()))
             downloads.chart(figure, f"pair-{position}", f"concepts of the pair {position + 1}")

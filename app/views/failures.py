@@ -119,17 +119,16 @@ def hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
     k = int(choose_one("Among the first", {"10": "10", "5": "5", "1": "1"}, "k", tip("occurrences")))
     tables = {run.name: retrieval.occurrence_table(run, choice.split, direction, k) for run in choice.runs}
     for (name, table), column in zip(tables.items(), st.columns(len(tables), gap="large"), strict=True):
-        statistics = retrieval.hubness(table["count"].to_numpy(), k)
+        statistics, largest = retrieval.hubness(table["count"].to_numpy(), k), int(table["count"].max())
         with column:
             cards.label(name)
             cards.metrics(
                 [
                     cards.Metric("skewness", f"{statistics.skewness:.2f}", "0 is symmetric", "skewness"),
                     cards.Metric("never retrieved", f"{statistics.never:.1f} %", "of the candidates", "occurrences"),
-                    cards.Metric(
-                        "largest hub", f"{int(table['count'].max()):,}", f"queries; mean {statistics.mean:.1f}", "hub"
-                    ),
-                ]
+                    cards.Metric("largest hub", f"{largest:,}", f"queries; mean {statistics.mean:.1f}", "hub"),
+                ],
+                compact=True,
             )
     last = choice.runs[-1]
     left, right = st.columns([2, 3], gap="large")

@@ -60,7 +60,7 @@ def rank_change(choice: Choice, direction: str, number: int) -> dict[str, str]:
     changes = rank_changes(choice.first, choice.second, choice.split, 1)
     gains = changes["change"].to_numpy()[(changes["direction"] == direction).to_numpy()]
     as_large = int((np.abs(gains) >= abs(first - second)).sum())
-    note = "same rank in both" if first == second else f"{as_large:,} of {len(gains):,} changed as much"
+    note = "same rank in both" if first == second else f"{as_large:,} of {len(gains):,} changed by as much"
     colour = "off" if first == second else "green" if second < first else "red"
     cards.metrics(
         [

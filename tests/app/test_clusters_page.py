@@ -40,7 +40,7 @@ def test_clusters_are_offered_for_the_runs_that_have_none(root: Path, monkeypatc
 def test_everything_about_one_cluster(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     app = opened(root, "clusters", monkeypatch, k="6")
     assert app.number_input(key="k").value == 6
-    assert "similarity of the runs’ clusters" in texts(app)
+    assert "AMI of the two runs" in texts(app)
     app.segmented_control(key="members").set_value(kind).run()
     assert not app.exception
     first = app.number_input(key="cluster").value

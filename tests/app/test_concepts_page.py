@@ -43,7 +43,7 @@ def test_two_runs_with_concepts_stand_side_by_side(root: Path, monkeypatch: pyte
     app = shown(root, monkeypatch, "one", "two")
     said = texts(app)
     assert "Both runs have the same graph" in said
-    assert "top concepts of captions" in said
+    assert "top, captions: " in said
     assert said.count("training captions (") == 2  # the chosen concept's readers in either run
     app.segmented_control(key="by").set_value("read").run()  # the attention of two runs differs: two graphs
     assert "Both runs have the same graph" not in texts(app)
