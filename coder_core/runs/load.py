@@ -1,4 +1,4 @@
-"""A run folder -> its model, ready to encode: the best save on dev, or the last state before there is one."""
+"""Load a run's model from its folder: the best save on dev, or the last state before there is one."""
 
 from __future__ import annotations
 
@@ -60,26 +60,27 @@ class LoadedModel:
 
         Args:
             captions: free texts.
-            scoring: with the concept branch beside it, (k, 2 · D), so that inner products are the run's scores.
+            scoring: joined with the concept branch, (k, 2 · D), so that inner products are the run's scores.
         """
         if not captions:
             return np.empty((0, self.config.model.dimension * (2 if scoring and self.concepts else 1)), np.float32)
         tokens = self.reader.encode(list(captions))
-        found: dict[int, np.ndarray] = {}
+        rows: dict[int, np.ndarray] = {}
         with evaluating(self.model):
             nodes = self.model.concept_nodes() if scoring else None
             for ids, words, lengths in text_chunks(tokens, TEXTS_AT_ONCE):
                 branches = self.model.text_branches(words.to(self.device), lengths.to(self.device), nodes)
-                found |= dict(zip(ids.tolist(), self._rows(branches), strict=True))
-        return np.stack([found[row] for row in range(len(captions))])
+                rows |= dict(zip(ids.tolist(), self._rows(branches), strict=True))
+        return np.stack([rows[row] for row in range(len(captions))])
 
     def encode_images(self, regions: np.ndarray, *, scoring: bool = False) -> np.ndarray:
         """(k, R, F) region features, all R present -> (k, D), or (k, 2 · D) as for `encode_text`."""
         lengths = torch.full((len(regions),), regions.shape[1])
         with evaluating(self.model):
             nodes = self.model.concept_nodes() if scoring else None
-            found = self.model.image_branches(torch.from_numpy(regions).to(self.device), lengths.to(self.device), nodes)
-        return self._rows(found)
+            inputs = torch.from_numpy(regions).to(self.device)
+            branches = self.model.image_branches(inputs, lengths.to(self.device), nodes)
+        return self._rows(branches)
 
     def score_texts(self, captions: Sequence[str], parts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """(k, n) float32 scores of free texts with the images of an analysis, of a model that scores pair by pair.
@@ -92,11 +93,11 @@ class LoadedModel:
         tokens = self.reader.encode(list(captions))
         return score_texts(self.model, ImageParts(parts, lengths), tokens, device=self.device)
 
-    def _rows(self, found: Branches) -> np.ndarray:
-        instance = np.asarray(found.instance.float().cpu().numpy())
-        if found.concept is None:
+    def _rows(self, branches: Branches) -> np.ndarray:
+        instance = np.asarray(branches.instance.float().cpu().numpy())
+        if branches.concept is None:
             return instance
-        return in_one(instance, found.concept.float().cpu().numpy(), self.config.model.beta)
+        return in_one(instance, branches.concept.float().cpu().numpy(), self.config.model.beta)
 
 
 def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:

@@ -304,7 +304,7 @@ def test_a_continued_run_finds_the_same_neighbours_without_the_cache(
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "elsewhere"))
     console = quiet()
     continue_run(stopped, None, console)
-    assert "came out otherwise" not in printed(console)
+    assert "were searched again" not in printed(console)
     assert_same_run(stopped, whole)
 
 

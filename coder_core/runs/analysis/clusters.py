@@ -33,8 +33,9 @@ def read_prototypes(folder: Path, fingerprint: str) -> dict[str, Tensor] | None:
     """
     save = best_save(folder)
     if save.fingerprint != fingerprint:
-        found = "has saved a better model while this one was evaluated"
-        raise InputError(Fault(str(folder), found, fix="evaluate it again"))
+        raise InputError(
+            Fault(str(folder), "has saved a better model while this one was evaluated", fix="evaluate it again")
+        )
     if f"{PROTOTYPES}.safetensors" not in save.manifest["files"]:
         return None
     tensors = save.tensors(PROTOTYPES)
@@ -46,38 +47,36 @@ def read_prototypes(folder: Path, fingerprint: str) -> dict[str, Tensor] | None:
 
 
 def cluster_tables(
-    found: SplitEmbeddings, image_of_text: np.ndarray, prototypes: dict[str, Tensor]
+    embeddings: SplitEmbeddings, image_of_text: np.ndarray, prototypes: dict[str, Tensor]
 ) -> dict[str, np.ndarray]:
-    """What a split's samples are to the prototypes.
+    """Assign a split's samples to the prototypes.
 
     Args:
-        found: of the split; the concept branch is classified, the instance branch where there is none.
+        embeddings: of the split; the concept branch is classified, the instance branch where there is none.
         image_of_text: (m,).
         prototypes: of `read_prototypes`.
 
     Returns:
-        cluster_pair_labels (m,) int32, the nearest centroid of a caption with its image, and cluster_pair_cosines (m,)
-        float32 to it; cluster_text_labels (m,) and cluster_image_labels (n,) int32, what the classifier names for
-        either alone; cluster_centroids (K, D) float32; cluster_members (K,) int64, pairs of the train split.
+        The arrays `cluster_…` of `tables.TABLES`: pair labels are the nearest centroid of a caption with its image and
+        the cosine to it; text and image labels are the classifier's for either alone.
     """
     centroids, classifier = prototypes["centroids"], prototypes["classifier"]
-    images, texts = torch.from_numpy(found.images), torch.from_numpy(found.texts)
+    images, texts = torch.from_numpy(embeddings.images), torch.from_numpy(embeddings.texts)
     pairs = normalise(images[torch.from_numpy(image_of_text)] + texts)
-    labels, cosines = _best(pairs, centroids)
-    named = images, texts
-    if found.concept_images is not None and found.concept_texts is not None:
-        named = torch.from_numpy(found.concept_images), torch.from_numpy(found.concept_texts)
+    labels, cosines = _largest(pairs, centroids)
+    if embeddings.concept_images is not None and embeddings.concept_texts is not None:
+        images, texts = torch.from_numpy(embeddings.concept_images), torch.from_numpy(embeddings.concept_texts)
     return {
         "cluster_pair_labels": labels.int().numpy(),
         "cluster_pair_cosines": cosines.numpy(),
-        "cluster_image_labels": _best(named[0], classifier)[0].int().numpy(),
-        "cluster_text_labels": _best(named[1], classifier)[0].int().numpy(),
+        "cluster_image_labels": _largest(images, classifier)[0].int().numpy(),
+        "cluster_text_labels": _largest(texts, classifier)[0].int().numpy(),
         "cluster_centroids": centroids.numpy(),
         "cluster_members": prototypes["members"].numpy(),
     }
 
 
-def _best(rows: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+def _largest(rows: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
     """Column and value of the largest product of every row."""
-    found = [(part @ table.T).max(1) for part in rows.split(ROWS_AT_ONCE)]
-    return torch.cat([one.indices for one in found]), torch.cat([one.values for one in found])
+    largest = [(part @ table.T).max(1) for part in rows.split(ROWS_AT_ONCE)]
+    return torch.cat([part.indices for part in largest]), torch.cat([part.values for part in largest])

@@ -1,0 +1,1 @@
+"""Results computed from embeddings or captions once and stored: layouts, clusters, semantic neighbours."""

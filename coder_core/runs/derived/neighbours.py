@@ -1,7 +1,7 @@
-"""Neighbours of the train captions: found once for a data set, a text space and an N, and kept in the cache.
+"""Semantic neighbours of the train captions, searched once for a data set, a text space and an N, then cached.
 
-The folder's name is a fingerprint of what it was made of, and it appears whole or not at all: an interrupted search
-leaves nothing behind, and runs that share data, space and N share the search.
+The folder's name is a fingerprint of what it was made of. An interrupted search leaves nothing behind, and runs that
+share data, space and N share the search.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from coder_core.runs.files import sealed
 
 VERSION = 1  # of how spaces and neighbours are made
 NEIGHBOURS = "neighbours"
-FOUND, MODEL = "neighbours_fingerprint", "text_space_fingerprint"  # in the table [about] of a run
+NEIGHBOURS_KEY, MODEL_KEY = "neighbours_fingerprint", "text_space_fingerprint"  # in the table [about] of a run
 Phases = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """The neighbours of a split's captions and the space they were found in.
+    """The neighbours of a split's captions and the space they were searched in.
 
     Args:
         neighbours: (m, N) int32, −1 where a caption has fewer.
@@ -52,18 +52,18 @@ class Neighbourhood:
     faults: list[Fault]
 
     def about(self, config: Config) -> dict[str, str]:
-        """What a run notes, to know them again: sha256 (hex) of the neighbours, and of a model's folder."""
-        found = {FOUND: hashlib.sha256(np.ascontiguousarray(self.neighbours).tobytes()).hexdigest()}
+        """What a run notes to recognise them: sha256 (hex) of the neighbours, and of a model's folder."""
+        about = {NEIGHBOURS_KEY: hashlib.sha256(np.ascontiguousarray(self.neighbours).tobytes()).hexdigest()}
         if config.weighting.text_space:
-            found[MODEL] = folder_fingerprint(Path(config.weighting.text_space))
-        return found
+            about[MODEL_KEY] = folder_fingerprint(Path(config.weighting.text_space))
+        return about
 
 
 def train_neighbourhood(
     config: Config, captions: Sequence[str], image_of_text: np.ndarray, *, space: TextSpace | None = None,
     progress: Phases | None = None,
 ) -> Neighbourhood:  # fmt: skip
-    """The neighbours of the train captions, from the cache when they were found before.
+    """The neighbours of the train captions, from the cache or searched now.
 
     Args:
         config: of the run; names the space and N.
@@ -76,21 +76,21 @@ def train_neighbourhood(
         InputError: the space cannot be made, or the cache cannot be written.
     """
     count = config.weighting.neighbours
-    place = cache_folder() / "neighbours" / _key(config, captions, image_of_text)
-    kept = _read(place, config)
-    if kept is None:
+    folder = cache_folder() / "neighbours" / _key(config, captions, image_of_text)
+    cached = _read(folder, config)
+    if cached is None:
         space = space or _make_space(config, captions, progress)
-        found = split_neighbours(space, captions, image_of_text, count, progress=progress)
-        kept = found, space
-        _write(place, *kept)
-    return Neighbourhood(kept[0], space or kept[1], _shortfall(kept[0], count))
+        cached = split_neighbours(space, captions, image_of_text, count, progress=progress), space
+        files = {f"{NEIGHBOURS}.npy": cached[0], **space.to_files()}
+        sealed.write_sealed(folder, files, about={"text_space": space.name}, replace=True)
+    return Neighbourhood(cached[0], space or cached[1], _shortfall(cached[0], count))
 
 
 def split_neighbours(
     space: TextSpace, captions: Sequence[str], image_of_text: np.ndarray, count: int, *,
     progress: Phases | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """(m, N) int32 neighbours among the captions of one split, found now.
+    """Search the (m, N) int32 neighbours among the captions of one split.
 
     Raises:
         InputError: the space gives a caption no finite vector.
@@ -99,38 +99,38 @@ def split_neighbours(
     vectors = space.encode(captions, lambda done, total: tell("placing captions in the text space", done, total))
     wrong = np.flatnonzero(~np.isfinite(vectors).all(1))
     if len(wrong):
-        found = f"gives caption {wrong[0] + 1} of {len(captions):,} numbers that are not finite"
-        raise InputError(Fault("--text-space", found, "finite vectors", "use another model"))
+        reason = f"gives caption {wrong[0] + 1} of {len(captions):,} numbers that are not finite"
+        raise InputError(Fault("--text-space", reason, "finite vectors", "use another model"))
     return caption_neighbours(
         vectors, image_of_text, count,
         progress=lambda done, total: tell("finding semantic neighbours", done, total),
     )  # fmt: skip
 
 
-def same_neighbours(found: Neighbourhood, config: Config, about: Mapping[str, Any]) -> list[Fault]:
-    """A warning when a run that is continued has other neighbours than it began with.
+def same_neighbours(neighbourhood: Neighbourhood, config: Config, about: Mapping[str, Any]) -> list[Fault]:
+    """A warning when a continued run has other neighbours than it began with.
 
     Args:
-        found: now.
+        neighbourhood: the present one.
         config: of the run.
-        about: what it noted.
+        about: what the run noted when it began.
 
     Raises:
         InputError: the folder holds another model.
     """
-    now = found.about(config)
-    if now.get(MODEL) != about.get(MODEL):
+    now = neighbourhood.about(config)
+    if now.get(MODEL_KEY) != about.get(MODEL_KEY):
         place, fix = f"--text-space {config.weighting.text_space}", "give the folder the run was started with"
         raise InputError(Fault(place, "holds another model than when the run began", fix=fix))
-    if now[FOUND] == about.get(FOUND):
+    if now[NEIGHBOURS_KEY] == about.get(NEIGHBOURS_KEY):
         return []
-    text = "were searched again and came out otherwise"
+    text = "were searched again and differ"
     fix = "the run goes on, but its last bits will differ from a run that was never stopped"
     return [Fault("semantic neighbours", text, "the same", fix, severity="warning")]
 
 
 def run_text_space(folder: Path, config: Config) -> TextSpace:
-    """The space a run's neighbours were found in: its own files, or the model its configuration names.
+    """The space a run's neighbours were searched in: its own files, or the model its configuration names.
 
     Raises:
         InputError: the files are damaged, or the model is not where it was.
@@ -166,22 +166,17 @@ def _key(config: Config, captions: Sequence[str], image_of_text: np.ndarray) -> 
     return digest.hexdigest()[:32]
 
 
-def _read(place: Path, config: Config) -> tuple[np.ndarray, TextSpace] | None:
-    """What was kept; None when there is nothing, or it is damaged."""
+def _read(folder: Path, config: Config) -> tuple[np.ndarray, TextSpace] | None:
+    """What the cache holds; None when it holds nothing or it is damaged."""
     try:
-        folder = sealed.SealedFolder(place)
-        folder.check()
-        neighbours = np.array(folder.array(NEIGHBOURS))
+        files = sealed.SealedFolder(folder)
+        files.check()
+        neighbours = np.array(files.array(NEIGHBOURS))
         if config.weighting.text_space:
             return neighbours, sentence_space(config.weighting.text_space)
-        return neighbours, TfidfSpace.from_files(folder.read(NAMES), folder.read(ARRAYS), str(place))
+        return neighbours, TfidfSpace.from_files(files.read(NAMES), files.read(ARRAYS), str(folder))
     except (InputError, KeyError):
-        return None  # searched anew and replaced
-
-
-def _write(place: Path, neighbours: np.ndarray, space: TextSpace) -> None:
-    files = {f"{NEIGHBOURS}.npy": neighbours, **space.to_files()}
-    sealed.write_sealed(place, files, about={"text_space": space.name}, replace=True)
+        return None  # searched again and replaced
 
 
 def _shortfall(neighbours: np.ndarray, count: int) -> list[Fault]:
@@ -190,6 +185,6 @@ def _shortfall(neighbours: np.ndarray, count: int) -> list[Fault]:
     short = int((counts < count).sum())
     if not short:
         return []
-    found = f"is {count}, but {short:,} of {len(counts):,} captions have fewer of other images (fewest: {counts.min()})"
+    text = f"is {count}, but {short:,} of {len(counts):,} captions have fewer of other images (fewest: {counts.min()})"
     fix = "their means are over those they have; captions without any weigh like the average pair"
-    return [Fault("--neighbours", found, fix=fix, severity="warning")]
+    return [Fault("--neighbours", text, fix=fix, severity="warning")]
