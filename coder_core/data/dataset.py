@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.features import scan_values
-from coder_core.data.karpathy import find_annotations, karpathy_splits, read_karpathy
+from coder_core.data.karpathy import find_annotations, inner_folders, karpathy_splits, read_karpathy
+from coder_core.data.lines import follow_link
 from coder_core.data.pictures import check_pictures, find_pictures
 from coder_core.data.precomp import read_precomp, splits_in
-from coder_core.data.reading import Reading
+from coder_core.data.raw_split import RawSplit
 
 SMALL_TEST_IMAGES = 1_000  # COCO: "test" is the first 1,000 images of "testall"
 OTHER_NAME = {"dev": "val", "val": "dev"}
@@ -86,48 +88,50 @@ def read_split(path: str | Path, split: str, *, pictures: str | Path | None = No
         InputError: the data cannot be trained on; carries up to 20 faults, each with place and fix.
     """
     root, layout = find_layout(path)
-    reading = _read(root, layout, split)
-    faults = list(reading.faults)
+    raw = _read(root, layout, split)
+    faults = list(raw.faults)
+    if layout.is_dir() and layout != root:
+        follow_link(layout, faults)
     zero = np.empty((0, 2), dtype=np.int64)
     if check_values:
-        zero, found = scan_values(reading.file, reading.rows)
+        zero, found = scan_values(raw.file, raw.rows)
         faults += found
-    folder = find_pictures(root, layout, pictures, reading.image_names)
-    faults += check_pictures(folder, reading.image_names, asked=pictures is not None)
+    folder = find_pictures(root, layout, pictures, raw.image_names)
+    faults += check_pictures(folder, raw.image_names, asked=pictures is not None)
     stop_on_errors(faults)
     return Split(
         name=split,
-        features=reading.features,
-        captions=reading.captions,
-        image_of_text=reading.image_of_text.astype(np.int64, copy=False),
-        image_names=reading.image_names,
+        features=raw.features,
+        captions=raw.captions,
+        image_of_text=raw.image_of_text.astype(np.int64, copy=False),
+        image_names=raw.image_names,
         picture_folder=folder,
-        source=reading.source | ({"pictures": str(folder)} if folder else {}),
+        source=raw.source | ({"pictures": str(folder)} if folder else {}),
         faults=faults,
-        zero_regions=_flat_rows(zero, reading),
+        zero_regions=_flat_rows(zero, raw),
     )
 
 
-def _flat_rows(zero: np.ndarray, reading: Reading) -> np.ndarray:
+def _flat_rows(zero: np.ndarray, raw: RawSplit) -> np.ndarray:
     """(z, 2) pairs (row of the file, region) → (·,) image · L + region, for the rows that the split shows."""
-    regions = reading.features.shape[1] if reading.features.ndim == 3 else 1
-    image, between = np.divmod(zero[:, 0] - reading.rows[0], reading.stride)
+    regions = raw.features.shape[1] if raw.features.ndim == 3 else 1
+    image, between = np.divmod(zero[:, 0] - raw.rows[0], raw.stride)
     return (image * regions + zero[:, 1])[between == 0]
 
 
 def available_splits(path: str | Path) -> list[str]:
     """Names of the splits at `path`: train first, then dev, then the others in alphabetical order."""
-    root, layout = find_layout(path)
-    names = splits_in(layout) if layout.is_dir() else karpathy_splits(root, layout)
+    _, layout = find_layout(path)
+    names = splits_in(layout) if layout.is_dir() else karpathy_splits(layout)
     first = {"train": 0, "dev": 1, "val": 1}
     return sorted(names, key=lambda name: (first.get(name, 2), name))
 
 
 def find_layout(path: str | Path) -> tuple[Path, Path]:
-    """The folder that no file may leave, and the folder of precomp files or the JSON file to read.
+    """The folder itself, and the folder of precomp files or the JSON file to read.
 
     Raises:
-        InputError: there is neither.
+        InputError: there is neither, or a link where they should be leads to nothing.
     """
     path = Path(path)
     if path.is_file() and path.suffix == ".json":
@@ -136,8 +140,8 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
         found = "not a folder" if path.exists() else "there is no such folder"
         raise InputError(Fault(str(path), found, LAYOUTS, "check the path"))
     annotated = any(path.glob("dataset*.json"))
-    inner = [path / "precomp", *sorted(path.glob("*_precomp"))]
-    folders = [folder for folder in inner if folder.is_dir() and _is_precomp(folder, annotated)]
+    inner = inner_folders(path, [])
+    folders = [folder for folder in inner if _is_precomp(folder, annotated)]
     if _is_precomp(path, annotated):
         return path, path
     if len(folders) > 1 and folders[0].name != "precomp":
@@ -148,26 +152,36 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
     return path, find_annotations(path, LAYOUTS)
 
 
+def leaves(path: Path, root: Path) -> bool:
+    """Whether a data set, its folder of precomp files, or a file of them lies outside `root`, through a link.
+
+    A command follows such links for whoever types it; the app offers no data set that has one.
+    """
+    entries = [path, *path.glob("*"), *path.glob("*precomp/*")]
+    read = [entry for entry in entries if entry.suffix in (".npy", ".txt", ".json") or entry.name.endswith("precomp")]
+    return not all(Path(os.path.realpath(entry)).is_relative_to(os.path.realpath(root)) for entry in [path, *read])
+
+
 def _is_precomp(folder: Path, annotated: bool) -> bool:
     """True for a folder with caption files; beside a JSON, features alone belong to the JSON."""
     return any(folder.glob("*_caps.txt")) if annotated else bool(splits_in(folder))
 
 
-def _read(root: Path, layout: Path, split: str) -> Reading:
+def _read(root: Path, layout: Path, split: str) -> RawSplit:
     """Read `split` under its own name, under its other name (dev, val), or as the first images of testall."""
-    if layout.is_file():
+    if not layout.is_dir():
         return read_karpathy(root, layout, split)
     present = splits_in(layout)
     for name in (split, OTHER_NAME.get(split)):
         if name in present:
             return read_precomp(root, layout, name)
     if split == "test" and "testall" in present:
-        reading = read_precomp(root, layout, "testall")
-        if len(reading.features) <= SMALL_TEST_IMAGES:
-            return reading
+        raw = read_precomp(root, layout, "testall")
+        if len(raw.features) <= SMALL_TEST_IMAGES:
+            return raw
         note = f'there is no "test"; it is the first {SMALL_TEST_IMAGES:,} images of "testall"'
-        reading.faults.append(Fault(str(layout), note, severity="note"))
-        return reading.first_images(SMALL_TEST_IMAGES)
+        raw.faults.append(Fault(str(layout), note, severity="note"))
+        return raw.first_images(SMALL_TEST_IMAGES)
     listed = ", ".join(present)
     raise InputError(Fault(str(layout), f'there is no split "{split}"', f"one of {listed}", "name one that is there"))
 

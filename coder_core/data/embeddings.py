@@ -9,10 +9,10 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.features import FeatureFile, open_features
-from coder_core.data.lines import read_lines, shorten
+from coder_core.data.lines import follow_link, read_lines, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.data.precomp import pair
-from coder_core.data.reading import collect
+from coder_core.data.raw_split import collect
 
 ROWS_NAMED = 10
 PIECE_BYTES = 64 * 2**20
@@ -68,8 +68,8 @@ def read_embeddings(
     faults: list[Fault] = []
     image_file = collect(lambda: _open(images, faults), faults)
     text_file = collect(lambda: _open(texts, faults), faults)
-    lines = collect(lambda: _lines(captions, "caption", faults), faults)
-    names = collect(lambda: _lines(ids, "id", faults), faults) if ids is not None else None
+    lines = collect(lambda: read_lines(Path(captions), "caption", faults), faults)
+    names = collect(lambda: read_lines(Path(ids), "id", faults), faults) if ids is not None else None
     if image_file is not None and text_file is not None:
         faults += _width(image_file, text_file)
     if text_file is not None and lines and len(lines) != text_file.shape[0]:
@@ -100,8 +100,8 @@ def read_embeddings(
 
 def _open(path: str | Path, faults: list[Fault]) -> FeatureFile:
     """A matrix of floats; the header is compared with the size before anything is read."""
-    real = Path(path).resolve()  # a file named on the command line may be a link
-    file = open_features(real.parent, real, [])
+    follow_link(Path(path), faults)
+    file = open_features(Path(path), [])  # its notes speak of image features
     if len(file.shape) != 2:
         fix = "pool the regions or words first: an embedding is one row an image or caption"
         raise InputError(Fault(str(path), f"shape {file.shape}", "(rows, width)", fix))
@@ -110,11 +110,6 @@ def _open(path: str | Path, faults: list[Fault]) -> FeatureFile:
         text = f"{order}float{8 * file.dtype.itemsize}; converted to float32"
         faults.append(Fault(str(path), text, severity="note"))
     return file
-
-
-def _lines(path: str | Path, what: str, faults: list[Fault]) -> list[str]:
-    real = Path(path).resolve()
-    return read_lines(real.parent, real, what, faults)
 
 
 def _width(images: FeatureFile, texts: FeatureFile) -> list[Fault]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.lines import regular_file
+from coder_core.data.lines import plain_file
 
 SCAN_BYTES = 8 * 2**20
 SCAN_THREADS = 2
@@ -52,13 +52,13 @@ class FeatureFile:
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
 
-def open_features(root: Path, path: Path, faults: list[Fault]) -> FeatureFile:
+def open_features(path: Path, faults: list[Fault]) -> FeatureFile:
     """Check a features file's header against its size and describe it; coercions are noted in `faults`.
 
     Raises:
         InputError: not a .npy file, pickled objects, a wrong dtype or shape, or a size that does not fit the header.
     """
-    regular_file(root, path)
+    plain_file(path, faults)
     size = path.stat().st_size
     with path.open("rb") as file:
         shape, fortran, dtype = _read_header(file, path, size)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.lines import regular_file
+from coder_core.data.lines import plain_file
 
 NAME = "id_mapping.json"
 
@@ -21,11 +22,11 @@ def name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault])
         faults: collects a note, or a warning when the mapping cannot be used.
     """
     places = [folder, root, root.resolve().parent] if root.resolve().name == "precomp" else [folder, root]
-    path = next((place / NAME for place in places if (place / NAME).exists()), None)
+    path = next((place / NAME for place in places if os.path.lexists(place / NAME)), None)
     if path is None:
         return ids
     try:
-        mapping = json.loads(regular_file(path.parent, path).read_text("utf-8-sig"))
+        mapping = json.loads(plain_file(path, faults).read_text("utf-8-sig"))
     except (ValueError, RecursionError, InputError) as error:
         message = str(error.faults[0].found) if isinstance(error, InputError) else str(error)
         faults.append(

@@ -1,21 +1,46 @@
-"""Karpathy's JSON with features beside it: {split}_ims.npy in imgid order, or one ims.npy for all images."""
+"""Karpathy's dataset_*.json, checked key by key, with features beside it: one file a split, or one for all images."""
 
 from __future__ import annotations
 
+import json
+import os
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError
-from coder_core.data.annotations import Annotations, read_annotations
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 from coder_core.data.features import FeatureFile, open_features
 from coder_core.data.gather import gather_rows
-from coder_core.data.lines import shorten
-from coder_core.data.reading import Reading
+from coder_core.data.lines import follow_link, plain_file, shorten, shown
+from coder_core.data.raw_split import RawSplit
 
+SPLIT_NAMES = {"train": "train", "restval": "train", "val": "dev", "dev": "dev", "test": "test"}
+EXAMPLE = '{"images": [{"imgid": 0, "filename": "a.jpg", "split": "train", "sentences": [{"raw": "A dog ."}]}]}'
+REPAIR = "repair the JSON, or use the original"
 ONE_FILE = ("ims.npy", "features.npy")
 FILE_NAMES = {"train": ("train",), "dev": ("dev", "val"), "test": ("test", "testall")}
 COCO_TEST_IMAGES = 1_000  # the field's "test" for COCO; all 5,000 are "testall"
+
+
+@dataclass(frozen=True)
+class AnnotatedImage:
+    """One image of the JSON: its number, picture name, split ("train", "dev" or "test") and captions."""
+
+    imgid: int
+    name: str
+    split: str
+    captions: list[str]
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """All images of a JSON file, in imgid order, and the data set's own name ("coco", "flickr30k", …)."""
+
+    dataset: str
+    images: list[AnnotatedImage]
 
 
 def find_annotations(folder: Path, layouts: str) -> Path:
@@ -24,90 +49,89 @@ def find_annotations(folder: Path, layouts: str) -> Path:
     Raises:
         InputError: there is none, or more than one.
     """
-    found = sorted(folder.glob("dataset*.json"))
-    if len(found) == 1:
-        return found[0]
-    names = f"several: {', '.join(path.name for path in found)}" if found else "no data set"
-    raise InputError(Fault(str(folder), names, layouts, "name one JSON file" if found else "check the path"))
+    files = sorted(folder.glob("dataset*.json"))
+    if len(files) == 1:
+        return files[0]
+    names = f"several: {', '.join(path.name for path in files)}" if files else "no data set"
+    raise InputError(Fault(str(folder), names, layouts, "name one JSON file" if files else "check the path"))
 
 
-def karpathy_splits(root: Path, path: Path) -> list[str]:
+def karpathy_splits(path: Path) -> list[str]:
     """ "train", "dev" and "test", as far as the JSON has images for them."""
-    return sorted({image.split for image in read_annotations(root, path).images})
+    return sorted({image.split for image in read_annotations(path, []).images})
 
 
-def read_karpathy(root: Path, path: Path, split: str) -> Reading:
+def read_karpathy(root: Path, path: Path, split: str) -> RawSplit:
     """Read one split of a Karpathy JSON file and its features.
 
     Args:
-        root: the folder no file may leave; features are looked for in it, in precomp/ and in *_precomp/.
+        root: where features are looked for, in precomp/ and in *_precomp/ as well.
         path: the JSON file.
         split: "train" (with restval), "dev" or "val", "test" (COCO: its first 1,000 images), "testall".
 
     Raises:
         InputError: the JSON is faulty, the split or its features are missing, or the counts differ.
     """
-    annotations = read_annotations(root, path)
-    name = {"val": "dev", "testall": "test"}.get(split, split)
-    chosen = [(row, image) for row, image in enumerate(annotations.images) if image.split == name]
-    if not chosen:
-        there = ", ".join(sorted({image.split for image in annotations.images}))
-        raise InputError(Fault(str(path), f'there is no split "{split}"', f"one of {there}", "name one that is there"))
     faults: list[Fault] = []
-    rows, images = [row for row, _ in chosen], [image for _, image in chosen]
+    annotations = read_annotations(path, faults)
+    name = {"val": "dev", "testall": "test"}.get(split, split)
+    rows = [row for row, image in enumerate(annotations.images) if image.split == name]
+    images = [annotations.images[row] for row in rows]
+    if not images:
+        present = ", ".join(sorted({image.split for image in annotations.images}))
+        expected = f"one of {present}"
+        raise InputError(Fault(str(path), f'there is no split "{split}"', expected, "name one that is there"))
     file, features, span = _features(root, path, annotations, name, rows, faults)
-    source = {"layout": "Karpathy JSON", "features": str(file.path), "captions": str(path)}
-    source["captions belong to images"] = "sentences of images[i], images in imgid order"
-    reading = Reading(
+    raw = RawSplit(
         features=features,
         file=file,
         rows=span,
         captions=shorten([caption for image in images for caption in image.captions], str(path), faults),
         image_of_text=np.repeat(np.arange(len(images)), [len(image.captions) for image in images]),
         image_names=[image.name for image in images],
-        source=source,
+        source={
+            "layout": "Karpathy JSON", "features": str(file.path), "captions": str(path),
+            "captions belong to images": "sentences of images[i], images in imgid order",
+        },
         faults=faults,
-    )
-    return _coco_test(reading, annotations, split)
+    )  # fmt: skip
+    if split != "test" or annotations.dataset != "coco" or len(images) <= COCO_TEST_IMAGES:
+        return raw
+    note = f'"test" is the first {COCO_TEST_IMAGES:,} of COCO\'s {len(images):,} test images; all are "testall"'
+    faults.append(Fault(str(path), note, severity="note"))
+    return raw.first_images(COCO_TEST_IMAGES)
 
 
-def _coco_test(reading: Reading, annotations: Annotations, split: str) -> Reading:
-    if split != "test" or annotations.dataset != "coco" or len(reading.features) <= COCO_TEST_IMAGES:
-        return reading
-    text = (
-        f'"test" is the first {COCO_TEST_IMAGES:,} of COCO\'s {len(reading.features):,} test images; all are "testall"'
-    )
-    reading.faults.append(Fault(reading.source["captions"], text, severity="note"))
-    return reading.first_images(COCO_TEST_IMAGES)
+def inner_folders(root: Path, faults: list[Fault]) -> list[Path]:
+    """precomp/ and *_precomp/ in a data folder, as far as they are there.
+
+    Raises:
+        InputError: one is a link that leads to nothing, or back to itself.
+    """
+    folders = [root / "precomp", *sorted(root.glob("*_precomp"))]
+    for folder in folders:
+        follow_link(folder, faults)
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def _features(
     root: Path, path: Path, annotations: Annotations, split: str, rows: list[int], faults: list[Fault]
 ) -> tuple[FeatureFile, np.ndarray, tuple[int, int]]:
     """The features file, the split's features, and the rows of the file they are."""
-    folders = [folder for folder in (root, root / "precomp", *sorted(root.glob("*_precomp"))) if folder.is_dir()]
-    for folder in folders:
-        for name in FILE_NAMES[split]:
-            if (folder / f"{name}_ims.npy").exists():
-                file = open_features(root, folder / f"{name}_ims.npy", faults)
-                _check_count(file, len(rows), f'images of split "{split}" in {path.name}')
-                return file, file.map(), (0, len(rows))
-    for folder in folders:
-        for name in ONE_FILE:
-            if (folder / name).exists():
-                file = open_features(root, folder / name, faults)
-                _check_count(file, len(annotations.images), f"images in {path.name}")
-                return _rows_of(file, rows, faults)
-    wanted = f"{FILE_NAMES[split][0]}_ims.npy (this split's images in imgid order) or {ONE_FILE[0]} (all images)"
-    raise InputError(Fault(str(root), f'no features for split "{split}" of {path.name}', wanted, "put them there"))
-
-
-def _rows_of(
-    file: FeatureFile, rows: list[int], faults: list[Fault]
-) -> tuple[FeatureFile, np.ndarray, tuple[int, int]]:
-    """A split's rows of the file of all images: a view where they stand together, else a copy made once on disk."""
+    folders = [root, *inner_folders(root, faults)]
+    of_split = [folder / f"{name}_ims.npy" for folder in folders for name in FILE_NAMES[split]]
+    of_all = [folder / name for folder in folders for name in ONE_FILE]
+    features = next((file for file in (*of_split, *of_all) if os.path.lexists(file)), None)
+    if features is None:
+        wanted = f"{FILE_NAMES[split][0]}_ims.npy (this split's images in imgid order) or {ONE_FILE[0]} (all images)"
+        raise InputError(Fault(str(root), f'no features for split "{split}" of {path.name}', wanted, "put them there"))
+    file = open_features(features, faults)
+    if features in of_split:
+        _check_count(file, len(rows), f'images of split "{split}" in {path.name}')
+        return file, file.map(), (0, len(rows))
+    _check_count(file, len(annotations.images), f"images in {path.name}")
     first, last = rows[0], rows[-1] + 1
-    if last - first == len(rows):
+    if last - first == len(rows):  # they stand together: a view
         return file, file.map()[first:last], (first, last)
     copy = gather_rows(file, np.array(rows), faults)
     return copy, copy.map(), (0, len(rows))
@@ -115,6 +139,138 @@ def _rows_of(
 
 def _check_count(file: FeatureFile, images: int, what: str) -> None:
     if file.shape[0] != images:
-        found = f"{file.shape[0]:,} rows of features for {images:,} {what}"
+        problem = f"{file.shape[0]:,} rows of features for {images:,} {what}"
         fix = "extract the features of exactly these images, in imgid order"
-        raise InputError(Fault(str(file.path), found, "one row an image", fix))
+        raise InputError(Fault(str(file.path), problem, "one row an image", fix))
+
+
+def read_annotations(path: Path, faults: list[Fault]) -> Annotations:
+    """Read and check a Karpathy JSON file.
+
+    Raises:
+        InputError: not JSON, a key twice, NaN, nested too deeply, or up to 20 faults named images[i].key.
+    """
+    state = plain_file(path, faults).stat()
+    return _read(path, state.st_mtime_ns, state.st_size)
+
+
+class _BadJsonError(Exception):
+    """A JSON value that Python's parser would let pass."""
+
+
+@lru_cache(maxsize=1)  # COCO's JSON takes seconds, and is read once a split
+def _read(path: Path, changed: int, size: int) -> Annotations:
+    try:
+        text = path.read_text("utf-8-sig")
+        content = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise InputError(Fault(f"{path} byte {error.start + 1}", "not UTF-8", "a UTF-8 JSON file")) from None
+    except json.JSONDecodeError as error:
+        place = f"{path} line {error.lineno}, column {error.colno}"
+        raise InputError(Fault(place, f"not JSON: {error.msg}", EXAMPLE, "download it again")) from None
+    except RecursionError:
+        raise InputError(Fault(str(path), "nested too deeply", EXAMPLE, "use the original file")) from None
+    except (_BadJsonError, ValueError) as error:
+        raise InputError(Fault(str(path), str(error), EXAMPLE, "repair the JSON")) from None
+    return _Checker(path).annotations(content)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        first = ", ".join(f"{shown(key)}: {shown(str(value))}" for key, value in pairs[:3])
+        raise _BadJsonError(f"the key {shown(twice)} stands twice in one object, the one with {first}")
+    return result
+
+
+def _no_constant(name: str) -> None:
+    raise _BadJsonError(f"holds {name}, which is not JSON")
+
+
+_TYPES: dict[type, str] = {int: "a whole number", str: "a string", list: "a list"}
+
+
+class _Checker:
+    """Walks the parsed JSON and collects faults; `get` returns a value of the wanted type or None."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.faults: list[Fault] = []
+        self.seen: dict[tuple[str, int], str] = {}  # ("imgid" or "sentid", number) -> where it first stands
+
+    def annotations(self, content: Any) -> Annotations:
+        items = self.get(content, "the file", "images", list)
+        dataset = content.get("dataset", "") if isinstance(content, dict) else ""
+        if items == []:
+            self.fault("images", "is empty", "one object an image")
+        images = []
+        for index, item in enumerate(items or []):
+            images.append(self.image(item, f"images[{index}]"))
+            if len(self.faults) > MOST_FAULTS_SHOWN:
+                break
+        if self.faults:
+            raise InputError(self.faults)
+        in_order = sorted((image for image in images if image is not None), key=lambda image: image.imgid)
+        return Annotations(dataset if isinstance(dataset, str) else "", in_order)
+
+    def fault(self, place: str, problem: str, expected: str = "") -> None:
+        self.faults.append(Fault(f"{self.path}: {place}", problem, expected, REPAIR))
+
+    def get(self, item: Any, place: str, key: str, kind: type, *, required: bool = True) -> Any:
+        if not isinstance(item, dict):
+            self.fault(place, f"is {_kind(item)}", "an object")
+        elif key not in item:
+            if required:
+                self.fault(f"{place}.{key}", "the key is missing", _TYPES[kind])
+        elif type(item[key]) is not kind:
+            self.fault(f"{place}.{key}", f"is {_kind(item[key])}", _TYPES[kind])
+        else:
+            return item[key]
+        return None
+
+    def own_number(self, key: str, number: int, place: str) -> None:
+        """Fault a number that another image or caption has already."""
+        first = self.seen.setdefault((key, number), place)
+        if first != place:
+            self.fault(f"{place}.{key}", f"{number} is also the {key} of {first}", "its own number")
+
+    def image(self, item: Any, place: str) -> AnnotatedImage | None:
+        if not isinstance(item, dict):
+            self.fault(place, f"is {_kind(item)}", "an object")
+            return None
+        imgid = self.get(item, place, "imgid", int)
+        name = self.get(item, place, "filename", str)
+        split = self.get(item, place, "split", str)
+        sentences = self.get(item, place, "sentences", list)
+        folder = self.get(item, place, "filepath", str, required=False)
+        if imgid is not None:
+            self.own_number("imgid", imgid, place)
+        if split is not None and split not in SPLIT_NAMES:
+            self.fault(f"{place}.split", shown(split), f"one of {', '.join(SPLIT_NAMES)}")
+        if sentences is not None and not sentences:
+            self.fault(f"{place}.sentences", "holds no caption", "at least one")
+        captions = [self.caption(s, f"{place}.sentences[{j}]", imgid) for j, s in enumerate(sentences or [])]
+        if imgid is None or name is None or split not in SPLIT_NAMES:
+            return None
+        return AnnotatedImage(imgid, f"{folder}/{name}" if folder else name, SPLIT_NAMES[split], captions)
+
+    def caption(self, item: Any, place: str, imgid: int | None) -> str:
+        raw = self.get(item, place, "raw", str)
+        if raw is None:
+            return ""
+        if not raw.strip():
+            self.fault(f"{place}.raw", "the caption is empty", "a caption")
+        sentid, owner = item.get("sentid"), item.get("imgid", imgid)
+        if type(sentid) is int:
+            self.own_number("sentid", sentid, place)
+        elif sentid is not None:
+            self.fault(f"{place}.sentid", f"is {_kind(sentid)}", "a whole number")
+        if imgid is not None and owner != imgid:
+            self.fault(f"{place}.imgid", f"{shown(str(owner))} differs from its image's imgid {imgid}", str(imgid))
+        return " ".join(raw.split("\n")).strip()
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else f"of type {type(value).__name__}"

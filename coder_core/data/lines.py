@@ -16,36 +16,46 @@ def shown(text: str, most: int = 80) -> str:
     return repr(text if len(text) <= most else text[: most - 1] + "…")
 
 
-def regular_file(root: Path, path: Path) -> Path:
-    """`path` itself, once it is known to be a plain file that does not leave `root` through a link.
+def follow_link(path: Path, faults: list[Fault]) -> None:
+    """Where `path` is a link, note where it leads.
 
     Raises:
-        InputError: missing, not a plain file (a folder, a pipe, a device), or a link out of the data folder.
+        InputError: it leads to nothing, or back to itself.
     """
+    if not path.is_symlink():
+        return
+    problem = f"a link to {path.readlink()}, which "
+    try:
+        faults.append(Fault(str(path), f"a link, followed to {path.resolve(strict=True)}", severity="note"))
+    except FileNotFoundError:
+        fix = "link it to the file again"
+        raise InputError(Fault(str(path), f"{problem}does not exist", "what it stands for", fix)) from None
+    except (OSError, RuntimeError):  # which of the two a loop raises depends on Python's version
+        fix = "link it to the file itself"
+        raise InputError(Fault(str(path), f"{problem}leads back to itself", "what it stands for", fix)) from None
+
+
+def plain_file(path: Path, faults: list[Fault]) -> Path:
+    """`path`, once it is known to be a plain file. A link is followed, and a note says so.
+
+    Raises:
+        InputError: missing, a link to nothing or to itself, or not a plain file (a folder, a pipe, a device).
+    """
+    follow_link(path, faults)
     if not path.exists():
         raise InputError(Fault(str(path), "the file is missing", "a plain file", "check the name and the folder"))
-    if not path.resolve().is_relative_to(root.resolve()):
-        raise InputError(
-            Fault(
-                str(path),
-                f"a link that leaves the data folder, to {path.resolve()}",
-                f"files inside {root}",
-                "give the folder that really holds the files, or copy the file here",
-            )
-        )
     if not path.is_file():
         raise InputError(Fault(str(path), "not a plain file", "a plain file", "replace it with the file itself"))
     return path
 
 
-def read_lines(root: Path, path: Path, what: str, faults: list[Fault]) -> list[str]:
+def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
     """The lines of a UTF-8 text file, stripped, one item each. Empty lines and bad bytes are added to `faults`.
 
     Args:
-        root: the data folder, which the file may not leave.
         path: the file.
         what: one line's meaning, for messages: "caption" or "id".
-        faults: collects errors (empty line, invalid UTF-8) and notes (byte order mark).
+        faults: collects errors (empty line, invalid UTF-8) and notes (a link, a byte order mark).
 
     Returns:
         One string a line, an unreadable line as "". Only "\\n" ends a line: U+2028, \\x85, \\x0b and \\x0c do not.
@@ -53,7 +63,7 @@ def read_lines(root: Path, path: Path, what: str, faults: list[Fault]) -> list[s
     Raises:
         InputError: the file cannot be opened.
     """
-    data = regular_file(root, path).read_bytes()
+    data = plain_file(path, faults).read_bytes()
     if not data:
         faults.append(Fault(str(path), "the file is empty", f"one {what} a line", f"write the {what}s or restore it"))
         return []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -44,17 +43,18 @@ def picture_path(folder: Path, name: str) -> Path | None:
     reason = unsafe_reason(name)
     if reason:
         raise InputError(Fault(f"picture {shown(name)}", f"the name {reason}", INSIDE, "rename it"))
-    for candidate in (name, *(name + ending for ending in ENDINGS)):
-        path = folder / candidate
-        try:
-            if not path.is_file():
-                continue
-        except OSError:  # a name too long for the file system
-            return None
-        if not _inside(folder, path):
-            raise InputError(Fault(str(path), "a link that leaves the picture folder", INSIDE, "copy the file here"))
-        return path
-    return None
+    path = _find(folder, name)
+    if path is not None and not _inside(folder, path):
+        raise InputError(Fault(str(path), "a link that leaves the picture folder", INSIDE, "copy the file here"))
+    return path
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    """The file of a safe name, wherever a link leads."""
+    try:
+        return next((path for end in ("", *ENDINGS) if (path := folder / (name + end)).is_file()), None)
+    except OSError:  # a name too long for the file system
+        return None
 
 
 def _inside(folder: Path, path: Path) -> bool:
@@ -146,20 +146,13 @@ def find_pictures(root: Path, layout: Path, given: str | Path | None, names: lis
     for place in places:
         for usual in USUAL_FOLDERS:
             folder = place / usual
-            if folder.is_dir() and all(_present(folder, name) for name in names[:NAMES_TRIED]):
+            if folder.is_dir() and all(_find(folder, name) for name in names[:NAMES_TRIED]):
                 return folder
     return None
 
 
-def _present(folder: Path, name: str) -> bool:
-    try:
-        return picture_path(folder, name) is not None
-    except InputError:
-        return False
-
-
 def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool) -> list[Fault]:
-    """Unsafe names are an error; pictures that are missing are counted in a warning, the first ten named."""
+    """Unsafe names are an error; missing pictures and links out of the folder are counted in warnings."""
     if names is None:
         if asked:
             found = "the data names no pictures, so none can be shown"
@@ -171,17 +164,15 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
         faults.append(Fault(f"image {row}, picture {shown(name)}", f"the name {reason}", INSIDE, "rename it"))
     if folder is None or unsafe:
         return faults
-    missing = []
-    for row, name in enumerate(names):
-        try:
-            if picture_path(folder, name) is None:
-                missing.append(name)
-        except InputError as error:
-            faults.extend(replace(fault, place=f"image {row}, {fault.place}") for fault in error.faults)
-    if missing:
-        first = ", ".join(shown(name) for name in missing[:NAMES_SHOWN])
-        found = f"{len(missing):,} of {len(names):,} pictures are missing; the first: {first}"
-        faults.append(
-            Fault(str(folder), found, fix="check the picture folder; training does not need it", severity="warning")
-        )
+    paths = [_find(folder, name) for name in names]
+    missing = [name for name, path in zip(names, paths, strict=True) if path is None]
+    linked = [name for name, path in zip(names, paths, strict=True) if path is not None and not _inside(folder, path)]
+    for some, problem, fix in (
+        (missing, "are missing", "check the picture folder; training does not need it"),
+        (linked, "are links out of the folder, which the app does not show", "copy them, or name their own folder"),
+    ):
+        if some:
+            first = ", ".join(shown(name) for name in some[:NAMES_SHOWN])
+            text = f"{len(some):,} of {len(names):,} pictures {problem}; the first: {first}"
+            faults.append(Fault(str(folder), text, fix=fix, severity="warning"))
     return faults

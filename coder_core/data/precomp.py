@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.features import open_features
 from coder_core.data.id_mapping import name_pictures
 from coder_core.data.lines import read_lines, shorten, shown
-from coder_core.data.reading import Reading, collect
+from coder_core.data.raw_split import RawSplit, collect
 
 REPEATS_CHECKED = 100
 MOST_REPEATS = 100
@@ -37,11 +38,11 @@ class Pairing:
     how: str
 
 
-def read_precomp(root: Path, folder: Path, split: str) -> Reading:
+def read_precomp(root: Path, folder: Path, split: str) -> RawSplit:
     """Read one split of a folder of precomp files.
 
     Args:
-        root: the folder the user named, which no file may leave.
+        root: the folder the user named.
         folder: `root` itself or the one inside it that holds the files.
         split: the name the files start with.
 
@@ -51,9 +52,9 @@ def read_precomp(root: Path, folder: Path, split: str) -> Reading:
     faults: list[Fault] = []
     captions_file, ids_file = folder / f"{split}_caps.txt", folder / f"{split}_ids.txt"
     features_file = folder / f"{split}_ims.npy"
-    captions = collect(lambda: read_lines(root, captions_file, "caption", faults), faults)
-    ids = collect(lambda: read_lines(root, ids_file, "id", faults), faults) if ids_file.exists() else None
-    file = collect(lambda: open_features(root, features_file, faults), faults)
+    captions = collect(lambda: read_lines(captions_file, "caption", faults), faults)
+    ids = collect(lambda: read_lines(ids_file, "id", faults), faults) if os.path.lexists(ids_file) else None
+    file = collect(lambda: open_features(features_file, faults), faults)
     errors = [fault for fault in faults if fault.severity == "error"]
     if errors or captions is None or file is None:
         if captions and file and len(captions) % file.shape[0]:
@@ -65,7 +66,7 @@ def read_precomp(root: Path, folder: Path, split: str) -> Reading:
     if ids is not None:
         source["ids"] = str(ids_file)
     source["captions belong to images"] = pairing.how
-    return Reading(
+    return RawSplit(
         features=features[:: pairing.stride],
         file=file,
         rows=(0, file.shape[0]),

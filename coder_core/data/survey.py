@@ -10,7 +10,7 @@ from coder_core.console.faults import Fault
 from coder_core.data.agreement import compare_splits
 from coder_core.data.dataset import Split, available_splits, read_split
 from coder_core.data.glove import WordVectors, read_word_vectors
-from coder_core.data.reading import collect
+from coder_core.data.raw_split import collect
 from coder_core.data.words import Tokens, Vocabulary
 
 DEV_NAMES = ("dev", "val")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,11 @@ def test_data_sets_are_found_in_their_roots_and_nowhere_else(tmp_path: Path) -> 
     write_tiny_data(inside / ".hidden")
     write_tiny_data(outside / "three")
     (inside / "link").symlink_to(outside / "three")
+    shutil.copytree(inside / "one", inside / "linked file")
+    (inside / "linked file" / "train_caps.txt").unlink()
+    (inside / "linked file" / "train_caps.txt").symlink_to(outside / "three" / "train_caps.txt")
+    (inside / "linked folder").mkdir()
+    (inside / "linked folder" / "precomp").symlink_to(outside / "three")
     (inside / "empty").mkdir()
     (inside / "file.txt").write_text("x")
     found = starting.find_data_sets([inside])

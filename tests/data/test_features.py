@@ -144,7 +144,7 @@ def test_any_changed_header_byte_is_read_or_refused(tmp_path_factory, position, 
     data[position] = value
     path.write_bytes(data)
     with contextlib.suppress(InputError):
-        file = open_features(folder, path, [])
+        file = open_features(path, [])
         assert file.map().nbytes + file.offset == len(data)
 
 
@@ -199,7 +199,7 @@ def test_the_scan_agrees_with_a_loop_over_all_regions(tmp_path_factory, data):
             array[row] = value
     path = tmp_path_factory.mktemp("scan") / "x.npy"
     np.save(path, array)
-    zero, faults = scan_values(open_features(path.parent, path, []), (0, images))
+    zero, faults = scan_values(open_features(path, []), (0, images))
     every = [(i, r) for i in range(images) for r in range(regions)]
     assert zero.tolist() == [[i, r] for i, r in every if not array[i, r].any()]
     bad = sum(not np.isfinite(array[i, r].astype(float)).all() for i, r in every)
@@ -214,6 +214,6 @@ def test_the_scan_crosses_pieces(tmp_path, monkeypatch):
     array[49, 2, 0] = np.nan
     array[17, 1] = 0
     write_split(tmp_path, array=array)
-    zero, faults = scan_values(open_features(tmp_path, tmp_path / "train_ims.npy", []), (0, 50))
+    zero, faults = scan_values(open_features(tmp_path / "train_ims.npy", []), (0, 50))
     assert zero.tolist() == [[17, 1]]
     assert "(49, 2)" in faults[0].found

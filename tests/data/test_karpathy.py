@@ -66,6 +66,24 @@ def test_one_file_for_all_images_is_viewed_where_a_split_stands_together(tmp_pat
     np.testing.assert_array_equal(read_split(tmp_path, "dev").features, array[3:])
 
 
+def test_linked_json_and_features_are_read_with_notes(tmp_path):
+    disk, data = tmp_path / "disk", tmp_path / "data"
+    disk.mkdir()
+    (data / "flickr_precomp").mkdir(parents=True)
+    write(disk, [image(0), image(1)], {"ims.npy": features(2)})
+    (data / "dataset_small.json").symlink_to(disk / "dataset_small.json")
+    (data / "flickr_precomp" / "ims.npy").symlink_to(disk / "ims.npy")
+    split = read_split(data, "train")
+    assert split.n_images == 2
+    assert [(fault.severity, fault.place) for fault in split.faults] == [
+        ("note", str(data / "dataset_small.json")), ("note", str(data / "flickr_precomp" / "ims.npy")),
+    ]  # fmt: skip
+    (disk / "ims.npy").unlink()
+    assert f"ims.npy: a link to {disk / 'ims.npy'}, which does not exist" in str(refusal(read_split, data, "train"))
+    (disk / "dataset_small.json").unlink()
+    assert "dataset_small.json, which does not exist" in str(refusal(read_split, data, "train"))
+
+
 def test_zero_regions_of_a_view_count_from_its_first_image(tmp_path):
     array = features(5)
     array[4, 2] = 0

@@ -1,5 +1,6 @@
 """Captions as text files: every row of the catalogue about lines, bytes and lengths."""
 
+import numpy as np
 import pytest
 
 from coder_core.data.dataset import read_split
@@ -72,13 +73,41 @@ def test_an_empty_captions_file_says_so(tmp_path):
     assert "the file is empty" in str(refusal(read_split, tmp_path, "train"))
 
 
-def test_captions_through_a_link_out_of_the_folder_are_refused(tmp_path):
-    secret = tmp_path / "secret.txt"
-    secret.write_bytes(FOUR)
-    folder = write_split(tmp_path / "data")
-    (folder / "train_caps.txt").unlink()
-    (folder / "train_caps.txt").symlink_to(secret)
-    assert "a link that leaves the data folder" in str(refusal(read_split, folder, "train"))
+LINKED = ("train_ims.npy", "train_caps.txt", "train_ids.txt")
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_linked_file_is_read_wherever_it_lies_and_a_note_says_so(tmp_path, name):
+    folder = write_split(tmp_path / "data", ids=list("abcd"))
+    plain = read_split(folder, "train")
+    (folder / name).rename(tmp_path / "elsewhere")
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    split = read_split(folder, "train")
+    assert split.captions == plain.captions
+    np.testing.assert_array_equal(split.features, plain.features)
+    assert [str(fault) for fault in split.faults] == [f"{folder / name}: a link, followed to {tmp_path / 'elsewhere'}"]
+    assert split.faults[0].severity == "note"
+
+
+@pytest.mark.parametrize("name", [*LINKED, "precomp"])
+@pytest.mark.parametrize(("target", "problem"), [("gone", "which does not exist"), ("itself", "back to itself")])
+def test_a_link_that_leads_nowhere_is_named(tmp_path, name, target, problem):
+    folder = tmp_path / "data" if name == "precomp" else write_split(tmp_path / "data", ids=list("abcd"))
+    folder.mkdir(exist_ok=True)
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(name if target == "itself" else tmp_path / target)
+    (fault,) = refusal(read_split, folder, "train").faults
+    assert fault.place == str(folder / name)
+    assert problem in fault.found
+
+
+def test_a_linked_folder_inside_is_read_with_a_note(tmp_path):
+    write_split(tmp_path / "disk")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "f30k_precomp").symlink_to(tmp_path / "disk")
+    (note,) = read_split(tmp_path / "data", "train").faults
+    assert note.place == str(tmp_path / "data" / "f30k_precomp")
+    assert note.severity == "note"
 
 
 def test_a_folder_that_is_itself_a_link_is_read(tmp_path):

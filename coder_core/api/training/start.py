@@ -17,7 +17,7 @@ from coder_core.config.command_line import changed_flags
 from coder_core.config.presets import PRESETS, find_preset
 from coder_core.config.schema import RUN_NAME, Config, settings, to_document, with_settings
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.data.dataset import find_layout
+from coder_core.data.dataset import find_layout, leaves
 
 DEMO = "demo"
 ANCHOR = "boosting_anchor"
@@ -100,14 +100,14 @@ def options(preset: str) -> list[Option]:
 def find_data_sets(roots: Sequence[str | Path]) -> list[DataSet]:
     """The built-in data, and every data set that is, or stands right inside, one of these folders, by name.
 
-    Hidden folders and links that leave a root are left out. Only names are looked at: training reads and checks.
+    Left out: hidden folders, and data sets that a link takes out of a root. Only names are looked at; training reads.
     """
     found = {DEMO: DEMO}
     for root in (Path(given).resolve() for given in roots):
         inside = sorted(root.iterdir()) if root.is_dir() else []
         places = [place for place in inside if not place.name.startswith(".") and place.is_dir()]
-        kept = [place for place in places if place.resolve().is_relative_to(root) and _is_data(place)]
-        if not kept and root.is_dir() and _is_data(root):
+        kept = [place for place in places if _is_data(place) and not leaves(place, root)]
+        if not kept and root.is_dir() and _is_data(root) and not leaves(root, root):
             kept = [root]
         for place in kept:
             name = place.name if place.name not in found else f"{place.parent.name}/{place.name}"

@@ -1,4 +1,4 @@
-"""What a layout on disk (precomp, Karpathy) hands over for one split."""
+"""One split as a layout on disk (precomp, Karpathy) gives it, before pictures and values are checked."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Result = TypeVar("Result")
 
 
 @dataclass
-class Reading:
-    """One split as a layout found it, before pictures and values are checked.
+class RawSplit:
+    """n images with features, and m captions.
 
     Args:
         features: (n, L, D) or (n, D), memory-mapped.
@@ -40,7 +40,7 @@ class Reading:
     source: dict[str, str] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
-    def first_images(self, count: int) -> Reading:
+    def first_images(self, count: int) -> RawSplit:
         """The first `count` images and their captions; the features stay a view of the memory map."""
         kept = self.image_of_text < count
         return replace(
