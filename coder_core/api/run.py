@@ -23,7 +23,7 @@ from coder_core.api.sampling import SCORES_AT_MOST, Part, Sample, draw_points_sa
 from coder_core.api.sides import Array, Modality, Sides, first_captions
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.demo.encoding import features_of, makes_features
-from coder_core.runs.analysis.concept_reader import in_one
+from coder_core.ops.mixture import mixed_embeddings
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.analysis.tables import IMAGE_PART_LENGTHS, IMAGE_PARTS
 from coder_core.runs.files.history import read_frame
@@ -95,8 +95,8 @@ class Run:
             v, w = self.embeddings(split)
             beta = concepts.beta
             self._mixtures[split] = (
-                in_one(v, concepts.image_embeddings, beta),
-                in_one(w, concepts.text_embeddings, beta),
+                mixed_embeddings(v, concepts.image_embeddings, beta),
+                mixed_embeddings(w, concepts.text_embeddings, beta),
             )
         return self._mixtures[split]
 

@@ -1,0 +1,61 @@
+"""Losses and weights as pure functions: scores of queries and candidates in, one value per query out.
+
+    losses of a query                        against a teacher, (Q, C) scores of its own
+      triplet_sum, triplet_hardest  BTR        relative_sum, relative_max   boosting: RS, RM
+      info_nce                      InfoNCE    absolute_sum, absolute_max   boosting: AS, AM
+      diversity_contrastive         CODER DCL  mutual_learning              DML
+      npairs_hinge                  n-pairs    rank_distillation            DarkRank
+      projection_matching           CMPM       relational_distillation      RKD
+      polynomial_hardest            MPL        self_distillation            DINO, and its reverse
+      within_modality               THOMAS
+      prototype_guided              CODER PGC
+
+    diversity of an anchor          diversity_std (CODER eq. 3), diversity_entropy, anchor_diversity (with a bank)
+    weights of a pair               combined_weights (DIV, DIS, COMBINED), hub_weights (HAL), rank_weights (MITHUN),
+                                    density_weights (AMRANI)
+    who is a negative of whom       both_directions, in_batch_direction, same_image_negatives, all_except_same_image
+
+Every loss takes one direction; call it for both and add:
+
+>>> images, captions = torch.eye(2), torch.tensor([[0.8, 0.6], [0.0, 1.0]])
+>>> out, back = both_directions(images @ captions.T, torch.tensor([0, 1]))
+>>> triplet_sum(*out) + triplet_sum(*back)
+tensor([0., 0.])
+"""
+
+from coder_core.objectives.batch_weights import density_weights, hub_weights, rank_weights
+from coder_core.objectives.boosting import absolute_max, absolute_sum, relative_max, relative_sum
+from coder_core.objectives.cmpm import projection_matching
+from coder_core.objectives.combined_weights import combined_weights
+from coder_core.objectives.distillation import (
+    rank_distillation,
+    relational_distillation,
+    reversed_self_distillation,
+    self_distillation,
+)
+from coder_core.objectives.diversity import anchor_diversity, diversity_entropy, diversity_std
+from coder_core.objectives.diversity_contrastive import diversity_contrastive
+from coder_core.objectives.info_nce import info_nce
+from coder_core.objectives.mutual_learning import mutual_learning
+from coder_core.objectives.npairs import npairs_hinge
+from coder_core.objectives.pairs import (
+    AllExcept,
+    Direction,
+    all_except_same_image,
+    both_directions,
+    in_batch_direction,
+    same_image_negatives,
+)
+from coder_core.objectives.polynomial import polynomial_hardest
+from coder_core.objectives.prototype_guided import prototype_guided, prototype_logits
+from coder_core.objectives.triplet import triplet_hardest, triplet_sum
+from coder_core.objectives.within_modality import within_modality
+
+__all__ = [
+    "AllExcept", "Direction", "absolute_max", "absolute_sum", "all_except_same_image", "anchor_diversity",
+    "both_directions", "combined_weights", "density_weights", "diversity_contrastive", "diversity_entropy",
+    "diversity_std", "hub_weights", "in_batch_direction", "info_nce", "mutual_learning", "npairs_hinge",
+    "polynomial_hardest", "projection_matching", "prototype_guided", "prototype_logits", "rank_distillation",
+    "rank_weights", "relational_distillation", "relative_max", "relative_sum", "reversed_self_distillation",
+    "same_image_negatives", "self_distillation", "triplet_hardest", "triplet_sum", "within_modality",
+]  # fmt: skip

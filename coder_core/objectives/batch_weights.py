@@ -33,6 +33,10 @@ def batch_weights(
 
     Raises:
         ValueError: an unknown kind.
+
+    >>> scores, rows = torch.tensor([[0.9, 0.6], [0.1, 0.9]]), torch.eye(2)
+    >>> batch_weights("mithun", scores, rows, rows, ~torch.eye(2, dtype=torch.bool), scale=2.0)
+    tensor([1., 1.])
     """
     if kind == "hal":
         return hub_weights(scores, others, scale=scale)
@@ -58,6 +62,10 @@ def hub_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
 
     Returns:
         (B,) weights that sum to λ.
+
+    >>> scores = torch.tensor([[0.9, 0.8, 0.1], [0.1, 0.9, 0.1], [0.1, 0.8, 0.9]])  # caption 1 comes near every image
+    >>> hub_weights(scores, ~torch.eye(3, dtype=torch.bool), scale=3.0)
+    tensor([0.8336, 1.3328, 0.8336])
     """
     powers = HAL_SHARPNESS * (full_precision(scores) - HAL_THRESHOLD)
     powers = torch.where(negatives, powers, float("-inf"))
@@ -79,6 +87,10 @@ def rank_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
 
     Returns:
         (B,) weights that sum to λ.
+
+    >>> scores = torch.tensor([[0.1, 0.2, 0.3], [0.0, 0.9, 0.1], [0.0, 0.1, 0.9]])  # the first image ranks its own last
+    >>> rank_weights(scores, ~torch.eye(3, dtype=torch.bool), scale=3.0)
+    tensor([1.1538, 0.9231, 0.9231])
     """
 
     def of(rows: Tensor) -> Tensor:
@@ -105,11 +117,15 @@ def density_weights(images: Tensor, captions: Tensor, others: Tensor, *, scale: 
 
     Returns:
         (B,) weights that sum to λ.
+
+    >>> images = torch.tensor([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])  # the first two pairs are alike
+    >>> density_weights(images, images, ~torch.eye(3, dtype=torch.bool), scale=3.0)
+    tensor([1.1374, 1.1374, 0.7252])
     """
     similar = torch.where(others, torch.minimum(full_precision(images), full_precision(captions)), float("-inf"))
     nearest = similar.topk(min(AMRANI_NEIGHBOURS, similar.shape[1]), dim=1).values
-    there = torch.isfinite(nearest)
-    density = torch.where(there, nearest, 0.0).sum(1) / there.sum(1).clamp_min(1)
+    exists = torch.isfinite(nearest)
+    density = torch.where(exists, nearest, 0.0).sum(1) / exists.sum(1).clamp_min(1)
     return scale * torch.softmax(density, dim=0)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from coder_core.objectives.mutual_learning import LEFT_OUT
-from coder_core.ops import full_precision
+from coder_core.objectives.pairs import log_shares
 
-SMALLEST_SHARE = 1e-8  # ε of eq. 4, the share of a pair that does not match
+SMALLEST_SHARE = 1e-8
+"""ε of eq. 4, the share of a pair that does not match."""
 
 
 def projection_matching(
@@ -21,7 +21,7 @@ def projection_matching(
     know no lengths: they are divided by a temperature. Other captions of the same image, matches in the paper,
     are left out as everywhere here.
 
-    Relations: `cooperation.reversed_self_distillation` with the truth as the other branch; `info_nce` is the same
+    Relations: `distillation.reversed_self_distillation` with the truth as its teacher; `info_nce` is the same
     divergence the other way round, which does not punish a wrong candidate once its share is small.
 
     Args:
@@ -35,12 +35,14 @@ def projection_matching(
 
     Raises:
         ValueError: temperature is not positive.
+
+    >>> scores = torch.tensor([[0.9, 0.1], [0.1, 0.9]])  # both positives in column 0; the second query is wrong
+    >>> projection_matching(scores, scores[:, 0], torch.tensor([[False, True]] * 2))
+    tensor([3.1592e-03, 1.8411e+01])
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}")
-    others = torch.where(negatives, full_precision(scores) / temperature, LEFT_OUT)
-    logits = torch.cat([(full_precision(positive_scores) / temperature)[:, None], others], dim=1)
-    found = torch.log_softmax(logits, dim=1)
-    truth = torch.zeros_like(found)
+    predicted = log_shares(scores, positive_scores, negatives, temperature)
+    truth = torch.zeros_like(predicted)
     truth[:, 0] = 1
-    return (found.exp() * (found - torch.log(truth + SMALLEST_SHARE))).sum(dim=1)
+    return (predicted.exp() * (predicted - torch.log(truth + SMALLEST_SHARE))).sum(dim=1)

@@ -24,5 +24,9 @@ def npairs_hinge(scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, 
 
     Returns:
         (Q,) losses.
+
+    >>> scores = torch.tensor([[0.5, 0.6, 0.4, 0.1]])
+    >>> npairs_hinge(scores, scores[:, 0], torch.tensor([[False, True, True, True]]), margin=0.2)
+    tensor([0.0500])
     """
     return triplet_sum(scores, positive_scores, negatives, margin=margin) / (2 * scores.shape[1])

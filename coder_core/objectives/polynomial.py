@@ -32,13 +32,17 @@ def polynomial_hardest(scores: Tensor, positive_scores: Tensor, negatives: Tenso
 
     Returns:
         (Q,) losses.
+
+    >>> scores = torch.tensor([[0.5, 0.6, 0.4, 0.1]])
+    >>> polynomial_hardest(scores, scores[:, 0], torch.tensor([[False, True, True, True]]), margin=0.2)
+    tensor([0.3140])
     """
     hardest, _ = hardest_negatives(scores, negatives)
     positive = full_precision(positive_scores)
     counts = (hardest + margin > positive) & (positive < PERFECT)
     finite = torch.where(counts, hardest, 0.0)  # -inf without negatives
-    return torch.where(counts, _weighed(positive, OF_POSITIVE) + _weighed(finite, OF_NEGATIVE), 0.0)
+    return torch.where(counts, _relu_polynomial(positive, OF_POSITIVE) + _relu_polynomial(finite, OF_NEGATIVE), 0.0)
 
 
-def _weighed(scores: Tensor, coefficients: tuple[float, ...]) -> Tensor:
+def _relu_polynomial(scores: Tensor, coefficients: tuple[float, ...]) -> Tensor:
     return torch.relu(sum((c * scores**power for power, c in enumerate(coefficients)), torch.zeros_like(scores)))

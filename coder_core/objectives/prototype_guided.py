@@ -25,6 +25,9 @@ def prototype_logits(vectors: Tensor, classifier: Tensor, *, temperature: float 
 
     Raises:
         ValueError: temperature is not positive.
+
+    >>> prototype_logits(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 5.0], [0.0, 5.0]]))
+    tensor([[2., 0.]])
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}")
@@ -44,6 +47,9 @@ def prototype_guided(logits: Tensor, labels: Tensor) -> Tensor:
 
     Raises:
         ValueError: a label is not a row of the classifier.
+
+    >>> prototype_guided(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))
+    tensor([2.1269])
     """
     count = logits.shape[1]
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < count:

@@ -23,6 +23,10 @@ def triplet_sum(scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, m
 
     Returns:
         (Q,) losses.
+
+    >>> scores = torch.tensor([[0.5, 0.6, 0.4, 0.1]])
+    >>> triplet_sum(scores, scores[:, 0], torch.tensor([[False, True, True, True]]), margin=0.2)
+    tensor([0.4000])
     """
     hinge = _hinge(full_precision(scores), full_precision(positive_scores)[:, None], margin)
     return torch.where(negatives, hinge, 0.0).sum(dim=1)
@@ -42,6 +46,10 @@ def triplet_hardest(scores: Tensor, positive_scores: Tensor, negatives: Tensor, 
 
     Returns:
         (Q,) losses.
+
+    >>> scores = torch.tensor([[0.5, 0.6, 0.4, 0.1]])
+    >>> triplet_hardest(scores, scores[:, 0], torch.tensor([[False, True, True, True]]), margin=0.2)
+    tensor([0.3000])
     """
     hardest, _ = hardest_negatives(scores, negatives)
     return _hinge(hardest, full_precision(positive_scores), margin)

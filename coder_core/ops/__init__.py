@@ -1,4 +1,4 @@
-"""Normalising, cosine and masked statistics: the arithmetic every other module stands on.
+"""The arithmetic every other package stands on: vectors, masked statistics, the mixture of two branches.
 
 The letters, everywhere in this project:
 
@@ -8,128 +8,42 @@ The letters, everywhere in this project:
     D  size of an embedding               n, m  images, captions of a split
 
 `scores` is (Q, C), `negatives` is (Q, C) bool, `positive_scores` is (Q,).
+
+    vectors.py      full_precision, normalise, lengths, cosine, mean_of_parts, best_columns, padding_mask
+    statistics.py   masked_mean, log1p_sum_exp
+    mixture.py      mixed_embeddings: β · cos_I + (1 − β) · cos_C, CODER eq. 8, in NumPy
 """
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-SHORTEST_VECTOR = 1e-8
-"""A vector shorter than this has no direction: it is treated as zero."""
+if TYPE_CHECKING:
+    from coder_core.ops.mixture import mixed_embeddings
+    from coder_core.ops.statistics import log1p_sum_exp, masked_mean
+    from coder_core.ops.vectors import (
+        EMPTY_ID,
+        SHORTEST_VECTOR,
+        best_columns,
+        cosine,
+        full_precision,
+        lengths,
+        mean_of_parts,
+        normalise,
+        padding_mask,
+    )
 
-EMPTY_ID = -1
-"""The image id of a bank slot that nothing has been written to."""
-
-
-def full_precision(values: Tensor) -> Tensor:
-    """float16 and bfloat16 become float32; float32 and float64 pass through."""
-    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
-
-
-def padding_mask(lengths: Tensor, longest: int) -> Tensor:
-    """(B,) lengths -> (B, longest) bool, true at the positions from each length on."""
-    return torch.arange(longest, device=lengths.device) >= lengths.unsqueeze(1)
-
-
-def normalise(vectors: Tensor) -> Tensor:
-    """Scale every row to length one; a zero row stays zero and receives a zero gradient.
-
-    Dividing by max(length, 1e-12), as torch.nn.functional.normalize does, gives a zero row a gradient of 1e12.
-
-    Args:
-        vectors: (..., D) in any floating type.
-
-    Returns:
-        (..., D) in float32, or float64 when that came in.
-    """
-    vectors = full_precision(vectors)
-    length = lengths(vectors).unsqueeze(-1)
-    is_zero = length == 0
-    return torch.where(is_zero, 0.0, vectors / torch.where(is_zero, 1.0, length))
+__all__ = [
+    "EMPTY_ID", "SHORTEST_VECTOR", "best_columns", "cosine", "full_precision", "lengths", "log1p_sum_exp",
+    "masked_mean", "mean_of_parts", "mixed_embeddings", "normalise", "padding_mask",
+]  # fmt: skip
 
 
-def lengths(vectors: Tensor) -> Tensor:
-    """Euclidean length of every row, (..., D) -> (...); exactly zero below `SHORTEST_VECTOR`, with a zero gradient."""
-    squared = full_precision(vectors).square().sum(-1)
-    return _safe_root(squared, smallest=SHORTEST_VECTOR**2)
-
-
-def mean_of_parts(samples: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """One vector for each sample of several unit vectors: their mean, not normalised, so that the inner product of two
-    samples is the mean cosine over all pairs of their parts. A sample of one vector stays as it is.
-
-    Args:
-        samples: (n, D), or (n, L, D).
-        lengths: (n,) how many of the L parts exist; all when None.
-
-    Returns:
-        (n, D).
-    """
-    if samples.ndim == 2:
-        return samples
-    if lengths is None:
-        return samples.mean(1)
-    padded = padding_mask(lengths, samples.shape[1])
-    return torch.where(padded[..., None], 0.0, samples).sum(1) / lengths.clamp_min(1)[:, None]
-
-
-def cosine(first: Tensor, second: Tensor) -> Tensor:
-    """Cosine of every row of `first` (Q, D) with every row of `second` (C, D), as (Q, C)."""
-    return normalise(first) @ normalise(second).mT
-
-
-@torch.no_grad()
-def best_columns(scores: Tensor) -> Tensor:
-    """(Q, C) -> (Q,) int64, the column of every row's largest value, the first of equal ones; without gradient."""
-    if scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64):
-        return torch.from_numpy(scores.detach().numpy().argmax(1))  # a tenth of the time of PyTorch's
-    return scores.argmax(1)
-
-
-def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the last axis of the entries where `mask` is true; 0 where a row has none.
-
-    Masked entries may hold anything, NaN included: neither the value nor the gradient sees them.
-    """
-    kept = torch.where(mask, full_precision(values), 0.0)
-    return kept.sum(-1) / mask.sum(-1).clamp_min(1)
-
-
-def masked_variance(values: Tensor, mask: Tensor) -> Tensor:
-    """Population variance, E[(x − mean)²], of the entries where `mask` is true; 0 where a row has none.
-
-    E[x²] − E[x]² would cancel when the spread is small beside the mean. Masked entries are never seen.
-    """
-    kept = torch.where(mask, full_precision(values), 0.0)
-    return masked_mean((kept - masked_mean(kept, mask).unsqueeze(-1)).square(), mask)
-
-
-def masked_std(values: Tensor, mask: Tensor) -> Tensor:
-    """Population standard deviation; where it is zero its gradient is zero instead of infinite."""
-    return standard_deviation(masked_variance(values, mask))
-
-
-def standard_deviation(variance: Tensor) -> Tensor:
-    """Square root of a variance, with a zero gradient where the variance is zero."""
-    return _safe_root(variance, smallest=0.0)
-
-
-def log1p_sum_exp(values: Tensor, mask: Tensor) -> Tensor:
-    """log(1 + Σ exp(x)) over the entries of the last axis where `mask` is true, for x of any size.
-
-    Args:
-        values: (Q, C).
-        mask: (Q, C) bool; a row without any true entry gives log 1 = 0.
-
-    Returns:
-        (Q,), computed as logsumexp([0, x]).
-    """
-    kept = torch.where(mask, full_precision(values), float("-inf"))
-    return torch.logsumexp(torch.cat([kept.new_zeros(*kept.shape[:-1], 1), kept], dim=-1), dim=-1)
-
-
-def _safe_root(values: Tensor, smallest: float) -> Tensor:
-    # Asking for "too small" rather than "large enough" lets a NaN through, so that it is noticed.
-    too_small = values <= smallest
-    return torch.where(too_small, 0.0, torch.where(too_small, 1.0, values).sqrt())
+def __getattr__(name: str) -> Any:
+    """Import a module when its first name is asked for: the app reads `mixture` and does not wait for torch."""
+    if name in __all__:
+        for module in ("mixture", "vectors", "statistics"):
+            if hasattr(exports := import_module(f"{__name__}.{module}"), name):
+                return getattr(exports, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,7 +22,7 @@ from coder_core.model.coder import Branches, Coder
 from coder_core.model.encode import TEXTS_AT_ONCE, evaluating
 from coder_core.model.reader import CaptionReader, make_reader
 from coder_core.model.score import ImageParts, score_texts
-from coder_core.runs.analysis.concept_reader import in_one
+from coder_core.ops.mixture import mixed_embeddings
 from coder_core.runs.files.saves import Save, SaveStore
 from coder_core.runs.files.sealed import read_checked
 
@@ -97,7 +97,7 @@ class LoadedModel:
         instance = np.asarray(branches.instance.float().cpu().numpy())
         if branches.concept is None:
             return instance
-        return in_one(instance, branches.concept.float().cpu().numpy(), self.config.model.beta)
+        return mixed_embeddings(instance, branches.concept.float().cpu().numpy(), self.config.model.beta)
 
 
 def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:

@@ -12,13 +12,13 @@ from torch import Tensor
 from coder_core.config.boosting import BoostingConfig
 from coder_core.config.schema import Config
 from coder_core.objectives.boosting import absolute_max, absolute_sum, relative_max, relative_sum
-from coder_core.objectives.mutual_learning import (
-    mutual_learning,
+from coder_core.objectives.distillation import (
     rank_distillation,
     relational_distillation,
     reversed_self_distillation,
     self_distillation,
 )
+from coder_core.objectives.mutual_learning import mutual_learning
 from coder_core.objectives.pairs import in_batch_direction
 from coder_core.training import parallel
 from coder_core.training.gathering import Anchors, batch_scores
@@ -33,7 +33,7 @@ def between(boosting: BoostingConfig) -> Between:
     relative: dict[str, Any] = {"margin": boosting.boosting_margin, "soft": boosting.boosting_soft}
     absolute: dict[str, Any] = {**relative, "split": boosting.boosting_split}
     sharp: dict[str, Any] = {"temperature": boosting.boosting_temperature}
-    both: dict[str, Any] = {**sharp, "anchor_temperature": boosting.boosting_anchor_temperature}
+    both: dict[str, Any] = {**sharp, "teacher_temperature": boosting.boosting_anchor_temperature}
     forms: dict[str, Between] = {
         "rs": partial(relative_sum, **relative), "rm": partial(relative_max, **relative),
         "as": partial(absolute_sum, **absolute), "am": partial(absolute_max, **absolute),

@@ -16,47 +16,47 @@ def soft_rising(score: float, margin: float) -> float:
     return 2 * margin / (1 + math.exp(-(2 / margin) * (score + 1))) - margin
 
 
-def hardest(target: Sequence[float], anchor: Sequence[float]) -> int | None:
+def hardest(target: Sequence[float], teacher: Sequence[float]) -> int | None:
     """Place of the negative with the largest S^t − S^a; the first of equals, None without negatives."""
     place = None
     for j in range(len(target)):
-        if place is None or target[j] - anchor[j] > target[place] - anchor[place]:
+        if place is None or target[j] - teacher[j] > target[place] - teacher[place]:
             place = j
     return place
 
 
-def _relative(t: float, a: float, positive: float, anchor_positive: float, margin: float, is_soft: bool) -> float:
-    gamma = soft(anchor_positive - a, margin, 2.0) if is_soft else margin
-    return max(0.0, gamma + (anchor_positive - a) - (positive - t))
+def _relative(t: float, a: float, positive: float, teacher_positive: float, margin: float, is_soft: bool) -> float:
+    gamma = soft(teacher_positive - a, margin, 2.0) if is_soft else margin
+    return max(0.0, gamma + (teacher_positive - a) - (positive - t))
 
 
 def _absolute(
-    t: float, a: float, positive: float, anchor_positive: float, margin: float, split: float, is_soft: bool
+    t: float, a: float, positive: float, teacher_positive: float, margin: float, split: float, is_soft: bool
 ) -> float:
     first, second = split * margin, margin - split * margin
-    gamma1 = soft(anchor_positive, first, 1.0) if is_soft else first
+    gamma1 = soft(teacher_positive, first, 1.0) if is_soft else first
     gamma2 = soft_rising(a, second) if is_soft else second
-    return max(0.0, gamma1 + anchor_positive - positive) + max(0.0, gamma2 + t - a)
+    return max(0.0, gamma1 + teacher_positive - positive) + max(0.0, gamma2 + t - a)
 
 
 def loss(
     form: str,
     target: Sequence[float],
-    anchor: Sequence[float],
+    teacher: Sequence[float],
     positive: float,
-    anchor_positive: float,
+    teacher_positive: float,
     *,
     margin: float,
     split: float,
     is_soft: bool,
 ) -> float:
     """rs, rm, as or am (eq. 7-10, 18, 20)."""
-    place = hardest(target, anchor)
+    place = hardest(target, teacher)
     if place is None:
         return 0.0
     places = range(len(target)) if form in ("rs", "as") else [place]
     if form in ("rs", "rm"):
-        terms = [_relative(target[j], anchor[j], positive, anchor_positive, margin, is_soft) for j in places]
+        terms = [_relative(target[j], teacher[j], positive, teacher_positive, margin, is_soft) for j in places]
     else:
-        terms = [_absolute(target[j], anchor[j], positive, anchor_positive, margin, split, is_soft) for j in places]
+        terms = [_absolute(target[j], teacher[j], positive, teacher_positive, margin, split, is_soft) for j in places]
     return math.fsum(terms)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from coder_core.console.faults import InputError
+from coder_core.ops.mixture import mixed_embeddings
 from coder_core.runs.analysis import concepts as writing
-from coder_core.runs.analysis.concept_reader import in_one
 from coder_core.runs.analysis.concepts import read_concept_tables
 from coder_core.runs.analysis.read import open_analysis
 from tests.runs.conftest import fill_analysis
@@ -56,7 +56,7 @@ def test_large_attention_keeps_the_strongest_of_every_sample(monkeypatch: pytest
 def test_both_branches_in_one_vector_score_as_the_mixture(beta: float) -> None:
     found, _ = two_branches(6)
     assert found.second is not None
-    v, w = in_one(found.images, found.second[0], beta), in_one(found.texts, found.second[1], beta)
+    v, w = mixed_embeddings(found.images, found.second[0], beta), mixed_embeddings(found.texts, found.second[1], beta)
     expected = beta * found.images @ found.texts.T + (1 - beta) * found.second[0] @ found.second[1].T
     np.testing.assert_allclose(v @ w.T, expected, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(v, axis=1), 1, atol=1e-6)

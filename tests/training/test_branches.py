@@ -21,7 +21,7 @@ from coder_core.training.parts.boosting import OnlineBranches, make_boosting
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.trainer import Trainer
 from tests.reference import boosting as reference
-from tests.reference import cooperation as imitation
+from tests.reference import imitation
 from tests.reference.pairs import kept, negatives, transposed
 from tests.support.tiny_runs import assert_same_run, newest_state, quiet, write_tiny_data
 from tests.training.test_boosting import boosted, same, scores, started, take, weights

@@ -19,7 +19,8 @@ from coder_core.data.dataset import Split
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.model.score import SplitScores
 from coder_core.objectives.batch_weights import batch_weights
-from coder_core.objectives.neighbour_weights import pair_weights, raw_scores, statistics, stats_share, upsilon
+from coder_core.objectives.combined_weights import combination_shares, combined_weights, mean_and_deviation
+from coder_core.objectives.neighbour_scores import neighbour_scores
 from coder_core.runs.derived.neighbours import Phases, run_text_space, split_neighbours
 
 IMAGE, TEXT = 0, 1  # columns of the raw scores
@@ -37,19 +38,13 @@ def weights_of(diversity: Tensor, discrepancy: Tensor, pairs: Tensor, weighting:
         pairs: (B,) which of them.
         weighting: how scores become weights.
     """
-    shares = {
-        "diversity": (1.0, 0.0), "discrepancy": (0.0, 1.0),
-        "combined": (weighting.diversity_share, weighting.discrepancy_share),
-    }  # fmt: skip
-    kind = weighting.sample_weights
-    first, second = shares[kind] if kind in shares else (stats_share(diversity), stats_share(discrepancy))
-    exponents = upsilon(
-        diversity[pairs], discrepancy[pairs], diversity_share=first, discrepancy_share=second,
-        direction=weighting.weight_direction,
+    shares = combination_shares(
+        weighting.sample_weights, diversity, discrepancy,
+        validated=(weighting.diversity_share, weighting.discrepancy_share),
     )  # fmt: skip
-    return pair_weights(
-        exponents[:, IMAGE], exponents[:, TEXT], scale=weighting.weight_scale * len(pairs),
-        modalities=weighting.weight_modalities,
+    return combined_weights(
+        diversity[pairs], discrepancy[pairs], shares=shares, direction=weighting.weight_direction,
+        scale=weighting.weight_scale * len(pairs), modalities=weighting.weight_modalities,
     )  # fmt: skip
 
 
@@ -110,7 +105,7 @@ def weight_tables(
     raw = _raw(found, split.image_of_text, torch.from_numpy(rows).long())
     every = torch.arange(len(rows))
     weights = weights_of(raw["diversity"], raw["discrepancy"], every, weighting) / weighting.weight_scale
-    measured = {name: statistics(values) for name, values in raw.items()}
+    measured = {name: mean_and_deviation(values) for name, values in raw.items()}
     about |= {
         "mean": {name: mean for name, (mean, _) in measured.items()},
         "std": {name: deviation for name, (_, deviation) in measured.items()},
@@ -129,7 +124,7 @@ def _raw(found: _Single, image_of_text: np.ndarray, neighbours: Tensor) -> dict[
     images, texts = torch.from_numpy(found.images), torch.from_numpy(found.texts)
     owner, every = torch.from_numpy(image_of_text).long(), torch.arange(len(texts))
     sides = [
-        raw_scores(values, torch.ones(len(values), dtype=torch.bool), rows, neighbours, neighbours)
+        neighbour_scores(values, torch.ones(len(values), dtype=torch.bool), rows, neighbours, neighbours)
         for values, rows in ((images, owner), (texts, every))
     ]
     return {

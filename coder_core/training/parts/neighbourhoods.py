@@ -15,7 +15,7 @@ from coder_core.config.schema import Config
 from coder_core.config.weighting import OF_NEIGHBOURHOODS
 from coder_core.memory.sample_cache import SampleCache
 from coder_core.model.coder import Coder
-from coder_core.objectives.neighbour_weights import ABSENT, drawn_neighbours, raw_scores
+from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sample_neighbours
 from coder_core.runs.analysis.weights import IMAGE, TEXT, weights_of
 from coder_core.training import parallel
 from coder_core.training.gathering import mean_vectors
@@ -73,7 +73,7 @@ class Neighbourhoods(Part):
     def _draw(self, count: int, stream: int, epoch: int) -> Tensor:
         seed = np.random.SeedSequence((self.seed, stream, epoch)).generate_state(1, np.uint64)[0]
         generator = torch.Generator().manual_seed(int(seed) % 2**63)
-        return drawn_neighbours(self.neighbours.cpu(), count, generator).to(self.neighbours.device)
+        return sample_neighbours(self.neighbours.cpu(), count, generator).to(self.neighbours.device)
 
     def _score(self, epoch: int) -> None:
         second_order = self.neighbours
@@ -87,7 +87,7 @@ class Neighbourhoods(Part):
             (TEXT, cache.texts, cache.known_texts, every_text),
         )
         for column, values, known, owner in sides:
-            raw = raw_scores(values, known, owner, self.neighbours, second_order)
+            raw = neighbour_scores(values, known, owner, self.neighbours, second_order)
             self.diversity[:, column], self.discrepancy[:, column] = raw
         self.scored.fill_(True)
 

@@ -27,18 +27,18 @@ def chance(order: Sequence[int], scores: Sequence[float], temperature: float) ->
     return found
 
 
-def dr(target: Sequence[float], anchor: Sequence[float], temperature: float, length: int) -> float:
-    """KL over all orders of the positive and the negatives the anchor scores highest."""
-    best = sorted(range(1, len(anchor)), key=lambda j: -anchor[j])[: length - 1]
-    list_t, list_a = ([scores[0], *(scores[j] for j in best)] for scores in (target, anchor))
-    orders = list(permutations(range(len(list_t))))
+def dr(target: Sequence[float], teacher: Sequence[float], temperature: float, length: int) -> float:
+    """KL over all orders of the positive and the negatives the teacher scores highest."""
+    best = sorted(range(1, len(teacher)), key=lambda j: -teacher[j])[: length - 1]
+    of_student, of_teacher = ([scores[0], *(scores[j] for j in best)] for scores in (target, teacher))
+    orders = list(permutations(range(len(of_student))))
     return divergence(
-        [chance(order, list_a, temperature) for order in orders],
-        [chance(order, list_t, temperature) for order in orders],
+        [chance(order, of_teacher, temperature) for order in orders],
+        [chance(order, of_student, temperature) for order in orders],
     )
 
 
-def rkd(target: Sequence[float], anchor: Sequence[float]) -> float:
+def rkd(target: Sequence[float], teacher: Sequence[float]) -> float:
     """Mean Huber loss of the distances ÷ their mean."""
 
     def relations(scores: Sequence[float]) -> list[float]:
@@ -47,25 +47,25 @@ def rkd(target: Sequence[float], anchor: Sequence[float]) -> float:
         return [distance / mean for distance in distances]
 
     terms = []
-    for ours, theirs in zip(relations(target), relations(anchor), strict=True):
-        apart = abs(ours - theirs)
+    for learned, given in zip(relations(target), relations(teacher), strict=True):
+        apart = abs(learned - given)
         terms.append(apart**2 / 2 if apart <= 1 else apart - 0.5)
     return math.fsum(terms) / len(terms)
 
 
-def dml(target: Sequence[float], anchor: Sequence[float], temperature: float) -> float:
+def dml(target: Sequence[float], teacher: Sequence[float], temperature: float) -> float:
     """KL(P^a ‖ P^t)."""
-    return divergence(shares(anchor, temperature), shares(target, temperature))
+    return divergence(shares(teacher, temperature), shares(target, temperature))
 
 
-def dino(target: Sequence[float], anchor: Sequence[float], temperature: float, anchor_temperature: float) -> float:
+def dino(target: Sequence[float], teacher: Sequence[float], temperature: float, teacher_temperature: float) -> float:
     """−Σ P^a log P^t."""
-    both = zip(shares(anchor, anchor_temperature), shares(target, temperature), strict=True)
+    both = zip(shares(teacher, teacher_temperature), shares(target, temperature), strict=True)
     return -math.fsum(p * math.log(q) for p, q in both)
 
 
 def dino_reversed(
-    target: Sequence[float], anchor: Sequence[float], temperature: float, anchor_temperature: float
+    target: Sequence[float], teacher: Sequence[float], temperature: float, teacher_temperature: float
 ) -> float:
     """KL(P^t ‖ P^a)."""
-    return divergence(shares(target, temperature), shares(anchor, anchor_temperature))
+    return divergence(shares(target, temperature), shares(teacher, teacher_temperature))

@@ -1,0 +1,130 @@
+"""Sample weights of complementary samples: DIVERSITY, DISCREPANCY, COMBINED-VAL and COMBINED-STATS.
+
+Thomas and Kovashka 2022, eq. 3 and 6-8; the scores come from `neighbour_scores.py`. A batch's weights sum to λ. Nothing
+here carries a gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Modalities = Literal["difference", "sum", "image", "text"]
+
+
+def combined_weights(
+    diversity: Tensor, discrepancy: Tensor, *, shares: tuple[float, float], direction: int = -1, scale: float,
+    modalities: Modalities = "difference",
+) -> Tensor:  # fmt: skip
+    """One weight for each pair of a batch, from the neighbour diversity and discrepancy of its image and its caption.
+
+    In plain terms: 1. β·Γ·DIV + γ·Γ·DIS is an exponent, of the image and of the caption; 2. a softmax over the batch
+    makes α_X and α_Y of them; 3. a second softmax, of |α_X − α_Y|, emphasises pairs whose modalities disagree.
+
+    Args:
+        diversity: (B, 2) scores of images and captions, B over all processes.
+        discrepancy: (B, 2).
+        shares: β and γ, of `combination_shares`.
+        direction: Γ; −1 emphasises samples whose neighbours differ, 1 those whose neighbours agree, 0 none.
+        scale: λ > 0.
+        modalities: see `pair_weights`.
+
+    Returns:
+        (B,) weights that sum to λ.
+
+    >>> diversity = torch.tensor([[0.9, 0.9], [0.1, 0.1]])  # the second pair's neighbours are spread out
+    >>> shares = combination_shares("diversity", diversity, diversity)
+    >>> combined_weights(diversity, diversity, shares=shares, scale=2.0, modalities="sum")
+    tensor([0.3590, 1.6410])
+    """
+    exponents = direction * (shares[0] * diversity + shares[1] * discrepancy)
+    return pair_weights(exponents[:, 0], exponents[:, 1], scale=scale, modalities=modalities)
+
+
+def combination_shares(
+    kind: str, diversity: Tensor, discrepancy: Tensor, *, validated: tuple[float, float] = (1.0, 1.0)
+) -> tuple[float, float]:
+    """β of the diversity and γ of the discrepancy.
+
+    COMBINED-STATS takes μ·σ of either score, Γ left out, as the paper's table 1 has them: with Γ = −1 inside, μ would
+    turn negative and the product would favour the very samples that Γ is there to leave behind. Between 0 and 0.06 in
+    that table, so the exponents hardly differ and the weights are nearly uniform by construction.
+
+    Args:
+        kind: "diversity", "discrepancy", "combined" or "combined-stats".
+        diversity: (p, 2) scores of all pairs.
+        discrepancy: (p, 2).
+        validated: β and γ of "combined" (COMBINED-VAL), which the paper chooses on dev.
+
+    Raises:
+        ValueError: an unknown kind.
+
+    >>> combination_shares("combined-stats", torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 5.0]]))
+    (1.0, 6.0)
+    """
+    if kind == "diversity":
+        return 1.0, 0.0
+    if kind == "discrepancy":
+        return 0.0, 1.0
+    if kind == "combined":
+        return validated
+    if kind == "combined-stats":
+        (mean, deviation), (other_mean, other_deviation) = (
+            mean_and_deviation(diversity),
+            mean_and_deviation(discrepancy),
+        )
+        return mean * deviation, other_mean * other_deviation
+    raise ValueError(f'kind must be "diversity", "discrepancy", "combined" or "combined-stats", got {kind!r}')
+
+
+def mean_and_deviation(scores: Tensor) -> tuple[float, float]:
+    """Mean and population standard deviation over all pairs and both modalities (table 1).
+
+    >>> mean_and_deviation(torch.tensor([[0.0, 2.0]]))
+    (1.0, 1.0)
+    """
+    return float(scores.mean()), float(scores.std(correction=0))
+
+
+def pair_weights(images: Tensor, texts: Tensor, *, scale: float, modalities: Modalities = "difference") -> Tensor:
+    """One weight for each pair of a batch, from the exponents of its image and of its caption.
+
+    The outer softmax is printed without λ, but eq. 1 divides by the batch size twice and the paper asks for λ of at
+    least the batch size: the weights must sum to λ, so λ multiplies it.
+
+    Args:
+        images: (B,) exponents of the images, B over all processes.
+        texts: (B,) of the captions.
+        scale: λ > 0.
+        modalities: λ·softmax of |α_X − α_Y| or of α_X + α_Y, or α_X or α_Y itself (table 3).
+
+    Returns:
+        (B,) weights that sum to λ.
+
+    Raises:
+        ValueError: an unknown way of combining.
+
+    >>> pair_weights(torch.tensor([3.0, 1.0]).log(), torch.zeros(2), scale=2.0, modalities="image")
+    tensor([1.5000, 0.5000])
+    """
+    alpha_images, alpha_texts = scaled_softmax(images, scale), scaled_softmax(texts, scale)
+    if modalities == "image":
+        return alpha_images
+    if modalities == "text":
+        return alpha_texts
+    if modalities == "difference":
+        return scaled_softmax((alpha_images - alpha_texts).abs(), scale)
+    if modalities == "sum":
+        return scaled_softmax(alpha_images + alpha_texts, scale)
+    raise ValueError(f'modalities must be "difference", "sum", "image" or "text", got {modalities!r}')
+
+
+def scaled_softmax(exponents: Tensor, scale: float) -> Tensor:
+    """λ·softmax over the batch (eq. 3, 6): (B,), which sum to λ.
+
+    >>> scaled_softmax(torch.zeros(4), scale=4.0)
+    tensor([1., 1., 1., 1.])
+    """
+    return scale * torch.softmax(exponents, dim=0)

@@ -1,0 +1,55 @@
+"""THOMAS: images and captions keep, each among themselves, what neighbours in the text space have in common.
+
+Thomas and Kovashka 2020, "Preserving Semantic Neighborhoods for Robust Cross-modal Retrieval", arXiv:2007.08617, with
+the hinge that the complementary-samples paper gives all methods: beside the loss between modalities, one within each,
+whose positive is a sample that belongs to one of the caption's neighbours.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from coder_core.objectives.npairs import npairs_hinge
+
+
+def within_modality(
+    samples: Tensor, candidates: Tensor, neighbours: Tensor, negatives: Tensor, *, margin: float = 0.1
+) -> Tensor:
+    """The n-pairs hinge of every sample against those of its own modality, a neighbour as its positive.
+
+    Args:
+        samples: (B, D) unit rows of one modality.
+        candidates: (C, D) unit rows of the whole batch in the same modality.
+        neighbours: (B, D) embedding of one neighbour of each sample.
+        negatives: (B, C) bool: of another image, and no neighbour.
+        margin: of the hinge.
+
+    Returns:
+        (B,) losses.
+
+    >>> images = torch.eye(2)
+    >>> within_modality(images, images, images.flip(0), ~torch.eye(2, dtype=torch.bool))
+    tensor([0.0250, 0.0250])
+    """
+    return npairs_hinge(samples @ candidates.T, (samples * neighbours).sum(1), negatives, margin=margin)
+
+
+def is_neighbour(neighbours: Tensor, candidates: Tensor) -> Tensor:
+    """Which candidates stand among the neighbours of each sample.
+
+    Args:
+        neighbours: (B, N) int64 captions; −1 where a sample has fewer.
+        candidates: (C,) int64 captions.
+
+    Returns:
+        (B, C) bool.
+
+    >>> is_neighbour(torch.tensor([[3, 5], [7, -1]]), torch.tensor([5, 6, 7]))
+    tensor([[ True, False, False],
+            [False, False,  True]])
+    """
+    ordered = neighbours.sort(1).values
+    wanted = candidates.expand(len(neighbours), -1).contiguous()
+    place = torch.searchsorted(ordered, wanted).clamp_max(ordered.shape[1] - 1)
+    return ordered.gather(1, place) == wanted

@@ -1,0 +1,35 @@
+"""Every public function of the objectives has a runnable example, and the examples of evaluation and ops run too."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import pkgutil
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+
+from coder_core import evaluation, objectives, ops
+
+PACKAGES = objectives, evaluation, ops
+MODULES = [package.__name__ for package in PACKAGES] + [
+    f"{package.__name__}.{module.name}" for package in PACKAGES for module in pkgutil.iter_modules(package.__path__)
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_run(name: str) -> None:
+    failed, _ = doctest.testmod(import_module(name), extraglobs={"torch": torch, "np": np})
+    assert failed == 0
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in MODULES if name.startswith(objectives.__name__) and "._" not in name]
+)
+def test_every_public_function_has_an_example(name: str) -> None:
+    module = import_module(name)
+    own = [function for _, function in inspect.getmembers(module, inspect.isfunction) if function.__module__ == name]
+    public = [function for function in own if not function.__name__.startswith("_")]
+    assert [function.__name__ for function in public if ">>>" not in (function.__doc__ or "")] == []

@@ -1,0 +1,313 @@
+"""Sample weights: neighbour diversity and discrepancy, COMBINED, HAL, MITHUN and AMRANI; losses within a modality."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from coder_core.objectives.batch_weights import (
+    AMRANI_NEIGHBOURS,
+    HAL_SHARPNESS,
+    HAL_THRESHOLD,
+    density_weights,
+    hub_weights,
+    rank_weights,
+)
+from coder_core.objectives.combined_weights import (
+    combination_shares,
+    combined_weights,
+    mean_and_deviation,
+    pair_weights,
+)
+from coder_core.objectives.neighbour_scores import (
+    NeighbourScores,
+    neighbour_scores,
+    sample_neighbours,
+    sum_over_neighbours,
+)
+from coder_core.objectives.within_modality import is_neighbour
+from coder_core.ops import normalise
+from tests.reference import batch_weights as of_batches
+from tests.reference import neighbourhood as reference
+
+MODALITIES = ["difference", "sum", "image", "text"]
+
+
+def neighbourhood(seed: int, *, pairs: int = 9, count: int = 4, rows: int = 5) -> tuple[Tensor, Tensor, Tensor]:
+    """(M, 3) float64 unit rows, (p,) their owners, (p, N) neighbours, some of them missing."""
+    generator = torch.Generator().manual_seed(seed)
+    values = normalise(torch.randn(rows, 3, generator=generator, dtype=torch.float64))
+    owner = torch.randint(rows, (pairs,), generator=generator)
+    neighbours = torch.stack([torch.randperm(pairs, generator=generator)[:count] for _ in range(pairs)])
+    missing = torch.rand(pairs, count, generator=generator) < 0.2
+    missing[:, 0] = False
+    return values, owner, torch.where(missing, -1, neighbours)
+
+
+def scores_of(values: Tensor, owner: Tensor, neighbours: Tensor, second: Tensor | None = None) -> NeighbourScores:
+    """With all rows embedded, and all neighbours of neighbours counted unless some were sampled."""
+    every = torch.ones(len(values), dtype=torch.bool)
+    return neighbour_scores(values, every, owner, neighbours, neighbours if second is None else second)
+
+
+def present(row: Tensor) -> list[int]:
+    return [j for j in row.tolist() if j >= 0]
+
+
+def test_by_hand() -> None:
+    """Three captions of three images at 0°, 60° and 90°, each the neighbour of the other two.
+
+    Diversity of the first: neighbours at 60° and 90°, (1 + 2·cos 30° + 1) / 4. The neighbours of these are 0° and 90°
+    (of the second) and 0° and 60° (of the third): cosines 1, 0, 1 and 0.5 with it.
+    """
+    angles = torch.tensor([0.0, 60.0, 90.0], dtype=torch.float64).deg2rad()
+    values = torch.stack([angles.cos(), angles.sin()], 1)
+    neighbours = torch.tensor([[1, 2], [0, 2], [0, 1]])
+    found = scores_of(values, torch.arange(3), neighbours)
+    assert found.diversity[0].item() == pytest.approx((2 + 2 * 0.8660254037844387) / 4)
+    assert found.discrepancy[0].item() == pytest.approx(2.5 / 4)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@given(seed=st.integers(0, 10_000))
+def test_means_equal_the_double_sums(sampled: bool, seed: int) -> None:
+    values, owner, neighbours = neighbourhood(seed)
+    second = sample_neighbours(neighbours, 2, torch.Generator().manual_seed(seed)) if sampled else neighbours
+    found = scores_of(values, owner, neighbours, second)
+    rows = values[owner].tolist()
+    for pair in range(len(owner)):
+        first = present(neighbours[pair])
+        expected = reference.diversity([rows[j] for j in first])
+        assert found.diversity[pair].item() == pytest.approx(expected, abs=1e-12)
+        expected = reference.discrepancy(rows[pair], [rows[k] for j in first for k in present(second[j])])
+        assert found.discrepancy[pair].item() == pytest.approx(expected, abs=1e-12)
+
+
+@given(seed=st.integers(0, 10_000), count=st.integers(1, 6))
+def test_a_draw_keeps_neighbours_without_repetition_and_leaves_no_place_empty_that_could_be_filled(
+    seed: int, count: int
+) -> None:
+    _, _, neighbours = neighbourhood(seed)
+    drawn = sample_neighbours(neighbours, count, torch.Generator().manual_seed(seed))
+    assert drawn.shape == (len(neighbours), min(count, neighbours.shape[1]))
+    for before, after in zip(neighbours, drawn, strict=True):
+        kept = present(after)
+        assert len(set(kept)) == len(kept) == min(count, len(present(before)))
+        assert set(kept) <= set(present(before))
+
+
+def test_the_same_generator_draws_the_same() -> None:
+    _, _, neighbours = neighbourhood(3)
+    first, second = (sample_neighbours(neighbours, 2, torch.Generator().manual_seed(8)) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_what_has_no_embedding_yet_is_left_out_and_its_pair_weighs_like_the_average() -> None:
+    values, owner, neighbours = neighbourhood(5, rows=9)
+    owner = torch.arange(9)
+    seen = torch.ones(9, dtype=torch.bool)
+    seen[4] = False
+    found = neighbour_scores(values.index_fill(0, torch.tensor([4]), torch.nan), seen, owner, neighbours, neighbours)
+    rows = values.tolist()
+    for pair in range(9):
+        near = [j for j in present(neighbours[pair]) if j != 4]
+        assert found.diversity[pair].item() == pytest.approx(reference.diversity([rows[j] for j in near]), abs=1e-12)
+    others = torch.tensor([pair for pair in range(9) if pair != 4])
+    assert found.discrepancy[4].item() == pytest.approx(found.discrepancy[others].mean().item())
+
+
+def test_a_pair_without_neighbours_weighs_like_the_average() -> None:
+    values, owner, neighbours = neighbourhood(6)
+    neighbours[2] = -1
+    found = scores_of(values, owner, neighbours)
+    others = torch.tensor([pair for pair in range(len(owner)) if pair != 2])
+    for raw in found:
+        assert raw[2].item() == pytest.approx(raw[others].mean().item())
+    nobody = torch.full_like(neighbours, -1)
+    assert all(raw.tolist() == [0.0] * len(owner) for raw in scores_of(values, owner, nobody))
+
+
+def test_sums_of_rows_that_are_missing_are_zero() -> None:
+    values = torch.eye(3)
+    assert sum_over_neighbours(values, torch.tensor([[0, 2], [-1, -1]])).tolist() == [[1, 0, 1], [0, 0, 0]]
+
+
+def test_embeddings_that_agree_have_the_highest_raw_scores() -> None:
+    values = torch.ones(4, 1, dtype=torch.float64)
+    neighbours = torch.tensor([[1, 2], [2, 3], [3, 0], [0, 1]])
+    found = scores_of(values, torch.arange(4), neighbours)
+    assert found.diversity.tolist() == [1.0] * 4
+    assert found.discrepancy.tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("modalities", MODALITIES)
+@given(seed=st.integers(0, 10_000), scale=st.floats(0.5, 200))
+def test_weights_agree_with_the_loops_and_sum_to_lambda(modalities: str, seed: int, scale: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    images, texts = torch.rand(2, 7, generator=generator, dtype=torch.float64) * 2 - 1
+    found = pair_weights(images, texts, scale=scale, modalities=modalities)  # type: ignore[arg-type]
+    expected = reference.weights(images.tolist(), texts.tolist(), scale, modalities)
+    assert found.tolist() == pytest.approx(expected, rel=1e-9)
+    assert found.sum().item() == pytest.approx(scale)
+
+
+def test_weights_by_hand() -> None:
+    """λ = 2, α_X = (1.5, 0.5) and α_Y = (1, 1): both differ by 0.5, so the weights are alike; their sums do not."""
+    images = torch.tensor([3.0, 1.0], dtype=torch.float64).log()
+    texts = torch.zeros(2, dtype=torch.float64)
+    assert pair_weights(images, texts, scale=2.0).tolist() == pytest.approx([1.0, 1.0])
+    assert pair_weights(images, texts, scale=2.0, modalities="image").tolist() == pytest.approx([1.5, 0.5])
+    share = 1 / (1 + 2.718281828459045)
+    found = pair_weights(images, texts, scale=2.0, modalities="sum")
+    assert found.tolist() == pytest.approx([2 * (1 - share), 2 * share])
+
+
+def test_an_unknown_way_of_combining_is_an_error() -> None:
+    with pytest.raises(ValueError, match="modalities must be"):
+        pair_weights(torch.zeros(2), torch.zeros(2), scale=2.0, modalities="product")  # type: ignore[arg-type]
+
+
+def test_direction_minus_one_weighs_the_diverse_and_zero_nobody() -> None:
+    raw = torch.tensor([[0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], dtype=torch.float64)
+    for direction, order in ((-1, 1), (1, -1)):
+        weights = combined_weights(raw, raw, shares=(1, 0), direction=direction, scale=3.0, modalities="image").tolist()
+        assert all(order * (after - before) > 0 for before, after in pairwise(weights))
+    for modalities in MODALITIES:
+        level = combined_weights(raw, raw, shares=(1, 1), direction=0, scale=3.0, modalities=modalities)  # type: ignore[arg-type]
+        assert level.tolist() == pytest.approx([1.0] * 3)
+
+
+def test_shares_weigh_the_two_scores() -> None:
+    """Exponents −(3·0.2 + 2·0.7) = −2 and −(3·0.4 + 2·0.1) = −1.4 of images and captions alike."""
+    diversity, discrepancy = torch.tensor([[0.2] * 2, [0.4] * 2]), torch.tensor([[0.7] * 2, [0.1] * 2])
+    found = combined_weights(diversity, discrepancy, shares=(3, 2), scale=1.0, modalities="text")
+    torch.testing.assert_close(found, torch.tensor([-2.0, -1.4]).softmax(0))
+
+
+def test_every_kind_has_its_shares() -> None:
+    """COMBINED-STATS: values 0, 1, 2, 5 have the mean 2 and the population variance 3.5."""
+    raw = torch.tensor([[0.0, 1.0], [2.0, 5.0]], dtype=torch.float64)
+    assert mean_and_deviation(raw) == pytest.approx((2.0, 3.5**0.5))
+    assert combination_shares("diversity", raw, raw) == (1, 0)
+    assert combination_shares("discrepancy", raw, raw) == (0, 1)
+    assert combination_shares("combined", raw, raw, validated=(0.6, 0.2)) == (0.6, 0.2)
+    assert combination_shares("combined-stats", raw, 2 * raw) == pytest.approx((2 * 3.5**0.5, 8 * 3.5**0.5))
+    with pytest.raises(ValueError, match="kind must be"):
+        combination_shares("hal", raw, raw)
+
+
+def test_statistics_without_gamma_keep_the_direction() -> None:
+    """With Γ inside, μ·σ would be negative and turn the weights round."""
+    raw = torch.tensor([[0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], dtype=torch.float64)
+    shares = combination_shares("combined-stats", raw, raw)
+    weights = combined_weights(raw, raw, shares=shares, scale=3.0, modalities="image")
+    assert shares[0] > 0
+    assert weights[0] < weights[1] < weights[2]
+
+
+def test_weights_carry_no_gradient_from_the_scores_of_a_whole_epoch() -> None:
+    """What comes in is a cache without gradient, so what comes out has none."""
+    values, owner, neighbours = neighbourhood(1)
+    found = scores_of(values, owner, neighbours)
+    weights = pair_weights(found.diversity, found.discrepancy, scale=9.0)
+    assert not weights.requires_grad
+
+
+def test_blocks_of_columns_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, owner, neighbours = neighbourhood(7)
+    whole = scores_of(values, owner, neighbours)
+    monkeypatch.setattr("coder_core.objectives.neighbour_scores.COLUMNS_AT_ONCE", 2)
+    blocks = scores_of(values, owner, neighbours)
+    torch.testing.assert_close(blocks.diversity, whole.diversity)
+    torch.testing.assert_close(blocks.discrepancy, whole.discrepancy)
+
+
+def batch(seed: int, size: int = 12) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(B, 4) float64 images and captions, (B,) ids of which some repeat, and who is a negative of whom."""
+    generator = torch.Generator().manual_seed(seed)
+    images, captions = normalise(torch.randn(2, size, 4, generator=generator, dtype=torch.float64))
+    ids = torch.randint(size - 2, (size,), generator=generator)
+    return images, captions, ids, ids[:, None] != ids[None, :]
+
+
+@given(seed=st.integers(0, 10_000), scale=st.floats(0.5, 100))
+def test_all_three_agree_with_the_loops_and_sum_to_lambda(seed: int, scale: float) -> None:
+    images, captions, ids, negatives = batch(seed)
+    scores, names = images @ captions.T, ids.tolist()
+    matrix = scores.tolist()
+    near, close = images @ images.T, captions @ captions.T
+    cases = [
+        (hub_weights(scores, negatives, scale=scale),
+         of_batches.hub_weights(matrix, names, scale, HAL_SHARPNESS, HAL_THRESHOLD)),
+        (rank_weights(scores, negatives, scale=scale), of_batches.rank_weights(matrix, names, scale)),
+        (density_weights(near, close, negatives, scale=scale),
+         of_batches.density_weights(near.tolist(), close.tolist(), names, scale, AMRANI_NEIGHBOURS)),
+    ]  # fmt: skip
+    for found, expected in cases:
+        assert found.tolist() == pytest.approx(expected, rel=1e-9)
+        assert found.sum().item() == pytest.approx(scale)
+
+
+def test_ranks_by_hand() -> None:
+    """Three pairs. The first image ranks its caption last of three, the others first; captions rank theirs first."""
+    scores = torch.tensor([[0.1, 0.2, 0.3], [0.0, 0.9, 0.1], [0.0, 0.1, 0.9]])
+    negatives = ~torch.eye(3, dtype=torch.bool)
+    first, last = 1 + 1 / 3, 2.0
+    raw = torch.tensor([(last + first) / 2, first, first])
+    torch.testing.assert_close(rank_weights(scores, negatives, scale=3.0), 3 * raw / raw.sum())
+
+
+def test_a_tie_counts_above_the_positive() -> None:
+    scores = torch.tensor([[0.5, 0.5], [0.0, 0.5]])
+    found = rank_weights(scores, ~torch.eye(2, dtype=torch.bool), scale=2.0)
+    assert found.tolist() == pytest.approx([1.0, 1.0])  # both rank last in one direction, first in the other
+    worse = rank_weights(torch.tensor([[0.5, 0.5], [0.6, 0.7]]), ~torch.eye(2, dtype=torch.bool), scale=2.0)
+    assert worse[0] > worse[1]
+
+
+def test_a_hub_weighs_most() -> None:
+    """Caption 2 comes near every image."""
+    scores = torch.full((4, 4), -0.2)
+    scores[:, 2] = 0.6
+    found = hub_weights(scores, ~torch.eye(4, dtype=torch.bool), scale=4.0)
+    assert found.argmax().item() == 2
+    assert found[0].item() == pytest.approx(found[1].item())
+
+
+def test_both_modalities_have_to_be_dense() -> None:
+    """Pairs 0 and 1 agree in image and caption, 2 and 3 in their images alone."""
+    images = torch.tensor([[1.0, 0.9, 0, 0], [0.9, 1, 0, 0], [0, 0, 1, 0.9], [0, 0, 0.9, 1]])
+    captions = torch.tensor([[1.0, 0.9, 0, 0], [0.9, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+    found = density_weights(images, captions, ~torch.eye(4, dtype=torch.bool), scale=4.0)
+    assert found[0] == found[1] > found[2] == found[3]
+
+
+def test_a_batch_of_one_image_weighs_all_alike() -> None:
+    images, captions, _, _ = batch(4)
+    nobody = torch.zeros(12, 12, dtype=torch.bool)
+    for found in (
+        hub_weights(images @ captions.T, nobody, scale=12.0),
+        rank_weights(images @ captions.T, nobody, scale=12.0),
+        density_weights(images @ images.T, captions @ captions.T, nobody, scale=12.0),
+    ):
+        assert found.tolist() == pytest.approx([1.0] * 12)
+
+
+def test_scores_far_from_zero_stay_finite() -> None:
+    scores = torch.full((3, 3), 1.0)
+    found = hub_weights(scores * 50, ~torch.eye(3, dtype=torch.bool), scale=3.0)
+    assert found.tolist() == pytest.approx([1.0] * 3)
+
+
+@given(
+    rows=st.lists(st.lists(st.integers(-1, 6), min_size=3, max_size=3), min_size=1, max_size=4),
+    candidates=st.lists(st.integers(0, 7), min_size=1, max_size=5),
+)
+def test_neighbours_in_the_batch_are_found(rows: list[list[int]], candidates: list[int]) -> None:
+    expected = [[candidate in row for candidate in candidates] for row in rows]
+    assert is_neighbour(torch.tensor(rows), torch.tensor(candidates)).tolist() == expected
