@@ -16,19 +16,35 @@ from app.backend import jobs
 from app.backend.jobs import runs_root
 from app.backend.runs import RunSummary, all_runs
 from coder_core.api.training.start import (
-    AnchorRun,
     DataSet,
     Option,
-    anchor_runs,
+    TeacherRun,
     arguments,
     find_data_sets,
     options,
     presets,
+    teacher_runs,
 )
 
 __all__ = [
-    "AnchorRun", "DataSet", "Option", "TrainingRun", "anchors", "arguments", "data_sets", "demo_job", "dismiss",
-    "free_name", "options", "presets", "resume", "start", "start_demo", "stop", "stop_demo", "training_runs",
+    "DataSet",
+    "Option",
+    "TeacherRun",
+    "TrainingRun",
+    "arguments",
+    "data_sets",
+    "demo_job",
+    "dismiss",
+    "free_name",
+    "options",
+    "presets",
+    "resume",
+    "start",
+    "start_demo",
+    "stop",
+    "stop_demo",
+    "teachers",
+    "training_runs",
 ]  # fmt: skip
 
 PREFIX = "train-"
@@ -104,18 +120,18 @@ def free_name(wanted: str) -> str:
     return next(name for name in names if name not in taken)
 
 
-def anchors(preset: str, data: DataSet, changes: Mapping[str, Any]) -> list[AnchorRun]:
+def teachers(preset: str, data: DataSet, changes: Mapping[str, Any]) -> list[TeacherRun]:
     """The finished runs that can be the offline teacher of these settings."""
-    return anchor_runs(all_runs(), preset, data, changes)
+    return teacher_runs(all_runs(), preset, data, changes)
 
 
-def start(preset: str, name: str, data: DataSet, changes: Mapping[str, Any], anchor: AnchorRun | None = None) -> None:
+def start(preset: str, name: str, data: DataSet, changes: Mapping[str, Any], teacher: TeacherRun | None = None) -> None:
     """Start a run in a process of its own.
 
     Raises:
         InputError: as `arguments`. OSError: the process cannot be started.
     """
-    values, _ = arguments(preset, name, data, changes, anchor)
+    values, _ = arguments(preset, name, data, changes, teacher)
     jobs.start(jobs.train_command(*values, f"--root={runs_root()}"), job_name(name))
 
 

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app.backend import training
 from app.backend.runs import InputError
-from app.backend.training import AnchorRun, DataSet, Option
+from app.backend.training import DataSet, Option, TeacherRun
 from app.ui import cards
 from app.ui.state import bound, bound_number, put
 
@@ -65,11 +65,11 @@ def show_form() -> None:
     with st.expander("Boosting and sample weights", icon=":material/exercise:"):
         left, right = st.columns(2, gap="large")
         with left:
-            boosting, anchor = _boosting(preset, data_sets[data], values, options)
+            boosting, teacher = _boosting(preset, data_sets[data], values, options)
         with right:
             weights = {WEIGHTS: value_of(options[WEIGHTS], preset)}
             weights |= _section("weighting", "Settings of the weights", preset, options, exclude=(WEIGHTS,))
-    _offer(preset, (name or "").strip() or default_name, data_sets[data], values | boosting | weights, anchor)
+    _offer(preset, (name or "").strip() or default_name, data_sets[data], values | boosting | weights, teacher)
 
 
 def _section(name: str, label: str, preset: str, options: Options, exclude: tuple[str, ...]) -> dict[str, Any]:
@@ -83,33 +83,33 @@ def _section(name: str, label: str, preset: str, options: Options, exclude: tupl
 
 def _boosting(
     preset: str, data: DataSet, values: dict[str, Any], options: Options
-) -> tuple[dict[str, Any], AnchorRun | None]:
+) -> tuple[dict[str, Any], TeacherRun | None]:
     """The settings of boosting; an offline teacher is one of the finished runs that fit, where there are any."""
     chosen = {"boosting": value_of(options["boosting"], preset)}
     if chosen["boosting"] == "none":
         return chosen, None
-    runs = {run.name: run for run in training.anchors(preset, data, values)}
+    runs = {run.name: run for run in training.teachers(preset, data, values)}
     scenario = options[SCENARIO]
     if not runs:
         scenario = replace(scenario, choices=tuple(choice for choice in scenario.choices if choice != OFFLINE))
         cards.note("Offline boosting needs a finished run on this data with the same vocabulary; there is none yet.")
     chosen[SCENARIO] = value_of(scenario, preset)
-    anchor = None
+    teacher = None
     if chosen[SCENARIO] == OFFLINE:
         help_text = "Finished runs on this data set with the same vocabulary."
-        anchor = runs[st.selectbox("boosting anchor", list(runs), help=help_text, **bound("anchor"))]
-        if anchor.same_model:
+        teacher = runs[st.selectbox("boosting teacher", list(runs), help=help_text, **bound("teacher"))]
+        if teacher.same_model:
             chosen[START] = value_of(options[START], preset)
         else:
-            cards.note(f"{anchor.name} is a different model, so training starts from scratch.")
+            cards.note(f"{teacher.name} is a different model, so training starts from scratch.")
             chosen[START] = "scratch"
     exclude = (*chosen, SCENARIO, START)
-    return chosen | _section("boosting", "Settings of boosting", preset, options, exclude), anchor
+    return chosen | _section("boosting", "Settings of boosting", preset, options, exclude), teacher
 
 
-def _offer(preset: str, name: str, data: DataSet, values: dict[str, Any], anchor: AnchorRun | None) -> None:
+def _offer(preset: str, name: str, data: DataSet, values: dict[str, Any], teacher: TeacherRun | None) -> None:
     try:
-        arguments, warnings = training.arguments(preset, name, data, values, anchor)
+        arguments, warnings = training.arguments(preset, name, data, values, teacher)
     except InputError as error:
         cards.empty("These settings cannot be trained.", str(error))
         return
@@ -120,14 +120,14 @@ def _offer(preset: str, name: str, data: DataSet, values: dict[str, Any], anchor
         cards.note(str(warning))
     st.button(
         f"Train {name}", type="primary", icon=":material/play_arrow:", key="train-start", on_click=_begin,
-        args=(preset, name, data, values, anchor),
+        args=(preset, name, data, values, teacher),
     )  # fmt: skip
     st.code(shlex.join(["python", "-m", "coder_core.train", *arguments]), language=None, wrap_lines=True)
 
 
-def _begin(preset: str, name: str, data: DataSet, values: dict[str, Any], anchor: AnchorRun | None) -> None:
+def _begin(preset: str, name: str, data: DataSet, values: dict[str, Any], teacher: TeacherRun | None) -> None:
     try:
-        training.start(preset, name, data, values, anchor)
+        training.start(preset, name, data, values, teacher)
     except (OSError, InputError) as error:
         st.session_state["train-fault"] = str(error)
         return

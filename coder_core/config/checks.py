@@ -93,14 +93,14 @@ def _boosting(config: Config) -> Iterator[Fault]:
     if not online and b.boosting_branches != settings()["boosting_branches"].default:
         fix = "give --boosting-scenario online as well, or leave it out"
         yield Fault("--boosting-branches", f"is {b.boosting_branches} {scenario}", "branches that train together", fix)
-    if b.boosting == "none" and (offline or online or b.boosting_anchor):
-        flag, value = ("anchor", "given") if b.boosting_anchor else ("scenario", b.boosting_scenario)
+    if b.boosting == "none" and (offline or online or b.boosting_teacher):
+        flag, value = ("teacher", "given") if b.boosting_teacher else ("scenario", b.boosting_scenario)
         fix = "give --boosting rm or am as well, or leave it out"
         yield Fault(f"--boosting-{flag}", f"is {value} with --boosting none", "a form of boosting", fix)
-    elif offline != bool(b.boosting_anchor):
-        expected = "the folder of a finished run" if offline else "empty: the anchor follows the model"
-        fix = "" if offline else "for a finished run as anchor give --boosting-scenario offline as well"
-        yield Fault("--boosting-anchor", f"is {b.boosting_anchor!r} {scenario}", expected, fix)
+    elif offline != bool(b.boosting_teacher):
+        expected = "the folder of a finished run" if offline else "empty: the teacher follows the model"
+        fix = "" if offline else "for a finished run as teacher give --boosting-scenario offline as well"
+        yield Fault("--boosting-teacher", f"is {b.boosting_teacher!r} {scenario}", expected, fix)
     if b.boosting != "none" and loss not in SUMMED and b.boosting_weight >= 1:
         averaged = f"with loss {loss}, which is averaged over the batch; boosting is summed over it"
         fix = f"begin near 1 / batch size ({1 / max(config.training.batch_size, 1):.2g}) and measure"

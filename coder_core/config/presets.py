@@ -41,8 +41,8 @@ FLICKR8K: Settings = {
 FLICKR8K_TRIPLET = FLICKR8K | {
     "word_dropout": 0.2, "loss": "btr-hardest", "warmup_epochs": 2.0, "weight_instance": 1.0,
 }  # fmt: skip
-# The same recipe, so that the two differ by boosting alone. Of the anchor's random start less than 5% is left after the
-# 1,872 steps of eight epochs. At the paper's weight of 1 boosting loses ten points, at a fifth it gains; it begins
+# The same recipe, so that the two differ by boosting alone. Less than 5% of the teacher's random start is left after
+# the 1,872 steps of eight epochs. At the paper's weight of 1 boosting loses ten points, at a fifth it gains; it begins
 # where the loss's own warm-up ends.
 FLICKR8K_BOOSTED = FLICKR8K_TRIPLET | {
     "boosting": "rm", "boosting_weight": 0.2, "boosting_start_epoch": 2.0, "boosting_momentum": 0.9965,

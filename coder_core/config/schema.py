@@ -189,7 +189,7 @@ class TrainingConfig:
     precision: Literal["auto", "float32", "bfloat16"] = setting("auto", help=
         "Auto: bfloat16 autocast on a GPU, float32 on a CPU. Losses are always float32.")
     twin_precision: Literal["auto", "float32", "bfloat16"] = setting("auto", help=
-        "Of the passes without gradients: the momentum twin's, and a boosting anchor's. Auto: as precision; with "
+        "Of the passes without gradients: the momentum twin's, and a boosting teacher's. Auto: as precision; with "
         "that left to auto, bfloat16 on AMD processors that multiply it too.")
     device: str = setting("auto", suggestions=("auto", "cpu", "cuda"), help='One of "auto", "cpu", "cuda", "cuda:1" …')
     threads: int = setting(0, minimum=0, help=

@@ -33,7 +33,7 @@ def between(boosting: BoostingConfig) -> Between:
     relative: dict[str, Any] = {"margin": boosting.boosting_margin, "soft": boosting.boosting_soft}
     absolute: dict[str, Any] = {**relative, "split": boosting.boosting_split}
     sharp: dict[str, Any] = {"temperature": boosting.boosting_temperature}
-    both: dict[str, Any] = {**sharp, "teacher_temperature": boosting.boosting_anchor_temperature}
+    both: dict[str, Any] = {**sharp, "teacher_temperature": boosting.boosting_teacher_temperature}
     forms: dict[str, Between] = {
         "rs": partial(relative_sum, **relative), "rm": partial(relative_max, **relative),
         "as": partial(absolute_sum, **absolute), "am": partial(absolute_max, **absolute),

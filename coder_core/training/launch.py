@@ -39,7 +39,7 @@ from coder_core.training.trainer import Trainer
 
 TEACHER = "boosting_anchor_fingerprint"  # in the table [about] of a run with an offline teacher
 MAY_CHANGE = {
-    "data.data", "data.pictures", "model.concept_list", "boosting.boosting_anchor", "weighting.text_space",
+    "data.data", "data.pictures", "model.concept_list", "boosting.boosting_teacher", "weighting.text_space",
     "training.device", "training.threads", "training.precision", "training.twin_precision",
     "training.compile", "training.save_every", "training.gradient_checkpointing",
 }  # fmt: skip
@@ -105,7 +105,7 @@ def continue_run(folder: Path, overrides: Config | None, console: Console) -> Pa
         fix = "give --data the folder the run was started with"
         raise InputError(Fault(config.data.data, "holds other training data than the run began with", fix=fix))
     if prepared.teacher is not None and prepared.teacher.fingerprint != about.get(TEACHER):
-        place, fix = f"--boosting-anchor {config.boosting.boosting_anchor}", "give the anchor as it was then"
+        place, fix = f"--boosting-teacher {config.boosting.boosting_teacher}", "give the teacher as it was then"
         raise InputError(Fault(place, "holds another best model than when the run began", fix=fix))
     if prepared.neighbourhood is not None and parallel.rank() == 0:
         print_faults(console, same_neighbours(prepared.neighbourhood, config, about))

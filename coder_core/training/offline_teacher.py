@@ -25,8 +25,8 @@ def read_teacher(config: Config, vocabulary: Vocabulary | None, feature_size: in
     """
     if config.boosting.boosting == "none" or config.boosting.boosting_scenario != "offline":
         return None
-    folder = Path(config.boosting.boosting_anchor)
-    place = f"--boosting-anchor {folder}"
+    folder = Path(config.boosting.boosting_teacher)
+    place = f"--boosting-teacher {folder}"
     state = (read_status(folder) or {}).get("state")
     if state != "finished":
         message = f"is {state}" if state else "holds no run that was trained here"
@@ -34,7 +34,7 @@ def read_teacher(config: Config, vocabulary: Vocabulary | None, feature_size: in
     teacher = load_model(folder)
     difference = _difference(config, teacher, read_vocabulary(folder, teacher.config), vocabulary, feature_size)
     if difference:
-        fix = "train the anchor on the same data, with the same text encoder and --word-threshold"
+        fix = "train the teacher on the same data, with the same text encoder and --word-threshold"
         raise InputError(Fault(place, difference, "a run that reads the same images and words", fix))
     return teacher
 
@@ -60,11 +60,11 @@ def start_from_teacher(config: Config, model: Coder, teacher: LoadedModel) -> No
     Raises:
         InputError: the two are different models.
     """
-    if config.boosting.boosting_start != "anchor":
+    if config.boosting.boosting_start != "teacher":
         return
-    fix = "give the values of [model] that the anchor was trained with, or --boosting-start scratch"
-    different = Fault("--boosting-start", "is anchor, and the anchor is another model", "the same model", fix)
-    place = f"--boosting-anchor {config.boosting.boosting_anchor}"
+    fix = "give the values of [model] that the teacher was trained with, or --boosting-start scratch"
+    different = Fault("--boosting-start", "is teacher, and the teacher is another model", "the same model", fix)
+    place = f"--boosting-teacher {config.boosting.boosting_teacher}"
     norm, own_norm = teacher.config.model.region_norm, config.model.region_norm
     if norm != own_norm:  # the weights would fit, and mean something else
         raise InputError([different, Fault(place, f"has --region-norm {norm}, this run {own_norm}")])

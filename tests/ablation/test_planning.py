@@ -21,7 +21,7 @@ from coder_core.console.faults import InputError
 from coder_core.train import read_arguments
 
 FULL = "coder-f30k-bigru"
-NEEDED: dict[str, dict[str, Change]] = {"boosting-offline": {"boosting-anchor": "runs/a"}}
+NEEDED: dict[str, dict[str, Change]] = {"boosting-offline": {"boosting-teacher": "runs/a"}}
 
 
 def built(table: str, preset: str = FULL) -> dict[str, Config]:

@@ -123,7 +123,7 @@ def without(values: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name != key}
 
 
-def test_a_finished_run_that_reads_the_same_becomes_the_anchor(tmp_path: Path) -> None:
+def test_a_finished_run_that_reads_the_same_becomes_the_teacher(tmp_path: Path) -> None:
     folder = write_tiny_data(tmp_path / "data")
     config = tiny_config(folder)
     runs, data = tmp_path / "runs", DataSet("tiny", str(folder))
@@ -133,21 +133,21 @@ def test_a_finished_run_that_reads_the_same_becomes_the_anchor(tmp_path: Path) -
     alike = {key: getattr(config.model, key) for key in ("dimension", "image_layers", "word_size", "text_layers")}
     alike |= {"word_threshold": config.data.word_threshold}
     listed = list_runs(runs)
-    (anchor,) = starting.anchor_runs(listed, "demo", data, alike)
-    assert (anchor.name, anchor.path, anchor.same_model) == ("first", str(runs / "first"), True)
-    assert not starting.anchor_runs(listed, "demo", data, alike | {"dimension": 6})[0].same_model
+    (teacher,) = starting.teacher_runs(listed, "demo", data, alike)
+    assert (teacher.name, teacher.path, teacher.same_model) == ("first", str(runs / "first"), True)
+    assert not starting.teacher_runs(listed, "demo", data, alike | {"dimension": 6})[0].same_model
     older = [replace(run, config=run.config | {"model": without(run.config["model"], "region_norm")}) for run in listed]
     for runs_listed in (listed, older):  # a run from before the option had none
-        assert starting.anchor_runs(runs_listed, "demo", data, alike)[0].same_model
-        assert not starting.anchor_runs(runs_listed, "demo", data, alike | {"region_norm": "rms"})[0].same_model
-    assert starting.anchor_runs(listed, "demo", data, alike | {"word_threshold": 9}) == []
-    assert starting.anchor_runs(listed, "demo", data, alike | {"text_encoder": "bert"}) == []
-    assert starting.anchor_runs(listed, "demo", DATA, alike) == []
+        assert starting.teacher_runs(runs_listed, "demo", data, alike)[0].same_model
+        assert not starting.teacher_runs(runs_listed, "demo", data, alike | {"region_norm": "rms"})[0].same_model
+    assert starting.teacher_runs(listed, "demo", data, alike | {"word_threshold": 9}) == []
+    assert starting.teacher_runs(listed, "demo", data, alike | {"text_encoder": "bert"}) == []
+    assert starting.teacher_runs(listed, "demo", DATA, alike) == []
     chosen = alike | {"boosting": "am", "boosting_scenario": "offline", "boosting_weight": 0.01, "epochs": 1}
     chosen |= {"bank_size": 0, "batch_size": 8, "warmup_steps": 0, "device": "cpu", "threads": 1}
-    told, _ = starting.arguments("demo", "second", data, chosen, anchor)
-    assert f"--boosting-anchor={runs / 'first'}" in told
+    told, _ = starting.arguments("demo", "second", data, chosen, teacher)
+    assert f"--boosting-teacher={runs / 'first'}" in told
     start_run(parsed(told), runs, quiet())
     assert (read_status(runs / "second") or {})["state"] == "finished"
-    with pytest.raises(InputError, match="--boosting-anchor: is '' with --boosting-scenario offline"):
+    with pytest.raises(InputError, match="--boosting-teacher: is '' with --boosting-scenario offline"):
         starting.arguments("demo", "third", data, chosen)

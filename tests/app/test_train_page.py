@@ -137,7 +137,7 @@ def test_impossible_values_and_names_cannot_be_started(root: Path, monkeypatch: 
 
 def test_boosting_and_weights_have_fields_of_their_own(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = opened(root, "train", monkeypatch)
-    assert "boosting_anchor" not in app.multiselect(key="set").options
+    assert "boosting_teacher" not in app.multiselect(key="set").options
     app.selectbox(key="demo-boosting").set_value("am").run()
     assert "offline" not in app.selectbox(key="demo-boosting_scenario").options
     assert "Offline boosting needs a finished run" in texts(app)
@@ -148,7 +148,7 @@ def test_boosting_and_weights_have_fields_of_their_own(root: Path, monkeypatch: 
     assert "train-start" in [button.key for button in app.button]
 
 
-def test_an_offline_anchor_is_one_of_the_runs_that_fit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offline_teacher_is_one_of_the_runs_that_fit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny_config(root.parent / "data" / "tiny", "first")
     start_run(replace(config, training=replace(config.training, epochs=1)), root, quiet())
     app = opened(root, "train", monkeypatch)
@@ -158,9 +158,9 @@ def test_an_offline_anchor_is_one_of_the_runs_that_fit(root: Path, monkeypatch: 
     app.multiselect(key="set").set_value(["word_threshold"]).run()
     app.number_input(key="demo-word_threshold").set_value(config.data.word_threshold).run()
     app.selectbox(key="demo-boosting_scenario").set_value("offline").run()
-    assert app.selectbox(key="anchor").options == ["first"]
+    assert app.selectbox(key="teacher").options == ["first"]
     assert "first is a different model, so training starts from scratch." in texts(app)
-    assert f"--boosting-anchor={root / 'first'} --boosting-start=scratch" in app.code[0].value
+    assert f"--boosting-teacher={root / 'first'} --boosting-start=scratch" in app.code[0].value
     assert not app.exception
 
 

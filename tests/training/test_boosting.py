@@ -242,7 +242,7 @@ def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def offline(data: Path, anchor: Path, **boosting: Any) -> Config:
-    return boosted(data, boosting_scenario="offline", boosting_anchor=str(anchor), **boosting)
+    return boosted(data, boosting_scenario="offline", boosting_teacher=str(anchor), **boosting)
 
 
 def weights(model: Coder) -> dict[str, Tensor]:
@@ -298,7 +298,7 @@ def test_the_anchor_may_have_moved_but_not_changed(
     config, _ = read_config(stopped)
 
     def over(anchor: Path) -> Config:
-        return changed(config, boosting_anchor=str(anchor))
+        return changed(config, boosting_teacher=str(anchor))
 
     other = replace(boosted(data, "other", boosting="none"))
     other = start_run(replace(other, training=replace(other.training, seed=9)), tmp_path, quiet())
@@ -314,8 +314,8 @@ def test_an_anchor_of_another_size_sets_margins_but_gives_no_start(data: Path, f
     wider = replace(config, model=replace(config.model, dimension=12))
     with pytest.raises(InputError) as refused:
         prepare(wider)
-    assert "--boosting-start: is anchor, and the anchor is another model" in str(refused.value)
-    assert f"--boosting-anchor {finished}: regions.linear.weight has shape (8, 6); expected (12, 6)" in str(
+    assert "--boosting-start: is teacher, and the teacher is another model" in str(refused.value)
+    assert f"--boosting-teacher {finished}: regions.linear.weight has shape (8, 6); expected (12, 6)" in str(
         refused.value
     )
     scratch = changed(wider, boosting_start="scratch")
@@ -328,7 +328,7 @@ def test_weights_that_fit_are_no_start_for_a_model_that_reads_regions_at_another
 ) -> None:
     config = offline(data, finished)
     scaled = replace(config, model=replace(config.model, region_norm="rms"))
-    with pytest.raises(InputError, match=f"--boosting-anchor {finished}: has --region-norm none, this run rms"):
+    with pytest.raises(InputError, match=f"--boosting-teacher {finished}: has --region-norm none, this run rms"):
         prepare(scaled)
     prepare(changed(scaled, boosting_start="scratch"))
 
@@ -351,6 +351,6 @@ def test_what_is_no_finished_run_of_the_same_words_is_refused(data: Path, finish
 
 
 def test_nothing_is_written_when_the_anchor_cannot_be_used(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--boosting-anchor"):
+    with pytest.raises(InputError, match="--boosting-teacher"):
         start_run(offline(data, tmp_path / "nowhere"), tmp_path / "runs", quiet())
     assert not (tmp_path / "runs").exists()

@@ -205,7 +205,7 @@ def expected_imitation(form: str, lists: tuple[list[float], list[float]]) -> flo
 @pytest.mark.parametrize("form", ["dr", "rkd", "dml", "dino", "dino-reversed"])
 def test_imitation_of_a_moving_average_reads_its_temperatures(data: Path, form: str) -> None:
     config = boosted(
-        data, dropout=False, boosting=form, boosting_temperature=0.3, boosting_anchor_temperature=0.2
+        data, dropout=False, boosting=form, boosting_temperature=0.3, boosting_teacher_temperature=0.2
     )  # fmt: skip
     prepared, anchor = started(config)
     batch = prepared.batches(0)

@@ -134,7 +134,7 @@ def test_the_loss_of_the_model_itself_and_the_twins_weights_stay_as_they_are(dat
 
 
 @pytest.mark.parametrize("values", [{}, {"embeddings": 3}, {"scorer": "interaction"}], ids=["one", "several", "local"])
-def test_a_boosting_anchor_in_bfloat16_sets_nearly_the_same_margins(data: Path, values: dict[str, Any]) -> None:
+def test_a_boosting_teacher_in_bfloat16_sets_nearly_the_same_margins(data: Path, values: dict[str, Any]) -> None:
     found = []
     for precision in ("float32", "bfloat16"):
         config = config_of(

@@ -12,7 +12,7 @@ PAPER = "Deep Boosting Learning, Flickr30K test, BiGRU"
 HARDEST: dict[str, Change] = {"loss": "btr-hardest", **TRIPLET}
 TOGETHER: dict[str, Change] = {"boosting-scenario": "online", "boosting-start-epoch": 0.0}  # from the first step
 ONLINE: dict[str, Change] = {**HARDEST, **TOGETHER}
-NEEDS_ANCHOR = ("boosting-anchor",)
+NEEDS_TEACHER = ("boosting-teacher",)
 
 
 def _printed(i2t_r1: float, t2i_r1: float, i2t_r5: float | None = None, t2i_r5: float | None = None) -> Recalls:
@@ -21,18 +21,18 @@ def _printed(i2t_r1: float, t2i_r1: float, i2t_r5: float | None = None, t2i_r5: 
 
 _BASELINE = Row(
     "btr-hardest", "no second branch", {**HARDEST, "boosting": "none", "boosting-scenario": "momentum",
-    "boosting-anchor": "", "boosting-branches": 2}, reported=_printed(75.8, 56.5, 93.4, 81.4), source="table II",
+    "boosting-teacher": "", "boosting-branches": 2}, reported=_printed(75.8, 56.5, 93.4, 81.4), source="table II",
 )  # fmt: skip
 
 
 def _imitation(form: str, about: str, scenario: str, *reported: float) -> Row:
-    """A row beside the baseline; "offline" needs --boosting-anchor, a finished run of yours."""
+    """A row beside the baseline; "offline" needs --boosting-teacher, a finished run of yours."""
     changes: dict[str, Change] = {**HARDEST, "boosting": form, "boosting-scenario": scenario}
     if scenario != "offline":
-        changes["boosting-anchor"] = ""
+        changes["boosting-teacher"] = ""
     if scenario == "online":
         changes |= TOGETHER
-    needs = NEEDS_ANCHOR if scenario == "offline" else ()
+    needs = NEEDS_TEACHER if scenario == "offline" else ()
     return Row(f"{form}-{scenario}", f"{about}, {scenario}", changes, needs, _printed(*reported), "table II")
 
 
@@ -53,7 +53,7 @@ SCENARIOS = AblationTable(
 )  # fmt: skip
 
 OFFLINE = AblationTable(
-    "boosting-offline", "boosting and imitation: a finished run as the second branch, named with --boosting-anchor",
+    "boosting-offline", "boosting and imitation: a finished run as the second branch, named with --boosting-teacher",
     "table II (more memory and time than its baseline: 12% and 120%)",
     (
         _BASELINE,

@@ -1,7 +1,7 @@
-"""What can be chosen before a run is started from outside: presets, values, data sets; and the arguments that follow.
+"""The form that starts a run: its presets, settings and data sets, and the arguments of the command that follow.
 
-Nothing that names a file is a value here: data sets are found in folders the person named when starting the program,
-and the other values are numbers, switches and fixed choices.
+No setting here names a file: data sets lie in folders the person named when starting the program, and the other
+settings are numbers, switches and fixed choices.
 """
 
 from __future__ import annotations
@@ -19,25 +19,18 @@ from coder_core.config.schema import RUN_NAME, Config, settings, to_document, wi
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.dataset import find_layout, leaves
 
+Kind = Literal["number", "decimal", "switch", "choice"]
 DEMO = "demo"
-ANCHOR = "boosting_anchor"
-READ_BY = (("data", "word_threshold"), ("model", "text_encoder"), ("model", "bert"))  # what words become numbers by
-UNSHAPED = (
-    "image_dropout",
-    "word_dropout",
-    "embedding_dropout",
-    "beta",
-    "concept_smoothing",
-)  # leave weights their shape
 LONGEST_NAME = 40
-KINDS: dict[type, Literal["number", "decimal", "switch", "choice"]] = {
-    int: "number", float: "decimal", bool: "switch", str: "choice",
-}  # fmt: skip
+KINDS: dict[type, Kind] = {int: "number", float: "decimal", bool: "switch", str: "choice"}
+# A teacher reads the same captions, so these agree; a start from its weights needs the rest of [model] but UNSHAPED.
+READ_BY = (("data", "word_threshold"), ("model", "text_encoder"), ("model", "bert"))
+UNSHAPED = ("image_dropout", "word_dropout", "embedding_dropout", "beta", "concept_smoothing")
 
 
 @dataclass(frozen=True)
 class Option:
-    """One value of a configuration that may be changed.
+    """A setting that may be changed.
 
     Args:
         key: its name; unique over all sections. section: of the configuration. kind: "number" (whole), "decimal",
@@ -46,7 +39,7 @@ class Option:
 
     key: str
     section: str
-    kind: Literal["number", "decimal", "switch", "choice"]
+    kind: Kind
     value: Any
     choices: tuple[str, ...]
     about: str
@@ -61,8 +54,8 @@ class DataSet:
 
 
 @dataclass(frozen=True)
-class AnchorRun:
-    """A finished run that can be the offline anchor of boosting: it reads the same images and words.
+class TeacherRun:
+    """A finished run that can be the offline teacher of boosting: it reads the same images and words.
 
     Args:
         name: of the run. path: its folder. same_model: whether training can start from its weights.
@@ -79,7 +72,7 @@ def presets() -> dict[str, str]:
 
 
 def options(preset: str) -> list[Option]:
-    """Everything that may be changed about a preset, section by section.
+    """Every setting of a preset that may be changed, section by section.
 
     Raises:
         InputError: there is no such preset.
@@ -98,63 +91,69 @@ def options(preset: str) -> list[Option]:
 
 
 def find_data_sets(roots: Sequence[str | Path]) -> list[DataSet]:
-    """The built-in data, and every data set that is, or stands right inside, one of these folders, by name.
+    """The built-in data, and every data set that is, or lies right inside, one of these folders, by name.
 
-    Left out: hidden folders, and data sets that a link takes out of a root. Only names are looked at; training reads.
+    Leaves out hidden folders and data sets that a link takes out of a root. Looks at names only: training reads.
     """
-    found = {DEMO: DEMO}
-    for root in (Path(given).resolve() for given in roots):
-        inside = sorted(root.iterdir()) if root.is_dir() else []
-        places = [place for place in inside if not place.name.startswith(".") and place.is_dir()]
-        kept = [place for place in places if _is_data(place) and not leaves(place, root)]
-        if not kept and root.is_dir() and _is_data(root) and not leaves(root, root):
-            kept = [root]
-        for place in kept:
-            name = place.name if place.name not in found else f"{place.parent.name}/{place.name}"
-            found.setdefault(name, str(place))
-    return [DataSet(name, path) for name, path in found.items()]
+    paths = {DEMO: DEMO}
+    for root in (Path(folder).resolve() for folder in roots):
+        inside = [path for path in sorted(root.iterdir()) if path.is_dir()] if root.is_dir() else []
+        visible = [path for path in inside if not path.name.startswith(".")]
+        for folder in [path for path in visible if _is_data(path, root)] or [root] * _is_data(root, root):
+            name = folder.name if folder.name not in paths else f"{folder.parent.name}/{folder.name}"
+            paths.setdefault(name, str(folder))
+    return [DataSet(name, path) for name, path in paths.items()]
 
 
-def anchor_runs(runs: Sequence[RunSummary], preset: str, data: DataSet, changes: Mapping[str, Any]) -> list[AnchorRun]:
-    """The finished runs that training would take as offline anchor of this configuration.
+def _is_data(folder: Path, root: Path) -> bool:
+    try:
+        find_layout(folder)
+    except (InputError, OSError):
+        return False
+    return not leaves(folder, root)
+
+
+def teacher_runs(
+    runs: Sequence[RunSummary], preset: str, data: DataSet, changes: Mapping[str, Any]
+) -> list[TeacherRun]:
+    """The finished runs that training would take as offline teacher of this configuration.
 
     Args:
         runs: from `list_runs`. preset, data, changes: as for `arguments`.
     """
-    document = to_document(find_preset(preset))
+    wanted = to_document(find_preset(preset))
     for key, value in changes.items():
-        document[settings()[key].section][key] = value
-    defaults = to_document(Config())["model"]  # of what a run older than the setting did not write down
-    found = []
+        wanted[settings()[key].section][key] = value
+    defaults = to_document(Config())  # of what a run older than a setting did not write down
+    teachers = []
     for run in runs:
-        theirs = {section: run.config.get(section, {}) for section in ("data", "model")}
-        if run.state != "finished" or run.fault or not theirs["data"] or not _same_place(theirs["data"]["data"], data):
+        if run.state != "finished" or run.fault or not _same_folder(run.config.get("data", {}).get("data", ""), data):
             continue
-        if any(theirs[section].get(key) != document[section][key] for section, key in READ_BY):
+        if any(run.config[section].get(key) != wanted[section][key] for section, key in READ_BY):
             continue
-        same = all(
-            theirs["model"].get(key, defaults[key]) == value or key in UNSHAPED
-            for key, value in document["model"].items()
-        )
-        found.append(AnchorRun(run.name, str(run.path), same))
-    return found
+        model = defaults["model"] | run.config["model"]
+        same = all(model[key] == value for key, value in wanted["model"].items() if key not in UNSHAPED)
+        teachers.append(TeacherRun(run.name, str(run.path), same))
+    return teachers
 
 
-def _same_place(theirs: str, data: DataSet) -> bool:
-    return theirs == data.path if DEMO in (theirs, data.path) else Path(theirs).resolve() == Path(data.path).resolve()
+def _same_folder(path: str, data: DataSet) -> bool:
+    if not path or DEMO in (path, data.path):
+        return path == data.path
+    return Path(path).resolve() == Path(data.path).resolve()
 
 
 def arguments(
-    preset: str, name: str, data: DataSet, changes: Mapping[str, Any], anchor: AnchorRun | None = None
+    preset: str, name: str, data: DataSet, changes: Mapping[str, Any], teacher: TeacherRun | None = None
 ) -> tuple[tuple[str, ...], list[Fault]]:
-    """What `python -m coder_core.train` is told, and warnings about it.
+    """The arguments of `python -m coder_core.train`, and warnings about them.
 
     Args:
         preset: its name. name: of the run. data: from `find_data_sets`. changes: option key → value.
-        anchor: from `anchor_runs`, for boosting in the offline scenario.
+        teacher: from `teacher_runs`, for boosting in the offline scenario.
 
     Raises:
-        InputError: everything that is impossible about it, as training itself would say; or a value that is no option.
+        InputError: what training would refuse, in its words; or a setting that is no option.
     """
     offered = {option.key: option for option in options(preset)}
     if unknown := [key for key in changes if key not in offered]:
@@ -164,18 +163,10 @@ def arguments(
         if choices and value not in choices:
             raise InputError(Fault(settings()[key].flag, f"is {str(value)[:40]!r}", f"one of {', '.join(choices)}"))
     start = with_settings(find_preset(preset), {"data": data.path})
-    config = with_settings(start, {**changes, ANCHOR: anchor.path if anchor is not None else ""})
+    config = with_settings(start, {**changes, "boosting_teacher": teacher.path if teacher else ""})
     faults = problems(config)
-    if not name or len(name) > LONGEST_NAME or not RUN_NAME.fullmatch(name):
+    if len(name) > LONGEST_NAME or not RUN_NAME.fullmatch(name):
         expected = f"1 to {LONGEST_NAME} letters, digits, '.', '_' and '-', a letter or digit first"
         faults.append(Fault("--name", f"is {name[:60]!r}", expected, "it becomes the name of a folder"))
     warnings = stop_on_errors(faults)
     return (preset, f"--name={name}", f"--data={data.path}", *changed_flags(start, config)), warnings
-
-
-def _is_data(place: Path) -> bool:
-    try:
-        find_layout(place)
-    except (InputError, OSError):
-        return False
-    return True
