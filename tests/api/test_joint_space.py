@@ -76,13 +76,13 @@ def test_a_stored_map_is_missing_then_there_then_damaged(root: Path) -> None:
     a, b = open_run(root / "a"), open_run(root / "b")
     settings = LayoutSettings("pca")
     assert stored_layout(b, "dev", settings, a).state == "missing"
-    place = make_layouts([a.path, b.path], "dev", settings)[1][0]
+    stored = make_layouts([a.path, b.path], "dev", settings)[1][0]
     found = stored_layout(b, "dev", settings, a)
-    assert (found.state, found.name) == ("there", place.name)
+    assert (found.state, found.name) == ("there", stored.name)
     assert found.value is not None
     at_once = principal_layout(b, "dev", principal_layout(a, "dev"))
     np.testing.assert_allclose(at_once.plane, found.value.plane, atol=1e-5)
-    file = place.folder / "plane.npy"
+    file = stored.path / "plane.npy"
     content = bytearray(file.read_bytes())
     content[200] ^= 1
     file.write_bytes(bytes(content))

@@ -75,7 +75,7 @@ def test_a_kept_map_is_shown_and_a_damaged_one_is_named(root: Path, monkeypatch:
     made = make_layouts(runs, "dev", LayoutSettings("tsne", perplexity=10.0))
     app = opened(root, "joint", monkeypatch, map="t-SNE", perplexity="10")
     assert not [button for button in app.button if button.label.startswith("Compute")]
-    file = made[1][0].folder / "plane.npy"
+    file = made[1][0].path / "plane.npy"
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(bytes(content))
