@@ -56,7 +56,7 @@ def test_everything_about_one_cluster(root: Path, kind: str, monkeypatch: pytest
 def test_a_damaged_clustering_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place, _ = make_clusters(root / "demo", "dev", ClusterSettings(7))
     make_clusters(root / "demo-baseline", "dev", ClusterSettings(7))
-    (place.folder / "centroids.npy").write_bytes(b"short")
+    (place.path / "centroids.npy").write_bytes(b"short")
     app = opened(root, "clusters", monkeypatch, k="7")
     assert "centroids.npy" in texts(app)
     assert [button.label for button in app.button if button.label.startswith("Cluster ")] == ["Cluster demo"]
