@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from coder_core.concepts.cooccurrence import concept_graph
+from coder_core.concepts.lemmas import Kind
 from coder_core.concepts.vocabulary import KINDS, Concept, ConceptVocabulary, Source
 from coder_core.console.faults import Fault, InputError
 
@@ -56,52 +57,37 @@ class Concepts:
             InputError: a file is damaged or of another format, or the two do not match.
         """
         try:
-            document: Any = json.loads(names)
+            vocabulary = _read_names(names)
         except (ValueError, RecursionError) as error:
-            raise InputError(Fault(f"{folder}/{NAMES}", f"cannot be read as JSON: {error}")) from None
+            raise InputError(Fault(f"{folder}/{NAMES}", f"cannot be read: {error}", f'the format "{FORMAT}"')) from None
         try:
             tensors = load(arrays)
         except SafetensorError as error:
             raise InputError(Fault(f"{folder}/{ARRAYS}", f"cannot be read: {error}")) from None
-        problem = _names_problem(document)
-        if problem:
-            raise InputError(Fault(f"{folder}/{NAMES}", problem, f'the format "{FORMAT}"'))
-        entries = [
-            Concept(entry["word"], entry["kind"], entry["count"], tuple(entry["forms"]))
-            for entry in document["concepts"]
-        ]
-        problem = _arrays_problem(tensors, len(entries))
-        if problem:
-            raise InputError(Fault(f"{folder}/{ARRAYS}", problem, f"arrays of {len(entries)} concepts"))
-        vocabulary = ConceptVocabulary(tuple(entries), document["source"])
-        return cls(vocabulary, tensors["together"], tensors["occurrences"], tensors["vectors"])
+        count, size = len(vocabulary), (0, *getattr(tensors.get("vectors"), "shape", ()))[-1]
+        expected = {
+            "together": f"int64{[count] * 2}",
+            "occurrences": f"int64[{count}]",
+            "vectors": f"float32{[count, size]}",
+        }
+        layout = {name: f"{array.dtype}{list(array.shape)}" for name, array in sorted(tensors.items())}
+        if layout != expected:
+            contents, wanted = (" ".join(f"{k} {v}" for k, v in arrays.items()) for arrays in (layout, expected))
+            raise InputError(Fault(f"{folder}/{ARRAYS}", f"holds {contents}", wanted))
+        return cls(vocabulary, **tensors)
 
 
-def _names_problem(document: Any) -> str:
-    if (
-        not isinstance(document, dict)
-        or document.get("format") != FORMAT
-        or document.get("source") not in get_args(Source)
-    ):
-        return "is not a run's list of concepts"
-    entries = document.get("concepts")
-    if not isinstance(entries, list) or len(entries) < 2:
-        return "holds fewer than two concepts"
-    for entry in entries:
-        is_concept = isinstance(entry, dict) and isinstance(entry.get("word"), str) and entry.get("kind") in KINDS
-        forms = entry.get("forms") if is_concept else None
-        if not isinstance(forms, list) or not all(isinstance(form, str) for form in forms):
-            return "holds a concept without word, kind or forms"
-        if type(entry.get("count")) is not int:
-            return f"gives {entry['word']!r} no count"
-    return ""
+def _read_names(content: bytes) -> ConceptVocabulary:
+    match json.loads(content):
+        case {"format": str(form), "source": str(source), "concepts": [_, _, *_] as entries} if form == FORMAT:
+            if source in get_args(Source):
+                return ConceptVocabulary(tuple(map(_read_concept, entries)), cast(Source, source))
+    raise ValueError("not a run's list of two or more concepts")
 
 
-def _arrays_problem(arrays: dict[str, np.ndarray], count: int) -> str:
-    if set(arrays) != {"together", "occurrences", "vectors"}:
-        return f"holds {', '.join(sorted(arrays)) or 'nothing'}"
-    shapes = {name: array.shape for name, array in arrays.items()}
-    if shapes["together"] != (count, count) or shapes["occurrences"] != (count,) or shapes["vectors"][:1] != (count,):
-        return f"holds shapes {', '.join(map(str, shapes.values()))}"
-    kinds = arrays["together"].dtype.kind + arrays["occurrences"].dtype.kind + arrays["vectors"].dtype.str
-    return "" if kinds == "ii<f4" else "holds numbers of another type"
+def _read_concept(entry: Any) -> Concept:
+    match entry:
+        case {"word": str(word), "kind": str(kind), "count": int(count), "forms": [*forms]} if kind in KINDS:
+            if all(isinstance(form, str) for form in forms):
+                return Concept(word, cast(Kind, kind), count, tuple(forms))
+    raise ValueError(f"{entry!r:.80} is no concept with word, kind, count and forms")

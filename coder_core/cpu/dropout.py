@@ -1,4 +1,4 @@
-"""Dropout that costs little on a CPU: sixteen random bits decide an element, four elements share one draw."""
+"""Dropout with a cheap mask on a CPU: 16 random bits decide an element, one 64-bit draw serves four."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ FULL = (torch.float32, torch.float64)
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout` with its own mask on the CPU, where PyTorch's takes three to five times as long; the same on a GPU.
+    """`nn.Dropout` with a mask of its own on the CPU, where PyTorch's takes three to five times as long.
 
-    Every element is dropped independently with a probability of p rounded to a multiple of 1/65536, and the others
-    are divided by exactly the probability with which they stay, so that the mean is the input. The mask follows from
-    PyTorch's random state alone: a seed is drawn from it for a stream that is the same in every NumPy version.
+    Every element is dropped independently with p rounded to a multiple of 1/65536; the others are divided by exactly
+    the probability of staying, so that the mean is the input. The mask follows from PyTorch's random state alone: it
+    seeds a stream that is the same in every NumPy version.
     """
 
     def forward(self, features: Tensor) -> Tensor:
@@ -26,10 +26,10 @@ class Dropout(nn.Dropout):
 
 
 def scaled_mask(like: Tensor, p: float) -> Tensor:
-    """Zero where an element is dropped, one over the probability of staying elsewhere; shape and type of `like`."""
-    staying = min(max(round((1 - p) * LEVELS), 1), LEVELS - 1)
+    """0 where an element is dropped, 1 / (probability of staying) elsewhere; shape and type of `like`."""
+    levels_kept = min(max(round((1 - p) * LEVELS), 1), LEVELS - 1)
     seed = int(torch.randint(torch.iinfo(torch.int64).max, ()))
-    drawn = np.random.SFC64(seed).random_raw(-(-like.numel() // 4)).view(np.int16)
-    bits = torch.from_numpy(drawn)[: like.numel()].view(like.shape)  # each of -32768 … 32767 equally likely
+    draws = np.random.SFC64(seed).random_raw(-(-like.numel() // 4)).view(np.int16)
+    bits = torch.from_numpy(draws)[: like.numel()].view(like.shape)  # each of -32768 … 32767 equally likely
     mask = torch.empty(like.shape, dtype=like.dtype)
-    return torch.lt(bits, staying - LEVELS // 2, out=mask).mul_(LEVELS / staying)
+    return torch.lt(bits, levels_kept - LEVELS // 2, out=mask).mul_(LEVELS / levels_kept)

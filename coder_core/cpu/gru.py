@@ -112,19 +112,8 @@ def _all_layers(gru: nn.GRU, features: Tensor, packing: Packing) -> Tensor:
 def _layer_over_table(
     gru: nn.GRU, layer: int, table: Tensor, rows: Tensor, packing: Packing, *, average: bool
 ) -> Tensor:
-    """One layer over words that are rows of a table of inputs.
-
-    Args:
-        gru: holds the parameters.
-        layer: which of its layers.
-        table: (U, I) distinct inputs.
-        rows: (2, N) for each direction the table's row of every packed word.
-        packing: of the batch's lengths.
-        average: return the mean of the two directions.
-
-    Returns:
-        (2, B·T, H) forward and backward states, or (B·T, H) their mean; zero at padded positions.
-    """
+    """One layer over words that are rows (2, N) of a table (U, I) of inputs, in packed order for each direction ->
+    (2, B·T, H) forward and backward states, or (B·T, H) their mean; zero at padded positions."""
     names = [f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     parameters = [getattr(gru, name + suffix) for suffix in ("", "_reverse") for name in names]
     for_backward = torch.is_grad_enabled()
@@ -304,13 +293,12 @@ def _candidate_first(weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def _padded_transpose(parts: Sequence[Tensor]) -> Tensor:
-    """The transpose of matrices that stand one below the other, its rows spaced apart. Through contiguous blocks: only
-    those does PyTorch transpose fast."""
-    rows, first = sum(len(part) for part in parts), 0
+    """Matrices one below the other, transposed, rows spaced apart; by blocks, which PyTorch transposes fast."""
+    blocks = [block for part in parts for block in part.split(BLOCK)]
+    rows = sum(map(len, blocks))
     transposed = parts[0].new_empty(parts[0].shape[1], rows + PADDING)[:, :rows]
-    for block in (block for part in parts for block in part.split(BLOCK)):
-        transposed[:, first : first + len(block)] = block.T.contiguous()
-        first += len(block)
+    for columns, block in zip(transposed.split([*map(len, blocks)], dim=1), blocks, strict=True):
+        columns.copy_(block.T.contiguous())
     return transposed
 
 

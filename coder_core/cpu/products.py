@@ -1,9 +1,9 @@
-"""Float32 matrix products at the speed of the processor.
+"""Float32 matrix products by oneDNN where that is faster.
 
 On a CPU PyTorch hands float32 products to MKL, which leaves the wide registers (AVX-512) of AMD processors unused.
-oneDNN, which comes with PyTorch as well, uses them and takes about half the time. PyTorch asks it only where bfloat16
-inside a product was allowed; a processor without units for that (all AMD ones so far) then computes in float32 as
-before. So it is allowed on such processors alone, and only after products were compared with float64.
+oneDNN, also part of PyTorch, uses them and takes about half the time. PyTorch calls it only where bfloat16 inside a
+product is allowed; AMD processors so far have no units for that and compute in float32 all the same. So it is allowed
+on these alone, and only after products have been compared with float64.
 """
 
 from __future__ import annotations
@@ -20,21 +20,15 @@ DEFAULT_PRODUCTS = "PyTorch's default"
 _SETTINGS = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
 _UNSET, _ASKS_ONEDNN = "none", "bf16"
 
-SHORT = 64
-"""Vectors of fewer numbers are multiplied faster by PyTorch's default."""
-
-FLOAT32_ERROR = 1e-6
-"""Largest error of a float32 product as a share of Σ|a||b|; a product in bfloat16 has errors of 1e-3."""
+SHORT = 64  # vectors of fewer numbers are multiplied faster by PyTorch's default
+FLOAT32_ERROR = 1e-6  # of a product as a share of Σ|a||b|; in bfloat16 it is 1e-3
 
 
 def use_onednn(tolerance: float = FLOAT32_ERROR) -> None:
     """Let oneDNN multiply float32 matrices for the rest of the process where it is faster and as exact.
 
-    Nothing changes on processors other than AMD's with AVX-512, where oneDNN turns out less exact, and where a
-    precision was chosen before (`torch.set_float32_matmul_precision`).
-
-    Args:
-        tolerance: largest error of a product that is taken for float32, as a share of Σ|a||b|.
+    Changes nothing unless the processor is AMD's with AVX-512, errors stay within `tolerance` (a share of Σ|a||b|), and
+    no precision was chosen before (`torch.set_float32_matmul_precision`).
     """
     before = _SETTINGS.fp32_precision
     if before not in (_UNSET, _ASKS_ONEDNN) or not _is_amd_with_avx512():
@@ -45,23 +39,19 @@ def use_onednn(tolerance: float = FLOAT32_ERROR) -> None:
 
 
 def product_library() -> str:
-    """Who multiplies float32 matrices on the CPU now: "oneDNN" or "PyTorch's default"."""
+    """What multiplies float32 matrices on the CPU now: "oneDNN" or "PyTorch's default"."""
     return "oneDNN" if _SETTINGS.fp32_precision == _ASKS_ONEDNN else DEFAULT_PRODUCTS
 
 
 def multiplies_bfloat16() -> bool:
     """Whether this processor has instructions that multiply bfloat16 numbers (AVX512-BF16 or AMX)."""
-    able = torch.cpu.get_capabilities()
-    return bool(able.get("avx512_bf16") or able.get("amx_bf16"))
+    capabilities = torch.cpu.get_capabilities()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 @contextmanager
 def products_for(size: int) -> Iterator[None]:
-    """Leave products of short vectors to PyTorch's default: calling oneDNN takes longer than they do.
-
-    Args:
-        size: of the vectors that are multiplied.
-    """
+    """Leave products of vectors of `size` numbers to PyTorch's default if they are too short for oneDNN."""
     before = _SETTINGS.fp32_precision
     if before != _ASKS_ONEDNN or size >= SHORT:
         yield
@@ -74,7 +64,7 @@ def products_for(size: int) -> Iterator[None]:
 
 
 def factor_type(values: Tensor) -> torch.dtype:
-    """The type that autocast gives the factors of a product: its own where it is enabled and reaches the values."""
+    """The type that autocast gives the factors of a product."""
     kind = values.device.type
     if values.dtype == torch.float32 and torch.is_autocast_enabled(kind):
         return torch.get_autocast_dtype(kind)
@@ -82,30 +72,28 @@ def factor_type(values: Tensor) -> torch.dtype:
 
 
 def rounded_rows(rows: int, unit: int) -> int:
-    """How many rows a product should have whose number of rows changes from batch to batch: a multiple of `unit` where
-    oneDNN multiplies, which compiles a program for every shape and keeps it; otherwise `rows`."""
+    """Round a product's rows up to a multiple of `unit` for oneDNN, which compiles a program for every shape."""
     return -(-rows // unit) * unit if product_library() == "oneDNN" else rows
 
 
 def _is_amd_with_avx512() -> bool:
     if torch.backends.cpu.get_cpu_capability() != "AVX512":
         return False
-    told = Path("/proc/cpuinfo")
-    return "AuthenticAMD" in (told.read_text() if told.exists() else platform.processor())
+    file = Path("/proc/cpuinfo")
+    return "AuthenticAMD" in (file.read_text() if file.exists() else platform.processor())
 
 
 def _largest_error() -> float:
-    """Of some shapes that training has, as a share of Σ|a||b|."""
+    """Of products in shapes that training has, as a share of Σ|a||b|."""
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(rows, 1024, generator=generator) for rows in (128, 768))
     start = torch.randn(128, 768, generator=generator)
-    found = [
+    return max(
         _error(a @ b.T, a, b.T),
         _error(a.T @ start, a.T, start),
         _error(torch.addmm(start, a, b.T), a, b.T, start),
         _error(a[:3, :64] @ b[:5, :64].T, a[:3, :64], b[:5, :64].T),
-    ]
-    return max(found)
+    )
 
 
 def _error(product: Tensor, a: Tensor, b: Tensor, start: Tensor | None = None) -> float:

@@ -19,6 +19,7 @@ IMAGES_AT_ONCE = 128
 TEXTS_AT_ONCE = 256
 
 Progress = Callable[[int, int], None]
+Arrays = tuple[np.ndarray, np.ndarray | None, np.ndarray | None]
 
 
 class SplitEmbeddings(NamedTuple):
@@ -82,46 +83,35 @@ def encode_split(
         progress: called with samples done and samples in all; may raise to stop.
         attention: keep the concept attention too.
     """
-    images = _Rows(model, split.n_images, attention)
-    texts = _Rows(model, split.n_texts, attention)
-    total = split.n_images + split.n_texts
+    images, texts = (_empty(model, count, attention) for count in (split.n_images, split.n_texts))
+    done = 0
 
-    def report() -> None:
+    def store(arrays: Arrays, ids: np.ndarray, branches: Branches) -> None:
+        nonlocal done
+        for array, rows in zip(arrays, branches, strict=True):
+            if array is not None and rows is not None:
+                array[ids] = rows.float().cpu().numpy()
+        done += len(ids)
         if progress:
-            progress(images.done + texts.done, total)
+            progress(done, split.n_images + split.n_texts)
 
     with evaluating(model):
         nodes = model.concept_nodes()
         for ids, regions, lengths in image_chunks(split, IMAGES_AT_ONCE):
             with autocast(device, precision):
-                images.put(ids, model.image_branches(regions.to(device), lengths.to(device), nodes))
-            report()
+                branches = model.image_branches(regions.to(device), lengths.to(device), nodes)
+            store(images, ids, branches)
         for ids, words, lengths in text_chunks(tokens, TEXTS_AT_ONCE):
             with autocast(device, precision):
-                texts.put(ids, model.text_branches(words.to(device), lengths.to(device), nodes))
-            report()
-    return SplitEmbeddings(
-        images.instance, texts.instance, images.concept, texts.concept, images.attention, texts.attention
-    )
+                branches = model.text_branches(words.to(device), lengths.to(device), nodes)
+            store(texts, ids, branches)
+    return SplitEmbeddings(images[0], texts[0], images[1], texts[1], images[2], texts[2])
 
 
-class _Rows:
-    """The arrays of one modality, filled chunk by chunk."""
-
-    def __init__(self, model: Coder, count: int, attention: bool) -> None:
-        self.instance = np.empty((count, model.dimension), np.float32)
-        self.concept: np.ndarray | None = None
-        self.attention: np.ndarray | None = None
-        self.done = 0
-        if model.concepts is not None:
-            self.concept = np.empty((count, model.dimension), np.float32)
-            if attention:
-                self.attention = np.empty((count, model.concepts.count), np.float16)
-
-    def put(self, ids: np.ndarray, branches: Branches) -> None:
-        self.instance[ids] = branches.instance.float().cpu().numpy()
-        if self.concept is not None and branches.concept is not None:
-            self.concept[ids] = branches.concept.float().cpu().numpy()
-        if self.attention is not None and branches.attention is not None:
-            self.attention[ids] = branches.attention.half().cpu().numpy()
-        self.done += len(ids)
+def _empty(model: Coder, count: int, attention: bool) -> Arrays:
+    """Arrays for `count` samples: instance, concept and attention, as in `Branches`."""
+    instance = np.empty((count, model.dimension), np.float32)
+    if model.concepts is None:
+        return instance, None, None
+    weights = np.empty((count, model.concepts.count), np.float16) if attention else None
+    return instance, np.empty_like(instance), weights

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,66 +18,40 @@ from coder_core.encoders.bert import load_tokenizer
 RANDOM_STREAM = 3  # of the vectors of words that a GloVe file lacks
 
 
-class CaptionReader(Protocol):
-    """Turns captions into flat arrays of numbers."""
+@dataclass(frozen=True)
+class CaptionReader:
+    """Turns captions into flat arrays of ids.
 
-    @property
-    def size(self) -> int:
-        """Number of distinct ids."""
+    Args:
+        encode: the function.
+        size: number of distinct ids.
+        fixed_ends: a caption's first and last id must not be dropped ([CLS] and [SEP]).
+    """
 
-    @property
-    def fixed_ends(self) -> bool:
-        """Whether a caption's first and last id must not be dropped."""
-
-    def encode(self, captions: Sequence[str]) -> Tokens:
-        """All captions, flat."""
-
-
-class WordReader:
-    """Words of the run's own vocabulary."""
-
-    fixed_ends = False
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self.vocabulary = vocabulary
-
-    @property
-    def size(self) -> int:
-        """Words in the vocabulary."""
-        return len(self.vocabulary)
-
-    def encode(self, captions: Sequence[str]) -> Tokens:
-        """All captions, flat."""
-        return self.vocabulary.encode(captions)
-
-
-class PieceReader:
-    """BERT's word pieces, [CLS] and [SEP] included."""
-
-    fixed_ends = True
-
-    def __init__(self, name: str) -> None:
-        self.tokenizer: Any = load_tokenizer(name)
-
-    @property
-    def size(self) -> int:
-        """Word pieces of the tokenizer."""
-        return len(self.tokenizer)
-
-    def encode(self, captions: Sequence[str]) -> Tokens:
-        """All captions, flat; pieces beyond BERT's positions (512) are cut, [SEP] stays."""
-        ids = self.tokenizer(list(captions), truncation=True)["input_ids"]
-        offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
-        return Tokens(np.fromiter((piece for pieces in ids for piece in pieces), np.int32, offsets[-1]), offsets)
+    encode: Callable[[Sequence[str]], Tokens]
+    size: int
+    fixed_ends: bool
 
 
 def make_reader(config: Config, vocabulary: Vocabulary | None) -> CaptionReader:
     """The reader of a configuration; `vocabulary` is needed for a BiGRU."""
     if config.model.text_encoder == "bert":
-        return PieceReader(config.model.bert)
+        return piece_reader(config.model.bert)
     if vocabulary is None:
         raise ValueError("a BiGRU needs a vocabulary")
-    return WordReader(vocabulary)
+    return CaptionReader(vocabulary.encode, len(vocabulary), fixed_ends=False)
+
+
+def piece_reader(name: str) -> CaptionReader:
+    """Word pieces of a BERT, [CLS] and [SEP] included, truncated at its number of positions (512)."""
+    tokenizer = load_tokenizer(name)
+
+    def encode(captions: Sequence[str]) -> Tokens:
+        ids = tokenizer(list(captions), truncation=True)["input_ids"]
+        offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
+        return Tokens(np.fromiter((piece for pieces in ids for piece in pieces), np.int32, offsets[-1]), offsets)
+
+    return CaptionReader(encode, len(tokenizer), fixed_ends=True)
 
 
 def initial_word_vectors(

@@ -1,4 +1,4 @@
-"""How exactly the passes without gradients multiply: the momentum twin's, and those of a boosting anchor."""
+"""Precision of the passes without gradients: the momentum twin's and a boosting teacher's."""
 
 from __future__ import annotations
 
@@ -14,21 +14,16 @@ from coder_core.model.encode import autocast, in_bfloat16
 def twin_precision(training: TrainingConfig, device: torch.device) -> str:
     """ "float32" or "bfloat16".
 
-    Auto is as --precision where that is given, and on a GPU. On a CPU it is bfloat16 where that was measured to be
-    faster: on processors that multiply it themselves and where oneDNN multiplies float32.
+    "auto" follows --precision where that is set, and on a GPU. On a CPU it is bfloat16 where that is faster: on
+    processors with bfloat16 instructions where oneDNN multiplies float32.
     """
     if training.twin_precision != "auto":
         return training.twin_precision
     faster = device.type == "cpu" and multiplies_bfloat16() and product_library() != DEFAULT_PRODUCTS
-    as_asked = in_bfloat16(device, training.precision)
-    return "bfloat16" if as_asked or (training.precision == "auto" and faster) else "float32"
+    requested = in_bfloat16(device, training.precision)
+    return "bfloat16" if requested or (training.precision == "auto" and faster) else "float32"
 
 
 def twin_autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
-    """Around such a pass, whatever holds around the rest of the step.
-
-    Args:
-        precision: what `twin_precision` says.
-        device: where the pass is made.
-    """
+    """Autocast for such a pass, whatever the rest of the step uses; `precision` is that of `twin_precision`."""
     return autocast(device, precision) if precision == "bfloat16" else torch.autocast(device.type, enabled=False)

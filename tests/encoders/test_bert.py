@@ -10,7 +10,7 @@ import torch
 
 from coder_core.console.faults import InputError
 from coder_core.encoders.bert import BertWords, check_folder, load_tokenizer
-from coder_core.model.reader import PieceReader
+from coder_core.model.reader import piece_reader
 from tests.support.tiny_bert import POSITIONS, write_tiny_bert
 
 WORDS = ["red", "star", "left", "of", "a", "ring"]
@@ -27,7 +27,7 @@ def change_json(path: Path, **values: object) -> None:
 
 def test_a_caption_becomes_cls_pieces_sep(folder: Path) -> None:
     """Known words keep their numbers, an unknown one becomes [UNK] = 1."""
-    tokens = PieceReader(str(folder)).encode(["a RED star", "a zebra"])
+    tokens = piece_reader(str(folder)).encode(["a RED star", "a zebra"])
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(WORDS)]
     number = {piece: index for index, piece in enumerate(pieces)}
     expected = ["[CLS]", "a", "red", "star", "[SEP]", "[CLS]", "a", "[UNK]", "[SEP]"]
@@ -36,10 +36,10 @@ def test_a_caption_becomes_cls_pieces_sep(folder: Path) -> None:
 
 
 def test_captions_are_cut_at_the_models_positions(folder: Path) -> None:
-    reader = PieceReader(str(folder))
+    reader = piece_reader(str(folder))
     tokens = reader.encode(["star " * 50, "a star"])
     assert tokens.lengths.tolist() == [POSITIONS, 4]
-    assert tokens.ids[POSITIONS - 1] == reader.tokenizer.sep_token_id
+    assert tokens.ids[POSITIONS - 1] == load_tokenizer(str(folder)).sep_token_id
     model = BertWords(str(folder), 8)
     assert model(torch.from_numpy(tokens.ids[None, :POSITIONS]).long(), torch.tensor([POSITIONS])).shape == (1, 12, 8)
 
