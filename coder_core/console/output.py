@@ -13,9 +13,15 @@ UNLIMITED = 1000  # columns of a file or a pipe: no table of ours is wider
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
+class _CommandConsole(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave a reader that is gone to the runner, which knows the exit status."""
+        raise BrokenPipeError
+
+
 def open_console(*, stderr: bool = False) -> Console:
     """A console on stdout or stderr. A file or a pipe is as wide as any table, unless COLUMNS says otherwise."""
-    console = Console(stderr=stderr, highlight=False)
+    console = _CommandConsole(stderr=stderr, highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = UNLIMITED
     return console

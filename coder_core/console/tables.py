@@ -24,7 +24,8 @@ class Column:
 
     Args:
         head: may have several lines.
-        dropped: its turn to be left out on a narrow terminal, 1 first; None always stays.
+        dropped: its turn to be left out on a narrow terminal, 1 first, together with others of the same turn; None
+            always stays.
         text: left-aligned and broken between words; otherwise right-aligned and never broken.
     """
 
@@ -61,21 +62,23 @@ class FittingTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         shown = list(self.columns)
-        wide = options.update(width=UNLIMITED)
-        while Measurement.get(console, wide, self._draw(shown)).minimum > options.max_width:
-            expendable = [column for column in shown if column.dropped is not None]
-            if not expendable:
+        turns = sorted({column.dropped for column in shown if column.dropped is not None})
+        unlimited = options.update(width=UNLIMITED)
+        while too_wide := Measurement.get(console, unlimited, self._draw(shown)).minimum > options.max_width:
+            if not turns:
                 break
-            shown.remove(min(expendable, key=lambda column: column.dropped or 0))
-        yield self._draw(shown)
+            turn = turns.pop(0)
+            shown = [column for column in shown if column.dropped != turn]
+        yield self._draw(shown, fold=too_wide)
         if missing := dict.fromkeys(column.head.replace("\n", " ") for column in self.columns if column not in shown):
             yield Text(f"too narrow for {', '.join(missing)}", style="dim")
 
-    def _draw(self, columns: Sequence[Column]) -> Table:
-        table = Table(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0))
+    def _draw(self, columns: Sequence[Column], *, fold: bool = False) -> Table:
+        table = Table(title=self.title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0))
         for column in columns:
+            keep = not (fold and column.text)  # text folds when nothing is left to leave out
             table.add_column(
-                Text(column.head), min_width=column.needed, no_wrap=not column.text, overflow="fold",
+                Text(column.head), min_width=column.needed if keep else None, no_wrap=not column.text, overflow="fold",
                 justify="left" if column.text else "right", style=column.style,
             )  # fmt: skip
         for cells in zip(*(column.cells for column in columns), strict=True):
@@ -86,8 +89,8 @@ class FittingTable:
 def metrics_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     """The field's table: recalls, MedR and MeanR both ways, R@sum, MD and ties; one row a name."""
     columns = [Column("run", text=True)]
-    for label in DIRECTIONS.values():
-        columns += [Column(f"{label}\nR@1/5/10", dropped=4), Column("MedR\nMeanR", dropped=3)]
+    for turn, label in zip((5, 4), DIRECTIONS.values(), strict=True):
+        columns += [Column(f"{label}\nR@1/5/10", dropped=turn), Column("MedR\nMeanR", dropped=3)]
     columns += [Column("R@sum", style="bold"), Column("MD", dropped=2), Column("ties %", dropped=1)]
     table = FittingTable(title, columns)
     for name, metrics in rows.items():

@@ -1,0 +1,95 @@
+"""Tables fit: no word is broken in a file, and a narrow terminal gets fewer columns."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from coder_core.console.faults import Fault
+from coder_core.console.output import open_console, print_faults
+from coder_core.console.tables import Column, FittingTable, choices_table, metrics_table
+
+LONG = "coder-flickr8k-with-a-name-of-many-words-and-seed-0-whose-folder-somebody-named-on-a-friday-afternoon"
+RECALLS = {f"{way}_r{k}": 12.3 for way in ("i2t", "t2i") for k in (1, 5, 10)}
+METRICS = RECALLS | {f"{way}_{key}": 4.0 for way in ("i2t", "t2i") for key in ("medr", "meanr", "ties")}
+ROWS = {name: METRICS | {"rsum": 345.6, "md": 0.789} for name in ("demo", LONG)}
+
+
+def printed(table: object, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(table)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_file_gets_every_column_and_no_name_is_broken(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    open_console().print(metrics_table(ROWS, "dev"))
+    out = capsys.readouterr().out
+    [line] = [line for line in out.splitlines() if LONG in line]
+    for cell in ("12.3/12.3/12.3", "4 · 4.0", "345.6", "0.789"):
+        assert cell in line
+    assert "too narrow" not in out
+
+
+def test_columns_says_how_wide_a_file_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    open_console().print(metrics_table({"demo": ROWS["demo"]}, "dev"))
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
+
+
+@pytest.mark.parametrize(
+    ("width", "missing"),
+    [
+        (74, ""),
+        (73, "ties %"),
+        (61, "MD, ties %"),
+        (50, "MedR MeanR, MD, ties %"),
+        (41, "MedR MeanR, text→image R@1/5/10, MD, ties %"),
+        (20, "image→text R@1/5/10, MedR MeanR, text→image R@1/5/10, MD, ties %"),
+    ],
+)
+def test_a_narrow_terminal_gets_fewer_columns_never_broken_ones(width: int, missing: str) -> None:
+    text = printed(metrics_table({"demo": ROWS["demo"]}, "dev"), width)
+    [row] = [line for line in text.splitlines() if line.startswith(" demo")]
+    assert "345.6" in row
+    assert ("0.789" in row) == ("MD" not in missing)
+    assert row.count("12.3/12.3/12.3") == 2 - missing.count("R@1/5/10")
+    assert f"too narrow for {missing}" in " ".join(text.split()) if missing else "too narrow" not in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_name_wider_than_the_terminal_is_folded_and_nothing_is_lost() -> None:
+    text = printed(metrics_table(ROWS, "dev"), 40)
+    assert LONG in "".join(line.split()[0] for line in text.splitlines() if line.startswith(" ") and line.strip())
+    assert text.count("345.6") == 2
+
+
+def test_text_is_broken_between_words_before_a_column_goes() -> None:
+    table = FittingTable("", [Column("preset"), Column("about", text=True, dropped=1)])
+    table.add_row("demo", "built-in pictures and nothing else")
+    assert "nothing" in printed(table, 25)
+    assert "nothing" not in printed(table, 10)
+
+
+def test_the_largest_options_of_c_way_accuracy_go_first() -> None:
+    row = {f"{way}_{c}way": 50.0 for way in ("i2t", "t2i") for c in (5, 20)}
+    table = choices_table({"demo": row | {f"{key}_interval": 1.0 for key in row}}, (5, 20, 100), "c-way")
+    wide, narrow = printed(table, 120), printed(table, 40)
+    assert wide.count("50.0 ± 1.0") == 4
+    assert wide.count("–") == 2
+    assert narrow.count("50.0 ± 1.0") == 2
+    assert "5-way" in narrow
+
+
+def test_cells_and_faults_are_text_and_never_markup_or_control_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = FittingTable("", [Column("[red]run", text=True)])
+    table.add_row("[bold]x[/nothing]")
+    assert "[bold]x[/nothing]" in printed(table, 80)
+    print_faults(open_console(stderr=True), [Fault("a[bold]", "is \x1b]0;owned\x07")])
+    assert capsys.readouterr().err == "error: a[bold]: is \\x1b]0;owned\\x07\n"
