@@ -15,7 +15,7 @@ from coder_core.api import sides as sides_module
 from coder_core.api.concepts.view import ConceptView
 from coder_core.api.diversity.anchor import Anchor, Loss, open_anchor
 from coder_core.api.diversity.negatives import BANK_SIZE, Candidates, DiversitySettings, draw_for, spread
-from coder_core.api.diversity.table import Measure, normalise, squash
+from coder_core.api.diversity.table import Measure, normalise
 from coder_core.api.listing import RunSummary, loss_values, summarise
 from coder_core.api.pictures import thumbnail
 from coder_core.api.retrieval.look_alike import PICTURES_READ, LookAlike, TinyPictures, read_tiny_pictures
@@ -23,6 +23,7 @@ from coder_core.api.sampling import SCORES_AT_MOST, Part, Sample, draw_points_sa
 from coder_core.api.sides import Array, Modality, Sides, first_captions
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.demo.encoding import features_of, makes_features
+from coder_core.ops.diversity_scaling import squash
 from coder_core.ops.mixture import mixed_embeddings
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.analysis.tables import IMAGE_PART_LENGTHS, IMAGE_PARTS

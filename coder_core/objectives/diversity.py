@@ -21,9 +21,8 @@ from torch import Tensor
 
 from coder_core.objectives import _dcl_kernel
 from coder_core.objectives.pairs import Negatives, as_list
-
-LARGEST_EXPONENT = 100.0
-"""exp(-100) is lost beside 1 in float32 and float64 alike."""
+from coder_core.ops.diversity_scaling import normalise_by_largest as normalise_by_largest
+from coder_core.ops.diversity_scaling import squash as squash
 
 Measure = Literal["std", "entropy"]
 
@@ -164,29 +163,6 @@ def entropy(scores: Tensor, negatives: Negatives, *, temperature: float = 1.0) -
     return -terms.sum(dim=1) / math.log(2)
 
 
-def squash(spread: Tensor, epsilon: float) -> Tensor:
-    """1 / sigmoid(ε / spread) = 1 + exp(−ε / spread): 1 for no spread, towards 2 for a large one.
-
-    Args:
-        spread: (Q,) >= 0, a standard deviation or an entropy.
-        epsilon: > 0.
-
-    Returns:
-        (Q,) in [1, 2); where the spread is zero the gradient is zero, its limit.
-
-    Raises:
-        ValueError: epsilon is not positive.
-
-    >>> squash(torch.tensor([0.0, 0.1, 1.0]), epsilon=0.1)
-    tensor([1.0000, 1.3679, 1.9048])
-    """
-    if not epsilon > 0:
-        raise ValueError(f"epsilon must be > 0, got {epsilon}")
-    vanishes = spread <= epsilon / LARGEST_EXPONENT
-    exponent = -epsilon / torch.where(vanishes, epsilon, spread)
-    return 1.0 + torch.where(vanishes, 0.0, exponent.exp())
-
-
 def blend_raw(
     batch_raw: Tensor, bank_raw: Tensor, *, has_bank: Tensor | bool = True, bank_share: float = 0.5
 ) -> Tensor:
@@ -211,19 +187,3 @@ def blend_raw(
         raise ValueError(f"bank_share must be in [0, 1], got {bank_share}")
     share = bank_share * torch.as_tensor(has_bank, device=batch_raw.device).to(batch_raw.dtype)
     return batch_raw + share * (bank_raw - batch_raw)
-
-
-def normalise_by_largest(raw: Tensor, largest: Tensor | None = None) -> Tensor:
-    """Divide by the largest raw diversity over the anchors of one modality (the paper's index Q is a slip).
-
-    Args:
-        raw: (Q,) in [1, 2).
-        largest: the maximum over the anchors of ALL processes when there are several; default: over `raw`.
-
-    Returns:
-        (Q,) in (0.5, 1].
-
-    >>> normalise_by_largest(torch.tensor([1.2, 1.6]))
-    tensor([0.7500, 1.0000])
-    """
-    return raw / (raw.amax() if largest is None else largest)

@@ -14,6 +14,7 @@ from torch import Tensor
 from coder_core.objectives._dcl_kernel import log1p_sum_exp_scaled
 from coder_core.objectives.pairs import Negatives, as_list
 from coder_core.ops import full_precision
+from coder_core.ops.diversity_scaling import sharpness
 
 PositiveScale = Literal["one", "temperature"]
 PositiveClamp = Literal["clamp", "relu"]
@@ -67,24 +68,14 @@ def diversity_contrastive(
     tensor([-0.4364, -0.4208, -0.2557])
     """
     scores, listed = as_list(scores, negatives)
-    sharpness = anchor_sharpness(scores, diversity, temperature)
-    push = log1p_sum_exp_scaled(scores, sharpness, margin * sharpness, listed)
+    if diversity is None:
+        scale = scores.new_full((len(scores),), sharpness(1.0, temperature))
+    else:
+        scale = sharpness(diversity.to(scores.dtype), temperature)
+    push = log1p_sum_exp_scaled(scores, scale, margin * scale, listed)
     return temperature * push - positive_term(
         positive_scores, temperature=temperature, positive_scale=positive_scale, positive_clamp=positive_clamp
     )
-
-
-def anchor_sharpness(scores: Tensor, diversity: Tensor | None, temperature: float) -> Tensor:
-    """1 / (μ·div_i) for every anchor: (Q,), in the precision of `scores`.
-
-    >>> anchor_sharpness(torch.zeros(2, 5), torch.tensor([0.5, 1.0]), temperature=0.1)
-    tensor([20., 10.])
-    """
-    if not temperature > 0:
-        raise ValueError(f"temperature must be > 0, got {temperature}")
-    if diversity is None:
-        return scores.new_full((scores.shape[0],), 1 / temperature)
-    return 1 / (temperature * diversity.to(scores.dtype))
 
 
 def positive_term(

@@ -11,6 +11,7 @@ The letters, everywhere in this project:
 
     vectors.py      full_precision, normalise, lengths, cosine, mean_of_parts, best_columns, padding_mask
     statistics.py   masked_mean, log1p_sum_exp
+    diversity_scaling.py   squash, normalise_by_largest, sharpness: CODER eq. 3 and 4 after the spread, also in NumPy
     mixture.py      mixed_embeddings: β · cos_I + (1 − β) · cos_C, CODER eq. 8, in NumPy
 """
 

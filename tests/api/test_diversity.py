@@ -11,6 +11,7 @@ from coder_core.api.diversity import negatives
 from coder_core.api.diversity import table as maths
 from coder_core.api.sampling import part_of
 from coder_core.objectives import diversity as objectives
+from coder_core.ops.diversity_scaling import squash
 from tests.support.run_folders import synthetic
 
 
@@ -34,7 +35,7 @@ def scores_and_negatives(v: np.ndarray, w: np.ndarray, owner: np.ndarray, modali
 def test_std_over_a_split_is_the_objective(modality: api_sides.Modality, epsilon: float) -> None:
     v, w, owner = uneven()
     spread = maths.std_over_split(api_sides.sides(v, w, owner, modality))
-    found = maths.normalise(maths.squash(spread, epsilon))
+    found = maths.normalise(squash(spread, epsilon))
     expected = objectives.diversity_std(*scores_and_negatives(v, w, owner, modality), epsilon=epsilon)
     np.testing.assert_allclose(found, expected.numpy(), atol=2e-7)
     assert found.max() == 1.0
@@ -68,7 +69,7 @@ def test_batches_are_the_objective_batch_by_batch(modality: api_sides.Modality, 
     spread = negatives.spread_in_batches(
         part_of(v, w, owner, None), draw, negatives.DiversitySettings(modality, candidates="batch")
     )
-    raw = maths.squash(spread, 0.1)
+    raw = squash(spread, 0.1)
     assert (owner[draw.pair_text] == draw.pair_image).all()
     for anchor in range(len(spread)):
         pairs = draw.batches[draw.batch_of[anchor]]
@@ -93,7 +94,7 @@ def test_a_draw_is_repeatable_and_every_batch_is_full() -> None:
 
 def test_an_anchor_that_sees_all_negatives_alike_has_the_smallest_diversity() -> None:
     """raw(SD = 0) is exactly 1, and no warning is raised on the way."""
-    assert maths.squash(np.array([0.0]), 0.1)[0] == 1.0
+    assert squash(np.array([0.0]), 0.1)[0] == 1.0
     v, w, owner = synthetic(40, noise=1.0)
     spread = maths.std_over_split(api_sides.sides(v, w, owner, "text"))
     vague = np.arange(len(w)) % 5 == 4
@@ -102,6 +103,6 @@ def test_an_anchor_that_sees_all_negatives_alike_has_the_smallest_diversity() ->
 
 def test_impossible_values_are_refused() -> None:
     with pytest.raises(ValueError, match="epsilon must be > 0, got 0"):
-        maths.squash(np.ones(3), 0)
+        squash(np.ones(3), 0)
     with pytest.raises(ValueError, match="at least 2"):
         negatives.draw_batches(3, np.arange(3), "text", batch_size=1, seed=0)

@@ -70,13 +70,13 @@ def test_a_large_matrix_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> 
     spread = scaling.anchor_diversity(s, LOSS)
     monkeypatch.setattr(scaling, "TILE", 8_000)
     seen = []
-    honest = scaling._shares
+    honest = scaling.shares
 
     def watch(tile: np.ndarray, *rest: object) -> np.ndarray:
         seen.append(tile.size)
         return honest(tile, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(scaling, "_shares", watch)
+    monkeypatch.setattr(scaling, "shares", watch)
     found = scaling.scale(s, spread, LOSS)
     assert max(seen) <= 8_000
     assert sum(seen) == 400 * 2_000

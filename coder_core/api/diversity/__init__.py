@@ -2,9 +2,9 @@
 
 from coder_core.api.diversity.anchor import Anchor, Loss, negative_weights, open_anchor
 from coder_core.api.diversity.negatives import BANK_SIZE, Candidates, DiversitySettings, spread
-from coder_core.api.diversity.table import Measure, normalise, squash
+from coder_core.api.diversity.table import Measure, normalise
 
 __all__ = [
     "BANK_SIZE", "Anchor", "Candidates", "DiversitySettings", "Loss", "Measure", "negative_weights", "normalise",
-    "open_anchor", "spread", "squash",
+    "open_anchor", "spread",
 ]  # fmt: skip

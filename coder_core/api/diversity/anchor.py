@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from coder_core.api.diversity.negatives import DiversitySettings, candidates_of, draw_for
-from coder_core.api.diversity.table import Measure, masked_spread, squash
+from coder_core.api.diversity.table import Measure, masked_spread, shares
 from coder_core.api.sampling import Part
 from coder_core.api.sides import Array, Modality, Sides
+from coder_core.ops.diversity_scaling import sharpness, squash
 
 
 @dataclass(frozen=True)
@@ -76,20 +77,16 @@ class Anchor:
 
 
 def negative_weights(similarities: Array, *, temperature: float, gamma: float) -> Array:
-    """Share of the loss each negative carries: exp(x_j) / (1 + Σ exp(x)), x = (S − γ) / temperature. CODER eq. 4.
+    """Share of the loss each negative carries, x = (S − γ) / temperature. CODER eq. 4.
 
-    What is missing to 1 belongs to "no negative is too close". With the effective temperature μ·div a small diversity
-    raises the exponent of negatives above γ and lowers that of those below.
+    With the effective temperature μ·div a small diversity raises the exponent of negatives above γ and lowers that of
+    those below.
 
     Raises:
         ValueError: temperature is not positive.
     """
-    if not temperature > 0:
-        raise ValueError(f"temperature must be > 0, got {temperature}")
-    exponent = (np.asarray(similarities, dtype=np.float64) - gamma) / temperature
-    largest = max(float(exponent.max(initial=0.0)), 0.0)
-    weights = np.exp(exponent - largest)
-    return np.asarray(weights / (np.exp(-largest) + weights.sum()))
+    exponents = (np.asarray(similarities, dtype=np.float64) - gamma) * sharpness(1.0, temperature)
+    return shares(exponents[None])[0]
 
 
 def open_anchor(

@@ -1,7 +1,8 @@
-"""Diversity of every anchor of a split, in NumPy. CODER eq. 3; supplement eq. 15 and 16.
+"""How much the similarities of every anchor of a split spread, in NumPy. CODER eq. 3; supplement eq. 15 and 16.
 
-The same numbers as `coder_core.objectives.diversity`, for data that a matrix of all similarities would not fit: the
-standard deviation over a whole split comes from the candidates' covariance, entropy from tiles.
+For data that a matrix of all similarities would not fit: the standard deviation over a whole split comes from the
+candidates' covariance, entropy from tiles. What follows, from the spread to the temperature, is
+`coder_core.ops.diversity_scaling`, as in training.
 """
 
 from __future__ import annotations
@@ -12,23 +13,12 @@ from typing import Literal
 import numpy as np
 
 from coder_core.api.sides import TILE_ELEMENTS, Array, Sides
+from coder_core.ops.diversity_scaling import normalise_by_largest
 
 Measure = Literal["std", "entropy"]
 
 ENTROPY_TILE = 2_097_152  # 8 MiB: entropy passes over a tile several times, so it should stay in the cache
 SAFE_EXPONENT = 40.0  # e⁴⁰ times a million candidates is far below float32's largest number
-
-
-def squash(spread: Array, epsilon: float) -> Array:
-    """raw = 1 / sigmoid(ε / spread), from 1 (no spread) to 2. CODER eq. 3.
-
-    Raises:
-        ValueError: epsilon is not positive.
-    """
-    if not epsilon > 0:
-        raise ValueError(f"epsilon must be > 0, got {epsilon}")
-    with np.errstate(divide="ignore"):
-        return np.asarray(1.0 + np.exp(-epsilon / np.asarray(spread, dtype=np.float64)))
 
 
 def _own_moments(s: Sides, centre: Array) -> tuple[Array, Array, Array]:
@@ -89,18 +79,14 @@ def _std_of_scores(s: Sides) -> Array:
 
 def masked_spread(scores: Array, negatives: Array, measure: Measure, temperature: float) -> Array:
     """Standard deviation or entropy of the scores (Q, C) where `negatives` (Q, C) is True; 0 without a negative."""
-    count = np.maximum(negatives.sum(1), 1)
     if measure == "std":
+        count = np.maximum(negatives.sum(1), 1)
         mean = np.where(negatives, scores, 0.0).sum(1) / count
         return np.asarray(np.sqrt((np.where(negatives, scores - mean[:, None], 0.0) ** 2).sum(1) / count))
-    logits = np.where(negatives, scores / temperature, -np.inf)
-    largest = logits.max(1, keepdims=True)
-    largest = np.where(np.isfinite(largest), largest, 0.0)
-    shifted = logits - largest
-    weights = np.exp(shifted)
-    mass = np.maximum(weights.sum(1), np.finfo(np.float64).tiny)
-    expected = (weights * np.where(negatives, shifted, 0.0)).sum(1) / mass
-    return np.asarray((np.log(mass) - expected) / np.log(2.0))
+    from scipy.special import entr, softmax
+
+    share = softmax(np.where(negatives, scores / temperature, np.finfo(np.float64).min), axis=1)
+    return np.asarray(entr(np.where(negatives, share, 0.0)).sum(1) / np.log(2.0))
 
 
 def entropy_over_split(s: Sides, temperature: float) -> Array:
@@ -138,8 +124,26 @@ def entropy_over_split(s: Sides, temperature: float) -> Array:
 
 def normalise(raw: Array, batch_of: Array | None = None) -> Array:
     """Divide by the largest raw value: over all anchors, or within each batch. Range (0.5, 1]."""
+    if not len(raw):
+        return raw
     if batch_of is None:
-        return np.asarray(raw / raw.max()) if len(raw) else raw
-    largest = np.zeros(batch_of.max() + 1 if len(batch_of) else 0)
+        return normalise_by_largest(raw)
+    largest = np.zeros(batch_of.max() + 1)
     np.maximum.at(largest, batch_of, raw)
-    return np.asarray(raw / largest[batch_of])
+    return normalise_by_largest(raw, largest[batch_of])
+
+
+def shares(exponents: Array) -> Array:
+    """exp(x) / (1 + Σ exp(x)) of every row, the share of the loss each negative carries. CODER eq. 4.
+
+    What is missing to 1 belongs to "no negative is too close".
+
+    Args:
+        exponents: (Q, C), −∞ where there is no negative; used up.
+    """
+    largest = exponents.max(1, keepdims=True, initial=0.0)
+    exponents -= largest
+    np.exp(exponents, out=exponents)
+    total = np.exp(-largest.astype(np.float64)) + exponents.sum(1, keepdims=True, dtype=np.float64)
+    exponents *= (1.0 / total).astype(exponents.dtype)
+    return exponents

@@ -12,8 +12,9 @@ from itertools import pairwise
 import numpy as np
 
 from coder_core.api.diversity.anchor import Loss
-from coder_core.api.diversity.table import entropy_over_split, normalise, squash, std_over_split
+from coder_core.api.diversity.table import entropy_over_split, normalise, shares, std_over_split
 from coder_core.api.sides import Array, Sides
+from coder_core.ops.diversity_scaling import sharpness, squash
 
 TILE = 2_097_152  # 8 MiB of float32: the largest piece of S that is ever held
 CELLS = 256  # a side: up to here every pair is a cell of its own
@@ -81,8 +82,7 @@ def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) 
     Raises:
         ValueError: μ is not positive.
     """
-    if not loss.temperature > 0:
-        raise ValueError(f"temperature must be > 0, got {loss.temperature}")
+    plain, scaled = sharpness(1.0, loss.temperature), sharpness(spread.diversity, loss.temperature)
     total, width = len(s.anchors), len(s.candidates)
     row_step, column_step = max(1, -(-total // cells)), max(1, -(-width // cells))
     starts = np.arange(0, width, column_step)
@@ -92,8 +92,7 @@ def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) 
     _, own_rows, own_columns = s.own_pairs()
     counts = heights[:, None] * lengths[None, :]  # negatives of a block
     np.subtract.at(counts, (own_rows // row_step, own_columns // column_step), 1)
-    sharpness = 1.0 / (loss.temperature * spread.diversity)
-    of_rows = np.stack([sharpness, sharpness - 1.0 / loss.temperature]).astype(np.float32)
+    of_rows = np.stack([scaled, scaled - plain]).astype(np.float32)
     sums = np.zeros((4, len(tops), len(starts)))  # similarity, exponent, change, share
     if s.scores is None:
         s = replace(s, candidates=np.ascontiguousarray(s.candidates))
@@ -111,24 +110,14 @@ def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) 
         for number, (top, bottom) in enumerate(pairwise([*first, len(tile)])):
             np.matmul(of_rows[:, start + top : start + bottom], tile[top:bottom], out=added[1:3, number])
         tile *= of_rows[0, part, None]
-        np.add.reduceat(_shares(tile, own), first, out=added[3])
+        tile[own] = -np.inf
+        np.add.reduceat(shares(tile), first, out=added[3])
         sums[:, block] += np.add.reduceat(added, starts, 2)
     every, *of_negatives = sums
     means = [every / (heights[:, None] * lengths[None, :])]
     means += [summed / np.where(counts > 0, counts, np.nan) for summed in of_negatives]
     similarity, exponent, change, share = (mean.astype(np.float32) for mean in means)
     return Scaled(similarity, exponent, change, share, row_step, column_step, spread, loss)
-
-
-def _shares(tile: Array, own: tuple[Array, ...]) -> Array:
-    """p of every negative; 0 for own pairs. The tile, (S − γ) / (μ·div), is used up."""
-    tile[own] = -np.inf
-    largest = np.maximum(tile.max(1, keepdims=True), np.float32(0.0))
-    tile -= largest
-    np.exp(tile, out=tile)
-    total = np.exp(-largest.astype(np.float64)) + tile.sum(1, keepdims=True, dtype=np.float64)
-    tile *= (1.0 / total).astype(np.float32)
-    return tile
 
 
 @dataclass(frozen=True)
@@ -177,14 +166,16 @@ def open_pair(s: Sides, spread: AnchorDiversity, loss: Loss, anchor: int, candid
     if not (0 <= anchor < len(s.anchors) and 0 <= candidate < len(s.candidates)):
         raise IndexError(f"no cell ({anchor}, {candidate}) in {len(s.anchors)} × {len(s.candidates)}")
     mu = loss.temperature
+    scale_plain, scale_scaled = sharpness(1.0, mu), sharpness(float(spread.diversity[anchor]), mu)
     scores = s.row(anchor).astype(np.float64)
     negatives = s.candidate_images != s.anchor_images[anchor]
     own = not bool(negatives[candidate])
     diversity = float(spread.diversity[anchor])
     value = float(scores[candidate])
-    plain, exponent = (float("nan"),) * 2 if own else ((value - loss.gamma) / mu, (value - loss.gamma) / mu / diversity)
-    over = (scores[negatives] - loss.gamma) / mu
-    log_plain, log_scaled = (float(np.logaddexp.reduce(np.append(x, 0.0))) for x in (over, over / diversity))
+    above = float("nan") if own else value - loss.gamma
+    plain, exponent = above * scale_plain, above * scale_scaled
+    every = np.append(scores[negatives] - loss.gamma, 0.0)  # the 1 in the sum is exp(0)
+    log_plain, log_scaled = (float(np.logaddexp.reduce(every * scale)) for scale in (scale_plain, scale_scaled))
     positive = float(scores[anchor]) if paired else float("nan")
     pull = float(np.log1p(max(positive, -1 + 1e-4))) if paired else float("nan")
     return Pair(

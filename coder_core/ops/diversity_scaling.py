@@ -1,0 +1,80 @@
+"""From a spread to an anchor's temperature, CODER eq. 3 and 4, for NumPy arrays (the app) and torch tensors (training).
+
+spread -> squash -> raw in [1, 2) -> normalise_by_largest -> diversity in (0.5, 1] -> sharpness 1 / (μ·div)
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Numbers = TypeVar("Numbers", np.ndarray, "Tensor")
+NumbersOrOne = TypeVar("NumbersOrOne", float, np.ndarray, "Tensor")
+
+LARGEST_EXPONENT = 100.0
+"""exp(-100) is lost beside 1 in float32 and float64 alike."""
+
+
+def squash(spread: Numbers, epsilon: float) -> Numbers:
+    """1 / sigmoid(ε / spread) = 1 + exp(−ε / spread): 1 for no spread, towards 2 for a large one. CODER eq. 3.
+
+    Args:
+        spread: (Q,) >= 0, a standard deviation or an entropy.
+        epsilon: > 0.
+
+    Returns:
+        (Q,) in [1, 2); where the spread is zero the gradient is zero, its limit.
+
+    Raises:
+        ValueError: epsilon is not positive.
+
+    >>> squash(np.array([0.0, 0.1, 1.0]), epsilon=0.1).round(4)
+    array([1.    , 1.3679, 1.9048])
+    """
+    if not epsilon > 0:
+        raise ValueError(f"epsilon must be > 0, got {epsilon}")
+    # Where there is a tensor torch has been imported: the app does without it.
+    library: Any = np if isinstance(spread, np.ndarray) else sys.modules["torch"]
+    vanishes = spread <= epsilon / LARGEST_EXPONENT
+    exponent = -epsilon / library.where(vanishes, epsilon, spread)
+    raw: Numbers = 1.0 + library.where(vanishes, 0.0, library.exp(exponent))
+    return raw
+
+
+def normalise_by_largest(raw: Numbers, largest: Numbers | None = None) -> Numbers:
+    """Divide by the largest raw diversity over the anchors of one modality (the paper's index Q is a slip).
+
+    Args:
+        raw: (Q,) in [1, 2).
+        largest: the maximum over the anchors of ALL processes when there are several, () or (Q,); default: over `raw`.
+
+    Returns:
+        (Q,) in (0.5, 1].
+
+    >>> normalise_by_largest(np.array([1.2, 1.6]))
+    array([0.75, 1.  ])
+    """
+    return raw / (raw.max() if largest is None else largest)
+
+
+def sharpness(diversity: NumbersOrOne, temperature: float) -> NumbersOrOne:
+    """1 / (μ·div_i), what multiplies S − γ in the exponents of CODER eq. 4.
+
+    Args:
+        diversity: (Q,) in (0.5, 1], or 1 for every anchor.
+        temperature: μ > 0.
+
+    Raises:
+        ValueError: temperature is not positive.
+
+    >>> sharpness(np.array([0.5, 1.0]), temperature=0.1)
+    array([20., 10.])
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be > 0, got {temperature}")
+    return 1 / (temperature * diversity)
