@@ -1,7 +1,7 @@
-"""Every speed bar in one table: `python -m benchmarks [--threads N] [--rounds N] [--only NAME …]`.
+"""Print every speed bar in one table: `python -m benchmarks [--threads N] [--rounds N] [--only NAME …]`.
 
 Each line is a quotient of two programs measured in turn in this run, so it means the same on a slow or busy machine.
-A bar that is not reached is printed as it is.
+A bar that is not reached is printed too.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from rich.table import Table
 
 from benchmarks import app, boosting, evaluation, loading, objectives, pooling, prototypes, training, whole_model
 from benchmarks.flickr_sized import write_folder
-from benchmarks.timing import Line, Seconds, at_most
+from benchmarks.timing import Line
+from coder_core.console.output import open_console
 from coder_core.cpu.allocation import keep_buffers
 from coder_core.cpu.products import product_library, use_onednn
 
-EVALUATION_BAR, MEMORY_BAR = 1.2, 64.0
 NAMES = ("evaluation", "objectives", "prototypes", "training", "whole", "boosting", "loading", "pooling", "app")
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """What to measure.
+    """Choose what to measure.
 
     Args:
         threads: of torch; 0 leaves its own choice.
@@ -42,29 +42,6 @@ class Arguments:
     rounds: int = 8
     products: Literal["quick", "default"] = "quick"
     only: tuple[str, ...] = NAMES
-
-
-def evaluation_lines(rounds: int) -> list[Line]:
-    """Counting ranks ÷ its one product, and the memory it takes."""
-    found = []
-    for images, texts in evaluation.SIZES:
-        row = evaluation.measure(images, texts, max(3, rounds // 2))
-        reached = row.cpu <= EVALUATION_BAR and row.mebibytes <= MEMORY_BAR
-        name = f"ranks both ways, {images:,} × {texts:,} ÷ their product"
-        note = f"{row.mebibytes:.0f} MiB above the embeddings (bar {MEMORY_BAR:g})"
-        found.append(Line(name, f"≤ {EVALUATION_BAR:g}", row.cpu, row.wall, None, reached, note))
-    return found
-
-
-def objective_lines(rounds: int) -> list[Line]:
-    """DCL with two banks ÷ its four products."""
-    step = objectives.make_step(objectives.Arguments())
-    programs = {"products": objectives.four_products, "losses": objectives.train(objectives.as_trained)}
-    taken = {
-        name: [Seconds(*seconds) for seconds in own]
-        for name, own in objectives.measure(programs, step, 4 * rounds).items()
-    }
-    return [at_most("DCL + two bank losses ÷ four products", objectives.LIMIT, taken["losses"], taken["products"])]
 
 
 def show(lines: list[Line], console: Console) -> None:
@@ -89,12 +66,12 @@ def main(arguments: Arguments) -> None:
     keep_buffers()
     if arguments.products == "quick":
         use_onednn()
-    console, lines, rounds = Console(), list[Line](), arguments.rounds
+    console, lines, rounds = open_console(), list[Line](), arguments.rounds
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         parts: dict[str, Callable[[], list[Line]]] = {
-            "evaluation": lambda: evaluation_lines(rounds),
-            "objectives": lambda: objective_lines(rounds),
+            "evaluation": lambda: evaluation.lines(max(3, rounds // 2)),
+            "objectives": lambda: objectives.lines(4 * rounds),
             "prototypes": lambda: prototypes.lines(rounds),
             "whole": lambda: whole_model.lines(folder, rounds),
             "training": lambda: training.lines(folder, rounds),

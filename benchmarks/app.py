@@ -1,8 +1,8 @@
 """Server time and memory of the app: `python -m benchmarks.app [--images N …]`.
 
 A page's script is run as the server runs it, without a browser; each size in a process of its own, and every line is
-printed as soon as it is known. The bars are seconds, so processor time is what is held against them; wall time stands
-beside it and grows on a busy machine. The runs of the largest size are 1.6 GB of random numbers: kept with `--runs`.
+printed as soon as it is known. The bars are seconds of processor time; wall time grows on a busy
+machine. The runs of the largest size are 1.6 GB of random numbers: `--runs` keeps them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import tyro
 
 from benchmarks.app_runs import CAPTIONS_AN_IMAGE, CONCEPT_NAMES, NAMES, WEIGHT_NAMES, WORDS, write_runs
-from benchmarks.evaluation import held
+from benchmarks.evaluation import memory
 from benchmarks.timing import Line, Seconds, clock
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -33,10 +33,10 @@ CHANGE_BAR, QUERY_BAR, MEMORY_BAR = 0.3, 0.3, 1_500.0
 SMALL = 1_000
 REPEATS = 3
 TIMEOUT = 600
-TEXT, MEMORY, MARK = "free text", "memory", "found: "
+TEXT, MEMORY, MARK = "free text", "memory", "measured: "
 NOT_MEASURED = ("There is no evaluated run", "the first one is shown alone", "cannot answer")
 
-# What somebody changes on a page: (page, what, session keys and values, one set a repeat)
+# Changes on a page: (page, name, session key, its value in every repeat)
 CHANGES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (
     ("diversity", "ε", "epsilon", (0.2, 0.3, 0.4)),
     ("diversity", "another anchor", "caption", (17, 29, 41)),
@@ -52,21 +52,22 @@ CHANGES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (
 
 @dataclass(frozen=True)
 class Arguments:
-    """What to measure.
+    """Choose what to measure.
 
     Args:
         images: sizes; five captions each.
-        runs: folder where the runs are kept and looked for; empty writes them anew and takes them away.
+        runs: folder that keeps the runs; empty writes them into a temporary one.
     """
 
     images: tuple[int, ...] = SIZES
     runs: str = ""
 
 
-Found = tuple[str, list[list[float]]]  # what was measured, and the processor and wall seconds of every time
+Measured = tuple[str, list[list[float]]]
+"""A name, and the processor and wall seconds of every repeat."""
 
 
-def measure(root: Path, tell: Callable[[Found], None]) -> None:
+def measure(root: Path, tell: Callable[[Measured], None]) -> None:
     """In this process: seconds of every cold and warm page, of changes and of free texts, and the peak memory."""
     os.environ["CODER_CHECKPOINTS"] = str(root)
     from streamlit.testing.v1 import AppTest
@@ -93,9 +94,7 @@ def measure(root: Path, tell: Callable[[Found], None]) -> None:
         app.switch_page(f"pages/{page}.py")
         tell((f"{page}, first time", [[*seconds(app.run)]]))
         tell((f"{page}, warm", [[*seconds(app.run)] for _ in range(REPEATS)]))
-        for where, what, key, values in CHANGES:
-            if where != page:
-                continue
+        for _, what, key, values in (change for change in CHANGES if change[0] == page):
             if page == "similarity":
                 app.session_state["batch-of"] = "split"
                 app.run()
@@ -112,11 +111,11 @@ def measure(root: Path, tell: Callable[[Found], None]) -> None:
         app.session_state["text"] = f"{words} on the beach"
         taken.append([*seconds(app.run)])
     tell((TEXT, taken))
-    tell((MEMORY, [[held("VmHWM"), held("RssAnon")]]))
+    tell((MEMORY, [[memory("VmHWM"), memory("RssAnon")]]))
 
 
-def in_process(root: Path) -> Iterator[Found]:
-    """`measure` in a process of its own; what it finds, as it finds it."""
+def in_process(root: Path) -> Iterator[Measured]:
+    """`measure` in a process of its own, result by result."""
     command = [sys.executable, "-m", "benchmarks.app", "--measure", str(root)]
     with tempfile.TemporaryFile("w+") as errors:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=PROJECT) as process:
@@ -132,15 +131,15 @@ def in_process(root: Path) -> Iterator[Found]:
 
 def line(name: str, bar: float | None, taken: list[list[float]], note: str = "") -> Line:
     """Median seconds ÷ the bar; without a bar, the seconds themselves are in the note."""
-    cpu, wall = (statistics.median(one[part] for one in taken) for part in (0, 1))
+    cpu, wall = (statistics.median(times) for times in zip(*taken, strict=True))
     if bar is None:
         return Line(name, "", None, None, 1e3 * cpu, None, f"{wall:.2f} s on the clock{note}")
     return Line(name, f"≤ {bar:g} s", cpu / bar, wall / bar, 1e3 * cpu, cpu <= bar, note)
 
 
-def line_of(found: Found, images: int) -> Line:
-    """One thing measured, against its bar at this size."""
-    name, taken = found
+def line_of(measured: Measured, images: int) -> Line:
+    """A measurement against its bar at this size."""
+    name, taken = measured
     size, small = f"{images:,} × {CAPTIONS_AN_IMAGE * images:,}, {name}", images == SMALL
     if name == MEMORY:
         peak, own = taken[0]
@@ -162,27 +161,27 @@ def lines(folder: Path, images: int) -> Iterator[Line]:
     root = folder / str(images)
     if not all((root / name / "analysis").is_dir() for name in NAMES):
         write_runs(root, images)
-    for found in in_process(root):
-        yield line_of(found, images)
+    for measured in in_process(root):
+        yield line_of(measured, images)
 
 
-def said(one: Line) -> str:
+def as_text(result: Line) -> str:
     """One line of the table as plain text."""
-    reached = "" if one.reached is None else ("yes" if one.reached else "NO")
-    spent = "" if one.milliseconds is None else f"{one.milliseconds:,.0f} ms CPU"
-    return f"{one.name:48} {spent:>14} {one.bar:>10} {reached:3} {one.note}".rstrip()
+    reached = "" if result.reached is None else ("yes" if result.reached else "NO")
+    spent = "" if result.milliseconds is None else f"{result.milliseconds:,.0f} ms CPU"
+    return f"{result.name:48} {spent:>14} {result.bar:>10} {reached:3} {result.note}".rstrip()
 
 
 def main(arguments: Arguments) -> None:
     """Measure and print, line by line."""
     with tempfile.TemporaryDirectory() as name:
         for images in arguments.images:
-            for one in lines(Path(arguments.runs or name), images):
-                print(said(one), flush=True)
+            for result in lines(Path(arguments.runs or name), images):
+                print(as_text(result), flush=True)
 
 
 if __name__ == "__main__":
     if "--measure" in sys.argv:
-        measure(Path(sys.argv[-1]), lambda found: print(f"{MARK}{json.dumps(found)}", flush=True))
+        measure(Path(sys.argv[-1]), lambda measured: print(f"{MARK}{json.dumps(measured)}", flush=True))
     else:
         main(tyro.cli(Arguments))

@@ -1,4 +1,4 @@
-"""Runs of any size for the app to show: random embeddings, an untrained model, written as training writes them.
+"""Write runs of any size for the app: random embeddings, an untrained model.
 
 Two have the instance branch alone and, where k-means takes seconds, offline clusters; two of a moderate size have a
 concept branch with random attention, and two random sample weights.
@@ -70,7 +70,7 @@ def _concepts(random: np.random.Generator, v: np.ndarray, w: np.ndarray) -> tupl
 
 
 def _weights(random: np.random.Generator, pairs: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Random weights of complementary samples, and what they are said to come from."""
+    """Random weights of complementary samples, and a made-up source."""
     raw = {name: random.normal(-0.7, 0.1, (pairs, 2)).astype(np.float32) for name in MEASURES}
     weights = random.lognormal(size=pairs).astype(np.float32)
     of_all = {"mean": dict.fromkeys(MEASURES, 0.7), "std": dict.fromkeys(MEASURES, 0.1)}
@@ -80,16 +80,9 @@ def _weights(random: np.random.Generator, pairs: int) -> tuple[dict[str, Any], d
 
 
 def _write_run(
-    root: Path,
-    name: str,
-    loss: str,
-    noise: float,
-    images: int,
-    seed: int,
-    *,
-    concepts: bool = False,
+    root: Path, name: str, loss: str, noise: float, images: int, seed: int, *, concepts: bool = False,
     weights: bool = False,
-) -> Path:
+) -> Path:  # fmt: skip
     vocabulary = Vocabulary.build([" ".join(WORDS)] * 4, threshold=1)
     model = ModelConfig(dimension=WIDTH, concepts=CONCEPTS if concepts else 0)
     config = Config(name=name, model=model, objective=ObjectiveConfig(loss=loss))  # type: ignore[arg-type]
@@ -114,16 +107,16 @@ def _write_run(
         captions=[" ".join(WORDS[i] for i in row) for row in words.tolist()],
         image_names=[f"{i}.jpg" for i in range(images)], metrics={"rsum": 200.0, "i2t_r1": 20.0, "t2i_r1": 20.0},
         fingerprint="0" * 64, image_ranks=image_ranks, text_ranks=text_ranks,
-        image_best=_listed(random, image_ranks, np.arange(images) * CAPTIONS_AN_IMAGE, len(owner)),
-        text_best=_listed(random, text_ranks, owner, images), source="random",
+        image_best=_best(random, image_ranks, np.arange(images) * CAPTIONS_AN_IMAGE, len(owner)),
+        text_best=_best(random, text_ranks, owner, images), source="random",
         **arrays, documents=documents, beta=model.beta if concepts else None,
     )  # fmt: skip
     return folder
 
 
-def _listed(random: np.random.Generator, ranks: np.ndarray, match: np.ndarray, candidates: int) -> np.ndarray:
+def _best(random: np.random.Generator, ranks: np.ndarray, match: np.ndarray, candidates: int) -> np.ndarray:
     """(Q, 10) candidates at random, the match at its rank. A full ranking of the largest size would take hours."""
-    found = random.integers(candidates, size=(len(ranks), LISTED))
+    best = random.integers(candidates, size=(len(ranks), LISTED))
     listed = np.flatnonzero(ranks < LISTED)
-    found[listed, ranks[listed]] = match[listed]
-    return found
+    best[listed, ranks[listed]] = match[listed]
+    return best

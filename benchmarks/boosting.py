@@ -1,21 +1,19 @@
-"""What Deep Boosting Learning with a moving average as anchor adds to a step, at two sizes.
+"""The cost that Deep Boosting Learning with a moving average as teacher adds to a step, at two sizes.
 
 Small is preset flickr8k-boosted beside flickr8k-baseline, on regions of 128 numbers. Large is the model of f30k-bigru
-on regions of 2048 numbers, under the triplet loss. The anchor adds a forward pass without gradient.
+on regions of 2048 numbers, under the triplet loss. The teacher adds a forward pass without gradient.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.flickr_sized import write_folder
 from benchmarks.timing import Line, at_most, in_turn, milliseconds
-from benchmarks.training import configuration, stepper
+from benchmarks.training import configuration, on, stepper
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
-from coder_core.data.batches import Batch
 from coder_core.training.prepare import prepare
 
 BAR = 1.25
@@ -32,17 +30,12 @@ def configurations(folder: Path, name: str) -> tuple[Config, Config]:
     return large, replace(large, boosting=boosted.boosting)
 
 
-def on(step: Callable[[Batch], None], batches: list[Batch]) -> Callable[[int], object]:
-    """The step on one batch after the other."""
-    return lambda turn: step(batches[turn % len(batches)])
-
-
 def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     """A boosted step ÷ a plain one. `folder` holds regions of 2048 numbers."""
     small = folder / "small"
     small.mkdir(exist_ok=True)
     write_folder(small, features=SMALL_FEATURES)
-    found = []
+    made = []
     for name, place, several in (("small", small, 4 * rounds), ("large", folder, rounds)):
         plain, boosted = configurations(place, name)
         prepared = prepare(plain)
@@ -52,5 +45,5 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
         taken = in_turn({kind: on(step, batches) for kind, step in steps.items()}, several, warm_up)
         what = f"boosted step ÷ plain, {prepared.train.feature_size} numbers a region, D = {plain.model.dimension}"
         note = f"plain {milliseconds(taken['plain']):.0f} ms"
-        found.append(at_most(what, BAR, taken["boosted"], taken["plain"], note))
-    return found
+        made.append(at_most(what, BAR, taken["boosted"], taken["plain"], note))
+    return made

@@ -1,7 +1,7 @@
-"""Scoring a split pair by pair: its time and its peak memory, on random features of Flickr30K's test shape.
+"""Time and peak memory of scoring a split pair by pair, on random features of Flickr30K's test shape.
 
-`python -m benchmarks.pair_scores [--scorer cosine --embeddings 4] [--dimension 1024] [--seconds 60]`. One process, one
-model: what is printed is the largest memory the process ever held, Python, torch and the mapped features included.
+`python -m benchmarks.pair_scores [--scorer cosine --embeddings 4] [--dimension 1024] [--seconds 60]`. The peak
+includes Python, torch and the mapped features.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from coder_core.model.score import score_pairs
 
 @dataclass(frozen=True)
 class Arguments:
-    """What to measure.
+    """Choose what to measure.
 
     Args:
         images, texts: of the split.
         dimension: D.
         scorer, embeddings: as in training.
         threads: of torch; 0 leaves its own choice.
-        seconds: stop after so long; the time of all pairs is then told from the part that was scored.
+        seconds: stop after so long and scale up the time of the pairs scored.
     """
 
     images: int = 1000
@@ -50,7 +50,7 @@ class Arguments:
 
 
 class EnoughError(Exception):
-    """The time is over."""
+    """The time is up."""
 
 
 def random_split(folder: Path, images: int, texts: int) -> tuple[Split, Tokens]:

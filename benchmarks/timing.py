@@ -1,4 +1,4 @@
-"""Programs measured in turn, round by round, so that a busy machine slows all of them alike."""
+"""Measure programs in turn, round by round, so that a busy machine slows all of them alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Seconds(NamedTuple):
-    """What one call took: of all processors together, and on the clock."""
+    """Time of one call: of all processors together, and on the clock."""
 
     processor: float
     wall: float
@@ -18,11 +18,11 @@ class Seconds(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the table: a quotient of two medians' worth of work and the bar it is held against.
+    """One line of the table: a quotient and its bar.
 
     Args:
-        name: what was measured.
-        bar: what it should reach, as a person reads it; empty where there is none.
+        name: of the quotient.
+        bar: as a person reads it; empty where there is none.
         processor, wall: the quotient in processor and in wall time; None where the line is no quotient.
         milliseconds: processor time of the work itself.
         reached: whether the processor quotient keeps the bar; None without a bar.
@@ -70,7 +70,12 @@ def milliseconds(taken: list[Seconds]) -> float:
     return 1e3 * statistics.median(seconds.processor for seconds in taken)
 
 
+def no_bar(name: str, above: list[Seconds], below: list[Seconds]) -> Line:
+    """A quotient without a bar."""
+    return Line(name, "", *quotient(above, below), milliseconds(above), None)
+
+
 def at_most(name: str, bar: float, above: list[Seconds], below: list[Seconds], note: str = "") -> Line:
-    """A line whose quotient should not exceed its bar."""
-    found = quotient(above, below)
-    return Line(name, f"≤ {bar:g}", *found, milliseconds(above), found.processor <= bar, note)
+    """A quotient that should not exceed its bar."""
+    ratio = quotient(above, below)
+    return Line(name, f"≤ {bar:g}", *ratio, milliseconds(above), ratio.processor <= bar, note)

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.timing import Line, at_most, in_turn, milliseconds, quotient
+from benchmarks.timing import Line, at_most, in_turn, milliseconds, no_bar
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.cpu.gru import PADDING, pack
@@ -66,12 +66,17 @@ def stepper(prepared: Prepared, config: Config, *more: Part) -> Callable[[Batch]
     return step
 
 
+def on(step: Callable[[Batch], None], batches: list[Batch]) -> Callable[[int], object]:
+    """Call the step on one batch after the other."""
+    return lambda turn: step(batches[turn % len(batches)])
+
+
 def layer(rows: int, inputs: int, outputs: int, *, to_inputs: bool = True) -> Products:
     """The products of a linear layer: forward, to its weight, to its inputs."""
     x, w, g = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(rows, outputs)
     y, to_w, to_x = torch.empty_like(g), torch.empty_like(w), torch.empty_like(x)
-    found: Products = [lambda: torch.mm(x, w.T, out=y), lambda: torch.mm(g.T, x, out=to_w)]
-    return [*found, lambda: torch.mm(g, w, out=to_x)] if to_inputs else found
+    made: Products = [lambda: torch.mm(x, w.T, out=y), lambda: torch.mm(g.T, x, out=to_w)]
+    return [*made, lambda: torch.mm(g, w, out=to_x)] if to_inputs else made
 
 
 def recurrence(steps: list[int], size: int, spacing: int = 0) -> Products:
@@ -81,12 +86,12 @@ def recurrence(steps: list[int], size: int, spacing: int = 0) -> Products:
         w_turned = torch.randn(size, 3 * size + spacing)[:, : 3 * size]
     states, gates = torch.randn(sum(steps), size), torch.randn(sum(steps), 3 * size)
     to_gates, to_states, to_w = torch.empty_like(gates), torch.empty_like(states), torch.empty(3 * size, size)
-    found: Products = []
+    made: Products = []
     for x, y in zip(states.split(steps), to_gates.split(steps), strict=True):
-        found.append(lambda x=x, y=y: torch.mm(x, w_turned, out=y))  # type: ignore[misc]
+        made.append(lambda x=x, y=y: torch.mm(x, w_turned, out=y))  # type: ignore[misc]
     for g, x in zip(gates.split(steps), to_states.split(steps), strict=True):
-        found.append(lambda g=g, x=x: torch.mm(g, w, out=x))  # type: ignore[misc]
-    return [*found, lambda: torch.mm(gates.T, states, out=to_w)]
+        made.append(lambda g=g, x=x: torch.mm(g, w, out=x))  # type: ignore[misc]
+    return [*made, lambda: torch.mm(gates.T, states, out=to_w)]
 
 
 def products(batch: Batch, config: Config, *, lean: bool) -> Products:
@@ -95,13 +100,13 @@ def products(batch: Batch, config: Config, *, lean: bool) -> Products:
     pairs, regions, features = batch.regions.shape
     rows, steps = pairs * regions, pack(batch.word_lengths, batch.words.shape[1]).steps
     inputs = len(batch.words.unique()) if lean else sum(steps)
-    found = layer(rows, features, size, to_inputs=False) + layer(rows, features, half, to_inputs=False)
-    found += layer(rows, half, size)
+    made = layer(rows, features, size, to_inputs=False) + layer(rows, features, half, to_inputs=False)
+    made += layer(rows, half, size)
     for _ in range(2):  # directions, of the GRU and of the loss
-        found += layer(inputs, config.model.word_size, 3 * size)
-        found += recurrence(steps[1:], size, PADDING if lean else 0)
-        found += layer(pairs, size, pairs)
-    return found
+        made += layer(inputs, config.model.word_size, 3 * size)
+        made += recurrence(steps[1:], size, PADDING if lean else 0)
+        made += layer(pairs, size, pairs)
+    return made
 
 
 def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
@@ -127,17 +132,11 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
         "banks": lambda turn: step_with_banks(batch(turn)),
     }
     taken = in_turn(programs, rounds, warm_up)
-    added = quotient(taken["banks"], taken["step"])
     name = f"training step, batch {plain.training.batch_size}, D = {plain.model.dimension}"
     notes = {kind: f"products {milliseconds(taken[kind]):.0f} ms" for kind in ("products", "lean products")}
+    with_banks = f"the step with {banks.memory.bank_size} bank slots ÷ without"
     return [
         at_most(f"{name} ÷ its products", BAR, taken["step"], taken["products"], notes["products"]),
         at_most(f"{name} ÷ the model's own", BAR, taken["step"], taken["lean products"], notes["lean products"]),
-        Line(
-            f"the step with {banks.memory.bank_size} bank slots ÷ without",
-            "",
-            *added,
-            milliseconds(taken["banks"]),
-            None,
-        ),
+        no_bar(with_banks, taken["banks"], taken["step"]),
     ]

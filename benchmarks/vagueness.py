@@ -1,4 +1,4 @@
-"""Does low diversity find the vague captions? AUC of −diversity against the demo's vagueness file, on its test split.
+"""AUC of −diversity against the vagueness of the demo's test captions: does low diversity find the vague ones?
 
     python -m benchmarks.vagueness [checkpoints/demo …]
 

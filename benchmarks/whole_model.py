@@ -1,4 +1,4 @@
-"""What the whole of CODER adds to a step of the instance branch, part by part, at the sizes of preset coder-f30k-bigru.
+"""The cost of all of CODER on top of a step of the instance branch, part by part, at the sizes of coder-f30k-bigru.
 
 A part is measured alone on top of the instance branch without momentum: twin and banks; concepts; prototypes (the
 assignment of the pairs, both classifications and the classifier's AdamW). The whole has all of them. All programs run
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from benchmarks.timing import Line, Seconds, at_most, in_turn, quotient
-from benchmarks.training import configuration, stepper
+from benchmarks.training import configuration, on, stepper
 from coder_core.concepts.knowledge import Concepts
 from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.config.presets import PRESETS
@@ -76,16 +76,13 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     batches = [prepared.batches(turn) for turn in range(rounds + warm_up)]
     steps = {name: whole_stepper(config, count) for name, (config, count) in parts.items()}
 
-    def program(step: Callable[[Batch], None]) -> Callable[[int], object]:
-        return lambda turn: step(batches[turn % len(batches)])
-
-    programs = {name: program(step) for name, step in steps.items()}
+    programs = {name: on(step, batches) for name, step in steps.items()}
     taken = in_turn(programs, rounds, warm_up)
     base = taken["instance branch"]
     name = f"the whole of CODER's step ÷ the instance branch's, batch {plain.training.batch_size}"
-    found = [at_most(name, BAR, taken["the whole"], base)]
-    for part in list(parts)[1:-1]:
-        share = quotient(taken[part], base)
-        added = Seconds(share.processor - 1, share.wall - 1)
-        found.append(Line(f"    {part}: added share", "", *added, None, None))
-    return found
+    shares = {part: quotient(taken[part], base) for part in list(parts)[1:-1]}
+    added = {part: Seconds(share.processor - 1, share.wall - 1) for part, share in shares.items()}
+    return [
+        at_most(name, BAR, taken["the whole"], base),
+        *(Line(f"    {part}: added share", "", *share, None, None) for part, share in added.items()),
+    ]
