@@ -1,4 +1,4 @@
-"""Everything a run stands on before its first step: data, words, batches, model."""
+"""Read and check the data and build words, batches and model, before the first step of a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from coder_core.training.size_checks import check_sizes
 
 Progress = Callable[[str, int, int], None]
 
-BRANCH_STREAM = 8  # of the random numbers a branch beside the target starts from
+BRANCH_STREAM = 8  # of the random numbers that an online branch of boosting starts from
 DEMO = "demo"
 CARD = "demo.json"  # stands in a folder of finished demo data
 
@@ -80,9 +80,9 @@ def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -
         )
     if name != DEMO:
         return Path(name)
-    given = os.environ.get("CODER_DEMO")
-    folder = Path(given or DEMO_FOLDER)
-    if given and (folder / CARD).is_file():
+    custom = os.environ.get("CODER_DEMO")
+    folder = Path(custom or DEMO_FOLDER)
+    if custom and (folder / CARD).is_file():
         return folder  # made beforehand, perhaps of another size
     if parallel.rank() == 0:
         make_demo(folder, progress=progress)

@@ -7,8 +7,7 @@ from the seed and the step's number, and the learning rate is a function of the 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
-from coder_core.cpu.products import DEFAULT_PRODUCTS, product_library
+from coder_core.cpu.products import product_library
 from coder_core.model.coder import Coder
 from coder_core.runs.files.saves import Save, SaveStore
 from coder_core.runs.load import load_weights
@@ -30,6 +29,11 @@ from coder_core.training.precision import twin_precision
 from coder_core.training.stopping import check_state
 
 STATES_KEPT = 2
+ENVIRONMENT_FILE = "circumstances"  # of a save
+ENVIRONMENT = {
+    "torch": "torch version", "threads": "CPU threads", "device": "device", "processes": "processes",
+    "products": "library of matrix products", "twin": "precision of the passes without gradients",
+}  # fmt: skip
 DROPOUT = 2  # stream of random numbers that the dropout of a step draws from (see data/batches.py)
 
 
@@ -56,24 +60,23 @@ class Position:
     loss_sum: float = 0.0
 
 
-@dataclass(frozen=True)
-class Environment:
-    """What may change the last bits of a run when it changes."""
-
-    torch: str
-    threads: int
-    device: str
-    processes: int
-    products: str = DEFAULT_PRODUCTS
-    twin: str = "float32"
+def environment(config: Config, device: torch.device) -> dict[str, Any]:
+    """What may change the last bits of a run when it changes, as it is in this process; keys of `ENVIRONMENT`."""
+    return {
+        "torch": torch.__version__, "threads": torch.get_num_threads(), "device": str(device),
+        "processes": parallel.world_size(), "products": product_library(),
+        "twin": twin_precision(config.training, device),
+    }  # fmt: skip
 
 
-def current_environment(config: Config, device: torch.device) -> Environment:
-    """That of this process."""
-    return Environment(
-        torch.__version__, torch.get_num_threads(), str(device), parallel.world_size(), product_library(),
-        twin_precision(config.training, device),
-    )  # fmt: skip
+def environment_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Fault]:
+    """Warnings for everything that differs from the process that wrote a state."""
+    fix = "the run goes on, but its last bits will differ from a run that was never stopped"
+    return [
+        Fault(f"resume, {text}", f"is {now[key]}, was {before[key]}", fix=fix, severity="warning")
+        for key, text in ENVIRONMENT.items()
+        if key in before and before[key] != now[key]
+    ]
 
 
 @dataclass
@@ -108,8 +111,10 @@ class TrainingState:
         for stem, module in modules.items():
             load_weights(module, save.tensors(stem), str(save.path / f"{stem}.safetensors"))
         load_optimizer(self.optimizer, save)
-        with _named(save):
+        try:
             self.position = Position(**save.document("position"))
+        except TypeError as error:
+            raise InputError(Fault(str(save.path), f"is not a state of this configuration: {error}")) from error
 
 
 class Checkpoints:
@@ -120,7 +125,7 @@ class Checkpoints:
         environment: of this process.
     """
 
-    def __init__(self, folder: Path, environment: Environment) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, Any]) -> None:
         self.environment = environment
         self.states = SaveStore(folder / "state", keep=STATES_KEPT)
         self.best = SaveStore(folder / "best", keep=1)
@@ -137,16 +142,14 @@ class Checkpoints:
         if save is None:
             return []
         state.restore(save)
-        with _named(save):
-            before = Environment(**save.document("circumstances"))
         damaged = [replace(fault, place=f"passed over a damaged save: {fault.place}") for fault in save.skipped]
-        return damaged + environment_changes(before, self.environment)
+        return damaged + environment_changes(save.document(ENVIRONMENT_FILE), self.environment)
 
     def save(self, state: TrainingState) -> None:
         """Save a state, unless it holds NaN or Inf."""
         tensors, documents = state.capture()
         check_state(tensors, state.position.step)
-        documents["circumstances"] = asdict(self.environment)
+        documents[ENVIRONMENT_FILE] = dict(self.environment)
         self.states.write(str(state.position.step), tensors, documents)
         self.saved_at = time.monotonic()
 
@@ -159,32 +162,7 @@ class Checkpoints:
         self.best.write(str(state.position.step), tensors, {"metrics": about})
 
 
-@contextmanager
-def _named(save: Save) -> Iterator[None]:
-    """Turn what a document of another configuration causes into an error that names the save."""
-    try:
-        yield
-    except (TypeError, ValueError, KeyError) as error:
-        raise InputError(Fault(str(save.path), f"is not a state of this configuration: {error}")) from error
-
-
 def seed_step(seed: int, step: int, process: int) -> None:
     """Set every random number torch draws in a step (dropout)."""
     state = np.random.SeedSequence((seed, DROPOUT, step, process)).generate_state(1, np.uint64)[0]
     torch.manual_seed(int(state) % 2**63)
-
-
-def environment_changes(before: Environment, now: Environment) -> list[Fault]:
-    """Warnings for everything that differs from the process that wrote the state."""
-    names = {"torch": "torch version", "threads": "CPU threads", "device": "device", "processes": "processes"}
-    names |= {"products": "library of matrix products", "twin": "precision of the passes without gradients"}
-    return [
-        Fault(
-            f"resume, {text}",
-            f"is {getattr(now, key)}, was {getattr(before, key)}",
-            fix="the run goes on, but its last bits will differ from a run that was never stopped",
-            severity="warning",
-        )
-        for key, text in names.items()
-        if getattr(before, key) != getattr(now, key)
-    ]

@@ -1,4 +1,4 @@
-"""How training stops before its end: a signal, or a number that is not finite."""
+"""Stop training before its end: at a signal, or at a number that is not finite."""
 
 from __future__ import annotations
 
@@ -27,11 +27,7 @@ class StopRequestedError(Exception):
 
 
 class StopRequest(StopSignals):
-    """SIGTERM or Ctrl-C asks to save and leave; a second one leaves at once.
-
-    Attributes:
-        signal: which one came; 0 before.
-    """
+    """SIGTERM or Ctrl-C asks to save and leave; a second one leaves at once. `signal` is its number, 0 before."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,26 +50,15 @@ def check_losses(losses: Losses, batch: Batch, step: int) -> None:
     if bool(torch.isfinite(losses.total)):
         return
     terms = [name for name, value in losses.parts.items() if not bool(torch.isfinite(value))]
-    rows = _bad_rows(losses, batch)
+    rows = [] if losses.per_pair is None else (~torch.isfinite(losses.per_pair)).nonzero().flatten().tolist()
     named = ", ".join(
         f"caption {int(batch.text_ids[i])} of image {int(batch.image_ids[i])}" for i in rows[:SAMPLES_NAMED]
     )
     bad_features = [int(batch.image_ids[i]) for i in range(len(batch.regions)) if not batch.regions[i].isfinite().all()]
     cause = f"; the features of image {bad_features[0]} are not finite" if bad_features else ""
-    raise NotFiniteError(
-        Fault(
-            f"step {step}",
-            f"the loss term {', '.join(terms) or 'total'} is not finite ({named or 'every sample'}{cause})",
-            "finite losses",
-            "lower --learning-rate, or check the data with python -m coder_core.check_data; nothing was saved since",
-        )
-    )
-
-
-def _bad_rows(losses: Losses, batch: Batch) -> list[int]:
-    if losses.per_pair is None:
-        return []
-    return (~torch.isfinite(losses.per_pair)).nonzero().flatten().tolist()
+    message = f"the loss term {', '.join(terms) or 'total'} is not finite ({named or 'every sample'}{cause})"
+    fix = "lower --learning-rate, or check the data with python -m coder_core.check_data"
+    raise _not_finite(step, message, "losses", fix)
 
 
 def check_gradients(parameters: Mapping[str, nn.Parameter], norm: Tensor, batch: Batch, step: int) -> None:
@@ -86,15 +71,11 @@ def check_gradients(parameters: Mapping[str, nn.Parameter], norm: Tensor, batch:
         return
     bad = [name for name, p in parameters.items() if p.grad is not None and not bool(p.grad.isfinite().all())]
     named = ", ".join(map(str, batch.text_ids[:SAMPLES_NAMED].tolist()))
-    raise NotFiniteError(
-        Fault(
-            f"step {step}",
-            f"the gradient of {', '.join(bad[:SAMPLES_NAMED]) or 'the loss'} is not finite "
-            f"(captions {named} … of a batch of {len(batch.text_ids)})",
-            "finite gradients",
-            "lower --learning-rate or raise --temperature; nothing was saved since",
-        )
+    message = (
+        f"the gradient of {', '.join(bad[:SAMPLES_NAMED]) or 'the loss'} is not finite "
+        f"(captions {named} … of a batch of {len(batch.text_ids)})"
     )
+    raise _not_finite(step, message, "gradients", "lower --learning-rate or raise --temperature")
 
 
 def check_state(tensors: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
@@ -114,11 +95,9 @@ def check_state(tensors: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
         if tensor.is_floating_point() and not bool(tensor.isfinite().all())
     ]
     if bad:
-        raise NotFiniteError(
-            Fault(
-                f"step {step}",
-                f"{', '.join(bad[:SAMPLES_NAMED])} would be saved with values that are not finite",
-                "finite weights, moments and keys",
-                "lower --learning-rate; nothing was saved since",
-            )
-        )
+        message = f"{', '.join(bad[:SAMPLES_NAMED])} would be saved with values that are not finite"
+        raise _not_finite(step, message, "weights, moments and keys", "lower --learning-rate")
+
+
+def _not_finite(step: int, message: str, expected: str, fix: str) -> NotFiniteError:
+    return NotFiniteError(Fault(f"step {step}", message, f"finite {expected}", f"{fix}; nothing was saved since"))

@@ -24,7 +24,7 @@ from coder_core.training.parts.make import make_parts
 from coder_core.training.parts.part import EpochEnd
 from coder_core.training.prepare import Prepared
 from coder_core.training.reporting import Reporter
-from coder_core.training.state import Checkpoints, Position, TrainingState, current_environment, seed_step
+from coder_core.training.state import Checkpoints, Position, TrainingState, environment, seed_step
 from coder_core.training.step import compute_losses
 from coder_core.training.stopping import StopRequest, StopRequestedError, check_losses
 
@@ -58,7 +58,7 @@ class Trainer:
         self.part_parameters = list(of_parts.values())
         optimizer = make_optimizer(model_parameters | of_parts, config.training, device)
         self.state = TrainingState(self.model, optimizer, self.parts)
-        self.checkpoints = Checkpoints(folder, current_environment(config, device))
+        self.checkpoints = Checkpoints(folder, environment(config, device))
         self.reporter = Reporter(folder, console, self.steps, self.per_epoch, device)
         self.first = parallel.rank() == 0
         self._embed = self._wrap()
