@@ -1,4 +1,4 @@
-"""Boosting in training: the loss on top of another, who the anchor is, how it moves, resuming, what is saved."""
+"""Boosting in training: the loss on top of another, the teacher and how it moves, resuming, what is saved."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def boosted(data: Path, name: str = "tiny", *, dropout: bool = True, **boosting:
 
 
 def started(config: Config, *, apart: float = 0.3) -> tuple[Prepared, BoostingTeacher]:
-    """Data, model and an anchor that has moved away from the model."""
+    """Data, model and a teacher that has moved away from the model."""
     prepared = prepare(config)
     boosting = make_boosting(config, prepared)
     assert isinstance(boosting, BoostingTeacher)
@@ -84,12 +84,12 @@ def test_it_comes_on_top_of_any_loss_as_a_sum_over_the_batch(data: Path, form: s
     batch = prepared.batches(0)
     plain, found = take(prepared, None, config, batch), take(prepared, boosting, config, batch)
     ids = batch.image_ids.tolist()
-    target, anchor = scores(prepared.model, batch), scores(boosting.branch, batch)
+    target, teacher = scores(prepared.model, batch), scores(boosting.branch, batch)
     expected = [0.0] * len(ids)
-    for rows, known in ((target, anchor), (transposed(target), transposed(anchor))):
+    for rows, others in ((target, teacher), (transposed(target), transposed(teacher))):
         for i, mask in enumerate(negatives(ids, ids)):
             expected[i] += reference.loss(
-                form, kept(rows[i], mask), kept(known[i], mask), rows[i][i], known[i][i], margin=0.4, split=0.3,
+                form, kept(rows[i], mask), kept(others[i], mask), rows[i][i], others[i][i], margin=0.4, split=0.3,
                 is_soft=False,
             )  # fmt: skip
     assert sum(expected) > 0
@@ -114,7 +114,7 @@ def test_soft_margins_and_literal_negatives_reach_the_loss(data: Path) -> None:
     assert found(boosting_soft=True) < found() < found(same_image_negatives=True)
 
 
-def test_it_waits_for_its_start_and_the_anchor_follows_meanwhile(data: Path) -> None:
+def test_it_waits_for_its_start_and_the_teacher_follows_meanwhile(data: Path) -> None:
     """Until then a step is a plain step, to the bit."""
     config = boosted(data, dropout=False, boosting_start_epoch=6.0)  # `take` is at epoch 5
     prepared, boosting = started(config)
@@ -140,7 +140,7 @@ def test_gradients_reach_the_target_alone(data: Path) -> None:
     assert max(gradient.abs().max().item() for gradient in reached) > 0
 
 
-def test_the_anchor_reads_without_dropout_and_takes_no_random_number_from_the_target(data: Path) -> None:
+def test_the_teacher_reads_without_dropout_and_takes_no_random_number_from_the_target(data: Path) -> None:
     config = boosted(data)
     prepared, boosting = started(config)
     batch = prepared.batches(0)
@@ -149,7 +149,7 @@ def test_the_anchor_reads_without_dropout_and_takes_no_random_number_from_the_ta
     assert found.parts["btr-sum"] == plain.parts["btr-sum"]
 
 
-def test_a_moving_anchor_normalises_by_the_batch_and_one_that_stays_by_its_own_statistics(data: Path) -> None:
+def test_a_moving_teacher_normalises_by_the_batch_and_one_that_stays_by_its_own_statistics(data: Path) -> None:
     prepared = prepare(boosted(data))
     moving, staying = (BoostingTeacher(prepare(boosted(data)).model, STEPS, momentum) for momentum in (0.9, None))
     assert prepared.model.training
@@ -161,7 +161,7 @@ def test_a_moving_anchor_normalises_by_the_batch_and_one_that_stays_by_its_own_s
     assert staying.state_file is None
 
 
-def test_the_anchor_follows_on_the_cosine_after_every_step(data: Path, tmp_path: Path) -> None:
+def test_the_teacher_follows_on_the_cosine_after_every_step(data: Path, tmp_path: Path) -> None:
     config = boosted(data)
     prepared = prepare(config)
     trainer = Trainer(config, tmp_path, prepared, torch.device("cpu"), quiet())
@@ -179,7 +179,7 @@ def test_the_anchor_follows_on_the_cosine_after_every_step(data: Path, tmp_path:
 
 @pytest.fixture(scope="module")
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with a moving anchor, never stopped."""
+    """A run with a moving teacher, never stopped."""
     return start_run(boosted(data), tmp_path_factory.mktemp("whole"), quiet())
 
 
@@ -190,7 +190,7 @@ def test_stopped_during_any_step_and_continued_equals_never_stopped(whole: Path,
     assert_same_run(stopped, whole)
 
 
-def test_the_state_holds_the_anchor_and_the_best_model_is_the_target_alone(whole: Path) -> None:
+def test_the_state_holds_the_teacher_and_the_best_model_is_the_target_alone(whole: Path) -> None:
     anchor, model = (newest_state(whole).tensors(stem) for stem in ("anchor", "model"))
     assert set(anchor) == {f"branch.{name}" for name in model}
     assert not torch.equal(anchor["branch.regions.linear.weight"], model["regions.linear.weight"])
@@ -202,7 +202,7 @@ def test_the_state_holds_the_anchor_and_the_best_model_is_the_target_alone(whole
     assert set(steps[0]["losses"]) == {"btr-sum", "boosting-am"}
 
 
-def test_a_state_without_its_anchor_is_refused(whole: Path, data: Path, tmp_path: Path) -> None:
+def test_a_state_without_its_teacher_is_refused(whole: Path, data: Path, tmp_path: Path) -> None:
     plain = start_run(boosted(data, boosting="none"), tmp_path, quiet())
     assert "anchor.safetensors" not in newest_state(plain).manifest["files"]
     shutil.copy(whole / "config.toml", plain / "config.toml")
@@ -211,7 +211,7 @@ def test_a_state_without_its_anchor_is_refused(whole: Path, data: Path, tmp_path
         continue_run(plain, None, quiet())
 
 
-def test_an_anchor_near_its_random_start_is_warned_of_with_a_start_that_fits(data: Path, tmp_path: Path) -> None:
+def test_a_teacher_near_its_random_start_is_warned_of_with_a_start_that_fits(data: Path, tmp_path: Path) -> None:
     """Flickr8k's eight epochs are 1,872 steps: 95% of the random start would remain."""
     config = replace(PRESETS["flickr8k-baseline"].config)
     config = changed(config, boosting="am")
@@ -253,14 +253,14 @@ def same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> bool:
     return all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_an_offline_target_starts_from_the_anchor_or_from_scratch(data: Path, finished: Path) -> None:
+def test_an_offline_target_starts_from_the_teacher_or_from_scratch(data: Path, finished: Path) -> None:
     best = weights(load_model(finished).model)
     scratch = weights(prepare(boosted(data, boosting="none")).model)
     assert same(weights(prepare(offline(data, finished)).model), best)
     assert same(weights(prepare(offline(data, finished, boosting_start="scratch")).model), scratch)
 
 
-def test_an_offline_anchor_never_moves_and_equals_the_best_model_of_its_run(
+def test_an_offline_teacher_never_moves_and_equals_the_best_model_of_its_run(
     data: Path, finished: Path, tmp_path: Path
 ) -> None:
     config = offline(data, finished)
@@ -291,7 +291,7 @@ def test_an_offline_run_stopped_and_continued_equals_one_never_stopped(
     assert_same_run(stopped, surpassing)
 
 
-def test_the_anchor_may_have_moved_but_not_changed(
+def test_the_teacher_may_have_moved_but_not_changed(
     surpassing: Path, finished: Path, data: Path, tmp_path: Path
 ) -> None:
     stopped = stop_during(surpassing, tmp_path / "tiny", 3)
@@ -309,7 +309,7 @@ def test_the_anchor_may_have_moved_but_not_changed(
     assert_same_run(stopped, surpassing)
 
 
-def test_an_anchor_of_another_size_sets_margins_but_gives_no_start(data: Path, finished: Path) -> None:
+def test_a_teacher_of_another_size_sets_margins_but_gives_no_start(data: Path, finished: Path) -> None:
     config = offline(data, finished)
     wider = replace(config, model=replace(config.model, dimension=12))
     with pytest.raises(InputError) as refused:
@@ -350,7 +350,7 @@ def test_what_is_no_finished_run_of_the_same_words_is_refused(data: Path, finish
         prepare(offline(broader, finished))
 
 
-def test_nothing_is_written_when_the_anchor_cannot_be_used(data: Path, tmp_path: Path) -> None:
+def test_nothing_is_written_when_the_teacher_cannot_be_used(data: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--boosting-teacher"):
         start_run(offline(data, tmp_path / "nowhere"), tmp_path / "runs", quiet())
     assert not (tmp_path / "runs").exists()
