@@ -16,13 +16,13 @@ from coder_core.config.weighting import OF_NEIGHBOURHOODS
 from coder_core.memory.sample_cache import SampleCache
 from coder_core.model.coder import Coder
 from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sample_neighbours
+from coder_core.objectives.within_modality import is_neighbour, within_modality
 from coder_core.runs.analysis.weights import IMAGE, TEXT, weights_of
 from coder_core.training import parallel
 from coder_core.training.gathering import mean_vectors
 from coder_core.training.losses import Losses
 from coder_core.training.parts.part import Part, StepContext
 from coder_core.training.prepare import Prepared
-from coder_core.training.within_modality import with_neighbours
 
 DRAW_STREAM = 6  # of the random numbers that choose neighbours of neighbours
 PARTNER_STREAM = 7  # of those that draw every pair a neighbour
@@ -117,12 +117,29 @@ class Neighbourhoods(Part):
         return values[row], (partner >= 0) & known[row]
 
     def add_losses(self, losses: Losses, step: StepContext) -> Losses:
-        """With the within-modality losses that have a weight."""
-        single, text_ids = mean_vectors(step.anchors), step.batch.text_ids
-        self._pending = (
-            single.all_images.detach(), single.all_texts.detach(), single.all_image_ids, parallel.gather_rows(text_ids),
-        )  # fmt: skip
-        return with_neighbours(losses, single, text_ids, step.config, self)
+        """With the within-modality losses that have a weight (Thomas and Kovashka 2020).
+
+        They draw one neighbour and encode it with the batch. Here its embedding is that of the last epoch, so that a
+        step costs no second forward pass: the neighbour pulls without being pulled. The first epoch has none.
+        """
+        pairs, text_ids = mean_vectors(step.anchors), step.batch.text_ids
+        all_text_ids = parallel.gather_rows(text_ids)
+        self._pending = pairs.all_images.detach(), pairs.all_texts.detach(), pairs.all_image_ids, all_text_ids
+        if self.config.within_image == self.config.within_text == 0:
+            return losses
+        near = is_neighbour(self.neighbours[text_ids], all_text_ids)
+        negatives = (pairs.image_ids[:, None] != pairs.all_image_ids[None, :]) & ~near
+        for name, weight, samples, candidates in (
+            ("within-image", self.config.within_image, pairs.images, pairs.all_images),
+            ("within-text", self.config.within_text, pairs.texts, pairs.all_texts),
+        ):
+            if weight == 0:
+                continue
+            partners, exists = self.partner_embeddings(text_ids, images=name == "within-image")
+            margin = step.config.objective.npairs_margin
+            per_pair = within_modality(samples, candidates, partners, negatives & exists[:, None], margin=margin)
+            losses = losses.plus(name, per_pair, weight)
+        return losses
 
     def after_step(self, model: Coder, step: int) -> None:
         """Cache the embeddings of this step, of all processes."""
