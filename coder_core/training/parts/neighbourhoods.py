@@ -125,13 +125,14 @@ class Neighbourhoods(Part):
         pairs, text_ids = mean_vectors(step.anchors), step.batch.text_ids
         all_text_ids = parallel.gather_rows(text_ids)
         self._pending = pairs.all_images.detach(), pairs.all_texts.detach(), pairs.all_image_ids, all_text_ids
-        if self.config.within_image == self.config.within_text == 0:
+        weights = step.config.weighting
+        if weights.within_image == weights.within_text == 0:
             return losses
         near = is_neighbour(self.neighbours[text_ids], all_text_ids)
         negatives = (pairs.image_ids[:, None] != pairs.all_image_ids[None, :]) & ~near
         for name, weight, samples, candidates in (
-            ("within-image", self.config.within_image, pairs.images, pairs.all_images),
-            ("within-text", self.config.within_text, pairs.texts, pairs.all_texts),
+            ("within-image", weights.within_image, pairs.images, pairs.all_images),
+            ("within-text", weights.within_text, pairs.texts, pairs.all_texts),
         ):
             if weight == 0:
                 continue
