@@ -1,0 +1,32 @@
+"""The README's example runs as printed, and the files and commands it names exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+README = (PROJECT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_loss_example_runs() -> None:
+    [program] = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    names: dict[str, object] = {}
+    exec(program, names)
+    diversity, loss = names["diversity"], names["loss"]
+    assert diversity.shape == (8,)  # type: ignore[attr-defined]
+    assert diversity.max() == 1  # type: ignore[attr-defined]
+    assert loss.isfinite()  # type: ignore[attr-defined]
+
+
+def test_every_command_folder_and_document_exists() -> None:
+    modules = set(re.findall(r"-m (coder_core\.\w+)", README))
+    assert len(modules) >= 5
+    assert [name for name in modules if importlib.util.find_spec(name) is None] == []
+    documents = re.findall(r"docs/[\w/]+\.(?:md|png)", README)
+    folders = re.findall(r"^    (?:  )?([a-z_/ ]+/)(?=  )", README, flags=re.MULTILINE)
+    names = [name for line in folders for name in line.split()]
+    assert "objectives/" in names
+    roots = (PROJECT, PROJECT / "coder_core")
+    assert [name for name in [*documents, *names] if not any((root / name).exists() for root in roots)] == []
