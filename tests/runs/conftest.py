@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,23 +16,23 @@ from coder_core.runs.files.sealed import write_sealed
 from coder_core.runs.files.status import write_status
 
 
-def fill_analysis(run: Path, value: float = 0.0) -> Path:
+def fill_analysis(run: Path, split: str = "test", value: float = 0.0, **changes: Any) -> Path:
+    """An analysis of 3 images and 5 captions; `changes` replace or add arguments of `write_analysis`."""
     random = np.random.default_rng(0)
-    return write_analysis(
-        run,
-        "test",
-        image_embeddings=random.normal(size=(3, 4)) + value,
-        text_embeddings=random.normal(size=(5, 4)) + value,
-        image_of_text=np.array([0, 0, 1, 2, 2]),
-        captions=["a ring", "a red ring", "äöü\u2028x", "", "stars"],
-        image_names=["0.png", "1.png", "2.png"],
-        metrics={"rsum": np.float64(321.5)},
-        fingerprint="abc",
-        image_ranks=np.zeros(3, int),
-        text_ranks=np.zeros(5, int),
-        image_best=np.zeros((3, 5), int),
-        text_best=np.zeros((5, 3), int),
-    )
+    arguments: dict[str, Any] = {
+        "image_embeddings": random.normal(size=(3, 4)) + value,
+        "text_embeddings": random.normal(size=(5, 4)) + value,
+        "image_of_text": np.array([0, 0, 1, 2, 2]),
+        "captions": ["a ring", "a red ring", "äöü\u2028x", "", "stars"],
+        "image_names": ["0.png", "1.png", "2.png"],
+        "metrics": {"rsum": np.float64(321.5)},
+        "fingerprint": "abc",
+        "image_ranks": np.zeros(3, int),
+        "text_ranks": np.zeros(5, int),
+        "image_best": np.zeros((3, 5), int),
+        "text_best": np.zeros((5, 3), int),
+    }
+    return write_analysis(run, split, **arguments | changes)
 
 
 def save_step(store: SaveStore, step: int) -> None:

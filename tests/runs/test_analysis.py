@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,6 @@ import pytest
 from coder_core.console.faults import InputError
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import list_splits
-from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.files.sealed import render_manifest
 from tests.runs.conftest import fill_analysis
 
@@ -71,67 +72,63 @@ def test_a_missing_split_says_how_to_get_it(run: Path) -> None:
         open_analysis(run, "dev")
 
 
-def test_arrays_are_what_the_manifest_says(run: Path) -> None:
-    folder = run / "analysis" / "test"
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["arrays"]["image_ranks"]["shape"] = [3, 1]
-    (folder / "manifest.json").write_bytes(render_manifest(manifest))
-    with pytest.raises(InputError, match=r"image_ranks.npy.*expected <i8 \(3, 1\)"):
+def rewrite(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """A manifest that somebody changed, with the right checksum of itself."""
+    path = run / "analysis" / "test" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_bytes(render_manifest(manifest))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m["arrays"]["image_ranks"].update(shape=[3, 1]), r"image_ranks.npy.*expected <i8 \(3, 1\)"),
+        (lambda m: m["arrays"]["image_ranks"].update(dtype="|O"), r"image_ranks.npy: has dtype \|O"),
+        (lambda m: m["arrays"].update({"../outside": {"shape": [1], "dtype": "<i8"}}), "names the table"),
+        (lambda m: m["arrays"].update({"a b": {"shape": [1], "dtype": "<i8"}}), "names the table"),
+        (lambda m: m["arrays"].update({"Ä": {"shape": [1], "dtype": "<i8"}}), "names the table"),
+        (lambda m: m["arrays"].update({"more": {"shape": [1], "dtype": "<i8"}}), r"holds no more\.npy"),
+        (lambda m: m["arrays"].pop("text_ranks"), r"text_ranks\.npy: is missing"),
+        (lambda m: m["files"].update({"../../config.toml": {"bytes": 9, "sha256": "0" * 64}}), r"manifest\.json"),
+        (lambda m: m.update(version=4), "has version 4; expected version 1 or 2 or 3"),
+        (lambda m: m.pop("metrics"), "lacks metrics"),
+    ],
+)
+def test_a_manifest_is_not_believed(run: Path, change: Callable[[dict[str, Any]], object], message: str) -> None:
+    rewrite(run, change)
+    with pytest.raises(InputError, match=message):
         open_analysis(run, "test")
 
 
 def test_a_pickle_in_place_of_an_array_is_not_opened(run: Path) -> None:
-    folder = run / "analysis" / "test"
-    np.save(folder / "image_ranks.npy", np.array([print, 1, 2], dtype=object), allow_pickle=True)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"]["image_ranks.npy"]["bytes"] = (folder / "image_ranks.npy").stat().st_size
-    (folder / "manifest.json").write_bytes(render_manifest(manifest))
+    file = run / "analysis" / "test" / "image_ranks.npy"
+    np.save(file, np.array([print, 1, 2], dtype=object), allow_pickle=True)
+    rewrite(run, lambda manifest: manifest["files"]["image_ranks.npy"].update(bytes=file.stat().st_size))
     with pytest.raises(InputError, match=r"image_ranks\.npy"):
         open_analysis(run, "test")
 
 
-@pytest.mark.parametrize("name", ["../outside", "a b", "Ä"])
-def test_a_manifest_cannot_lead_outside(run: Path, name: str) -> None:
-    folder = run / "analysis" / "test"
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["arrays"][name] = {"shape": [1], "dtype": "<i8"}
-    (folder / "manifest.json").write_bytes(render_manifest(manifest))
-    with pytest.raises(InputError, match="names the table"):
-        open_analysis(run, "test")
-
-
-def test_a_manifest_cannot_list_files_outside(run: Path) -> None:
-    folder = run / "analysis" / "test"
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"]["../../config.toml"] = {"bytes": 9, "sha256": "0" * 64}
-    (folder / "manifest.json").write_bytes(render_manifest(manifest))
-    with pytest.raises(InputError, match=r"manifest\.json"):
-        open_analysis(run, "test")
-
-
-def test_extra_tables_and_shapes_that_do_not_fit(run: Path) -> None:
-    analysis = open_analysis(run, "test")
-    same = {
-        "image_embeddings": analysis.image_embeddings,
-        "text_embeddings": analysis.text_embeddings,
-        "captions": analysis.captions,
-        "image_names": analysis.image_names,
-        "metrics": {},
-        "fingerprint": "",
-        "image_ranks": analysis.image_ranks,
-        "text_ranks": analysis.text_ranks,
-        "image_best": analysis.image_best,
-        "text_best": analysis.text_best,
-    }
-    owner = analysis.image_of_text
-    extra = np.arange(4, dtype=np.uint8)
-    write_analysis(run, "dev", **same, image_of_text=owner, clusters=extra, documents={"k": [1]})
+def test_extra_tables_are_read_and_missing_ones_named(run: Path) -> None:
+    fill_analysis(run, "dev", clusters=np.arange(4, dtype=np.uint8), documents={"k": [1]})
     written = open_analysis(run, "dev")
     assert written.array("clusters").tolist() == [0, 1, 2, 3]
     assert written.document("k") == [1]
     with pytest.raises(InputError, match=r"holds no concepts.npy"):
         written.array("concepts")
-    with pytest.raises(ValueError, match=r"image_of_text.npy: has shape"):
-        write_analysis(run, "dev", **same, image_of_text=owner[:2])
-    with pytest.raises(ValueError, match="only numbers"):
-        write_analysis(run, "dev", **same, image_of_text=owner, names=np.array(["a"]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"image_of_text": np.zeros(2, int)}, r"image_of_text.npy: has shape \(2,\); expected \(5,\)"),
+        ({"weight_diversity": np.zeros((5, 3))}, r"weight_diversity.npy: has shape \(5, 3\); expected \(5, 2\)"),
+        ({"names": np.array(["a"])}, "only numbers"),
+        ({"scores": np.zeros((3, 5))}, "either scores"),
+        ({"a-b": np.zeros(1)}, "a table is named"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_not_written(run: Path, changes: dict[str, np.ndarray], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fill_analysis(run, "dev", **changes)
+    assert list_splits(run) == ["test"]

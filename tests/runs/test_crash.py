@@ -11,24 +11,30 @@ from typing import Any
 
 import pytest
 
-from coder_core.runs.files import saves as checkpoint
+from coder_core.runs.files import saves
 from coder_core.runs.files.saves import SaveStore
 from tests.runs.conftest import save_step
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def dying(kind: str, folder: Path, argument: int) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "tests.support.killing", kind, str(folder), str(argument)]
+def dying(kind: str, folder: Path, *numbers: int) -> list[dict[str, Any]]:
+    """The reports of `tests.support.killing`."""
+    command = [sys.executable, "-m", "tests.support.killing", kind, str(folder), *map(str, numbers)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+@pytest.fixture(scope="module")
+def crashes(memory_folder: Path) -> list[dict[str, Any]]:
+    return dying("crash", memory_folder, 30, 20)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [30, 20])
-def test_a_crash_before_any_line_of_a_save_loses_nothing(tmp_path: Path, step: int) -> None:
+def test_a_crash_before_any_line_of_a_save_loses_nothing(crashes: list[dict[str, Any]], step: int) -> None:
     """Step 30 is a new save, step 20 replaces one."""
-    reports = dying("crash", tmp_path, step)
+    reports = [report for report in crashes if report["step"] == step]
     assert len(reports) > 100
     for report in reports:
         assert report["newest"] in ("20", str(step)), report
@@ -40,8 +46,8 @@ def test_a_crash_before_any_line_of_a_save_loses_nothing(tmp_path: Path, step: i
     assert not reports[-1]["died"]
 
 
-def test_kill_inside_a_save_loses_at_most_that_save(tmp_path: Path) -> None:
-    reports = dying("kill", tmp_path, 20)
+def test_kill_inside_a_save_loses_at_most_that_save(memory_folder: Path) -> None:
+    reports = dying("kill", memory_folder, 20)
     assert sum(report["inside"] for report in reports) == 20
     for report in reports:
         assert report["last"] <= report["newest"] <= max([report["last"], *report["began"]])
@@ -65,7 +71,7 @@ def test_an_interrupt_at_any_line_of_a_save_loses_nothing(tmp_path: Path) -> Non
 
 def interrupt_at_line(number: int, store: SaveStore) -> bool:
     left = number
-    code = str(Path(checkpoint.__file__).parent)
+    code = str(Path(saves.__file__).parent)
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal left

@@ -31,7 +31,7 @@ from tests.support.tiny_runs import quiet, tiny_config
 RANDOM_KILLS, SAVE_KILLS = 30, 20
 LONGEST_WAIT = 0.25  # from a start to a random kill, as a share of an undisturbed run's time
 STEPS_OF_A_SAVE = 30  # the places of a save, and of the pruning after it, where a child kills itself
-EPOCHS = 16
+EPOCHS = 10
 SIGNALLED_PLACES = (2, 10)  # of a save, where a signal comes
 
 

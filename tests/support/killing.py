@@ -1,7 +1,7 @@
-"""Dying while saving, many times: `python -m tests.support.killing crash|kill FOLDER`.
+"""Die while saving, many times: `python -m tests.support.killing crash FOLDER STEP …` or `… kill FOLDER TIMES`.
 
 One process imports torch and forks the writers, so that a death costs milliseconds. Every line of output is one JSON
-object: how the writer died and what is found afterwards.
+object: how the writer died and what the store holds afterwards.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def die_at_line(number: int) -> None:
 
 def crash(folder: Path, step: int) -> None:
     """Die before every single line of one save; report the newest save each time."""
-    prepared = SaveStore(folder / "prepared", keep=2)
+    prepared = SaveStore(folder / f"prepared-{step}", keep=2)
     write(prepared, 10)
     write(prepared, 20)
     number = 0
@@ -61,16 +61,17 @@ def crash(folder: Path, step: int) -> None:
             write(store, step)
             os._exit(0)
         died = os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]) == 9
-        found = store.newest()
+        newest = store.newest()
         report = {
+            "step": step,
             "died": died,
-            "number": number,
-            "newest": found and found.name,
-            "skipped": found and len(found.skipped),
+            "newest": newest and newest.name,
+            "skipped": newest and len(newest.skipped),
         }
         write(store, 40)
         rest = sorted(path.name for path in store.folder.iterdir() if path.name.startswith("."))
         print(json.dumps({**report, "names": store.names(), "rest": rest}), flush=True)
+        shutil.rmtree(store.folder)
         if not died:
             return
         number += 1
@@ -90,12 +91,12 @@ def kill(folder: Path, times: int) -> None:
         time.sleep(random.uniform(0.005, 0.08))
         os.kill(writer, signal.SIGKILL)
         os.waitpid(writer, 0)
-        with os.fdopen(reading) as told:
-            messages = told.read().split()
+        with os.fdopen(reading) as pipe:
+            messages = pipe.read().split()
         began = [int(message[1:]) for message in messages if message[0] == "b"]
         ended = [int(message[1:]) for message in messages if message[0] == "e"]
-        found = store.newest()
-        newest = int(found.name) if found else 0
+        save = store.newest()
+        newest = int(save.name) if save else 0
         died_inside = len(began) > len(ended)
         inside += died_inside
         last = ended[-1] if ended else step
@@ -113,7 +114,5 @@ def save_forever(store: SaveStore, step: int, writing: int) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    if sys.argv[1] == "crash":
-        crash(Path(sys.argv[2]), int(sys.argv[3]))
-    else:
-        kill(Path(sys.argv[2]), int(sys.argv[3]))
+    for argument in sys.argv[3:]:
+        (crash if sys.argv[1] == "crash" else kill)(Path(sys.argv[2]), int(argument))

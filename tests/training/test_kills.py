@@ -22,9 +22,10 @@ def drive(what: str, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(620)
-def test_no_kill_loses_a_run(tmp_path: Path) -> None:
+def test_no_kill_loses_a_run(memory_folder: Path) -> None:
     """Each of them goes on from its newest save, and ends as a run that was never stopped."""
-    found = drive("kills", tmp_path)
+    folder = memory_folder / "kills"
+    found = drive("kills", folder)
     told = found["kills"]
     assert (found["last"], found["whole"]) == (0, 0)
     assert len(told) == RANDOM_KILLS + SAVE_KILLS
@@ -37,8 +38,8 @@ def test_no_kill_loses_a_run(tmp_path: Path) -> None:
         assert entry["after"] >= entry["before"]  # what was saved stays saved
     assert sum(entry["after"] > entry["before"] for entry in told) >= 5
     for number in range(found["runs"]):
-        run = tmp_path / "runs" / f"run-{number}"
-        assert_same_run(run, tmp_path / "runs" / "whole")
+        run = folder / "runs" / f"run-{number}"
+        assert_same_run(run, folder / "runs" / "whole")
         assert position(run)["step"] == STEPS
         assert list(run.glob("state/.tmp-*")) + list(run.glob("best/.tmp-*")) == []
         saved = {entry["after"] for entry in told if entry["run"] == number}
@@ -50,8 +51,9 @@ def test_no_kill_loses_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(620)
-def test_signals_save_and_leave(tmp_path: Path) -> None:
-    found = drive("signals", tmp_path)
+def test_signals_save_and_leave(memory_folder: Path) -> None:
+    folder = memory_folder / "signals"
+    found = drive("signals", folder)
     assert found["whole"] == 0
     told = {entry["name"]: entry for entry in found["signals"]}
     for name in ("SIGTERM", "SIGINT"):
@@ -67,4 +69,4 @@ def test_signals_save_and_leave(tmp_path: Path) -> None:
     for name, entry in told.items():
         assert entry["damaged"] == 0
         assert entry["continued"] == 0
-        assert_same_run(tmp_path / "runs" / name, tmp_path / "runs" / "whole")
+        assert_same_run(folder / "runs" / name, folder / "runs" / "whole")
