@@ -1,8 +1,9 @@
-"""Laying one layout over another: the rotation, reflection, scale and shift that bring them closest (Procrustes)."""
+"""Lay one layout over another by the rotation, reflection, scale and shift that bring them closest (Procrustes)."""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.spatial import procrustes
 
 from coder_core.geometry.points import Array
 
@@ -22,13 +23,9 @@ def onto(layout: Array, reference: Array) -> tuple[Array, float]:
     """
     if layout.shape != reference.shape:
         raise ValueError(f"layouts of {len(layout):,} and {len(reference):,} points cannot be laid over each other")
-    a, b = np.asarray(layout, dtype=np.float64), np.asarray(reference, dtype=np.float64)
-    centre_a, centre_b = a.mean(0), b.mean(0)
-    a, b = a - centre_a, b - centre_b
-    size_a, size_b = float((a**2).sum()), float((b**2).sum())
-    if size_a == 0 or size_b == 0:
-        return (a + centre_b).astype(np.float32), 0.0 if size_a == size_b else 1.0
-    left, stretch, right = np.linalg.svd(a.T @ b)
-    moved = a @ (left @ right) * (stretch.sum() / size_a)
-    disparity = max(0.0, 1.0 - float(stretch.sum()) ** 2 / (size_a * size_b))
-    return (moved + centre_b).astype(np.float32), disparity
+    centre = reference.mean(0, dtype=np.float64)
+    size, layout_size = np.linalg.norm(reference - centre), np.ptp(layout, axis=0).max()
+    if size == 0 or layout_size == 0:  # a single spot
+        return (layout - layout.mean(0) + centre).astype(np.float32), float(size != layout_size)
+    _, moved, disparity = procrustes(reference, layout)
+    return (moved * size + centre).astype(np.float32), float(disparity)
