@@ -1,4 +1,4 @@
-"""Every caption's nearest captions in a text space, found once with faiss."""
+"""Find every caption's nearest captions in a text space, with faiss."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def caption_neighbours(
     vectors: np.ndarray, image_of_text: np.ndarray, count: int, *, exact: bool | None = None,
     progress: Progress | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """The nearest captions of other images, nearest first.
+    """Find the nearest captions of other images, nearest first.
 
-    A caption that is a zero row says nothing in this space: it has no neighbours and is nobody's.
+    A zero row, a caption without a known word, has no neighbours and is no neighbour.
 
     Args:
         vectors: (m, S) float32 unit rows.
@@ -31,11 +31,11 @@ def caption_neighbours(
     Returns:
         (m, N) int32 rows; −1 where a caption has fewer than N.
     """
-    found = np.full((len(vectors), count), -1, np.int32)
-    speaking = np.flatnonzero(vectors.any(1))
-    if not len(speaking):
-        return found
-    points, owner = np.ascontiguousarray(vectors[speaking]), image_of_text[speaking]
+    neighbours = np.full((len(vectors), count), -1, np.int32)
+    nonzero = np.flatnonzero(vectors.any(1))
+    if not len(nonzero):
+        return neighbours
+    points, owner = np.ascontiguousarray(vectors[nonzero]), image_of_text[nonzero]
     most_own = int(np.unique(owner, return_counts=True)[1].max())
     wanted = min(count + most_own, len(points))
     report = progress or (lambda done, total: None)
@@ -46,12 +46,12 @@ def caption_neighbours(
         rows = slice(start, min(start + ROWS_AT_ONCE, len(points)))
         nearest = index.search(points[rows], wanted)[1]
         own = (nearest < 0) | (owner[nearest] == owner[rows, None])
-        first = np.argsort(own, axis=1, kind="stable")[:, :count]  # the others come first, in their order
-        chosen = speaking[np.take_along_axis(nearest, first, 1)]
-        chosen[np.take_along_axis(own, first, 1)] = -1
-        found[speaking[rows], : chosen.shape[1]] = chosen
+        order = np.argsort(own, axis=1, kind="stable")[:, :count]  # other images' captions first, in their order
+        chosen = nonzero[np.take_along_axis(nearest, order, 1)]
+        chosen[np.take_along_axis(own, order, 1)] = -1
+        neighbours[nonzero[rows], : chosen.shape[1]] = chosen
         report(total - len(points) + rows.stop, total)
-    return found
+    return neighbours
 
 
 def _index(points: np.ndarray, exact: bool, search: int, report: Callable[[int], None]) -> Any:

@@ -1,4 +1,4 @@
-"""Spherical k-means of image-caption pairs by faiss, after training and without its help.
+"""Cluster image-caption pairs by spherical k-means (faiss), after training and independent of it.
 
 The units are CODER's (eq. 7): one vector v + w for every caption and its image. Images and captions are then labelled
 each on their own, by the nearest centroid, so that one can see where the two modalities disagree.
@@ -33,7 +33,7 @@ class ClusterSettings:
             raise InputError(Fault("--seed", f"is {self.seed}", "from 0 to 2147483647"))
 
     def parameters(self) -> dict[str, Any]:
-        """What a result is looked up by."""
+        """The settings results are looked up by."""
         return {"clusters": self.clusters, "seed": self.seed}
 
 
@@ -75,7 +75,7 @@ def cluster_pairs(
         max_points_per_centroid=len(pairs), init_method=faiss.ClusteringInitMethod_KMEANS_PLUS_PLUS, verbose=False,
     )  # fmt: skip
     centroids: Array | None = None
-    for done in range(ITERATIONS):  # one at a time: faiss says nothing before all of them are over
+    for done in range(ITERATIONS):  # one at a time: faiss reports nothing before the last one
         model.train(pairs, init_centroids=centroids)
         centroids = np.array(model.centroids)
         tell((done + 1) / (ITERATIONS + 1), f"k-means, pass {done + 1} of {ITERATIONS}")

@@ -1,11 +1,10 @@
-"""The joint space on a plane: PCA, UMAP or t-SNE of images and captions together, alone or aligned to another run's.
+"""Lay out a joint space on a plane by PCA, UMAP or t-SNE, images and captions together, alone or aligned to a run.
 
-Two runs' layouts differ by a rotation, a reflection and by where each group happened to land; none of that says
-anything about the runs. Therefore the second run's layout begins where the first one's ended, moves more gently than
-one that begins from nothing, and is laid over it without bending (Procrustes). AlignedUMAP was the other way: it ties
-both layouts together while they are computed, so that a run without structure borrows some of the other's. Here each
-picture is its own run's alone, the first run looks the same with and without a second one, and one habit serves all
-three methods.
+Layouts of two runs differ by a rotation, a reflection and by where each group happens to land; none of that says
+anything about the runs. So the second layout starts where the first one ends, moves more gently than one that starts
+from nothing, and is laid over it without bending (Procrustes). AlignedUMAP, the alternative, ties both layouts together
+while it computes them: a run without structure borrows some of the other's. Here a layout depends on its own run alone,
+and one procedure serves all three methods.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from coder_core.geometry.alignment import onto
 from coder_core.geometry.points import Array, Points, stratified
 from coder_core.geometry.principal import principal_plane
 from coder_core.geometry.tsne import tsne, usable_perplexity
-from coder_core.geometry.umap_layout import placed, umap
+from coder_core.geometry.umap_layout import place_by_neighbours, umap
 
 Method = Literal["umap", "tsne", "pca"]
 METHODS: tuple[Method, ...] = ("umap", "tsne", "pca")
@@ -63,13 +62,13 @@ class LayoutSettings:
             raise InputError(faults)
 
     def parameters(self) -> dict[str, Any]:
-        """What the method really uses: a result is looked up by these, so that a change elsewhere computes nothing."""
-        own: dict[str, dict[str, Any]] = {
+        """The settings the method uses. Results are looked up by these, so that other changes recompute nothing."""
+        of_method: dict[str, dict[str, Any]] = {
             "umap": {"neighbours": self.neighbours, "min_distance": float(self.min_distance), "seed": self.seed},
             "tsne": {"perplexity": float(self.perplexity), "seed": self.seed},
             "pca": {},
         }
-        return {"method": self.method, **own[self.method]}
+        return {"method": self.method, **of_method[self.method]}
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Layout:
 
     Args:
         plane: (N, 2) float32, images first, then captions.
-        notes: what was done differently from what was asked, as sentences.
+        notes: settings that were changed, as sentences.
         disparity: how much differs from the layout it is aligned to (0 the same, 1 nothing in common); None alone.
         shares: share of the variance on each axis; PCA only.
     """
@@ -90,7 +89,7 @@ class Layout:
 
 
 def lay_out(points: Points, settings: LayoutSettings, *, reference: Array | None = None, tell: Tell = silent) -> Layout:
-    """Bring a joint space onto a plane.
+    """Lay out a joint space on a plane.
 
     Args:
         points: n images and m captions.
@@ -138,19 +137,19 @@ def _umap(points: Points, settings: LayoutSettings, init: Array | None, notes: l
         notes.append(f"{settings.neighbours} neighbours were lowered to {neighbours}, all other points")
     part = points.take(fitted)
     whole = len(fitted) == len(points)
-    found = umap(
+    fitted_plane = umap(
         part, neighbours=neighbours, min_distance=settings.min_distance, seed=settings.seed,
         init=None if init is None else init[fitted], tell=within(tell, 0.0, 1.0 if whole else 0.5),
     )  # fmt: skip
     if whole:
-        return found
+        return fitted_plane
     notes.append(
         f"UMAP was fitted to {len(fitted):,} of {len(points):,} points drawn at random; the others stand at the "
         "weighted mean of their nearest fitted ones"
     )
     plane = np.empty((len(points), 2), dtype=np.float32)
     for rows, tile in points.tiles():
-        plane[rows] = placed(tile, part, found, neighbours)
+        plane[rows] = place_by_neighbours(tile, part, fitted_plane, neighbours)
         tell(0.5 + 0.5 * rows.stop / len(points), "placing the remaining points")
-    plane[fitted] = found
+    plane[fitted] = fitted_plane
     return plane

@@ -1,4 +1,4 @@
-"""Images and captions as one cloud of points: images first, then captions, in tiles that fit the cache."""
+"""Images and captions as one cloud of points, read in tiles that fit the cache."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Points:
 
 
 def stratified(counts: tuple[int, ...], most: int, seed: int) -> Array:
-    """Rows of at most `most` samples drawn at random, each stratum in proportion and never left out.
+    """Draw at most `most` rows at random, from every stratum in proportion.
 
     Args:
         counts: how many samples each stratum has; stratum 0 has the first rows, and so on.

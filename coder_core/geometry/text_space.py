@@ -1,7 +1,7 @@
-"""Captions → unit vectors of a fixed text space, which training does not move.
+"""Encode captions as unit vectors of a fixed text space, which training does not move.
 
-TF-IDF with truncated SVD of the train captions needs nothing but the captions. A sentence-embedding model, in a folder
-that transformers can read, puts captions beside each other that mean the same in other words.
+TF-IDF with truncated SVD needs nothing but the train captions. A sentence-embedding model, in a folder of transformers,
+also brings captions together that say the same in other words.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from coder_core.console.faults import Fault, InputError
 Progress = Callable[[int, int], None]
 FORMAT = "coder-text-space-1"
 NAMES, ARRAYS = "text_space.json", "text_space.safetensors"
-FEWEST_CAPTIONS = 2  # a word of one caption alone brings no other near it
+FEWEST_CAPTIONS = 2  # a word of one caption only relates it to no other
 CAPTIONS_AT_ONCE = 4096
 SENTENCES_AT_ONCE = 64
 SEED = 0  # of the randomised SVD: the space does not change with a run's seed
 
 
 class TextSpace(Protocol):
-    """Where captions are compared."""
+    """A space captions are compared in."""
 
     @property
     def name(self) -> str:
-        """What it is, for a person."""
+        """For people to read."""
 
     def encode(self, captions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
-        """(m, S) float32 unit rows; a zero row for a caption that says nothing in this space."""
+        """(m, S) float32 unit rows; a zero row for a caption without a known word."""
 
     def to_files(self) -> dict[str, bytes | str]:
-        """What a run keeps of it."""
+        """Files of a run that restore it: name → content."""
 
 
 @dataclass(frozen=True)
@@ -58,20 +58,20 @@ class TfidfSpace:
 
     @property
     def name(self) -> str:
-        """What it is, for a person."""
+        """For people to read."""
         return f"TF-IDF of {len(self.terms):,} words, SVD to {len(self.components)}"
 
     def encode(self, captions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
         """(m, S) float32 unit rows; a caption without any known word is a zero row."""
         vectorizer = _vectorizer(vocabulary=list(self.terms))
         vectorizer.idf_ = self.idf
-        found = np.empty((len(captions), len(self.components)), np.float32)
+        rows = np.empty((len(captions), len(self.components)), np.float32)
         for start in range(0, len(captions), CAPTIONS_AT_ONCE):
             part = captions[start : start + CAPTIONS_AT_ONCE]
-            found[start : start + len(part)] = vectorizer.transform(part) @ self.components.T
+            rows[start : start + len(part)] = vectorizer.transform(part) @ self.components.T
             if progress is not None:
                 progress(start + len(part), len(captions))
-        return _unit(found)
+        return _unit(rows)
 
     def to_files(self) -> dict[str, bytes | str]:
         """text_space.json and text_space.safetensors."""
@@ -117,7 +117,7 @@ class SentenceSpace:
 
     @property
     def name(self) -> str:
-        """What it is, for a person."""
+        """For people to read."""
         return f"sentence embeddings of {self.folder.name}"
 
     def encode(self, captions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
@@ -130,7 +130,7 @@ class SentenceSpace:
 
         tokenizer, model = _load(self.folder)
         order = np.argsort([len(caption) for caption in captions], kind="stable")
-        found: np.ndarray | None = None
+        encoded: np.ndarray | None = None
         with torch.inference_mode():
             for start in range(0, len(order), SENTENCES_AT_ONCE):
                 rows = order[start : start + SENTENCES_AT_ONCE]
@@ -140,14 +140,14 @@ class SentenceSpace:
                 states = model(**pieces).last_hidden_state.float()
                 mask = pieces["attention_mask"].unsqueeze(-1)
                 means = ((states * mask).sum(1) / mask.sum(1).clamp_min(1)).numpy()
-                if found is None:
-                    found = np.empty((len(captions), means.shape[1]), np.float32)
-                found[rows] = means
+                if encoded is None:
+                    encoded = np.empty((len(captions), means.shape[1]), np.float32)
+                encoded[rows] = means
                 if progress is not None:
                     progress(start + len(rows), len(captions))
-        if found is None:
+        if encoded is None:
             raise ValueError("there is no caption to encode")
-        return _unit(found)
+        return _unit(encoded)
 
     def to_files(self) -> dict[str, bytes | str]:
         """Nothing: the folder is named in the configuration."""
@@ -155,7 +155,7 @@ class SentenceSpace:
 
 
 def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
-    """The space of a data set's train captions.
+    """Fit the space to a data set's train captions.
 
     Args:
         captions: m strings.
@@ -182,7 +182,7 @@ def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
 
 
 def sentence_space(folder: str) -> SentenceSpace:
-    """The space of a model's folder, looked at before anything is encoded.
+    """Check a model's folder; the model is loaded when captions are encoded.
 
     Raises:
         InputError: it is no folder of a model that transformers can load from safetensors.
@@ -195,7 +195,7 @@ def sentence_space(folder: str) -> SentenceSpace:
 
 
 def folder_fingerprint(folder: Path) -> str:
-    """sha256 (hex) of every file that decides what a model's folder says of a caption."""
+    """sha256 (hex) of every file that decides how a model encodes a caption."""
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.suffix in (".json", ".txt", ".safetensors", ".model"):

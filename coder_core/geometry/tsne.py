@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import re
-from collections.abc import Callable
 
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Tell, silent
 from coder_core.geometry.points import Array
+from coder_core.geometry.printed_progress import PrintedProgress
 
 MOST_POINTS = 6_000
 ITERATIONS = 1_000
 EXAGGERATION = 12.0  # scikit-learn's own, for a start from nothing
 GENTLE_EXAGGERATION = 4.0  # for a start from another layout: 12 tears groups from the places they were given
-_ITERATION = re.compile(r"Iteration (\d+)")
 
 
-def usable_perplexity(asked: float, points: int) -> float:
+def usable_perplexity(perplexity: float, points: int) -> float:
     """At most a third of the other points: beyond, the neighbourhoods are the whole cloud; from n on it is an error."""
-    return max(1.0, min(asked, (points - 1) / 3))
+    return max(1.0, min(perplexity, (points - 1) / 3))
 
 
 def tsne(points: Array, *, perplexity: float, seed: int, init: Array | None = None, tell: Tell = silent) -> Array:
     """A t-SNE layout by cosine distance.
 
     Args:
-        points: (N, D) float32, N ≤ 6,000. perplexity: already clamped.
-        init: (N, 2) finished layout to begin with, at its own size; None begins with the principal plane.
+        points: (N, D) float32, N ≤ 6,000. perplexity: see `usable_perplexity`.
+        init: (N, 2) finished layout to start from, at its own size; None starts from the principal plane.
 
     Returns:
         (N, 2) float32.
@@ -49,18 +46,6 @@ def tsne(points: Array, *, perplexity: float, seed: int, init: Array | None = No
         early_exaggeration=EXAGGERATION if init is None else GENTLE_EXAGGERATION,
     )  # fmt: skip
     tell(0.0, "t-SNE: looking for neighbours")
-    with contextlib.redirect_stdout(_Listener(lambda done: tell(done / ITERATIONS, "t-SNE: moving the points"))):
+    progress = PrintedProgress(r"Iteration (\d+)", lambda done: tell(done / ITERATIONS, "t-SNE: moving the points"))
+    with contextlib.redirect_stdout(progress):
         return np.asarray(model.fit_transform(points), dtype=np.float32)
-
-
-class _Listener(io.TextIOBase):
-    """Reads the iteration out of what scikit-learn prints; it offers no other way to see how far it is."""
-
-    def __init__(self, heard: Callable[[int], None]) -> None:
-        self._heard = heard
-
-    def write(self, text: str) -> int:
-        found = _ITERATION.search(text)
-        if found:
-            self._heard(int(found.group(1)))
-        return len(text)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
-import re
 import warnings
-from collections.abc import Callable
 
 import numpy as np
 
 from coder_core.console.progress import Tell, silent, within
 from coder_core.geometry.neighbours import nearest, nearest_of
 from coder_core.geometry.points import Array
+from coder_core.geometry.printed_progress import PrintedProgress
 
 COMPILING = "compiling UMAP: numba takes up to a minute the first time"
 GENTLE = 0.5  # learning rate from another layout's start: at 1 whole groups leave the places they were given
-_EPOCH = re.compile(r"(\d+)/(\d+)")
 _NEIGHBOURS, _COMPILED = 0.15, 0.4  # share of the work after which these phases are over
 
 
@@ -26,7 +23,7 @@ def umap(
 
     Args:
         points: (N, D) float32 unit rows, N ≥ 4. neighbours: < N.
-        init: (N, 2) layout to begin with; None begins with the spectral one.
+        init: (N, 2) layout to start from; None starts from the spectral one.
 
     Returns:
         (N, 2) float32.
@@ -34,44 +31,33 @@ def umap(
     rows, distances = nearest(points, neighbours, tell=within(tell, 0.0, _NEIGHBOURS))
     tell(_NEIGHBOURS, COMPILING)
     with warnings.catch_warnings():
-        # It warns of what is wanted here: one thread because of the seed, no search index beside the neighbours,
+        # UMAP warns of what is intended: one thread because of the seed, no search index beside the neighbours,
         # a random start where the neighbour graph falls into pieces.
         warnings.simplefilter("ignore")
         from umap import UMAP
 
-        moved = within(tell, _COMPILED, 1.0)
+        fitting = within(tell, _COMPILED, 1.0)
+        progress = PrintedProgress(
+            r"(\d+)/([1-9]\d*)", lambda epoch, epochs: fitting(epoch / epochs, "UMAP: moving the points")
+        )
         model = UMAP(
             n_neighbors=neighbours, min_dist=min_distance, metric="cosine", random_state=seed, n_jobs=1,
             learning_rate=1.0 if init is None else GENTLE,
             init="spectral" if init is None else np.asarray(init, dtype=np.float32),
             precomputed_knn=(rows, distances, None), force_approximation_algorithm=True,
             tqdm_kwds={
-                "file": _Listener(lambda share: moved(share, "UMAP: moving the points")), "bar_format": "{n}/{total}\n",
-                "disable": False, "mininterval": 0.3,
+                "file": progress, "bar_format": "{n}/{total}\n", "disable": False, "mininterval": 0.3,
             },
         )  # fmt: skip
         return np.asarray(model.fit_transform(points), dtype=np.float32)
 
 
-def placed(queries: Array, points: Array, layout: Array, neighbours: int, *, tell: Tell = silent) -> Array:
-    """Points that were not fitted, each at the weighted mean of its nearest fitted ones, the nearest weighing most.
+def place_by_neighbours(queries: Array, points: Array, layout: Array, neighbours: int, *, tell: Tell = silent) -> Array:
+    """Place points that were not fitted at the mean of their nearest fitted ones, weighted by 1 / distance.
 
-    The place at which UMAP's own `transform` starts. Args: queries (Q, D), points (N, D) unit rows, layout (N, 2).
+    UMAP's own `transform` starts there. Args: queries (Q, D), points (N, D) unit rows, layout (N, 2).
     """
     rows, distances = nearest_of(queries, points, neighbours, tell=tell)
     weights = 1.0 / np.maximum(distances, 1e-6)
     weights /= weights.sum(1, keepdims=True)
     return np.einsum("qk,qkd->qd", weights, layout[rows]).astype(np.float32)
-
-
-class _Listener(io.TextIOBase):
-    """Reads "120/500" out of the progress bar that UMAP draws."""
-
-    def __init__(self, heard: Callable[[float], None]) -> None:
-        self._heard = heard
-
-    def write(self, text: str) -> int:
-        found = _EPOCH.search(text)
-        if found and int(found.group(2)):
-            self._heard(int(found.group(1)) / int(found.group(2)))
-        return len(text)

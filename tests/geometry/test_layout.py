@@ -14,7 +14,7 @@ from coder_core.geometry.neighbours import nearest, nearest_of
 from coder_core.geometry.points import Points, stratified
 from coder_core.geometry.principal import principal_plane
 from coder_core.geometry.tsne import usable_perplexity
-from coder_core.geometry.umap_layout import placed
+from coder_core.geometry.umap_layout import place_by_neighbours
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -157,7 +157,9 @@ def test_a_setting_that_means_nothing_is_named(values: dict[str, object], flag: 
         LayoutSettings(**values)  # type: ignore[arg-type]
 
 
-def test_beyond_the_limit_a_random_part_is_fitted_and_the_rest_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_the_limit_a_random_part_is_fitted_and_the_rest_place_by_neighbours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(layouts, "MOST_FITTED", 60)
     points = cloud()
     found = lay_out(points, LayoutSettings("umap", neighbours=8))
@@ -170,7 +172,7 @@ def test_beyond_the_limit_a_random_part_is_fitted_and_the_rest_placed(monkeypatc
 def test_a_point_is_placed_nearest_to_its_nearest_neighbour() -> None:
     rows = unit(np.array([[1, 0], [0, 1], [-1, 0]]))
     plane = np.array([[0, 0], [10, 0], [20, 0]], dtype=np.float32)
-    found = placed(unit(np.array([[1, 0.01], [1, 1]])), rows, plane, 2)
+    found = place_by_neighbours(unit(np.array([[1, 0.01], [1, 1]])), rows, plane, 2)
     assert found[0, 0] < 1
     assert found[1, 0] == pytest.approx(5, abs=1e-4)
 
