@@ -17,14 +17,27 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import app, boosting, evaluation, loading, objectives, pooling, prototypes, training, whole_model
+from benchmarks import (
+    app,
+    boosting,
+    commands,
+    evaluation,
+    loading,
+    objectives,
+    pooling,
+    prototypes,
+    training,
+    whole_model,
+)
 from benchmarks.flickr_sized import write_folder
 from benchmarks.timing import Line
 from coder_core.console.output import open_console
 from coder_core.cpu.allocation import keep_buffers
 from coder_core.cpu.products import product_library, use_onednn
 
-NAMES = ("evaluation", "objectives", "prototypes", "training", "whole", "boosting", "loading", "pooling", "app")
+NAMES = (
+    "evaluation", "objectives", "prototypes", "training", "whole", "boosting", "loading", "pooling", "app", "commands",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,7 +48,7 @@ class Arguments:
         threads: of torch; 0 leaves its own choice.
         rounds: measurements of a slow program; quick ones get more.
         products: float32 products as training has them (`coder_core.cpu.products`), or as PyTorch has them by default.
-        only: some of evaluation, objectives, prototypes, training, whole, boosting, loading, pooling, app.
+        only: some of evaluation, objectives, prototypes, training, whole, boosting, loading, pooling, app, commands.
     """
 
     threads: int = 0
@@ -78,6 +91,7 @@ def main(arguments: Arguments) -> None:
             "boosting": lambda: boosting.lines(folder, rounds),
             "loading": lambda: loading.lines(folder, 4 * rounds),
             "pooling": lambda: pooling.lines(2 * rounds),
+            "commands": lambda: commands.lines(rounds),
             "app": lambda: [line for images in app.SIZES for line in app.lines(folder, images)],
         }
         if {"training", "whole", "boosting", "loading"} & set(arguments.only):
