@@ -20,8 +20,9 @@ def decode(content: bytes, name: str, *, size: int | None = None) -> Image:
         InputError: too large, or no JPEG, PNG or WEBP.
     """
     if len(content) > MOST_BYTES:
-        found = f"has {len(content):,} bytes"
-        raise InputError(Fault("the picture", found, f"at most {MOST_BYTES:,}", "make it smaller"))
+        raise InputError(
+            Fault("the picture", f"has {len(content):,} bytes", f"at most {MOST_BYTES:,}", "make it smaller")
+        )
     return read_picture(content, name, size=size)
 
 

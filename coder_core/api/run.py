@@ -233,14 +233,11 @@ class Run:
         ranks = self.ranks(split)["i2t" if modality == "image" else "t2i"][rows]
         return pd.DataFrame(
             {
-                "anchor": rows,
-                "image": rows if modality == "image" else part.image_rows[part.owner],
-                "spread": spreads,
-                "raw": raw,
-                "diversity": normalise(raw, draw.batch_of if draw else None),
+                "anchor": rows, "image": rows if modality == "image" else part.image_rows[part.owner],
+                "spread": spreads, "raw": raw, "diversity": normalise(raw, draw.batch_of if draw else None),
                 "rank": np.where(ranks < 0, np.nan, ranks + 1.0),
             }
-        )
+        )  # fmt: skip
 
     def anchor(
         self, number: int, *, split: str, loss: Loss | None = None, epsilon: float | None = None,
@@ -301,8 +298,8 @@ class Run:
         """(n,) scores of a free text with every image, of a model that scores pair by pair."""
         analysis = self.analysis(split)
         if IMAGE_PARTS not in analysis.arrays:
-            found = f"has too many regions in split {split!r} to keep beside its scores, so a new text cannot be scored"
-            raise InputError(Fault(f"run {self.name}", found, fix="ask with a sample of the split instead"))
+            fact = f"has too many regions in split {split!r} to keep beside its scores, so a new text cannot be scored"
+            raise InputError(Fault(f"run {self.name}", fact, fix="ask with a sample of the split instead"))
         parts, lengths = analysis.array(IMAGE_PARTS), analysis.array(IMAGE_PART_LENGTHS)
         return np.asarray(self._model.score_texts([text], parts, lengths)[0])
 
@@ -335,8 +332,8 @@ class Run:
     @cached_property
     def _model(self) -> Any:
         if self.summary.imported:
-            found = "holds imported embeddings and no model, so it cannot embed new words"
-            raise InputError(Fault(f"run {self.name}", found, fix="ask with a sample of the split instead"))
+            fact = "holds imported embeddings and no model, so it cannot embed new words"
+            raise InputError(Fault(f"run {self.name}", fact, fix="ask with a sample of the split instead"))
         from coder_core.runs.load import load_model  # torch is needed from here on, and only here
 
         return load_model(self.path)

@@ -34,9 +34,9 @@ class Marking:
         order = np.argsort(-row.data, kind="stable")[:count]
         order = order[row.data[order] > 0]
         columns = row.indices[order]
-        found = np.asarray(self.counts[group].todense()).ravel()[columns]
+        counts = np.asarray(self.counts[group].todense()).ravel()[columns]
         return pd.DataFrame(
-            {"word": [self.words[c] for c in columns], "score": row.data[order], "count": found.astype(int)}
+            {"word": [self.words[c] for c in columns], "score": row.data[order], "count": counts.astype(int)}
         )
 
 
@@ -59,14 +59,14 @@ def marking_words(captions: Sequence[str], groups: Array, count: int) -> Marking
     counts = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
     counts.sum_duplicates()
     total = np.asarray(counts.sum(0)).ravel()
-    everything = max(float(total.sum()), 1.0)
-    prior = PRIOR_WORDS * total / everything
+    total_words = max(float(total.sum()), 1.0)
+    prior = PRIOR_WORDS * total / total_words
     size = np.asarray(counts.sum(1)).ravel()
     entries = counts.tocoo()
     here, alpha = entries.data, prior[entries.col]
     there = total[entries.col] - here
     n_here = size[entries.row] + PRIOR_WORDS
-    n_there = everything - size[entries.row] + PRIOR_WORDS
+    n_there = total_words - size[entries.row] + PRIOR_WORDS
     odds = np.log((here + alpha) / np.maximum(n_here - here - alpha, 1e-9)) - np.log(
         (there + alpha) / np.maximum(n_there - there - alpha, 1e-9)
     )

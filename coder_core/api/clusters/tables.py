@@ -155,14 +155,11 @@ def members(run: Run, split: str, clusters: Clusters, cluster: int) -> pd.DataFr
     images = owner[captions]
     return pd.DataFrame(
         {
-            "caption": captions,
-            "image": images,
-            "cosine": clusters.cosines[captions],
-            "image_label": clusters.images[images],
-            "text_label": clusters.texts[captions],
+            "caption": captions, "image": images, "cosine": clusters.cosines[captions],
+            "image_label": clusters.images[images], "text_label": clusters.texts[captions],
             "agree": clusters.images[images] == clusters.texts[captions],
         }
-    )
+    )  # fmt: skip
 
 
 def nearest_clusters(clusters: Clusters, cluster: int, count: int = 5) -> pd.DataFrame:

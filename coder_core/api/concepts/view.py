@@ -44,15 +44,11 @@ class ConceptView:
         edges = self._edges()
         return pd.DataFrame(
             {
-                "concept": np.arange(len(self.words)),
-                "word": self.words,
-                "kind": self.kinds,
-                "count": self._tables.counts,
-                "forms": [", ".join(forms) for forms in self._tables.forms],
-                "reads": edges.sum(1),
-                "read_by": edges.sum(0),
+                "concept": np.arange(len(self.words)), "word": self.words, "kind": self.kinds,
+                "count": self._tables.counts, "forms": [", ".join(forms) for forms in self._tables.forms],
+                "reads": edges.sum(1), "read_by": edges.sum(0),
             }
-        )
+        )  # fmt: skip
 
     def edges(self) -> pd.DataFrame:
         """The graph, one row an edge: concept, neighbour, weight (Â), together (train captions that hold both),
@@ -62,13 +58,10 @@ class ConceptView:
         counts = np.maximum(np.asarray(self._tables.counts), 1)[rows]
         frame = pd.DataFrame(
             {
-                "concept": rows,
-                "neighbour": columns,
-                "weight": np.asarray(self._tables.graph)[rows, columns],
-                "together": together,
-                "probability": together / counts,
+                "concept": rows, "neighbour": columns, "weight": np.asarray(self._tables.graph)[rows, columns],
+                "together": together, "probability": together / counts,
             }
-        )
+        )  # fmt: skip
         return frame.sort_values(["weight", "together"], ascending=False, kind="stable", ignore_index=True)
 
     def attention(self, modality: Modality, number: int, *, top: int = 20) -> pd.DataFrame:

@@ -68,12 +68,10 @@ class Anchor:
         rows = rows[np.argsort(-self.similarities[rows], kind="stable")]
         return pd.DataFrame(
             {
-                "candidate": self.candidates[rows],
-                "similarity": self.similarities[rows].astype(np.float64),
-                "weight_plain": self.plain[rows],
-                "weight_diversity": self.scaled[rows],
+                "candidate": self.candidates[rows], "similarity": self.similarities[rows].astype(np.float64),
+                "weight_plain": self.plain[rows], "weight_diversity": self.scaled[rows],
             }
-        )
+        )  # fmt: skip
 
 
 def negative_weights(similarities: Array, *, temperature: float, gamma: float) -> Array:

@@ -44,12 +44,11 @@ def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFra
             "number": np.concatenate([part.image_rows, part.text_rows]),
             "image": np.concatenate([part.image_rows, part.image_rows[owner]]),
             "text": [captions[j] if j >= 0 else "" for j in first.tolist()] + captions,
-            "rank": np.where(rank < 1, np.nan, rank),
-            "similarity": np.concatenate([best, own]),
+            "rank": np.where(rank < 1, np.nan, rank), "similarity": np.concatenate([best, own]),
             "hubness": np.concatenate(hubs),
             "words": np.concatenate([np.where(first >= 0, lengths[first], np.nan), lengths]),
         }
-    )
+    )  # fmt: skip
     if n * m <= SCORES_AT_MOST:
         both: tuple[Modality, Modality] = ("image", "text")
         tables = [run.diversity(split, modality=modality, epsilon=run.loss.epsilon, sample=sample) for modality in both]

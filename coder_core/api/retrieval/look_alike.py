@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,13 +66,10 @@ def read_tiny_pictures(run: Run, split: str, at_most: int) -> TinyPictures:
     rows = np.arange(len(names))
     if len(rows) > at_most:
         rows = np.sort(np.random.default_rng(0).choice(rows, at_most, replace=False))
-    found, tiny = [], []
+    tiny = {}
     for row in rows.tolist() if folder else []:
-        try:
-            tiny.append(tiny_image(open_picture(folder, names[row], size=4 * SIDE)))
-        except InputError:
-            continue
-        found.append(row)
-    if not found:
+        with suppress(InputError):
+            tiny[row] = tiny_image(open_picture(folder, names[row], size=4 * SIDE))
+    if not tiny:
         raise InputError(Fault(f"run {run.name}", f"knows no readable picture of split {split!r}", "a picture folder"))
-    return TinyPictures(np.array(found), np.stack(tiny))
+    return TinyPictures(np.array(list(tiny)), np.stack(list(tiny.values())))

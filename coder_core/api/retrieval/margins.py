@@ -42,23 +42,17 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
     match, match_score = candidate[best_first[first]], score[best_first[first]]
     own_image = s.anchor_images[queries]
     foreign = s.candidate_images[best[queries]] != own_image[:, None]
-    place = foreign.argmax(1)
-    wrong = best[queries, place].astype(np.int64)
+    wrong = best[queries, foreign.argmax(1)].astype(np.int64)
     for position in np.flatnonzero(~foreign.any(1)):  # ten true matches come first
         scores = np.where(s.candidate_images == own_image[position], -np.inf, s.row(int(queries[position])))
         wrong[position] = scores.argmax() if np.isfinite(scores).any() else -1
-    known = wrong >= 0
+    exists = wrong >= 0
     wrong_score = np.full(len(queries), np.nan, dtype=np.float32)
-    wrong_score[known] = s.pairs(queries[known], wrong[known])
+    wrong_score[exists] = s.pairs(queries[exists], wrong[exists])
     frame = pd.DataFrame(
         {
-            "query": queries,
-            "match": match,
-            "wrong": wrong,
-            "match_score": match_score,
-            "wrong_score": wrong_score,
-            "margin": match_score - wrong_score,
-            "rank": ranks[queries] + 1,
+            "query": queries, "match": match, "wrong": wrong, "match_score": match_score, "wrong_score": wrong_score,
+            "margin": match_score - wrong_score, "rank": ranks[queries] + 1,
         }
-    )
-    return frame[known].reset_index(drop=True)
+    )  # fmt: skip
+    return frame[exists].reset_index(drop=True)

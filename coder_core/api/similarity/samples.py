@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from coder_core.api.sides import Array, slices
+from coder_core.api.sides import Array
 from coder_core.console.faults import Fault, InputError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ Order = Literal["drawn", "diversity", "cluster"]
 
 SCORES_AT_MOST = 31_250_000  # 2,500 images × 12,500 captions, a second for two runs: a larger split is sampled
 TREE_AT_MOST = 2_000  # a tree of all distances above this takes seconds
-PIECE = 65_536  # captions whose scores are looked at together
 _NUMBERS = re.compile(r"[\d\s,;–-]+")
 
 
@@ -57,7 +57,7 @@ def choose_samples(
     """
     owner = run.image_of_text(split)
     if source == "split":
-        return _whole(owner, len(run.ranks(split)["i2t"]), seed)
+        return _whole_split(owner, len(run.ranks(split)["i2t"]), seed)
     if size < 2:
         raise InputError(Fault("the batch", f"has {size} pair", "at least 2: a pair alone has no negatives"))
     if source == "chosen":
@@ -84,66 +84,63 @@ def order_samples(
     if by == "drawn":
         return samples
     if samples.paired:
-        order = np.argsort(diversity, kind="stable") if by == "diversity" else _alike(_vectors(run, split, samples))
+        order = (
+            np.argsort(diversity, kind="stable") if by == "diversity" else _alike(_pair_vectors(run, split, samples))
+        )
         return replace(samples, images=samples.images[order], texts=samples.texts[order])
-    owner = np.searchsorted(samples.images, run.image_of_text(split)[samples.texts])  # drawn in ascending order
+    owner = np.searchsorted(samples.images, run.image_of_text(split)[samples.texts])  # images ascend
     if by == "cluster":
         v, _, scores = run.compared(split)
-        images = _alike(v[samples.images] if scores is None else scores[np.ix_(samples.images, samples.texts)])
+        image_order = _alike(v[samples.images] if scores is None else scores[np.ix_(samples.images, samples.texts)])
     elif anchors == "image":
-        images = np.argsort(diversity, kind="stable")
+        image_order = np.argsort(diversity, kind="stable")
     else:
         count = np.maximum(np.bincount(owner, minlength=len(samples.images)), 1)
-        images = np.argsort(np.bincount(owner, diversity, minlength=len(samples.images)) / count, kind="stable")
-    place = np.empty(len(images), dtype=np.int64)
-    place[images] = np.arange(len(images))
+        image_order = np.argsort(np.bincount(owner, diversity, minlength=len(count)) / count, kind="stable")
     by_image = by == "cluster" or anchors == "image"
-    texts = np.argsort(place[owner] if by_image else diversity, kind="stable")
-    return replace(samples, images=samples.images[images], texts=samples.texts[texts])
+    text_order = np.argsort(np.argsort(image_order)[owner] if by_image else diversity, kind="stable")
+    return replace(samples, images=samples.images[image_order], texts=samples.texts[text_order])
 
 
-def _whole(owner: Array, images: int, seed: int) -> MatrixSamples:
+def _whole_split(owner: Array, images: int, seed: int) -> MatrixSamples:
     total = images * len(owner)
     if total <= SCORES_AT_MOST:
         about = f"all {images:,} images and all {len(owner):,} captions"
         return MatrixSamples(np.arange(images), np.arange(len(owner)), False, about)
-    keep = max(2, int(images * (SCORES_AT_MOST / total) ** 0.5))
-    drawn = np.sort(np.random.default_rng(seed).choice(images, keep, replace=False))
-    texts = np.flatnonzero(np.isin(owner, drawn))
-    about = f"{keep:,} of {images:,} images, drawn at random with seed {seed}, and their {len(texts):,} captions"
-    return MatrixSamples(drawn, texts, False, about)
+    count = max(2, int(images * (SCORES_AT_MOST / total) ** 0.5))
+    rows = np.sort(np.random.default_rng(seed).choice(images, count, replace=False))
+    texts = np.flatnonzero(np.isin(owner, rows))
+    about = f"{count:,} of {images:,} images, drawn at random with seed {seed}, and their {len(texts):,} captions"
+    return MatrixSamples(rows, texts, False, about)
 
 
-def _chosen(captions: object, chosen: str, size: int) -> tuple[Array, str]:
-    texts = list(captions)  # type: ignore[call-overload]
+def _chosen(captions: Sequence[str], chosen: str, size: int) -> tuple[Array, str]:
     if _NUMBERS.fullmatch(chosen) and any(letter.isdigit() for letter in chosen):
-        found = _numbers(chosen, len(texts))
-        what = "chosen by number"
+        matches = _numbers(chosen, len(captions))
+        reason = "chosen by number"
     else:
         words = chosen.lower().split()
-        found = [k for k, caption in enumerate(texts) if words and all(word in caption.lower() for word in words)]
-        what = "that hold the words"
-    if len(found) < 2:
-        place, fact = "the selection", f"gives {len(found)} pairs"
-        raise InputError(Fault(place, fact, "at least 2", "name captions as 0-31, 77, or a word that several hold"))
-    kept = np.array(found[:size], dtype=np.int64)
-    return kept, f"{len(kept):,} of the {len(found):,} pairs {what}"
+        matches = [k for k, caption in enumerate(captions) if words and all(word in caption.lower() for word in words)]
+        reason = "that hold the words"
+    if len(matches) < 2:
+        fix = "name captions as 0-31, 77, or a word that several hold"
+        raise InputError(Fault("the selection", f"gives {len(matches)} pairs", "at least 2", fix))
+    texts = np.array(matches[:size], dtype=np.int64)
+    return texts, f"{len(texts):,} of the {len(matches):,} pairs {reason}"
 
 
 def _numbers(chosen: str, count: int) -> list[int]:
-    """ "0-3, 7" is 0, 1, 2, 3, 7; each once, in the order given."""
-    found: dict[int, None] = {}
-    for part in re.split(r"[,;\s]+", re.sub(r"\s*[-–]\s*", "-", chosen.strip())):
-        if not part:
-            continue
-        first, _, last = part.partition("-")
-        ends = (first, last or first)
-        if not all(end.isdigit() and len(end) < 12 for end in ends) or int(ends[0]) > int(ends[1]):
+    """ "0-3, 7" is 0, 1, 2, 3, 7; each once, in the order of the text."""
+    numbers: dict[int, None] = {}
+    for part in re.split(r"[,;\s]+", re.sub(r"\s*[-–]\s*", "-", chosen.strip()).strip(",; ")):
+        ends = re.fullmatch(r"([0-9]{1,11})(?:-([0-9]{1,11}))?", part)
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if first > last:
             raise InputError(Fault(f"the selection, {part[:40]!r}", "is no number and no range", "0-31, 77"))
-        if int(ends[1]) >= count:
-            raise InputError(Fault(f"caption {ends[1]}", "is not in the split", f"0 to {count - 1}"))
-        found.update(dict.fromkeys(range(int(ends[0]), int(ends[1]) + 1)))
-    return list(found)
+        if last >= count:
+            raise InputError(Fault(f"caption {last}", "is not in the split", f"0 to {count - 1}"))
+        numbers.update(dict.fromkeys(range(first, last + 1)))
+    return list(numbers)
 
 
 def _hardest(run: Run, split: str, size: int) -> Array:
@@ -153,23 +150,20 @@ def _hardest(run: Run, split: str, size: int) -> Array:
     if best.shape[1] < 2:
         return np.arange(min(size, len(owner)))
     rival = np.where(best[:, 0] != owner, best[:, 0], best[:, 1])
-    gap = np.empty(len(owner))
-    for part in slices(len(owner), PIECE):
-        texts = np.arange(len(owner))[part]
-        gap[part] = s.pairs(texts, rival[part]) - s.pairs(texts, owner[part])
+    texts = np.arange(len(owner))
+    gap = s.pairs(texts, rival) - s.pairs(texts, owner)
     first = run.first_captions(split)
-    kept: dict[int, None] = {}
+    hardest: dict[int, None] = {}
     for text in np.argsort(-gap, kind="stable").tolist():
-        kept[text] = None
-        beaten_by = int(first[rival[text]])
-        if beaten_by >= 0 and len(kept) < size:
-            kept[beaten_by] = None
-        if len(kept) >= size:
+        for pair in (text, int(first[rival[text]])):
+            if pair >= 0 and len(hardest) < size:
+                hardest[pair] = None
+        if len(hardest) >= size:
             break
-    return np.fromiter(kept, np.int64, len(kept))
+    return np.fromiter(hardest, np.int64, len(hardest))
 
 
-def _vectors(run: Run, split: str, samples: MatrixSamples) -> Array:
+def _pair_vectors(run: Run, split: str, samples: MatrixSamples) -> Array:
     """What makes pairs alike: the sum of their embeddings, or how their images score the batch's captions."""
     v, w, scores = run.compared(split)
     if scores is not None:
