@@ -13,7 +13,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.files.history import history_faults, read_history
 from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.sealed import read_checked
+from coder_core.runs.files.sealed import read_checked, render_manifest
 from coder_core.runs.files.status import read_status
 
 
@@ -49,36 +49,31 @@ def test_an_intact_run_has_no_faults(run: Path) -> None:
     assert [event["step"] for event in read_history(run / "history.jsonl")] == [1, 2, 3, 4]
 
 
-def test_single_bit_flips_are_noticed_and_named(run: Path) -> None:
+def flip(content: bytes) -> bytes:
+    """One bit of it changed."""
+    position, bit = random.randrange(len(content)), random.randrange(8)
+    return content[:position] + bytes([content[position] ^ 1 << bit]) + content[position + 1 :]
+
+
+def cut(content: bytes) -> bytes:
+    """Its beginning."""
+    return content[: random.randrange(len(content))]
+
+
+@pytest.mark.parametrize(("harm", "times"), [(flip, 200), (cut, 100)])
+def test_flipped_bits_and_cuts_are_noticed_and_named(run: Path, harm: Callable[[bytes], bytes], times: int) -> None:
     random.seed(0)
     files = [path for path in files_of(run) if path.parent.name != "10"]
-    for flip in range(200):
-        path = files[flip % len(files)]
+    for time in range(times):
+        path = files[time % len(files)]
         content = path.read_bytes()
-        position, bit = random.randrange(len(content)), random.randrange(8)
-        damaged = bytearray(content)
-        damaged[position] ^= 1 << bit
-        path.write_bytes(bytes(damaged))
-        if path.name not in ("history.jsonl", "status.json"):
-            assert any(str(path) in fault.place for fault in read_everything(run)), (path, position, bit)
-        else:
-            read_or_named(run, path)
-        path.write_bytes(content)
-
-
-def test_cut_files_are_noticed_and_named(run: Path) -> None:
-    random.seed(1)
-    files = [path for path in files_of(run) if path.parent.name != "10"]
-    for cut in range(100):
-        path = files[cut % len(files)]
-        content = path.read_bytes()
-        path.write_bytes(content[: random.randrange(len(content))])
-        if path.name == "status.json":
-            read_or_named(run, path)  # its length differs from run to run, so the cut may take the last newline alone
-        elif path.name != "history.jsonl":
-            assert any(str(path) in fault.place for fault in read_everything(run)), path
-        else:
+        path.write_bytes(harm(content))
+        if path.name == "history.jsonl" and harm is cut:
             read_everything(run)  # a shorter history is what a kill leaves: the rest reads as it was
+        elif path.name in ("history.jsonl", "status.json"):
+            read_or_named(run, path)
+        else:
+            assert any(str(path) in fault.place for fault in read_everything(run)), path
         path.write_bytes(content)
 
 
@@ -125,8 +120,6 @@ def test_a_file_replaced_by_a_link_is_refused(run: Path, tmp_path: Path) -> None
 
 
 def test_a_newer_format_says_so(run: Path) -> None:
-    from coder_core.runs.files.sealed import render_manifest
-
     path = run / "state" / "20" / "manifest.json"
     manifest = json.loads(path.read_text())
     path.write_bytes(render_manifest({**manifest, "format": 2}))

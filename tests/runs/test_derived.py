@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from coder_core.runs.derived import compute as deriving
 from coder_core.runs.derived import store as derived
 from coder_core.runs.derived.store import DerivedFolder
 from tests.geometry.test_layout import cloud
+from tests.support.run_folders import cut, flip
 
 PCA = LayoutSettings("pca")
 
@@ -81,19 +83,13 @@ def test_the_key_holds_both_runs_and_the_parameters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["plane.npy", "manifest.json"])
-@pytest.mark.parametrize("how", ["flip", "cut", "gone"])
+@pytest.mark.parametrize("harm", [flip, cut, Path.unlink])
 def test_a_damaged_result_is_named_and_computed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, how: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, harm: Callable[[Path], None]
 ) -> None:
     run = analysed(tmp_path, "a")
     place, layout = deriving.make_layouts([run], "dev", PCA)[0]
-    path = place.path / file
-    content = bytearray(path.read_bytes())
-    content[-3] ^= 1
-    if how == "gone":
-        path.unlink()
-    else:
-        path.write_bytes(bytes(content) if how == "flip" else bytes(content[:-20]))
+    harm(place.path / file)
     with pytest.raises(InputError, match=file):
         deriving.read_layout(place)
     counted = count_layouts(monkeypatch)

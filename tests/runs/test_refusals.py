@@ -22,20 +22,29 @@ from tests.runs.conftest import save_step
 
 ROOT = Path(__file__).resolve().parents[2]
 SAVE_A_MEGABYTE = """
-import sys, torch
+import os, resource, sys
 from pathlib import Path
 from coder_core.console.faults import InputError
-from coder_core.runs.files.saves import SaveStore
-{before}
-try:
-    SaveStore(Path(sys.argv[1]), keep=2).write("30", {{"model": {{"weight": torch.ones(250_000)}}}}, {{}})
+{program}
 except InputError as error:
     print(error)
 """
+AS_TENSORS = """
+import torch
+from coder_core.runs.files.saves import SaveStore
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+try:
+    SaveStore(Path(sys.argv[1]), keep=2).write("30", {"model": {"weight": torch.ones(250_000)}}, {})"""
+AS_AN_ARRAY_BY_NOBODY = """
+import numpy
+from coder_core.runs.files.sealed import write_sealed
+os.geteuid() == 0 and os.seteuid(65534)
+try:
+    write_sealed(Path(sys.argv[1]) / "30", {"weight.npy": numpy.ones(125_000)})"""
 
 
-def save_a_megabyte(folder: Path, before: str) -> str:
-    command = [sys.executable, "-c", SAVE_A_MEGABYTE.format(before=before), str(folder)]
+def save_a_megabyte(folder: Path, program: str) -> str:
+    command = [sys.executable, "-c", SAVE_A_MEGABYTE.format(program=program), str(folder)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
@@ -56,8 +65,7 @@ def store(tmp_path: Path) -> SaveStore:
 
 def test_a_full_disk_says_what_is_needed(store: SaveStore) -> None:
     """A file-size limit stops the write half-way, as a full disk does."""
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))"
-    message = save_a_megabyte(store.folder, limit)
+    message = save_a_megabyte(store.folder, AS_TENSORS)
     assert message.count("\n") == 1
     assert "could not be written" in message
     assert "1,065,536 bytes are needed and" in message
@@ -77,7 +85,7 @@ def test_a_read_only_folder_is_refused(store: SaveStore, tmp_path: Path) -> None
         if folder.owner() == Path.home().owner() and os.access(folder, os.W_OK) and folder != Path("/tmp"):
             folder.chmod(0o755)
     store.folder.chmod(0o555)
-    message = save_a_megabyte(store.folder, "import os; os.geteuid() == 0 and os.seteuid(65534)")
+    message = save_a_megabyte(store.folder, AS_AN_ARRAY_BY_NOBODY)
     store.folder.chmod(0o755)
     assert "could not be written (Permission denied)" in message
     assert_untouched(store)

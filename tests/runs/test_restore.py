@@ -19,6 +19,7 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.load import load_model, load_weights, read_config, read_vocabulary
 from coder_core.training.launch import start_run
+from tests.support.run_folders import cut, flip
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 
@@ -34,16 +35,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
     return shutil.copytree(trained, tmp_path / "run")
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(bytes(content))
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-3])
 
 
 def test_the_best_model_gives_the_embeddings_of_the_analysis(trained: Path) -> None:

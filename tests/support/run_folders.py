@@ -117,9 +117,18 @@ def import_run_folder(root: Path, name: str, *, images: int = 40, noise: float =
     return import_run(read_embeddings(given / "images.npy", given / "texts.npy", captions), root, name, "dev")[0]
 
 
-def damage(run: Path) -> None:
-    """Flip one byte of the configuration."""
-    file = run / "config.toml"
-    content = bytearray(file.read_bytes())
+def flip(path: Path) -> None:
+    """Change one bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
-    file.write_bytes(bytes(content))
+    path.write_bytes(bytes(content))
+
+
+def cut(path: Path) -> None:
+    """Take away the end of a file."""
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def damage(run: Path) -> None:
+    """Flip one bit of the configuration."""
+    flip(run / "config.toml")

@@ -9,17 +9,8 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.concepts import CONCEPTS, ConceptTables, read_concept_tables
-from coder_core.runs.analysis.tables import (
-    PART_NAME,
-    SCORES,
-    VERSION_MIXED,
-    VERSION_SCORED,
-    VERSIONS,
-    check_tables,
-    required_tables,
-    split_folder,
-)  # fmt: skip
 from coder_core.runs.files import sealed
 
 _KEYS = ("kind", "split", "fingerprint", "metrics", "arrays", "documents")
@@ -50,12 +41,12 @@ class Analysis(sealed.SealedFolder):
         _check_manifest(self.manifest, str(self.path / sealed.MANIFEST))
         self.check(digest=verify)
         self._arrays = {name: super(Analysis, self).array(name) for name in self.manifest["arrays"]}
-        check_tables(self._arrays, required_tables(self.manifest["version"]), str(self.path))
+        tables.check_tables(self._arrays, tables.required_tables(self.manifest["version"]), str(self.path))
         self.kind, self.split = str(self.manifest["kind"]), str(self.manifest["split"])
         self.fingerprint = str(self.manifest["fingerprint"])
         self.metrics: dict[str, float] = dict(self.manifest["metrics"])
         self.arrays = list(self._arrays)
-        self.scores = self._arrays[SCORES] if self.manifest["version"] == VERSION_SCORED else None
+        self.scores = self._arrays[tables.SCORES] if self.manifest["version"] == tables.VERSION_SCORED else None
         self.image_of_text = self._arrays["image_of_text"]
         self.image_ranks, self.text_ranks = self._arrays["image_ranks"], self._arrays["text_ranks"]
         self.image_best, self.text_best = self._arrays["image_best"], self._arrays["text_best"]
@@ -86,7 +77,7 @@ class Analysis(sealed.SealedFolder):
     @cached_property
     def concepts(self) -> ConceptTables | None:
         """The concept branch; None where the model had none."""
-        if self.manifest["version"] != VERSION_MIXED:
+        if self.manifest["version"] != tables.VERSION_MIXED:
             return None
         return read_concept_tables(self._arrays, self.document(CONCEPTS), self.manifest.get("beta"), str(self.path))
 
@@ -120,7 +111,7 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
     Raises:
         InputError: not there, cut, damaged, of a newer version, or not what the manifest says; the file is named.
     """
-    folder = split_folder(run_folder, split)
+    folder = tables.split_folder(run_folder, split)
     if not sealed.locate(folder).is_dir():
         fix = f"python -m coder_core.evaluate {run_folder} --split {split}"
         raise InputError(Fault(str(folder), "is not there", "the analysis of the split", fix))
@@ -128,13 +119,13 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
 
 
 def _check_manifest(manifest: dict[str, Any], place: str) -> None:
-    if manifest.get("version") not in VERSIONS:
+    if manifest.get("version") not in tables.VERSIONS:
         fix = "evaluate the run again, or use the version that wrote it"
-        expected = f"version {' or '.join(map(str, VERSIONS))}"
+        expected = f"version {' or '.join(map(str, tables.VERSIONS))}"
         raise InputError(Fault(place, f"has version {manifest.get('version')}", expected, fix))
     missing = [key for key in _KEYS if key not in manifest]
     if missing:
         raise InputError(Fault(place, f"lacks {', '.join(missing)}", "the manifest of an analysis"))
     for name in (*manifest["arrays"], *manifest["documents"]):
-        if not PART_NAME.fullmatch(str(name)):
+        if not tables.PART_NAME.fullmatch(str(name)):
             raise InputError(Fault(place, f"names the table {name!r}", "lower-case letters, digits and '_'"))

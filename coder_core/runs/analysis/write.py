@@ -9,18 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.runs.analysis.tables import (
-    EMBEDDINGS,
-    PART_NAME,
-    SCORES,
-    TABLES,
-    VERSION,
-    VERSION_MIXED,
-    VERSION_SCORED,
-    check_tables,
-    required_tables,
-    split_folder,
-)  # fmt: skip
+from coder_core.runs.analysis import tables
 from coder_core.runs.files import sealed
 
 
@@ -50,23 +39,30 @@ def write_analysis(
         ValueError: shapes that do not fit together, or an impossible name.
         WriteError: disk full or read-only; an earlier analysis is untouched.
     """
-    place = split_folder(run_folder, split)
-    arrays = {name: np.asarray(array, TABLES[name].dtype if name in TABLES else None) for name, array in arrays.items()}
+    place = tables.split_folder(run_folder, split)
+    arrays = {
+        name: np.asarray(array, tables.TABLES[name].dtype if name in tables.TABLES else None)
+        for name, array in arrays.items()
+    }
     texts = {
         "captions": list(captions),
         "images": {"names": list(image_names), "folder": str(picture_folder)},
         **(documents or {}),
     }
     for name in (*arrays, *texts):
-        if not PART_NAME.fullmatch(name):
+        if not tables.PART_NAME.fullmatch(name):
             raise ValueError(f"a table is named with lower-case letters, digits and '_', got {name!r}")
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf":
             raise ValueError(f"{name} has dtype {array.dtype}; only numbers are written")
-    if SCORES in arrays and any(name in arrays for name in EMBEDDINGS):
+    if tables.SCORES in arrays and any(name in arrays for name in tables.EMBEDDINGS):
         raise ValueError("either scores are written, or image_embeddings and text_embeddings")
-    version = VERSION_SCORED if SCORES in arrays else VERSION if beta is None else VERSION_MIXED
-    check_tables(arrays, required_tables(version), str(place), {"n": len(image_names), "m": len(captions)})
+    version = (
+        tables.VERSION_SCORED if tables.SCORES in arrays else tables.VERSION if beta is None else tables.VERSION_MIXED
+    )
+    tables.check_tables(
+        arrays, tables.required_tables(version), str(place), {"n": len(image_names), "m": len(captions)}
+    )
     about = {
         "version": version,
         "kind": kind,

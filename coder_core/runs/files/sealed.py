@@ -17,6 +17,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,12 +66,9 @@ def write_sealed(
     with appearing(place, replace=replace, needed=_ROOM + sum(map(_size, contents.values()))) as folder:
         for name, content in contents.items():
             _write(folder / name, content)
-        arrays = {
-            name.removesuffix(".npy"): {"shape": list(array.shape), "dtype": array.dtype.str}
-            for name, array in contents.items()
-            if isinstance(array, np.ndarray)
-        }
-        _seal(folder, {**({"arrays": arrays} if arrays else {}), **(about or {})})
+        arrays = {name[:-4]: array for name, array in contents.items() if isinstance(array, np.ndarray)}
+        shapes = {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()}
+        _seal(folder, {**({"arrays": shapes} if arrays else {}), **(about or {})})
     return place
 
 
@@ -254,10 +252,10 @@ def read_plain(path: Path) -> bytes:
 
 def render_manifest(manifest: dict[str, Any]) -> bytes:
     """The only spelling of a manifest: sorted keys, two spaces, `self` = sha256 of everything else."""
+    spell = partial(json.dumps, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     rest = {key: value for key, value in manifest.items() if key != "self"}
-    plain = json.dumps(rest, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    rest["self"] = hashlib.sha256(plain.encode()).hexdigest()
-    return (json.dumps(rest, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    checksum = hashlib.sha256(spell(rest).encode()).hexdigest()
+    return f"{spell({**rest, 'self': checksum})}\n".encode()
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
