@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -38,6 +38,14 @@ class Sides:
         if self.scores is not None:
             return np.array(self.scores[rows], dtype=np.float32)
         return np.asarray(np.ascontiguousarray(self.anchors[rows]) @ self.candidates.T)
+
+    def tiles(self, elements: int) -> Iterator[tuple[slice, Array, tuple[Array, Array]]]:
+        """Cut all similarities into tiles of at most `elements`: rows, the tile, and the places of own pairs in it."""
+        s = self if self.scores is not None else replace(self, candidates=np.ascontiguousarray(self.candidates))
+        _, anchor, candidate = self.own_pairs()
+        for rows in slices(len(self.anchors), elements // max(len(self.candidates), 1)):
+            first, last = np.searchsorted(anchor, (rows.start, rows.stop))
+            yield rows, s.tile(rows), (anchor[first:last] - rows.start, candidate[first:last])
 
     def row(self, anchor: int, candidates: Array | slice = slice(None)) -> Array:
         """(k,) float32 similarities of one anchor to some candidates."""

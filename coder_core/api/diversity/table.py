@@ -7,12 +7,11 @@ candidates' covariance, entropy from tiles. What follows, from the spread to the
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from coder_core.api.sides import TILE_ELEMENTS, Array, Sides
+from coder_core.api.sides import TILE_ELEMENTS, Array, Sides, slices
 from coder_core.ops.diversity_scaling import normalise_by_largest
 
 Measure = Literal["std", "entropy"]
@@ -25,13 +24,10 @@ def _own_moments(s: Sides, centre: Array) -> tuple[Array, Array, Array]:
     """Count, sum and sum of squares of each anchor's similarity to its OWN candidates (centred on `centre`)."""
     count, anchor, candidate = s.own_pairs()
     value = np.empty(len(anchor))
-    rows = max(1, TILE_ELEMENTS // s.anchors.shape[1])
-    for start in range(0, len(anchor), rows):
-        part = slice(start, start + rows)
+    for part in slices(len(anchor), TILE_ELEMENTS // s.anchors.shape[1]):
         centred = s.candidates[candidate[part]] - centre
         value[part] = np.einsum("pd,pd->p", s.anchors[anchor[part]], centred, dtype=np.float64)
-    total = np.bincount(anchor, value, minlength=len(s.anchors))
-    squares = np.bincount(anchor, value**2, minlength=len(s.anchors))
+    total, squares = (np.bincount(anchor, values, minlength=len(s.anchors)) for values in (value, value**2))
     return count, total, squares
 
 
@@ -39,42 +35,38 @@ def std_over_split(s: Sides) -> Array:
     """Population standard deviation of every anchor's similarities to ALL its negatives, (Q,) float64.
 
     With c̄ the mean candidate and Σ their covariance, an anchor's similarities have variance aᵀΣa over all candidates;
-    its own candidates are then taken out. Exact, and O((Q + C)·D²): no similarity matrix is ever formed.
-    Where the scores are known they are read, tile by tile.
+    its own candidates are then taken out. Exact, in O((Q + C)·D²), without a similarity matrix. Known scores are read
+    tile by tile.
     """
     if s.scores is not None:
         return _std_of_scores(s)
     total_candidates, width = s.candidates.shape
-    rows = max(1, TILE_ELEMENTS // width)
+    rows = TILE_ELEMENTS // width
     centre = np.zeros(width)
-    for start in range(0, total_candidates, rows):
-        centre += s.candidates[start : start + rows].sum(0, dtype=np.float64)
+    for part in slices(total_candidates, rows):
+        centre += s.candidates[part].sum(0, dtype=np.float64)
     centre /= max(total_candidates, 1)
     scatter = np.zeros((width, width))
-    for start in range(0, total_candidates, rows):
-        centred = s.candidates[start : start + rows] - centre
+    for part in slices(total_candidates, rows):
+        centred = s.candidates[part] - centre
         scatter += centred.T @ centred
     squares = np.empty(len(s.anchors))
-    for start in range(0, len(s.anchors), rows):
-        part = np.asarray(s.anchors[start : start + rows], dtype=np.float64)
-        squares[start : start + rows] = np.einsum("qd,qd->q", part @ scatter, part)
+    for part in slices(len(s.anchors), rows):
+        anchors = np.asarray(s.anchors[part], dtype=np.float64)
+        squares[part] = np.einsum("qd,qd->q", anchors @ scatter, anchors)
     own, own_sum, own_squares = _own_moments(s, centre)
-    left = np.maximum(total_candidates - own, 1)
-    variance = (squares - own_squares) / left - (own_sum / left) ** 2
+    negatives = np.maximum(total_candidates - own, 1)
+    variance = (squares - own_squares) / negatives - (own_sum / negatives) ** 2
     return np.sqrt(np.maximum(variance, 0.0))
 
 
 def _std_of_scores(s: Sides) -> Array:
-    _, own_anchor, own_candidate = s.own_pairs()
-    found = np.zeros(len(s.anchors))
-    rows = max(1, TILE_ELEMENTS // max(len(s.candidates), 1))
-    for start in range(0, len(s.anchors), rows):
-        tile = s.tile(slice(start, start + rows))
-        first, last = np.searchsorted(own_anchor, (start, start + len(tile)))
+    spread = np.zeros(len(s.anchors))
+    for rows, tile, own in s.tiles(TILE_ELEMENTS):
         negatives = np.ones(tile.shape, dtype=bool)
-        negatives[own_anchor[first:last] - start, own_candidate[first:last]] = False
-        found[start : start + len(tile)] = masked_spread(tile.astype(np.float64), negatives, "std", 1.0)
-    return found
+        negatives[own] = False
+        spread[rows] = masked_spread(tile.astype(np.float64), negatives, "std", 1.0)
+    return spread
 
 
 def masked_spread(scores: Array, negatives: Array, measure: Measure, temperature: float) -> Array:
@@ -97,17 +89,10 @@ def entropy_over_split(s: Sides, temperature: float) -> Array:
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}")
-    result = np.zeros(len(s.anchors))
-    if s.scores is None:
-        s = replace(s, candidates=np.ascontiguousarray(s.candidates))
-    _, own_anchor, own_candidate = s.own_pairs()
-    rows = max(1, ENTROPY_TILE // max(len(s.candidates), 1))
+    entropy = np.zeros(len(s.anchors))
     scale = np.float32(1.0 / temperature)
-    for start in range(0, len(s.anchors), rows):
-        tile = s.tile(slice(start, start + rows))
+    for rows, tile, own in s.tiles(ENTROPY_TILE):
         tile *= scale
-        first, last = np.searchsorted(own_anchor, (start, start + len(tile)))
-        own = own_anchor[first:last] - start, own_candidate[first:last]
         tile[own] = -np.inf
         if scale > SAFE_EXPONENT:  # entropy does not change with a shift; small exponents need none
             largest = tile.max(1, initial=-np.inf, keepdims=True)
@@ -117,9 +102,9 @@ def entropy_over_split(s: Sides, temperature: float) -> Array:
         mass = weights.sum(1).astype(np.float64)
         alone = mass == 0  # no negative at all
         mass[alone] = 1.0
-        found = np.log(mass) - np.einsum("qc,qc->q", weights, tile) / mass
-        result[start : start + len(tile)] = np.where(alone, 0.0, found)
-    return result / np.log(2.0)
+        nats = np.log(mass) - np.einsum("qc,qc->q", weights, tile) / mass
+        entropy[rows] = np.where(alone, 0.0, nats)
+    return entropy / np.log(2.0)
 
 
 def normalise(raw: Array, batch_of: Array | None = None) -> Array:

@@ -6,7 +6,7 @@ share of the loss that a negative carries is p_ij = exp(x_ij) / (1 + Σ_k exp(x_
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -94,17 +94,11 @@ def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) 
     np.subtract.at(counts, (own_rows // row_step, own_columns // column_step), 1)
     of_rows = np.stack([scaled, scaled - plain]).astype(np.float32)
     sums = np.zeros((4, len(tops), len(starts)))  # similarity, exponent, change, share
-    if s.scores is None:
-        s = replace(s, candidates=np.ascontiguousarray(s.candidates))
-    rows = max(1, TILE // max(width, 1))
-    for start in range(0, total, rows):
-        part = slice(start, min(start + rows, total))
-        tile = s.tile(part)
+    for part, tile, own in s.tiles(TILE):
+        start = part.start
         block, first = np.unique(np.arange(part.start, part.stop) // row_step, return_index=True)
         added = np.empty((4, len(block), width), np.float32)
         np.add.reduceat(tile, first, out=added[0])
-        known = slice(*np.searchsorted(own_rows, (part.start, part.stop)))
-        own = own_rows[known] - start, own_columns[known]
         tile -= np.float32(loss.gamma)
         tile[own] = 0.0
         for number, (top, bottom) in enumerate(pairwise([*first, len(tile)])):
