@@ -19,8 +19,8 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 def test_convolution_by_hand() -> None:
     """Â X = (3, 2); times −1 is (−3, −2), below zero a fifth is left; times 2 is (6, 4)."""
     graph, nodes = torch.tensor([[1.0, 1.0], [0.0, 1.0]]), torch.tensor([[1.0], [2.0]])
-    found = graph_convolution(graph, nodes, torch.tensor([[-1.0, 2.0]]))
-    torch.testing.assert_close(found, torch.tensor([[-0.6, 6.0], [-0.4, 4.0]]))
+    actual = graph_convolution(graph, nodes, torch.tensor([[-1.0, 2.0]]))
+    torch.testing.assert_close(actual, torch.tensor([[-0.6, 6.0], [-0.4, 4.0]]))
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -39,12 +39,12 @@ def test_the_network_agrees_with_the_loops_and_its_rows_are_units(layers: int) -
 @pytest.mark.parametrize("smoothing", [1.0, 10.0])
 def test_attention_agrees_with_the_loops(smoothing: float) -> None:
     queries, nodes, weight = draw(3, 4, seed=3), draw(6, 5, seed=4), draw(4, 5, seed=5)
-    found = attend(queries, nodes, weight, smoothing=smoothing)
+    actual = attend(queries, nodes, weight, smoothing=smoothing)
     for row, query in enumerate(queries.tolist()):
         expected = reference.attention(query, nodes.tolist(), weight.tolist(), smoothing)
-        torch.testing.assert_close(found.attention[row], torch.tensor(expected, dtype=torch.float64))
+        torch.testing.assert_close(actual.attention[row], torch.tensor(expected, dtype=torch.float64))
         mixed = reference.read(expected, nodes.tolist())
-        torch.testing.assert_close(found.embeddings[row], torch.tensor(mixed, dtype=torch.float64))
+        torch.testing.assert_close(actual.embeddings[row], torch.tensor(mixed, dtype=torch.float64))
 
 
 def test_attention_by_hand_sums_over_the_concepts_and_sharpens_with_the_smoothing() -> None:
@@ -96,12 +96,12 @@ def test_unit_queries_read_alike_whatever_the_length_of_the_features() -> None:
     vectors, queries = draw(6, 4).float(), draw(3, 8, seed=12).float()
     branch = ConceptBranch(torch.eye(6), vectors, 8, unit_queries=True)
     nodes = branch.nodes()
-    found = branch.embed_images(queries, nodes).attention
-    torch.testing.assert_close(branch.embed_images(35 * queries, nodes).attention, found)
+    actual = branch.embed_images(queries, nodes).attention
+    torch.testing.assert_close(branch.embed_images(35 * queries, nodes).attention, actual)
     rows = queries / queries.norm(dim=1, keepdim=True)
-    torch.testing.assert_close(found, attend(rows, nodes, branch.image_weight).attention)
+    torch.testing.assert_close(actual, attend(rows, nodes, branch.image_weight).attention)
     branch.unit_queries = False
-    assert not torch.allclose(branch.embed_images(queries, nodes).attention, found)
+    assert not torch.allclose(branch.embed_images(queries, nodes).attention, actual)
 
 
 def test_graph_and_vectors_are_no_weights_and_in_no_save() -> None:

@@ -29,13 +29,13 @@ def files() -> tuple[str, bytes]:
 
 def test_read_back() -> None:
     names, arrays = files()
-    found, expected = Concepts.from_files(names.encode(), arrays, "run"), concepts()
-    assert found.vocabulary == expected.vocabulary
-    assert found.vocabulary.read(["dogs", "red"]) == [0, 1]
+    loaded, expected = Concepts.from_files(names.encode(), arrays, "run"), concepts()
+    assert loaded.vocabulary == expected.vocabulary
+    assert loaded.vocabulary.read(["dogs", "red"]) == [0, 1]
     for part in ("together", "occurrences", "vectors"):
-        np.testing.assert_array_equal(getattr(found, part), getattr(expected, part))
-    assert len(found) == 2
-    assert found.graph(threshold=0.3, rescaled=False).tolist() == [[1, 0], [0, 1]]
+        np.testing.assert_array_equal(getattr(loaded, part), getattr(expected, part))
+    assert len(loaded) == 2
+    assert loaded.graph(threshold=0.3, rescaled=False).tolist() == [[1, 0], [0, 1]]
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ CAPTIONS = [["two", "young", "men", "are", "playing", "guitar"], [], ["a", "dog"
 
 def test_textblob_tags_every_word_of_every_caption() -> None:
     seen: list[tuple[int, int]] = []
-    found = list(tag_captions(CAPTIONS, progress=lambda done, total: seen.append((done, total))))
-    assert [[word for word, _ in line] for line in found] == CAPTIONS
-    assert [tag for _, tag in found[0]] == ["CD", "JJ", "NNS", "VBP", "VBG", "NN"]
+    tags = list(tag_captions(CAPTIONS, progress=lambda done, total: seen.append((done, total))))
+    assert [[word for word, _ in line] for line in tags] == CAPTIONS
+    assert [tag for _, tag in tags[0]] == ["CD", "JJ", "NNS", "VBP", "VBG", "NN"]
     assert seen == [(3, 3)]
 
 

@@ -34,22 +34,22 @@ def test_concepts_by_hand() -> None:
     7 and a verb in 3, 4, 5, 9: one motion of five lines. run is in two lines, a tenth of ten is one motion. Of brown,
     green and red, two lines each, the first two of the alphabet stay. young, long, catch and sit are seen once; is,
     has, something and other are stop words."""
-    found, faults = choose_concepts(tagged(TAGGED), 10, source="textblob")
-    assert [(one.word, one.kind, one.count) for one in found.concepts] == [
+    vocabulary, faults = choose_concepts(tagged(TAGGED), 10, source="textblob")
+    assert [(concept.word, concept.kind, concept.count) for concept in vocabulary.concepts] == [
         ("dog", "object", 4), ("man", "object", 4), ("bike", "object", 3), ("grass", "object", 3),
         ("ball", "object", 2), ("brown", "property", 2), ("green", "property", 2), ("ride", "motion", 5),
     ]  # fmt: skip
-    assert found.concepts[1].forms == ("man", "men")
-    assert found.concepts[7].forms == ("ride", "rides", "riding")
+    assert vocabulary.concepts[1].forms == ("man", "men")
+    assert vocabulary.concepts[7].forms == ("ride", "rides", "riding")
     [fault] = faults
     assert fault.severity == "warning"
     assert "the training captions hold 5 of kind object, 7 were asked for" in str(fault)
 
 
 def test_what_a_caption_names() -> None:
-    found, _ = choose_concepts(tagged(TAGGED), 10, source="textblob")
-    assert found.read(["dogs", "ride", "a", "red", "bike", "dog"]) == [0, 7, 2, 0]
-    assert found.read([]) == []
+    vocabulary, _ = choose_concepts(tagged(TAGGED), 10, source="textblob")
+    assert vocabulary.read(["dogs", "ride", "a", "red", "bike", "dog"]) == [0, 7, 2, 0]
+    assert vocabulary.read([]) == []
 
 
 @pytest.mark.parametrize(
@@ -58,21 +58,21 @@ def test_what_a_caption_names() -> None:
 )
 def test_objects_to_properties_to_motions_are_seven_to_two_to_one(size: int, expected: tuple[int, ...]) -> None:
     """CVSE's 300 are 210, 60 and 30; the paper prints the last two numbers of the ratio the other way round."""
-    found = quotas(size)
-    assert (found["object"], found["property"], found["motion"]) == expected
-    assert sum(found.values()) == size
+    counts = quotas(size)
+    assert (counts["object"], counts["property"], counts["motion"]) == expected
+    assert sum(counts.values()) == size
 
 
 def test_a_word_is_of_the_kind_it_has_most_often_function_words_included() -> None:
     lines = ["light/NN dog/NN", "light/JJ dog/NN", "light/JJ dog/NN", "back/RB dog/NN", "back/RB dog/NN", "back/NN"]
-    found, _ = choose_concepts(tagged(lines), 10, source="textblob")
-    assert {one.word: one.kind for one in found.concepts} == {"dog": "object", "light": "property"}
+    vocabulary, _ = choose_concepts(tagged(lines), 10, source="textblob")
+    assert {concept.word: concept.kind for concept in vocabulary.concepts} == {"dog": "object", "light": "property"}
 
 
 def test_adverbs_are_no_properties_and_numbers_no_concepts() -> None:
     lines = ["quickly/RB red/JJ dog/NN 3/CD x/NN t2/NN"] * 2
-    found, _ = choose_concepts(tagged(lines), 10, source="textblob")
-    assert found.words == ["dog", "red"]
+    vocabulary, _ = choose_concepts(tagged(lines), 10, source="textblob")
+    assert vocabulary.words == ["dog", "red"]
 
 
 def test_fewer_than_two_concepts_are_an_error() -> None:
@@ -83,9 +83,9 @@ def test_fewer_than_two_concepts_are_an_error() -> None:
 def test_textblob_finds_the_same_concepts_in_the_same_captions() -> None:
     """Its tags come from a lexicon ("rides" is a plural there), and the concepts are those worked out by hand."""
     by_hand, _ = choose_concepts(tagged(TAGGED), 10, source="textblob")
-    found, _ = choose_concepts(tag_captions(words(TAGGED)), 10, source="textblob")
-    assert [(one.word, one.kind, one.count) for one in found.concepts] == [
-        (one.word, one.kind, one.count) for one in by_hand.concepts
+    vocabulary, _ = choose_concepts(tag_captions(words(TAGGED)), 10, source="textblob")
+    assert [(concept.word, concept.kind, concept.count) for concept in vocabulary.concepts] == [
+        (concept.word, concept.kind, concept.count) for concept in by_hand.concepts
     ]
 
 
@@ -94,20 +94,20 @@ def test_a_list_keeps_its_words_and_order_and_takes_their_other_forms() -> None:
     captions = [line.split() for line in ["a boy walks two dogs", "boys in a t shirt walking", "dog and dog"]]
     listed = {"object": ["dog", "boys", "boy", "t-shirt", "zebra"], "motion": ["walking"]}
     tokens = {word: word.split("-") for kind in listed.values() for word in kind}
-    found, [fault] = listed_concepts(listed, tokens, captions)  # type: ignore[arg-type]
-    assert [(one.word, one.kind, one.count, one.forms) for one in found.concepts] == [
+    vocabulary, [fault] = listed_concepts(listed, tokens, captions)  # type: ignore[arg-type]
+    assert [(concept.word, concept.kind, concept.count, concept.forms) for concept in vocabulary.concepts] == [
         ("dog", "object", 2, ("dog", "dogs")), ("boys", "object", 1, ("boys",)), ("boy", "object", 1, ("boy",)),
         ("t-shirt", "object", 1, ("t shirt",)), ("zebra", "object", 0, ("zebra",)),
         ("walking", "motion", 2, ("walking", "walks")),
     ]  # fmt: skip
-    assert found.source == "list"
+    assert vocabulary.source == "list"
     assert "1 of 6 stand in no training caption: zebra" in str(fault)
-    assert found.read(captions[1]) == [1, 5, 3]
+    assert vocabulary.read(captions[1]) == [1, 5, 3]
 
 
 def test_no_form_stands_for_two_concepts() -> None:
-    found, _ = choose_concepts(tagged(TAGGED), 10, source="textblob")
-    forms = [form for one in found.concepts for form in one.forms]
-    assert len(forms) == len(set(forms)) == len(found.number)
-    assert isinstance(found, ConceptVocabulary)
-    assert len(found) == 8
+    vocabulary, _ = choose_concepts(tagged(TAGGED), 10, source="textblob")
+    forms = [form for concept in vocabulary.concepts for form in concept.forms]
+    assert len(forms) == len(set(forms)) == len(vocabulary.number)
+    assert isinstance(vocabulary, ConceptVocabulary)
+    assert len(vocabulary) == 8

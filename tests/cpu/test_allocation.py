@@ -32,14 +32,14 @@ def run(what: str, **chosen: str) -> tuple[str, int]:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, what], capture_output=True, text=True, check=True, env=environment
     )
-    kept, faults = done.stdout.split()
-    return kept, int(faults)
+    worked, faults = done.stdout.split()
+    return worked, int(faults)
 
 
 @pytest.mark.skipif(not GNU, reason="the C library is not glibc")
 def test_pages_are_not_asked_for_again() -> None:
-    kept, faults = run("keep")
-    assert kept == "True"
+    worked, faults = run("keep")
+    assert worked == "True"
     _, given_back = run("leave")
     assert faults * 10 < given_back
 

@@ -12,13 +12,13 @@ from coder_core.cpu.dropout import Dropout, scaled_mask
 def test_as_many_are_dropped_as_p_says_and_the_mean_stays(p: float) -> None:
     """A binomial count of a million draws lies within five standard deviations of its mean."""
     torch.manual_seed(0)
-    found = Dropout(p)(torch.ones(1000, 1000))
-    dropped = int((found == 0).sum())
+    output = Dropout(p)(torch.ones(1000, 1000))
+    dropped = int((output == 0).sum())
     spread = (p * (1 - p) * 1e6) ** 0.5
     assert abs(dropped - p * 1e6) < 5 * spread
     staying = round((1 - p) * 65536) / 65536
-    assert set(found.unique().tolist()) == {0.0, torch.tensor(1 / staying).item()}
-    assert abs(float(found.double().mean()) - 1) < 5 * spread / (1 - p) / 1e6
+    assert set(output.unique().tolist()) == {0.0, torch.tensor(1 / staying).item()}
+    assert abs(float(output.double().mean()) - 1) < 5 * spread / (1 - p) / 1e6
 
 
 def test_elements_are_dropped_independently_of_their_neighbours() -> None:
@@ -51,15 +51,15 @@ def test_the_mask_of_a_seed_never_changes() -> None:
 def test_the_gradient_passes_where_the_value_does() -> None:
     features = torch.randn(3, 5, 2, dtype=torch.float64, requires_grad=True)
     torch.manual_seed(4)
-    found = Dropout(0.3)(features)
-    (gradient,) = torch.autograd.grad(found.sum(), features)
-    torch.testing.assert_close(gradient * features, found)
+    output = Dropout(0.3)(features)
+    (gradient,) = torch.autograd.grad(output.sum(), features)
+    torch.testing.assert_close(gradient * features, output)
 
-    def again(values: torch.Tensor) -> torch.Tensor:
+    def repeat(values: torch.Tensor) -> torch.Tensor:
         torch.manual_seed(4)
         return Dropout(0.3)(values)
 
-    assert torch.autograd.gradcheck(again, features)
+    assert torch.autograd.gradcheck(repeat, features)
 
 
 @pytest.mark.parametrize(("p", "training"), [(0.0, True), (0.4, False)])
@@ -70,12 +70,12 @@ def test_nothing_is_dropped_without_a_chance_or_in_evaluation(p: float, training
 
 @pytest.mark.parametrize("p", [1e-9, 1 - 1e-9])
 def test_a_chance_beyond_the_steps_is_the_last_step(p: float) -> None:
-    found = Dropout(p)(torch.ones(200))
-    assert bool(torch.isfinite(found).all())
+    output = Dropout(p)(torch.ones(200))
+    assert bool(torch.isfinite(output).all())
 
 
 def test_a_half_precision_input_takes_pytorchs_dropout() -> None:
     torch.manual_seed(5)
-    found = Dropout(0.5)(torch.ones(64, dtype=torch.bfloat16))
-    assert found.dtype == torch.bfloat16
-    assert set(found.tolist()) == {0.0, 2.0}
+    output = Dropout(0.5)(torch.ones(64, dtype=torch.bfloat16))
+    assert output.dtype == torch.bfloat16
+    assert set(output.tolist()) == {0.0, 2.0}

@@ -50,10 +50,10 @@ def test_position_codes_are_those_of_equation_9() -> None:
 
 def test_gpo_agrees_with_the_loop() -> None:
     pool, features = gpo(), random_features()
-    found = pool(features, LENGTHS)
+    actual = pool(features, LENGTHS)
     for row, length in enumerate(LENGTHS.tolist()):
         expected = reference.pooled(features[row, :length].tolist(), weights_in_float64(pool, length))
-        assert found[row].tolist() == pytest.approx(expected, abs=1e-5)
+        assert actual[row].tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_gpo_with_the_papers_sizes_on_36_regions() -> None:
@@ -123,17 +123,17 @@ def test_parts_and_threads_make_the_plain_sum_and_its_gradient(longest: int, cha
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        found, expected = pool(features, lengths), plain_pooled(pool, features, lengths)
+        actual, expected = pool(features, lengths), plain_pooled(pool, features, lengths)
         leaves = [features, *pool.parameters()]
-        gradients = [torch.autograd.grad((out * slope).sum(), leaves) for out in (found, expected)]
+        gradients = [torch.autograd.grad((out * slope).sum(), leaves) for out in (actual, expected)]
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
-    torch.testing.assert_close(found, expected.float(), atol=1e-5, rtol=1e-5)
-    for ours, plain in zip(*gradients, strict=True):
-        torch.testing.assert_close(ours, plain, atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(actual, expected.float(), atol=1e-5, rtol=1e-5)
+    for value, plain in zip(*gradients, strict=True):
+        torch.testing.assert_close(value, plain, atol=1e-3, rtol=1e-4)
     with torch.no_grad():
-        torch.testing.assert_close(pool(features.detach(), lengths), found.detach())
+        torch.testing.assert_close(pool(features.detach(), lengths), actual.detach())
 
 
 @pytest.mark.parametrize("kinds", [(GeneralisedPooling, GeneralisedPooling), (GeneralisedPooling, MaxPooling)])
@@ -150,11 +150,11 @@ def test_several_poolings_of_the_same_features_are_each_ones_own(kinds: tuple[ty
         total = sum((out * slope).sum() for out, slope in zip(outs, slopes, strict=True))
         return outs, torch.autograd.grad(total, leaves)
 
-    (found, gradients) = pooled(pool_each(poolings, features, LENGTHS))
+    (actual, gradients) = pooled(pool_each(poolings, features, LENGTHS))
     (alone, expected) = pooled([pooling(features, LENGTHS) for pooling in poolings])
     assert not torch.allclose(alone[0], alone[1])
-    for ours, theirs in zip([*found, *gradients], [*alone, *expected], strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
+    for value, target in zip([*actual, *gradients], [*alone, *expected], strict=True):
+        torch.testing.assert_close(value, target, atol=1e-6, rtol=1e-5)
 
 
 def test_mean_and_max_by_hand() -> None:

@@ -16,10 +16,10 @@ LENGTHS = torch.tensor([4, 1, 3])
 @pytest.fixture
 def pooling() -> PVSEPooling:
     torch.manual_seed(0)
-    found = PVSEPooling(MeanPooling(), 6, 3).double()
-    for parameter in (found.norm.weight, found.norm.bias, found.residual.bias):
+    module = PVSEPooling(MeanPooling(), 6, 3).double()
+    for parameter in (module.norm.weight, module.norm.bias, module.residual.bias):
         nn.init.normal_(parameter)
-    return found
+    return module
 
 
 def features() -> torch.Tensor:
@@ -28,15 +28,15 @@ def features() -> torch.Tensor:
 
 def test_it_agrees_with_the_loops(pooling: PVSEPooling) -> None:
     rows = features()
-    found = pooling(rows, LENGTHS)
+    embeddings = pooling(rows, LENGTHS)
     for k, length in enumerate(LENGTHS.tolist()):
-        kept = rows[k, :length]
+        existing = rows[k, :length]
         expected = several(
-            kept.tolist(), kept.mean(0).tolist(), pooling.hidden.weight.tolist(), pooling.heads.weight.tolist(),
+            existing.tolist(), existing.mean(0).tolist(), pooling.hidden.weight.tolist(), pooling.heads.weight.tolist(),
             pooling.residual.weight.tolist(), pooling.residual.bias.tolist(), pooling.norm.weight.tolist(),
             pooling.norm.bias.tolist(),
         )  # fmt: skip
-        torch.testing.assert_close(found[k], torch.tensor(expected, dtype=torch.float64))
+        torch.testing.assert_close(embeddings[k], torch.tensor(expected, dtype=torch.float64))
 
 
 def test_gradients(pooling: PVSEPooling) -> None:

@@ -33,46 +33,46 @@ def with_torch(encoder: RecurrentWords, words: Tensor, lengths: Tensor) -> Tenso
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("lengths", [LENGTHS, torch.ones(3, dtype=torch.long), torch.tensor([1]), torch.full((4,), 3)])
 def test_equals_nn_gru_in_values_and_gradients(layers: int, lengths: Tensor) -> None:
-    words, ours = words_of(lengths), encoder(layers)
+    words, model = words_of(lengths), encoder(layers)
     weight = torch.randn(len(lengths), words.shape[1], 5, generator=torch.Generator().manual_seed(2)).double()
-    found = ours(words, lengths)
-    torch.testing.assert_close(found, with_torch(ours, words, lengths))
-    torch.testing.assert_close(RecurrentWords.forward.__wrapped__(ours, words, lengths), found)
-    (found * weight).sum().backward()
-    gradients = {name: p.grad.clone() for name, p in ours.named_parameters() if p.grad is not None}
-    ours.zero_grad()
-    (with_torch(ours, words, lengths) * weight).sum().backward()
-    assert gradients.keys() == {name for name, _ in ours.named_parameters()}
-    for name, parameter in ours.named_parameters():
+    states = model(words, lengths)
+    torch.testing.assert_close(states, with_torch(model, words, lengths))
+    torch.testing.assert_close(RecurrentWords.forward.__wrapped__(model, words, lengths), states)
+    (states * weight).sum().backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    (with_torch(model, words, lengths) * weight).sum().backward()
+    assert gradients.keys() == {name for name, _ in model.named_parameters()}
+    for name, parameter in model.named_parameters():
         torch.testing.assert_close(gradients[name], parameter.grad, msg=name)
 
 
 def test_equals_nn_gru_in_float32_at_a_real_size() -> None:
     torch.manual_seed(0)
-    ours = RecurrentWords(200, 300, 64)
+    model = RecurrentWords(200, 300, 64)
     lengths = torch.randint(1, 30, (32,), generator=torch.Generator().manual_seed(3))
     words = words_of(lengths, 200)
-    torch.testing.assert_close(ours(words, lengths), with_torch(ours, words, lengths), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model(words, lengths), with_torch(model, words, lengths), atol=1e-5, rtol=1e-5)
 
 
 def test_padded_positions_are_zero_and_padding_is_never_read() -> None:
-    words, ours = words_of(LENGTHS), encoder()
+    words, model = words_of(LENGTHS), encoder()
     beyond = torch.arange(6) >= LENGTHS[:, None]
-    found = ours(words, LENGTHS)
-    assert not found[beyond].any()
+    states = model(words, LENGTHS)
+    assert not states[beyond].any()
     # Only as near as the products of fewer distinct words are.
-    torch.testing.assert_close(ours(words.masked_fill(beyond, 7), LENGTHS), found, rtol=0, atol=1e-15)
-    ours(words.masked_fill(beyond, 8), LENGTHS).sum().backward()
+    torch.testing.assert_close(model(words.masked_fill(beyond, 7), LENGTHS), states, rtol=0, atol=1e-15)
+    model(words.masked_fill(beyond, 8), LENGTHS).sum().backward()
     real = set(words[~beyond].tolist())
-    assert ours.vectors.weight.grad is not None
-    assert {int(row) for row in ours.vectors.weight.grad.any(1).nonzero()} == real
+    assert model.vectors.weight.grad is not None
+    assert {int(row) for row in model.vectors.weight.grad.any(1).nonzero()} == real
 
 
 def test_a_caption_does_not_depend_on_its_batch() -> None:
-    words, ours = words_of(LENGTHS), encoder()
-    together = ours(words, LENGTHS)
+    words, model = words_of(LENGTHS), encoder()
+    together = model(words, LENGTHS)
     for row, length in enumerate(LENGTHS.tolist()):
-        alone = ours(words[row : row + 1, :length], LENGTHS[row : row + 1])
+        alone = model(words[row : row + 1, :length], LENGTHS[row : row + 1])
         torch.testing.assert_close(together[row : row + 1, :length], alone)
 
 
@@ -102,25 +102,25 @@ def test_gradients_of_the_kernel(layers: int, shared: bool) -> None:
 
 def test_starting_vectors_are_taken_over_and_trained() -> None:
     vectors = torch.arange(36.0).view(9, 4)
-    ours = RecurrentWords(9, 4, 5, vectors=vectors)
-    assert torch.equal(ours.vectors.weight, vectors)
-    assert ours.vectors.weight.requires_grad
+    model = RecurrentWords(9, 4, 5, vectors=vectors)
+    assert torch.equal(model.vectors.weight, vectors)
+    assert model.vectors.weight.requires_grad
 
 
 def test_word_dropout_works_on_training_only() -> None:
     torch.manual_seed(0)
-    ours = RecurrentWords(9, 4, 5, dropout=0.5)
+    model = RecurrentWords(9, 4, 5, dropout=0.5)
     words = words_of(LENGTHS)
-    assert not torch.equal(ours(words, LENGTHS), ours(words, LENGTHS))
-    ours.eval()
-    assert torch.equal(ours(words, LENGTHS), ours(words, LENGTHS))
+    assert not torch.equal(model(words, LENGTHS), model(words, LENGTHS))
+    model.eval()
+    assert torch.equal(model(words, LENGTHS), model(words, LENGTHS))
 
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_without_gradients_the_values_are_the_same(layers: int) -> None:
     """Nothing is kept for a backward pass then: the momentum twin's case, whose weights take no gradients."""
-    words, ours = words_of(LENGTHS), encoder(layers, torch.float32)
-    expected = ours(words, LENGTHS).detach()
+    words, model = words_of(LENGTHS), encoder(layers, torch.float32)
+    expected = model(words, LENGTHS).detach()
     with torch.no_grad():
-        assert torch.equal(ours(words, LENGTHS), expected)
-    assert torch.equal(ours.requires_grad_(False)(words, LENGTHS), expected)
+        assert torch.equal(model(words, LENGTHS), expected)
+    assert torch.equal(model.requires_grad_(False)(words, LENGTHS), expected)

@@ -30,15 +30,15 @@ def test_depth(layers: int, hidden: int) -> None:
 
 
 def test_in_one_process_the_batch_norm_is_pytorchs() -> None:
-    ours, theirs = RegionBatchNorm(5), nn.BatchNorm1d(5)
+    norm, builtin = RegionBatchNorm(5), nn.BatchNorm1d(5)
     for _ in range(3):
         rows = torch.randn(7, 5)
-        assert torch.equal(ours(rows), theirs(rows))
-    for name, value in theirs.state_dict().items():
-        assert torch.equal(ours.state_dict()[name], value)
-    ours.eval()
-    theirs.eval()
-    assert torch.equal(ours(rows), theirs(rows))
+        assert torch.equal(norm(rows), builtin(rows))
+    for name, value in builtin.state_dict().items():
+        assert torch.equal(norm.state_dict()[name], value)
+    norm.eval()
+    builtin.eval()
+    assert torch.equal(norm(rows), builtin(rows))
 
 
 def test_one_vector_per_image() -> None:

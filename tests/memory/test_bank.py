@@ -68,8 +68,8 @@ def test_continuing_a_saved_bank_equals_going_on() -> None:
     bank, other = CoupledBank(5, 2), CoupledBank(5, 2)
     bank.enqueue(*keys(0, 7))
     other.load_state_dict(bank.state_dict())
-    for one in (bank, other):
-        one.enqueue(*keys(7, 4))
+    for each in (bank, other):
+        each.enqueue(*keys(7, 4))
     for name, value in bank.state_dict().items():
         assert torch.equal(other.state_dict()[name], value)
 

@@ -82,8 +82,8 @@ def test_a_momentum_outside_is_refused(momentum: float) -> None:
 
 def test_the_cosine_by_hand() -> None:
     """From 0.9 over four steps: 1 - 0.1 · (1 + cos(0, 45°, 90°, 135°)) / 2."""
-    found = [cosine_momentum(step, 4, 0.9) for step in range(4)]
-    assert found == pytest.approx([0.9, 0.914645, 0.95, 0.985355], abs=1e-6)
+    momenta = [cosine_momentum(step, 4, 0.9) for step in range(4)]
+    assert momenta == pytest.approx([0.9, 0.914645, 0.95, 0.985355], abs=1e-6)
 
 
 def test_what_is_left_of_the_start_is_what_a_twin_still_has_of_it() -> None:

@@ -159,9 +159,9 @@ def test_members_that_cancel_out_leave_the_direction_as_it_was() -> None:
 def test_pair_vectors_are_unit_rows_without_gradient() -> None:
     images = normalise(torch.randn(5, 4)).requires_grad_()
     texts = normalise(torch.randn(5, 4)).requires_grad_()
-    found = pair_vectors(images, texts)
-    assert not found.requires_grad
-    for row, image, text in zip(found.tolist(), images.tolist(), texts.tolist(), strict=True):
+    actual = pair_vectors(images, texts)
+    assert not actual.requires_grad
+    for row, image, text in zip(actual.tolist(), images.tolist(), texts.tolist(), strict=True):
         assert row == pytest.approx(reference.pair_vector(image, text), abs=1e-6)
 
 

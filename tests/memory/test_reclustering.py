@@ -26,9 +26,9 @@ def test_matching_by_hand() -> None:
 def test_the_exact_matching_keeps_as_many_pairs_as_any(seed: int) -> None:
     random = np.random.default_rng(seed)
     before, after = random.integers(5, size=(2, 30))
-    kept = int((match_clusters(before, after, 5)[before] == after).sum())
+    retained = int((match_clusters(before, after, 5)[before] == after).sum())
     best = max(int((np.array(order)[before] == after).sum()) for order in itertools.permutations(range(5)))
-    assert kept == best
+    assert retained == best
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -38,9 +38,9 @@ def test_a_renumbered_clustering_gets_its_numbers_back(exact: bool, monkeypatch:
     random = np.random.default_rng(1)
     before = random.integers(30, size=2000)
     order = random.permutation(40)  # ten clusters hold nobody
-    found = match_clusters(before, order[before], 40)
-    assert sorted(found) == list(range(40))
-    assert (found[before] == order[before]).all()
+    actual = match_clusters(before, order[before], 40)
+    assert sorted(actual) == list(range(40))
+    assert (actual[before] == order[before]).all()
 
 
 def test_numbers_stay_with_the_groups() -> None:
@@ -49,10 +49,10 @@ def test_numbers_stay_with_the_groups() -> None:
     rough = vectors[:10] + 0.05 * np.random.default_rng(0).normal(size=(10, 16)).astype(np.float32)
     rough /= np.linalg.norm(rough, axis=1, keepdims=True)
     before = nearest_centroids(vectors, rough)
-    found = recluster(vectors, rough, seed=3)
-    assert np.linalg.norm(found, axis=1) == pytest.approx(np.ones(10), abs=1e-5)
-    assert (nearest_centroids(vectors, found) == before).all()
-    assert mean_cosine(vectors, found) > mean_cosine(vectors, rough)
+    actual = recluster(vectors, rough, seed=3)
+    assert np.linalg.norm(actual, axis=1) == pytest.approx(np.ones(10), abs=1e-5)
+    assert (nearest_centroids(vectors, actual) == before).all()
+    assert mean_cosine(vectors, actual) > mean_cosine(vectors, rough)
 
 
 def test_clustering_is_the_same_for_the_same_seed() -> None:

@@ -20,10 +20,10 @@ def test_an_image_that_stands_in_a_batch_twice_keeps_its_last_embedding() -> Non
 
 def test_a_later_batch_overwrites_and_carries_no_gradient() -> None:
     cache = SampleCache(images=1, texts=1, dimension=2)
-    place = torch.tensor([0])
+    row = torch.tensor([0])
     for value in (1.0, 2.0):
         rows = torch.full((1, 2), value, requires_grad=True)
-        cache.write(rows, -rows, place, place)
+        cache.write(rows, -rows, row, row)
     assert cache.images.tolist() == [[2.0, 2.0]]
     assert cache.texts.tolist() == [[-2.0, -2.0]]
     assert not cache.images.requires_grad

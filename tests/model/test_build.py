@@ -63,8 +63,8 @@ def test_bert_by_folder(tmp_path: Path) -> None:
 def test_an_image_of_zeros_has_a_finite_gradient() -> None:
     model = build_model(ModelConfig(dimension=8, image_layers=0), feature_size=4, words=5)
     torch.nn.init.zeros_(model.regions.linear.bias)
-    found = model.encode_images(torch.zeros(2, 3, 4), torch.tensor([3, 3]))
-    assert not found.any()
-    found.sum().backward()
+    embeddings = model.encode_images(torch.zeros(2, 3, 4), torch.tensor([3, 3]))
+    assert not embeddings.any()
+    embeddings.sum().backward()
     assert model.regions.linear.weight.grad is not None
     assert model.regions.linear.weight.grad.isfinite().all()

@@ -46,14 +46,14 @@ def built(**model: Any) -> torch.nn.Module:
 
 def test_without_concepts_the_model_is_the_instance_branch_to_the_last_bit() -> None:
     alone, both = built(), built(concepts=6)
-    ours, theirs = alone.state_dict(), both.state_dict()
-    assert not any("concept" in name for name in ours)
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    found, with_concepts = alone(*batch()), both(*batch())
-    assert found.concept_images is None
-    assert found.concept_texts is None
-    assert torch.equal(found.images, with_concepts.images)
-    assert torch.equal(found.texts, with_concepts.texts)
+    instance_state, full_state = alone.state_dict(), both.state_dict()
+    assert not any("concept" in name for name in instance_state)
+    assert all(torch.equal(instance_state[name], full_state[name]) for name in instance_state)
+    actual, with_concepts = alone(*batch()), both(*batch())
+    assert actual.concept_images is None
+    assert actual.concept_texts is None
+    assert torch.equal(actual.images, with_concepts.images)
+    assert torch.equal(actual.texts, with_concepts.texts)
 
 
 def test_the_visual_query_is_the_pooled_image_before_it_is_normalised() -> None:
@@ -61,10 +61,10 @@ def test_the_visual_query_is_the_pooled_image_before_it_is_normalised() -> None:
     regions, lengths, *_ = batch()
     pooled = model.image_pooling(model.regions(regions), lengths)
     nodes = model.concepts.nodes()
-    found = model.image_branches(regions, lengths, nodes)
+    actual = model.image_branches(regions, lengths, nodes)
     expected = model.concepts.embed_images(pooled, nodes)
-    assert torch.equal(found.instance, normalise(pooled))
-    assert torch.equal(found.concept, expected.embeddings)
+    assert torch.equal(actual.instance, normalise(pooled))
+    assert torch.equal(actual.concept, expected.embeddings)
     normalised = model.concepts.embed_images(normalise(pooled), nodes)
     assert not torch.allclose(normalised.attention, expected.attention, atol=1e-4)
 
@@ -85,11 +85,11 @@ def test_words_are_pooled_for_the_concepts_by_a_pooling_of_their_own() -> None:
 
 def test_embeddings_of_both_branches_are_units_and_every_weight_gets_a_gradient() -> None:
     model = built(concepts=6, gcn_layers=2).train()
-    found = model(*batch())
-    assert all(rows is not None for rows in found)
-    for rows in found:
+    actual = model(*batch())
+    assert all(rows is not None for rows in actual)
+    for rows in actual:
         torch.testing.assert_close(rows.norm(dim=1), torch.ones(4))
-    sum((rows * torch.rand_like(rows)).sum() for rows in found).backward()
+    sum((rows * torch.rand_like(rows)).sum() for rows in actual).backward()
     assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
@@ -108,15 +108,15 @@ def config_of(data: DataConfig | None = None, **model: Any) -> Config:
 def test_concepts_of_captions_by_hand() -> None:
     """dog stands in lines 1-4, grass in 2, 3, 5, red in 1, 2, 4, run in 1, 2, 4; all twice."""
     seen: list[tuple[int, int]] = []
-    found, faults = make_concepts(config_of(), CAPTIONS, progress=lambda *now: seen.append(now))
-    assert found.vocabulary.words == ["dog", "grass", "red", "run"]
-    assert found.occurrences.tolist() == [8, 6, 6, 6]
-    assert found.together.tolist() == [[0, 4, 6, 6], [4, 0, 2, 2], [6, 2, 0, 6], [6, 2, 6, 0]]
-    assert found.vectors.shape == (4, 5)
+    actual, faults = make_concepts(config_of(), CAPTIONS, progress=lambda *now: seen.append(now))
+    assert actual.vocabulary.words == ["dog", "grass", "red", "run"]
+    assert actual.occurrences.tolist() == [8, 6, 6, 6]
+    assert actual.together.tolist() == [[0, 4, 6, 6], [4, 0, 2, 2], [6, 2, 0, 6], [6, 2, 6, 0]]
+    assert actual.vectors.shape == (4, 5)
     assert seen == [(10, 10)]
     assert "learned from the captions: 4 of 4 concepts have one" in str(faults[-1])
-    again, _ = make_concepts(config_of(), CAPTIONS)
-    assert np.array_equal(again.vectors, found.vectors)
+    repeated, _ = make_concepts(config_of(), CAPTIONS)
+    assert np.array_equal(repeated.vectors, actual.vectors)
 
 
 def test_a_glove_file_gives_the_base_form_or_else_the_mean_of_the_other_forms(tmp_path: Path) -> None:
@@ -124,25 +124,25 @@ def test_a_glove_file_gives_the_base_form_or_else_the_mean_of_the_other_forms(tm
     rows = {"dog": 1.0, "red": 3.0, "runs": 4.0, "running": 8.0, "zebra": 9.0}
     glove.write_text("".join(f"{word} {' '.join([str(value)] * 5)}\n" for word, value in rows.items()))
     config = config_of(DataConfig(word_vectors=str(glove)))
-    found, faults = make_concepts(config, CAPTIONS)
-    assert found.vectors[0].tolist() == [1.0] * 5
-    assert found.vectors[2].tolist() == [3.0] * 5
-    assert found.vectors[3].tolist() == [6.0] * 5  # run itself has none: the mean of runs and running
-    assert found.vectors[1].any()
+    actual, faults = make_concepts(config, CAPTIONS)
+    assert actual.vectors[0].tolist() == [1.0] * 5
+    assert actual.vectors[2].tolist() == [3.0] * 5
+    assert actual.vectors[3].tolist() == [6.0] * 5  # run itself has none: the mean of runs and running
+    assert actual.vectors[1].any()
     assert "3 of 4 concepts have one; random: grass" in str(faults[-1])
     assert faults[-1].severity == "warning"
     wide = replace(config, model=replace(config.model, word_size=7))
     with pytest.raises(InputError, match="set the word size to 5"):
-        concept_vectors(wide, found.vocabulary, CAPTIONS)
+        concept_vectors(wide, actual.vocabulary, CAPTIONS)
 
 
 def test_a_list_of_concepts_takes_the_place_of_tagging(tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     path.write_text(json.dumps({"objects": ["grass", "dog"], "properties": ["red"]}))
-    found, _ = make_concepts(config_of(concept_list=str(path)), CAPTIONS)
-    assert found.vocabulary.words == ["grass", "dog", "red"]
-    assert found.vocabulary.source == "list"
-    assert found.occurrences.tolist() == [6, 8, 6]
+    actual, _ = make_concepts(config_of(concept_list=str(path)), CAPTIONS)
+    assert actual.vocabulary.words == ["grass", "dog", "red"]
+    assert actual.vocabulary.source == "list"
+    assert actual.occurrences.tolist() == [6, 8, 6]
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,9 @@ def test_autocast_is_for_gpus_unless_asked_for() -> None:
 def test_bfloat16_comes_close_to_float32(split: Split, tokens: Tokens, model: Coder) -> None:
     exact = encode_split(model, split, tokens, device=CPU)[:2]
     rough = encode_split(model, split, tokens, device=CPU, precision="bfloat16")[:2]
-    for ours, theirs in zip(rough, exact, strict=True):
-        assert ours.dtype == np.float32
-        assert (ours * theirs).sum(1).min() > 0.99
+    for rough_rows, exact_rows in zip(rough, exact, strict=True):
+        assert rough_rows.dtype == np.float32
+        assert (rough_rows * exact_rows).sum(1).min() > 0.99
 
 
 def test_training_in_bfloat16_has_gradients(model: Coder) -> None:

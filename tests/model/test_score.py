@@ -45,12 +45,12 @@ def test_names_become_scorers_and_poolings() -> None:
 
 
 def test_one_embedding_is_the_plain_model_exactly(split: Split, tokens: Tokens) -> None:
-    plain, one = built(), built(embeddings=1)
-    assert plain.state_dict().keys() == one.state_dict().keys()
-    assert all(torch.equal(value, one.state_dict()[name]) for name, value in plain.state_dict().items())
-    found, expected = (encode_split(model, split, tokens, device=CPU) for model in (one, plain))
-    assert np.array_equal(found.images, expected.images)
-    assert np.array_equal(found.texts, expected.texts)
+    plain, single = built(), built(embeddings=1)
+    assert plain.state_dict().keys() == single.state_dict().keys()
+    assert all(torch.equal(value, single.state_dict()[name]) for name, value in plain.state_dict().items())
+    scored, expected = (encode_split(model, split, tokens, device=CPU) for model in (single, plain))
+    assert np.array_equal(scored.images, expected.images)
+    assert np.array_equal(scored.texts, expected.texts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -58,10 +58,10 @@ def test_equals_one_pair_at_a_time(split: Split, tokens: Tokens, kind: dict[str,
     """One image has a region of zeros, which training and evaluation leave out."""
     model = built(**kind).train()
     seen: list[tuple[int, int]] = []
-    found = score_pairs(model, split, tokens, device=CPU, progress=lambda done, total: seen.append((done, total)))
+    scored = score_pairs(model, split, tokens, device=CPU, progress=lambda done, total: seen.append((done, total)))
     assert model.training
-    assert found.scores.shape == (split.n_images, split.n_texts)
-    assert found.scores.dtype == np.float32
+    assert scored.scores.shape == (split.n_images, split.n_texts)
+    assert scored.scores.dtype == np.float32
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
     assert seen[-1] == (split.n_images * split.n_texts,) * 2
     model.eval()
@@ -73,22 +73,22 @@ def test_equals_one_pair_at_a_time(split: Split, tokens: Tokens, kind: dict[str,
             alone = model.scorer(
                 model.encode_images(real, lengths[0]), model.encode_texts(words, lengths[1]), *lengths
             )  # fmt: skip
-            np.testing.assert_allclose(found.scores[i, j], alone.item(), atol=1e-5)
+            np.testing.assert_allclose(scored.scores[i, j], alone.item(), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_new_captions_are_scored_with_images_encoded_before(split: Split, tokens: Tokens, kind: dict[str, Any]) -> None:
     model = built(**kind)
-    found = score_pairs(model, split, tokens, device=CPU)
-    np.testing.assert_allclose(score_texts(model, found.images, tokens, device=CPU), found.scores.T, atol=1e-6)
+    scored = score_pairs(model, split, tokens, device=CPU)
+    np.testing.assert_allclose(score_texts(model, scored.images, tokens, device=CPU), scored.scores.T, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [{}, *KINDS])
 def test_ranks_come_from_whatever_scores(split: Split, tokens: Tokens, kind: dict[str, Any]) -> None:
     model = built(**kind)
-    sources, found = score_split(model, split, tokens, beta=0.9, device=CPU)
+    sources, scored = score_split(model, split, tokens, beta=0.9, device=CPU)
     ranks = rank(score_tiles(sources, split.image_of_text), best=3)
-    scores = found.scores if hasattr(found, "scores") else found.images @ found.texts.T
+    scores = scored.scores if hasattr(scored, "scores") else scored.images @ scored.texts.T
     assert ranks.text_best.shape == (split.n_texts, 3)
     for j in (0, 17, split.n_texts - 1):
         others = np.delete(scores[:, j], split.image_of_text[j])

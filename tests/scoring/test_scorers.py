@@ -24,10 +24,10 @@ def samples(count: int, longest: int, size: int, seed: int) -> tuple[Tensor, Ten
 
 def scorer(size: int, *, block: int = interaction.BLOCK, seed: int = 3) -> InteractionScorer:
     torch.manual_seed(seed)
-    found = InteractionScorer(size, size=4, sharpness=9.0, block=block).double()
-    torch.nn.init.normal_(found.align.bias, std=0.1)
-    torch.nn.init.normal_(found.score.bias, std=0.1)
-    return found
+    model = InteractionScorer(size, size=4, sharpness=9.0, block=block).double()
+    torch.nn.init.normal_(model.align.bias, std=0.1)
+    torch.nn.init.normal_(model.score.bias, std=0.1)
+    return model
 
 
 def test_the_best_pair_by_hand() -> None:
@@ -69,10 +69,10 @@ def test_the_interaction_agrees_with_the_loops_in_blocks_of_any_size(
         ]
         for regions, r in zip(images.tolist(), image_lengths.tolist(), strict=True)
     ]  # fmt: skip
-    found = model(images, texts, image_lengths, text_lengths)
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+    actual = model(images, texts, image_lengths, text_lengths)
+    torch.testing.assert_close(actual, torch.tensor(expected, dtype=torch.float64))
     with torch.no_grad():
-        assert torch.equal(model(images, texts, image_lengths, text_lengths), found)
+        assert torch.equal(model(images, texts, image_lengths, text_lengths), actual)
 
 
 def test_the_gradient_of_the_interaction() -> None:
@@ -83,9 +83,9 @@ def test_the_gradient_of_the_interaction() -> None:
     values = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
 
     def scores(v: Tensor, w: Tensor, *parameters: Tensor) -> Tensor:
-        given = dict(zip(names, parameters, strict=True))
-        found: Tensor = torch.func.functional_call(model, given, (v, w, image_lengths, text_lengths))
-        return found
+        named = dict(zip(names, parameters, strict=True))
+        matrix: Tensor = torch.func.functional_call(model, named, (v, w, image_lengths, text_lengths))
+        return matrix
 
     assert torch.autograd.gradcheck(scores, (images.requires_grad_(), texts.requires_grad_(), *values))
 
@@ -107,11 +107,11 @@ def test_a_word_that_no_region_answers_reads_all_regions_alike() -> None:
     model = scorer(3)
     regions = torch.eye(3, dtype=torch.float64)[None, :2]
     words = -torch.ones(1, 1, 3, dtype=torch.float64) / 3**0.5
-    found = model(regions.requires_grad_(), words, torch.tensor([2]), torch.tensor([1]))
-    found.sum().backward()
+    actual = model(regions.requires_grad_(), words, torch.tensor([2]), torch.tensor([1]))
+    actual.sum().backward()
     read = regions[0].mean(0)
     expected = torch.tanh(model.score(normalise(model.align((words[0, 0] - read).square()))))
-    torch.testing.assert_close(found[0], expected)
+    torch.testing.assert_close(actual[0], expected)
     assert regions.grad is not None
     assert regions.grad.isfinite().all()
 
