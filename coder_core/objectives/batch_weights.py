@@ -1,8 +1,8 @@
-"""The weightings that complementary samples are compared with, as one weight for each positive of a batch.
+"""HAL, MITHUN and AMRANI as one weight for each pair of a batch: what complementary samples are compared with.
 
 Thomas and Kovashka 2022 train all methods with the same n-pairs hinge and vary the weights alone; what of each method
 becomes a weight stands beside its function. All are normalised alike: a batch's weights sum to λ, so that methods
-differ in what they emphasise, not in the size of the loss. Nothing here carries a gradient: detach what comes in.
+differ in what they emphasise, not in the size of the loss. Weights carry no gradient: detach what comes in.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def instance_dcl(
         parts["m-dcl"] = in_bank_loss.mean().detach()
     if weights is not None:
         per_pair = per_pair * weights
-    return Losses(per_pair.mean(), parts, per_pair.detach(), torch.cat(diversities) if diversities else None)
+    return Losses(per_pair.mean(), per_pair.detach(), parts, torch.cat(diversities) if diversities else None)
 
 
 def concept_dcl(anchors: Anchors, objective: ObjectiveConfig) -> Tensor:

@@ -1,7 +1,8 @@
-"""One branch's samples of a batch: this process's pairs beside those of all processes, and their scores."""
+"""One branch's samples of a batch: this process's pairs beside those of all processes, their scores and negatives."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from coder_core.memory.bank import CoupledBank
+from coder_core.objectives.pairs import Direction, in_batch_direction
 from coder_core.ops import mean_of_parts
 from coder_core.scoring.scorer import CosineScorer, Scorer
 from coder_core.training import parallel
@@ -61,21 +63,11 @@ def gather_anchors(
         scorer: of the pairs; the cosine for None.
         lengths: of the pairs, for a local scorer.
     """
-    all_lengths = lengths
-    if lengths is not None:
-        all_lengths = Lengths(*(parallel.gather_rows(one) for one in lengths))
+    all_lengths = None if lengths is None else Lengths(*(parallel.gather_rows(counts) for counts in lengths))
     return Anchors(
-        images,
-        texts,
-        _gather(images),
-        _gather(texts),
-        image_ids,
-        parallel.gather_rows(image_ids),
-        parallel.rank() * len(image_ids),
-        CosineScorer() if scorer is None else scorer,
-        lengths,
-        all_lengths,
-    )
+        images, texts, _gather(images), _gather(texts), image_ids, parallel.gather_rows(image_ids),
+        parallel.rank() * len(image_ids), scorer or CosineScorer(), lengths, all_lengths,
+    )  # fmt: skip
 
 
 def _gather(samples: Tensor) -> Tensor:
@@ -95,13 +87,22 @@ def batch_scores(anchors: Anchors) -> tuple[Tensor, Tensor]:
     return forward, anchors.scorer(anchors.all_images, anchors.texts, all_lengths[0], lengths[1]).T
 
 
+def batch_directions(anchors: Anchors, *, keep_same_image: bool) -> Iterator[Direction]:
+    """This process's images against all texts, then its texts against all images, with their negatives."""
+    for scores in batch_scores(anchors):
+        yield in_batch_direction(
+            scores, anchors.image_ids, anchors.all_image_ids, keep_same_image=keep_same_image,
+            positive_offset=anchors.offset,
+        )  # fmt: skip
+
+
 def mean_vectors(anchors: Anchors) -> Anchors:
     """The same pairs with one vector a sample, the mean of its parts where the scorer reads several."""
     local = anchors.scorer.local
     own = anchors.lengths if local and anchors.lengths is not None else (None, None)
-    everyone = anchors.all_lengths if local and anchors.all_lengths is not None else (None, None)
+    of_all = anchors.all_lengths if local and anchors.all_lengths is not None else (None, None)
     return replace(
         anchors, images=mean_of_parts(anchors.images, own[0]), texts=mean_of_parts(anchors.texts, own[1]),
-        all_images=mean_of_parts(anchors.all_images, everyone[0]),
-        all_texts=mean_of_parts(anchors.all_texts, everyone[1]),
+        all_images=mean_of_parts(anchors.all_images, of_all[0]),
+        all_texts=mean_of_parts(anchors.all_texts, of_all[1]),
     )  # fmt: skip

@@ -1,39 +1,36 @@
-"""What a step's losses come to: the total, and what of it is shown and blamed."""
+"""The total loss of a step and its parts, for logging and error reports."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 
 @dataclass
 class Losses:
-    """What a step came to.
+    """The total loss of a step and its parts.
 
     Args:
         total: the loss to run backward from.
-        parts: each term's mean over this process's anchors, before its weight.
         per_pair: (B,) each pair's share of the total, to name a sample that is not finite.
+        parts: each term's mean over this process's anchors, before its weight.
         diversity: (2 · B,) of this process's anchors, both modalities; None without diversity.
     """
 
     total: Tensor
+    per_pair: Tensor
     parts: dict[str, Tensor] = field(default_factory=dict)
-    per_pair: Tensor | None = None
     diversity: Tensor | None = None
 
-    def beside(self, name: str, other: Losses) -> Losses:
-        """With the losses of another branch, shown under its name."""
-        shown = {**self.parts, **{f"{name} {part}": value for part, value in other.parts.items()}}
-        ours, theirs = self.per_pair, other.per_pair
-        per_pair = ours if theirs is None else (theirs if ours is None else ours + theirs)
-        return Losses(self.total + other.total, shown, per_pair, self.diversity)
-
     def plus(self, name: str, per_pair: Tensor, weight: float) -> Losses:
-        """With one more term: (B,) a value for each pair, averaged, times its weight."""
-        shown = {**self.parts, name: per_pair.mean().detach()}
-        before = self.per_pair if self.per_pair is not None else torch.zeros_like(per_pair)
-        total = self.total + weight * per_pair.mean()
-        return Losses(total, shown, before + weight * per_pair.detach(), self.diversity)
+        """Add one term: (B,) a value for each pair, averaged, times its weight."""
+        term = Losses(weight * per_pair.mean(), weight * per_pair.detach(), {name: per_pair.mean().detach()})
+        return self._add(term, term.parts)
+
+    def plus_branch(self, name: str, other: Losses) -> Losses:
+        """Add the losses of another branch; its parts are named after it."""
+        return self._add(other, {f"{name} {part}": value for part, value in other.parts.items()})
+
+    def _add(self, other: Losses, parts: dict[str, Tensor]) -> Losses:
+        return Losses(self.total + other.total, self.per_pair + other.per_pair, {**self.parts, **parts}, self.diversity)

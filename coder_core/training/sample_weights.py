@@ -1,7 +1,7 @@
-"""A step's sample weights, from whatever gives them: neighbourhoods over the epoch, or the scores of the batch.
+"""Sample weights of a step: of complementary samples over the epoch, or from the scores of the batch.
 
 A weight multiplies its pair's loss of the instance branch, in the batch and against the banks, in both directions.
-Boosting, the concept branch and the prototypes are not weighed: they are not what the papers weigh.
+Boosting, the concept branch and the prototypes carry no sample weights, as in the papers.
 
 Under the n-pairs hinge the weights of a batch sum to λ, as eq. 1 has it. Under any other loss they are divided by λ and
 multiplied by the batch size: their mean is 1, so the loss keeps its size beside the terms it is added to, and λ only
@@ -20,7 +20,7 @@ from coder_core.training.gathering import Anchors, batch_scores, mean_vectors
 
 
 def sample_weights(anchors: Anchors, config: Config, neighbour_weights: Tensor | None) -> Tensor | None:
-    """(B,) weights of this process's pairs, without gradient; None when nothing is weighed.
+    """(B,) weights of this process's pairs, without gradient; None when all count alike.
 
     Args:
         anchors: the instance branch's pairs.
@@ -29,13 +29,13 @@ def sample_weights(anchors: Anchors, config: Config, neighbour_weights: Tensor |
     """
     if config.weighting.sample_weights == "none":
         return None
-    weights = neighbour_weights if neighbour_weights is not None else _of_the_batch(anchors, config)
+    weights = neighbour_weights if neighbour_weights is not None else _from_the_batch(anchors, config)
     return weights if config.objective.loss == "npairs-hinge" else weights / config.weighting.weight_scale
 
 
 @torch.no_grad()
-def _of_the_batch(anchors: Anchors, config: Config) -> Tensor:
-    """HAL, MITHUN or AMRANI: all processes' pairs are weighed as one batch, on every process."""
+def _from_the_batch(anchors: Anchors, config: Config) -> Tensor:
+    """HAL, MITHUN or AMRANI, over the pairs of all processes as one batch."""
     scores, ids = parallel.gather_rows(batch_scores(anchors)[0].detach()), anchors.all_image_ids
     others = ids[:, None] != ids[None, :]
     single = mean_vectors(anchors)
