@@ -1,6 +1,6 @@
 """AUC of −diversity against the vagueness of the demo's test captions: does low diversity find the vague ones?
 
-    python -m benchmarks.vagueness [checkpoints/demo …]
+    python -m benchmarks.vagueness [checkpoints/coder-demo …]
 
 The vagueness of a caption is known from how it was written (`side/test_vagueness.txt`) and never seen in training. The
 bar is 0.95 for the CODER run.
@@ -24,7 +24,7 @@ from coder_core.training.prepare import data_folder
 SPLIT = "test"
 VAGUE_FROM = 0.75  # the grades are 0, 0.25, 0.5, 0.75 and 1
 BAR = 0.95
-DEMO_RUNS = ("checkpoints/demo", "checkpoints/demo-baseline")
+DEMO_RUNS = ("checkpoints/coder-demo", "checkpoints/demo-baseline")
 
 
 def auc(folder: Path, function: str) -> float:

@@ -28,7 +28,7 @@ class Arguments:
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders, for example checkpoints/demo."""
+    """Run folders, for example checkpoints/coder-demo."""
     split: str = "dev"
     """Split to evaluate: dev, test, testall …"""
     data: str = ""
@@ -106,7 +106,7 @@ def main(arguments: list[str]) -> int:
 def _faults(parsed: Arguments) -> list[Fault]:
     faults = []
     if not parsed.runs:
-        faults.append(Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/demo"))
+        faults.append(Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo"))
     if parsed.ways and parsed.ways_repeats < 2:
         fix = "an interval needs two numbers"
         faults.append(Fault("--ways-repeats", f"is {parsed.ways_repeats}", "2 or more", fix))

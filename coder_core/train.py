@@ -69,7 +69,9 @@ def _job(arguments: list[str], console: Console) -> Callable[[], object]:
         return partial(_train_pair, Path(words[1]) if arguments else ROOT, console)
     if words[0] == "--resume":
         if len(words) < 2:
-            raise InputError(Fault("--resume", "needs the folder of a run", "for example --resume checkpoints/demo"))
+            raise InputError(
+                Fault("--resume", "needs the folder of a run", "for example --resume checkpoints/coder-demo")
+            )
         return partial(_resume, Path(words[1]), arguments[1 if "=" in arguments[0] else 2 :], console)
     name = "" if words[0].startswith("-") else words[0]
     default = find_preset(name) if name else Config()

@@ -19,8 +19,8 @@ TITLES = {
     (False, False): "Nothing is trained yet. Start with the demo?",
 }
 THE_DEMO = (
-    "Two small models learn to match about a thousand drawn scenes with their captions: a baseline, and CODER, which "
-    "measures how ambiguous each sample is. This takes a few minutes on two cores; then every page has data to show."
+    "Two small models learn to match about a thousand drawn scenes with their captions: a baseline, and the whole "
+    "of CODER, with concepts and prototypes. This takes a few minutes on two cores; then every page has data to show."
 )
 THE_PAGES = "There are trained runs. The overview shows how good they are; the sidebar leads to every page."
 cards.question(TITLES[running, trained], THE_PAGES if trained else THE_DEMO)

@@ -1,7 +1,7 @@
 """Everything the app and a notebook may ask about runs. NumPy and DataFrames out; torch only to encode a query.
 
 from coder_core.api import compare, list_runs, open_run
-run = open_run("checkpoints/demo")
+run = open_run("checkpoints/coder-demo")
 run.diversity("dev").sort_values("diversity").head()
 
 `diversity`, `similarity`, `retrieval`, `joint_space`, `clusters`, `concepts` and `training` hold the rest by subject.

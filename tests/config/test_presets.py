@@ -30,7 +30,7 @@ def test_the_presets_that_were_promised() -> None:
         "coder-coco-bert",
     }  # fmt: skip
     assert promised <= set(PRESETS)
-    assert DEMO_PAIR == ("demo-baseline", "demo")
+    assert DEMO_PAIR == ("demo-baseline", "coder-demo")
     for name in ("demo-baseline", "flickr8k-baseline"):
         assert PRESETS[name].config.objective.loss == "btr-hardest"
         assert PRESETS[name].config.memory.bank_size == 0

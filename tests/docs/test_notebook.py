@@ -21,7 +21,7 @@ def lines() -> list[str]:
 def test_ten_lines_and_their_imports_run_without_streamlit(tmp_path: Path) -> None:
     program = lines()
     assert len(program) <= 10
-    for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("demo", "dcl", 1.5)):
+    for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("coder-demo", "dcl", 1.5)):
         write_run(tmp_path / "checkpoints", name, loss=loss, noise=noise, images=30, pictures=False)
     check = [
         "import sys",

@@ -6,29 +6,29 @@ python -m tests.support.ddp_worker DATA OUT.safetensors
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from coder_core.config.schema import Config, MemoryConfig
+from coder_core.config.schema import Config
 from coder_core.encoders.regions import RegionBatchNorm
 from coder_core.training import parallel
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.make import make_parts
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
-from tests.support.configs import changed
 from tests.support.several_processes import run_as_one_of_several
-from tests.support.tiny_runs import tiny_config
+from tests.support.tiny_runs import STILL, tiny_config
 
 STEPS = 4
 RATE = 0.05
 # λ far above the batch of 8, so that the weights of so few pairs differ
 WEIGHTED = {"sample_weights": "diversity", "weight_scale": 5.0, "neighbours": 4, "neighbours_of_neighbours": 8}
 SCORED_AT = 2  # the step before which weights are taken from what was embedded so far
-CASES: dict[str, tuple[dict[str, object], int]] = {
+TRIPLET: dict[str, object] = {"loss": "btr-sum", "weight_instance": 0.1}
+ONLINE: dict[str, object] = {"boosting_scenario": "online"}
+CASES: dict[str, tuple[dict[str, object], int]] = {  # settings, slots of the bank
     "btr-hardest": ({"loss": "btr-hardest", "warmup_epochs": 0.4, "weight_instance": 1.0}, 0),
     "infonce": ({"loss": "infonce"}, 0),
     "cmpm": ({"loss": "cmpm", "weight_instance": 0.3}, 0),
@@ -39,45 +39,23 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
     "dcl-without-bank": ({"loss": "dcl", "same_image_negatives": True}, 0),
     "concepts": ({"loss": "dcl"}, 13),
     "concepts-unweighted": ({"loss": "infonce", "weight_concept": 0.0}, 0),
-    "boosting": ({"loss": "btr-sum", "weight_instance": 0.1, "boosting": "am", "boosting_weight": 0.1}, 0),
+    "boosting": (TRIPLET | {"boosting": "am", "boosting_weight": 0.1}, 0),
     "several": ({"loss": "dcl", "embeddings": 3}, 0),
     "interaction": ({"loss": "dcl", "weight_instance": 0.3, "scorer": "interaction"}, 0),
     "interaction-boosting": (
-        {
-            "loss": "btr-sum",
-            "weight_instance": 0.05,
-            "scorer": "interaction",
-            "boosting": "rm",
-            "boosting_weight": 0.05,
-        },
+        TRIPLET | {"weight_instance": 0.05, "scorer": "interaction", "boosting": "rm", "boosting_weight": 0.05},
         0,
     ),
-    "boosting-online": (
-        {
-            "loss": "btr-sum",
-            "weight_instance": 0.1,
-            "boosting": "rm-am",
-            "boosting_weight": 0.1,
-            "boosting_scenario": "online",
-            "boosting_branches": 3,
-        },
-        0,
-    ),
-    "mutual": (
-        {"loss": "dcl", "boosting": "dml", "boosting_weight": 0.03, "boosting_scenario": "online"},
-        0,
-    ),
-    "dr": ({"loss": "btr-sum", "weight_instance": 0.1, "boosting": "dr", "boosting_weight": 0.02}, 0),
-    "rkd": ({"loss": "btr-sum", "weight_instance": 0.1, "boosting": "rkd", "boosting_weight": 0.05}, 0),
-    "dino-reversed": (
-        {"loss": "btr-sum", "weight_instance": 0.1, "boosting": "dino-reversed", "boosting_weight": 0.03},
-        0,
-    ),
+    "boosting-online": (TRIPLET | ONLINE | {"boosting": "rm-am", "boosting_weight": 0.1, "boosting_branches": 3}, 0),
+    "mutual": (ONLINE | {"loss": "dcl", "boosting": "dml", "boosting_weight": 0.03}, 0),
+    "dr": (TRIPLET | {"boosting": "dr", "boosting_weight": 0.02}, 0),
+    "rkd": (TRIPLET | {"boosting": "rkd", "boosting_weight": 0.05}, 0),
+    "dino-reversed": (TRIPLET | {"boosting": "dino-reversed", "boosting_weight": 0.03}, 0),
     "boosting-soft": ({"loss": "dcl", "boosting": "rs", "boosting_soft": True, "boosting_weight": 0.01}, 13),
     "diversity-weights": ({"loss": "npairs-hinge", "npairs_margin": 0.5, **WEIGHTED}, 0),
     "combined-weights": ({"loss": "dcl", **WEIGHTED, "sample_weights": "combined", "weight_modalities": "sum"}, 13),
     "combined-weights-of-parts": ({"loss": "dcl", **WEIGHTED, "sample_weights": "combined", "embeddings": 3}, 0),
-    "hal": ({"loss": "btr-sum", "weight_instance": 0.1, "sample_weights": "hal"}, 0),
+    "hal": (TRIPLET | {"sample_weights": "hal"}, 0),
     "mithun": ({"loss": "npairs-hinge", "npairs_margin": 0.5, "sample_weights": "mithun"}, 0),
     "amrani": ({"loss": "infonce", "sample_weights": "amrani"}, 0),
     "within": ({"loss": "infonce", "within_image": 0.3, "within_text": 0.7, "neighbours": 4}, 0),
@@ -86,20 +64,10 @@ CASES: dict[str, tuple[dict[str, object], int]] = {
 
 def case_config(data: Path, name: str) -> Config:
     """No dropout: it draws other numbers in every process."""
-    config = tiny_config(data, epochs=2)
     values, bank = CASES[name]
-    quiet = replace(
-        config,
-        model=replace(
-            config.model,
-            image_dropout=0.0,
-            word_dropout=0.0,
-            embedding_dropout=0.0,
-            concepts=10 if name.startswith("concepts") else 0,
-        ),
-        memory=MemoryConfig(bank_size=bank),
-    )
-    return changed(quiet, boosting_momentum=0.9, **{"twin_precision": "float32", **values})
+    concepts = 10 if name.startswith("concepts") else 0
+    usual = {"epochs": 2, "boosting_momentum": 0.9, "twin_precision": "float32", "concepts": concepts}
+    return tiny_config(data, **STILL | usual | values, bank_size=bank)
 
 
 def trained(config: Config) -> dict[str, Tensor]:

@@ -14,57 +14,36 @@ from typing import Any
 
 import torch
 
-from coder_core.config.boosting import BoostingConfig
-from coder_core.config.schema import Config, MemoryConfig
-from coder_core.config.weighting import WeightingConfig
+from coder_core.config.schema import Config
 from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer
 from tests.support.second_device import register
 from tests.support.tiny_bert import write_tiny_bert
-from tests.support.tiny_runs import WORDS, StoppingBatches, quiet, tiny_config, told, write_tiny_data
+from tests.support.tiny_runs import STILL, WORDS, StoppingBatches, quiet, tiny_config, told, write_tiny_data
 
 
 def cases(folder: Path) -> dict[str, Config]:
     """Without dropout, whose random numbers come from the device."""
-    config = tiny_config(write_tiny_data(folder / "data"), epochs=2, twin_precision="float32")
-    still = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}
-    config = replace(config, model=replace(config.model, **still))
-    bert = str(write_tiny_bert(folder / "bert", WORDS))
-    objective, no_bank = config.objective, MemoryConfig()
-    triplet = replace(config, memory=no_bank, objective=replace(objective, loss="btr-hardest", weight_instance=1.0))
-    hinge = replace(triplet, objective=replace(objective, loss="npairs-hinge", weight_instance=1.0))
-    whole = replace(
-        config, model=replace(config.model, concepts=6, concept_query="unit"),
-        memory=replace(config.memory, prototypes=5, prototype_recluster=1),
-        objective=replace(objective, weight_prototypes=0.1),
-    )  # fmt: skip
-
-    def modelled(loss: Any, **values: Any) -> Config:
-        model = replace(config.model, **values)
-        return replace(triplet, model=model, objective=replace(triplet.objective, loss=loss))
-
-    def boosted(kind: str, scenario: str) -> Config:
-        chosen: Any = {"boosting": kind, "boosting_scenario": scenario}
-        return replace(triplet, boosting=BoostingConfig(**chosen))
-
-    def weighted(kind: Any) -> Config:
-        return replace(hinge, weighting=WeightingConfig(sample_weights=kind))
-
-    entropy = replace(objective, diversity="entropy", same_image_negatives=True, diversity_gradient=True)
-    bert_model = replace(whole.model, text_encoder="bert", bert=bert)
-    return {
+    data, bert = write_tiny_data(folder / "data"), str(write_tiny_bert(folder / "bert", WORDS))
+    triplet: dict[str, Any] = {"bank_size": 0, "loss": "btr-hardest", "weight_instance": 1.0}
+    whole: dict[str, Any] = {
+        "concepts": 6, "concept_query": "unit", "prototypes": 5, "prototype_recluster": 1, "weight_prototypes": 0.1,
+    }  # fmt: skip
+    kinds: dict[str, dict[str, Any]] = {
         "whole": whole,
-        "entropy": replace(config, objective=entropy),
-        "bert": replace(whole, model=bert_model, training=replace(whole.training, gradient_checkpointing=True)),
-        "mean and max, infonce": modelled("infonce", image_pooling="mean", text_pooling="max"),
-        "sets, cmpm": modelled("cmpm", embeddings=2),
-        "interaction, polynomial": modelled("polynomial", scorer="interaction"),
-        "momentum": boosted("rs", "momentum"),
-        "online": boosted("rm", "online"),
-        "dino": boosted("dino", "online"),
-        "neighbours": weighted("combined-stats"),
-        "batch weights": weighted("hal"),
+        "entropy": {"diversity": "entropy", "same_image_negatives": True, "diversity_gradient": True},
+        "bert": whole | {"text_encoder": "bert", "bert": bert, "gradient_checkpointing": True},
+        "mean and max, infonce": triplet | {"loss": "infonce", "image_pooling": "mean", "text_pooling": "max"},
+        "sets, cmpm": triplet | {"loss": "cmpm", "embeddings": 2},
+        "interaction, polynomial": triplet | {"loss": "polynomial", "scorer": "interaction"},
+        "momentum": triplet | {"boosting": "rs"},
+        "online": triplet | {"boosting": "rm", "boosting_scenario": "online"},
+        "dino": triplet | {"boosting": "dino", "boosting_scenario": "online"},
+        "neighbours": triplet | {"loss": "npairs-hinge", "sample_weights": "combined-stats"},
+        "batch weights": triplet | {"loss": "npairs-hinge", "sample_weights": "hal"},
     }
+    usual = STILL | {"epochs": 2, "twin_precision": "float32"}
+    return {name: tiny_config(data, **usual | values) for name, values in kinds.items()}
 
 
 def train(config: Config, folder: Path, device: torch.device, *, stop_during: int | None) -> list[dict[str, Any]]:

@@ -6,31 +6,26 @@ python -m tests.support.prototype_worker DATA OUT.safetensors STEPS
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from coder_core.config.schema import Config, MemoryConfig
+from coder_core.config.schema import Config
 from coder_core.training import parallel
 from coder_core.training.parts.prototypes import make_prototypes
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.support.several_processes import run_as_one_of_several
-from tests.support.tiny_runs import tiny_config
+from tests.support.tiny_runs import STILL, tiny_config
 
 PROTOTYPES, RATE = 6, 0.5
 
 
-def prototype_config(data: Path, *, concepts: int = 0, count: int = PROTOTYPES) -> Config:
-    """No dropout, no bank: it is the prototypes that are looked at."""
-    config = tiny_config(data, epochs=4)
-    return replace(
-        config,
-        model=replace(config.model, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0, concepts=concepts),
-        memory=MemoryConfig(prototypes=count),
-    )
+def prototype_config(data: Path, **values: Any) -> Config:
+    """Prototypes without dropout and without a bank."""
+    return tiny_config(data, **STILL | {"epochs": 4, "bank_size": 0, "prototypes": PROTOTYPES} | values)
 
 
 def trained(config: Config, steps: int) -> dict[str, Tensor]:

@@ -14,11 +14,13 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from coder_core.config.schema import Config, DataConfig, MemoryConfig, ModelConfig, ObjectiveConfig, TrainingConfig
+from coder_core.config.schema import Config
 from coder_core.data.batches import Batch, TrainingBatches
 from coder_core.runs.files.history import HISTORY, read_history
 from coder_core.runs.files.saves import Save, SaveStore
+from tests.support.configs import changed
 
+STILL = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}  # a batch embeds the same twice
 WORDS = ["a", "red", "blue", "star", "ring", "box", "dog", "cat", "runs", "sits", "jumps", "near", "far", "from", "the"]
 
 
@@ -33,22 +35,21 @@ def write_tiny_data(folder: Path, *, images: int = 20, captions: int = 2, region
     return folder
 
 
-def tiny_config(data: Path, name: str = "tiny", **training: Any) -> Config:
-    """CODER with everything on that could make a continued run differ: dropouts, drops, twin and bank."""
-    values: dict[str, Any] = {
-        "epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "schedule": "cosine", "warmup_steps": 2, "threads": 1,
-        "device": "cpu", "save_every": 1000.0, "seed": 5,
+def tiny_config(data: Path, name: str = "tiny", **values: Any) -> Config:
+    """CODER with everything on that could make a continued run differ: dropouts, drops, twin and bank.
+
+    Args:
+        data: from `write_tiny_data`.
+        name: of the run.
+        values: settings of any section.
+    """
+    settings = {
+        "data": str(data), "word_threshold": 1, "dimension": 8, "word_size": 6, "text_layers": 2, "image_dropout": 0.1,
+        "word_dropout": 0.1, "embedding_dropout": 0.1, "loss": "dcl", "bank_size": 13, "epochs": 3, "batch_size": 8,
+        "learning_rate": 3e-3, "schedule": "cosine", "warmup_steps": 2, "threads": 1, "device": "cpu",
+        "save_every": 1000.0, "seed": 5,
     }  # fmt: skip
-    return Config(
-        name=name,
-        data=DataConfig(data=str(data), word_threshold=1),
-        model=ModelConfig(
-            dimension=8, word_size=6, text_layers=2, image_dropout=0.1, word_dropout=0.1, embedding_dropout=0.1
-        ),
-        objective=ObjectiveConfig(loss="dcl"),
-        memory=MemoryConfig(bank_size=13),
-        training=TrainingConfig(**values | training),
-    )
+    return changed(Config(name=name), **settings | values)
 
 
 def quiet() -> Console:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from coder_core.config.presets import PRESETS
-from coder_core.config.schema import Config, MemoryConfig
+from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.batches import Batch
 from coder_core.memory.momentum import cosine_momentum
@@ -32,7 +32,7 @@ from coder_core.training.trainer import Trainer
 from tests.reference import boosting as reference
 from tests.reference.pairs import kept, negatives, transposed
 from tests.support.configs import changed
-from tests.support.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config
+from tests.support.tiny_runs import STILL, assert_same_run, newest_state, printed, quiet, tiny_config
 from tests.training.test_resume import stop_during
 
 PER_EPOCH, STEPS = 5, 15
@@ -40,13 +40,9 @@ PER_EPOCH, STEPS = 5, 15
 
 def boosted(data: Path, name: str = "tiny", *, dropout: bool = True, **boosting: Any) -> Config:
     """AM beside the summed triplet loss, unless said otherwise."""
-    config = tiny_config(data, name)
-    values: dict[str, Any] = {"loss": "btr-sum", "weight_instance": 1.0, "boosting": "am", "boosting_momentum": 0.7}
-    values["twin_precision"] = "float32"  # on every processor: margins are compared with those of loops
-    if not dropout:
-        quiet_model = replace(config.model, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0)
-        config = replace(config, model=quiet_model)
-    return replace(changed(config, **values | boosting), memory=MemoryConfig())
+    usual: dict[str, Any] = {"loss": "btr-sum", "weight_instance": 1.0, "boosting": "am", "boosting_momentum": 0.7}
+    usual["twin_precision"] = "float32"  # on every processor: margins are compared with those of loops
+    return tiny_config(data, name, bank_size=0, **({} if dropout else STILL) | usual | boosting)
 
 
 def started(config: Config, *, apart: float = 0.3) -> tuple[Prepared, BoostingTeacher]:

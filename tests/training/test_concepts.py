@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.config.schema import Config, MemoryConfig
+from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
 from coder_core.evaluation.recall import retrieval_metrics
@@ -26,25 +26,24 @@ from coder_core.training.parts.memory import make_memory
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference
-from tests.support.tiny_runs import StoppingBatches, assert_same_run, printed, quiet, tiny_config, told, with_data
+from tests.support.configs import changed
+from tests.support.tiny_runs import (
+    STILL,
+    StoppingBatches,
+    assert_same_run,
+    printed,
+    quiet,
+    tiny_config,
+    told,
+    with_data,
+)
 from tests.training.test_resume import train
 
 CONCEPTS = 10
 
 
-def concept_config(data: Path, *, bank: int = 13, objective: dict[str, Any] | None = None, **model: Any) -> Config:
-    config = tiny_config(data)
-    return replace(
-        config,
-        model=replace(config.model, **({"concepts": CONCEPTS, "gcn_layers": 2, "beta": 0.7} | model)),
-        objective=replace(config.objective, **(objective or {})),
-        memory=MemoryConfig(bank_size=bank),
-    )
-
-
-def without_dropout(config: Config) -> Config:
-    none = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}
-    return replace(config, model=replace(config.model, **none))
+def concept_config(data: Path, **values: Any) -> Config:
+    return tiny_config(data, **{"concepts": CONCEPTS, "gcn_layers": 2, "beta": 0.7} | values)
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +65,10 @@ def test_its_loss_is_one_symmetric_dcl_over_the_batch(data: Path, loss: str, div
     switches: dict[str, Any] = {"loss": loss, "temperature": 0.2, "weight_concept": 0.5}
     if diversity != "none":
         switches["diversity"] = diversity
-    config = without_dropout(concept_config(data, bank=0, objective=switches))
+    config = concept_config(data, bank_size=0, **STILL | switches)
     prepared = prepare(config)
     losses = first_losses(prepared, config)
-    alone = first_losses(prepared, replace(config, objective=replace(config.objective, weight_concept=0.0)))
+    alone = first_losses(prepared, changed(config, weight_concept=0.0))
     batch = prepared.batches(0)
     with torch.no_grad():
         found = prepared.model(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
@@ -88,7 +87,7 @@ def test_its_loss_is_one_symmetric_dcl_over_the_batch(data: Path, loss: str, div
 
 
 def test_the_bank_changes_nothing_in_the_concept_loss(data: Path) -> None:
-    config = without_dropout(concept_config(data))
+    config = concept_config(data, **STILL)
     prepared = prepare(config)
     memory = make_memory(config, prepared)
     assert memory is not None
@@ -103,7 +102,7 @@ def test_the_bank_changes_nothing_in_the_concept_loss(data: Path) -> None:
 def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data: Path) -> None:
     """Several processes wait for all of them."""
     for weight in (1.0, 0.0):
-        config = concept_config(data, bank=0, objective={"weight_concept": weight})
+        config = concept_config(data, bank_size=0, weight_concept=weight)
         prepared = prepare(config)
         first_losses(prepared, config).total.backward()
         assert [name for name, p in prepared.model.named_parameters() if p.grad is None] == []
@@ -171,8 +170,7 @@ def test_stopped_and_continued_equals_never_stopped(whole: Path, tmp_path: Path,
 def test_a_list_may_move_or_vanish_once_the_run_has_begun(data: Path, tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     path.write_text(json.dumps({"objects": ["star", "ring"], "motions": ["runs"]}))
-    config = concept_config(data, concept_list=str(path))
-    run = start_run(replace(config, training=replace(config.training, epochs=1)), tmp_path / "runs", quiet())
+    run = start_run(concept_config(data, concept_list=str(path), epochs=1), tmp_path / "runs", quiet())
     path.unlink()
     continue_run(run, None, quiet())
     assert load_model(run).encode_text(["a star"], scoring=True).shape == (1, 16)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from coder_core.config.schema import Config, MemoryConfig
+from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.batches import Batch
 from coder_core.objectives.batch_weights import AMRANI_NEIGHBOURS, HAL_SHARPNESS, HAL_THRESHOLD
@@ -24,7 +23,7 @@ from coder_core.training.trainer import Trainer
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
 from tests.support.configs import changed
-from tests.support.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config
+from tests.support.tiny_runs import STILL, assert_same_run, newest_state, printed, quiet, tiny_config
 from tests.training.test_resume import stop_during
 
 pytestmark = pytest.mark.usefixtures("own_threads")
@@ -35,15 +34,11 @@ KINDS = ["diversity", "discrepancy", "combined", "combined-stats"]
 
 def weighted(data: Path, name: str = "tiny", *, dropout: bool = True, bank: int = 0, **values: Any) -> Config:
     """Diversity weights with the n-pairs hinge, unless said otherwise."""
-    config = tiny_config(data, name)
-    if not dropout:
-        still = replace(config.model, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0)
-        config = replace(config, model=still)
     usual: dict[str, Any] = {
         "loss": "npairs-hinge", "npairs_margin": 0.4, "weight_instance": 1.0, "sample_weights": "diversity",
         "weight_scale": SCALE, "neighbours": COUNT, "neighbours_of_neighbours": 0,
     }  # fmt: skip
-    return replace(changed(config, **usual | values), memory=MemoryConfig(bank_size=bank))
+    return tiny_config(data, name, bank_size=bank, **({} if dropout else STILL) | usual | values)
 
 
 def filled(config: Config) -> tuple[Prepared, Neighbourhoods]:

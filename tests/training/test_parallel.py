@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from coder_core.config.schema import MemoryConfig
 from coder_core.console.faults import InputError
 from coder_core.data.batches import TrainingBatches
 from coder_core.runs.files.history import HISTORY, read_history
@@ -24,7 +22,7 @@ from coder_core.training import parallel
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import prepare
 from tests.support.ddp_worker import CASES, STEPS, everything
-from tests.support.tiny_runs import position, quiet, tiny_config
+from tests.support.tiny_runs import STILL, position, quiet, tiny_config
 
 ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-5
@@ -116,9 +114,7 @@ def test_batch_norm_counts_rows_not_processes(one: dict[str, Tensor], two: dict[
 @pytest.mark.timeout(620)
 def test_the_command_in_two_processes_trains_saves_and_continues(data: Path, tmp_path: Path) -> None:
     """Its losses are those of one process; a run may go on with another number of processes, with a warning."""
-    plain = replace(tiny_config(data, epochs=2), memory=MemoryConfig(bank_size=16))
-    plain = replace(plain, model=replace(plain.model, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0))
-    alone = start_run(plain, tmp_path / "alone", quiet())
+    alone = start_run(tiny_config(data, epochs=2, bank_size=16, **STILL), tmp_path / "alone", quiet())
     flags = [
         f"--data={data}", "--word-threshold=1", "--dimension=8", "--word-size=6", "--text-layers=2", "--bank-size=16",
         "--epochs=2", "--batch-size=8", "--learning-rate=3e-3", "--schedule=cosine", "--warmup-steps=2", "--threads=1",

@@ -6,7 +6,6 @@ import copy
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from coder_core.config.schema import Config, MemoryConfig, TrainingConfig
+from coder_core.config.schema import Config, TrainingConfig
 from coder_core.cpu.products import multiplies_bfloat16, product_library, use_onednn
 from coder_core.encoders.gpo import GeneralisedPooling
 from coder_core.encoders.recurrent import RecurrentWords
@@ -27,7 +26,7 @@ from coder_core.training.precision import twin_autocast, twin_precision
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.support.configs import changed
-from tests.support.tiny_runs import assert_same_run, printed, quiet, tiny_config
+from tests.support.tiny_runs import STILL, assert_same_run, printed, quiet, tiny_config
 from tests.training.test_resume import stop_during
 
 CPU = torch.device("cpu")
@@ -40,9 +39,7 @@ def in_bfloat16() -> torch.autocast:
 
 def config_of(data: Path, name: str = "tiny", **values: Any) -> Config:
     """Without dropout, with a bank."""
-    config = replace(tiny_config(data, name), memory=MemoryConfig(bank_size=16))
-    still = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}
-    return changed(config, **still | values)
+    return tiny_config(data, name, **STILL | {"bank_size": 16} | values)
 
 
 # ---- which precision -------------------------------------------------------------------------------------------------
@@ -139,9 +136,8 @@ def test_a_boosting_teacher_in_bfloat16_sets_nearly_the_same_margins(data: Path,
     for precision in ("float32", "bfloat16"):
         config = config_of(
             data, loss="btr-sum", weight_instance=1.0, boosting="am", boosting_momentum=0.7, twin_precision=precision,
-            **values,
+            bank_size=0, **values,
         )  # fmt: skip
-        config = replace(config, memory=MemoryConfig())
         prepared = prepare(config)
         boosting = make_boosting(config, prepared)
         assert isinstance(boosting, BoostingTeacher)

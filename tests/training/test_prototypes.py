@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from coder_core.config.schema import Config, MemoryConfig
+from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.runs.files.history import HISTORY, read_history
 from coder_core.runs.files.saves import SaveStore
@@ -33,10 +32,6 @@ from tests.training.test_resume import stop_during
 PER_EPOCH, TOLERANCE = 5, 1e-5
 
 
-def with_prototypes(config: Config, count: int = PROTOTYPES, recluster: int = 0) -> Config:
-    return replace(config, memory=replace(config.memory, prototypes=count, prototype_recluster=recluster))
-
-
 def step(prepared: Prepared, prototypes: PrototypeClassification | None, config: Config, number: int) -> Losses:
     parts = [ConceptLoss()] if config.model.concepts else []
     return compute_losses(
@@ -55,8 +50,7 @@ def begun(data: Path, config: Config) -> tuple[Prepared, PrototypeClassification
 @pytest.mark.parametrize("concepts", [0, 4])
 def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path, concepts: int) -> None:
     """The concept branch is classified; without one the instance branch is."""
-    config = prototype_config(data, concepts=concepts)
-    config = replace(config, objective=replace(config.objective, weight_prototypes=0.5, prototype_temperature=0.25))
+    config = prototype_config(data, concepts=concepts, weight_prototypes=0.5, prototype_temperature=0.25)
     prepared, prototypes = begun(data, config)
     loops = reference.OnlineMeans(PROTOTYPES, PER_EPOCH * 8)
     for number in range(PER_EPOCH + 3):
@@ -86,8 +80,7 @@ def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path,
 
 
 def test_gradients_reach_the_classifier_and_the_branch_that_is_classified(data: Path) -> None:
-    config = prototype_config(data, concepts=4)
-    config = replace(config, objective=replace(config.objective, weight_instance=0.0, weight_concept=0.0))
+    config = prototype_config(data, concepts=4, weight_instance=0.0, weight_concept=0.0)
     prepared, prototypes = begun(data, config)
     for number in range(PER_EPOCH + 1):
         losses = step(prepared, prototypes, config, number)
@@ -141,7 +134,7 @@ def test_the_report_by_hand() -> None:
 @pytest.fixture(scope="module")
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with twin and banks, a full clustering after epochs 1 and 2, never stopped."""
-    config = with_prototypes(tiny_config(data), recluster=1)
+    config = tiny_config(data, prototypes=PROTOTYPES, prototype_recluster=1)
     return start_run(config, tmp_path_factory.mktemp("whole"), quiet())
 
 
@@ -191,7 +184,7 @@ def test_without_prototypes_nothing_is_saved_or_told(data: Path, tmp_path: Path)
 
 def test_the_screen_tells_of_the_prototypes(data: Path, tmp_path: Path) -> None:
     console = quiet()
-    start_run(with_prototypes(tiny_config(data, epochs=2)), tmp_path, console)
+    start_run(tiny_config(data, epochs=2, prototypes=PROTOTYPES), tmp_path, console)
     assert "prototypes used" in printed(console)
     assert "named right" in printed(console)
 
@@ -199,7 +192,7 @@ def test_the_screen_tells_of_the_prototypes(data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "severity"), [(41, "error"), (30, "warning")])
 def test_more_prototypes_than_pairs_names_what_fits(data: Path, count: int, severity: str) -> None:
     """20 images × 2 captions: 40 pairs, 2 prototypes by the paper's measure."""
-    config = with_prototypes(tiny_config(data), count=count)
+    config = tiny_config(data, prototypes=count)
     if severity == "error":
         with pytest.raises(InputError, match=r"is 41, and a pass has 40 .*expected at most 40.*--prototypes 2 fits"):
             prepare(config)
@@ -236,8 +229,8 @@ def test_two_processes_hold_the_prototypes_of_one(data: Path, tmp_path: Path) ->
 
 
 def test_a_run_without_a_bank_may_have_prototypes(data: Path, tmp_path: Path) -> None:
-    config = replace(tiny_config(data, epochs=2), memory=MemoryConfig(prototypes=4))
-    run = start_run(replace(config, objective=replace(config.objective, loss="infonce")), tmp_path, quiet())
+    config = tiny_config(data, epochs=2, bank_size=0, prototypes=4, loss="infonce")
+    run = start_run(config, tmp_path, quiet())
     assert "pgc" in [event for event in read_history(run / HISTORY) if event["event"] == "step"][-1]["losses"]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.config.schema import Config, MemoryConfig
+from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.words import Tokens
 from coder_core.runs.files import sealed
@@ -27,6 +27,7 @@ from coder_core.runs.load import read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.trainer import Trainer
+from tests.support.configs import changed
 from tests.support.tiny_runs import (
     StoppingBatches,
     assert_same_run,
@@ -204,12 +205,9 @@ def test_a_second_writer_is_refused(whole: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (
-            lambda c: replace(c, model=replace(c.model, dimension=16)),
-            "--dimension: is 16; expected 8, as the run began",
-        ),
-        (lambda c: replace(c, memory=MemoryConfig(bank_size=99)), "--bank-size: is 99; expected 13, as the run began"),
-        (lambda c: replace(c, training=replace(c.training, seed=6)), "--seed: is 6; expected 5, as the run began"),
+        ({"dimension": 16}, "--dimension: is 16; expected 8, as the run began"),
+        ({"bank_size": 99}, "--bank-size: is 99; expected 13, as the run began"),
+        ({"seed": 6}, "--seed: is 6; expected 5, as the run began"),
     ],
 )
 def test_changed_values_are_refused_with_the_difference(whole: Path, tmp_path: Path, change: Any, said: str) -> None:
@@ -217,23 +215,20 @@ def test_changed_values_are_refused_with_the_difference(whole: Path, tmp_path: P
     shutil.copytree(whole, again)
     config, _ = read_config(again)
     with pytest.raises(InputError) as refused:
-        continue_run(again, change(config), quiet())
+        continue_run(again, changed(config, **change), quiet())
     assert said in str(refused.value)
 
 
 def test_all_changed_values_are_named_together(whole: Path) -> None:
     config, _ = read_config(whole)
-    other = replace(config, model=replace(config.model, dimension=4, word_size=3))
     with pytest.raises(InputError) as refused:
-        continue_run(whole, other, quiet())
+        continue_run(whole, changed(config, dimension=4, word_size=3), quiet())
     assert {fault.place for fault in refused.value.faults} == {"--dimension", "--word-size"}
 
 
 def test_a_state_of_other_dimensions_is_refused_by_name_and_shape(whole: Path, data: Path, tmp_path: Path) -> None:
     """As after copying a state folder from one run to another."""
-    config = tiny_config(data)
-    wider = replace(config, model=replace(config.model, dimension=12), memory=MemoryConfig(bank_size=40))
-    other = start_run(replace(wider, training=replace(wider.training, epochs=1)), tmp_path, quiet())
+    other = start_run(tiny_config(data, dimension=12, bank_size=40, epochs=1), tmp_path, quiet())
     shutil.rmtree(other / "state")
     shutil.copytree(whole / "state", other / "state")
     with pytest.raises(InputError) as refused:
@@ -243,8 +238,7 @@ def test_a_state_of_other_dimensions_is_refused_by_name_and_shape(whole: Path, d
 
 
 def test_a_bank_of_another_size_is_refused_by_name_and_shape(whole: Path, data: Path, tmp_path: Path) -> None:
-    config = replace(tiny_config(data, epochs=1), memory=MemoryConfig(bank_size=40))
-    other = start_run(config, tmp_path, quiet())
+    other = start_run(tiny_config(data, bank_size=40, epochs=1), tmp_path, quiet())
     shutil.rmtree(other / "state")
     shutil.copytree(whole / "state", other / "state")
     with pytest.raises(InputError, match=r"bank\.images has shape \(13, 8\); expected \(40, 8\)"):
@@ -255,7 +249,7 @@ def test_another_thread_count_warns_with_both_values(whole: Path, tmp_path: Path
     stopped = stop_during(whole, tmp_path / "tiny", 12)
     config, _ = read_config(stopped)
     console = quiet()
-    continue_run(stopped, replace(config, training=replace(config.training, threads=2)), console)
+    continue_run(stopped, changed(config, threads=2), console)
     assert "resume, CPU threads: is 2, was 1" in printed(console)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.config.schema import Config, MemoryConfig
+from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.evaluate import main
 from coder_core.model.coder import Coder
@@ -24,7 +23,7 @@ from tests.reference import boosting as reference
 from tests.reference import diversity, losses
 from tests.reference.pairs import kept, negatives, transposed
 from tests.support.configs import changed
-from tests.support.tiny_runs import assert_same_run, quiet, tiny_config, write_tiny_data
+from tests.support.tiny_runs import STILL, assert_same_run, quiet, tiny_config, write_tiny_data
 from tests.training.test_resume import stop_during
 
 KINDS: dict[str, dict[str, Any]] = {"several": {"embeddings": 3}, "interaction": {"scorer": "interaction"}}
@@ -36,16 +35,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def scored(data: Path, kind: str, name: str = "tiny", **values: Any) -> Config:
-    config = replace(tiny_config(data, name), memory=MemoryConfig())
-    return changed(
-        config,
-        **{"loss": "btr-hardest", "warmup_epochs": 1.0, "weight_instance": 1.0, **KINDS[kind]} | values,
-        twin_precision="float32",  # on every processor: margins are compared with those of loops
-    )
-
-
-def without_dropout(config: Config) -> Config:
-    return changed(config, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0)
+    usual = {"loss": "btr-hardest", "warmup_epochs": 1.0, "weight_instance": 1.0, "bank_size": 0} | KINDS[kind]
+    # float32 on every processor: margins are compared with those of loops
+    return tiny_config(data, name, twin_precision="float32", **usual | values)
 
 
 def scores(model: Coder, batch: Batch) -> list[list[float]]:
@@ -71,7 +63,7 @@ def scores(model: Coder, batch: Batch) -> list[list[float]]:
 @pytest.mark.parametrize("loss", ["btr-sum", "btr-hardest", "infonce", "dcl-i", "dcl"])
 def test_every_loss_reads_the_scores(data: Path, kind: str, loss: str) -> None:
     """The same numbers as for the cosine follow from the scores of single pairs."""
-    config = without_dropout(scored(data, kind, loss=loss))
+    config = scored(data, kind, loss=loss, **STILL)
     prepared = prepare(config)
     batch = prepared.batches(0)
     model = prepared.model.train()
@@ -105,9 +97,8 @@ def expected(loss: str, others: list[float], positive: float, config: Config, di
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_the_target_and_the_anchor_of_boosting(data: Path, kind: str) -> None:
-    config = without_dropout(
-        scored(data, kind, loss="btr-sum", boosting="am", boosting_margin=0.4, boosting_split=0.3, boosting_weight=0.5)
-    )
+    values = {"boosting": "am", "boosting_margin": 0.4, "boosting_split": 0.3, "boosting_weight": 0.5}
+    config = scored(data, kind, loss="btr-sum", **STILL | values)
     prepared = prepare(config)
     boosting = make_boosting(config, prepared)
     assert isinstance(boosting, BoostingTeacher)
@@ -157,6 +148,6 @@ def test_a_run_writes_its_scores_and_evaluates_alone_and_in_an_ensemble(data: Pa
 
 
 def test_with_one_embedding_a_run_is_the_plain_run(data: Path, tmp_path: Path) -> None:
-    config = replace(tiny_config(data), memory=MemoryConfig())
+    config = tiny_config(data, bank_size=0)
     plain = start_run(config, tmp_path / "plain", quiet())
     assert_same_run(start_run(changed(config, embeddings=1), tmp_path / "one", quiet()), plain)

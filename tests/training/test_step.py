@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from coder_core.config.schema import Config, MemoryConfig, ObjectiveConfig
+from coder_core.config.schema import Config, ObjectiveConfig
 from coder_core.data.batches import Batch
 from coder_core.objectives.cmpm import projection_matching
 from coder_core.objectives.info_nce import info_nce
@@ -28,19 +28,13 @@ from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference
 from tests.reference.problems import random_problem
-from tests.support.configs import changed
-from tests.support.tiny_runs import tiny_config
+from tests.support.tiny_runs import STILL, tiny_config
 
 
 def plain_config(data: Path, *, bank: int = 0, **objective: Any) -> Config:
     """Without dropout, so that the same batch gives the same embeddings twice."""
-    config = tiny_config(data)
-    return replace(
-        changed(config, twin_precision="float32"),  # on every processor: keys are compared with those of loops
-        model=replace(config.model, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0),
-        objective=replace(config.objective, **objective),
-        memory=MemoryConfig(bank_size=bank),
-    )
+    # float32 on every processor: keys are compared with those of loops
+    return tiny_config(data, bank_size=bank, twin_precision="float32", **STILL | objective)
 
 
 def take(prepared: Prepared, memory: MomentumMemory | None, config: Config, batch: Batch, epoch: float = 5.0) -> Losses:
