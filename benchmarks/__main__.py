@@ -41,7 +41,7 @@ NAMES = (
 
 
 @dataclass(frozen=True)
-class Arguments:
+class SpeedArguments:
     """Choose what to measure.
 
     Args:
@@ -72,7 +72,7 @@ def show(lines: list[Line], console: Console) -> None:
     console.print(table)
 
 
-def main(arguments: Arguments) -> None:
+def main(arguments: SpeedArguments) -> None:
     """Measure and print."""
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
@@ -103,4 +103,4 @@ def main(arguments: Arguments) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Arguments))
+    main(tyro.cli(SpeedArguments))

@@ -51,7 +51,7 @@ CHANGES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (
 
 
 @dataclass(frozen=True)
-class Arguments:
+class AppArguments:
     """Choose what to measure.
 
     Args:
@@ -172,7 +172,7 @@ def as_text(result: Line) -> str:
     return f"{result.name:48} {spent:>14} {result.bar:>10} {reached:3} {result.note}".rstrip()
 
 
-def main(arguments: Arguments) -> None:
+def main(arguments: AppArguments) -> None:
     """Measure and print, line by line."""
     with tempfile.TemporaryDirectory() as name:
         for images in arguments.images:
@@ -184,4 +184,4 @@ if __name__ == "__main__":
     if "--measure" in sys.argv:
         measure(Path(sys.argv[-1]), lambda measured: print(f"{MARK}{json.dumps(measured)}", flush=True))
     else:
-        main(tyro.cli(Arguments))
+        main(tyro.cli(AppArguments))

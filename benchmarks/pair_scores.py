@@ -29,7 +29,7 @@ from coder_core.model.score import score_pairs
 
 
 @dataclass(frozen=True)
-class Arguments:
+class PairScoresArguments:
     """Choose what to measure.
 
     Args:
@@ -68,7 +68,7 @@ def random_split(folder: Path, images: int, texts: int) -> tuple[Split, Tokens]:
     return Split("random", features, [""] * texts, owner), Tokens(words, offsets)
 
 
-def main(arguments: Arguments) -> None:
+def main(arguments: PairScoresArguments) -> None:
     """Measure and print."""
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
@@ -104,4 +104,4 @@ def main(arguments: Arguments) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Arguments))
+    main(tyro.cli(PairScoresArguments))

@@ -42,7 +42,7 @@ interruption: finished runs are not run again, begun ones go on. Results: result
 
 
 @dataclass(frozen=True)
-class Arguments:
+class AblateArguments:
     """What to run. Everything else is a value of the runs, as in python -m coder_core.train, and holds for every row
     that does not change it itself."""
 
@@ -105,7 +105,7 @@ def _find_table(name: str) -> AblationTable:
     raise InputError(Fault(f"table {name!r}", "is not there", f"one of {', '.join(TABLES)}, or a .toml file"))
 
 
-def read_arguments(arguments: Sequence[str]) -> Arguments:
+def read_arguments(arguments: Sequence[str]) -> AblateArguments:
     """Read flags on top of the preset they name.
 
     Raises:
@@ -123,11 +123,13 @@ def read_arguments(arguments: Sequence[str]) -> Arguments:
             raise InputError(Fault(refused, "is not a flag of an ablation", instead))
     about = "Repeat an ablation of the paper on your data."
     return parse(
-        arguments, Arguments(PRESETS[preset].config), prog="python -m coder_core.ablate TABLE", description=about
+        arguments, AblateArguments(PRESETS[preset].config), prog="python -m coder_core.ablate TABLE", description=about
     )
 
 
-def _run(table: AblationTable, parsed: Arguments, flags: Sequence[str], command_line: str, console: Console) -> int:
+def _run(
+    table: AblationTable, parsed: AblateArguments, flags: Sequence[str], command_line: str, console: Console
+) -> int:
     from coder_core.ablation.board import watching
     from coder_core.ablation.figure import write_figure
     from coder_core.ablation.planning import gpus, named_flags, plan, processors

@@ -24,7 +24,7 @@ from coder_core.console.tables import Column, FittingTable
 
 
 @dataclass(frozen=True)
-class Arguments:
+class CheckDataArguments:
     """Read a data set exactly as training would: what is in it, what is wrong, where, and how to mend it.
 
     The exit status is 1 when training or evaluation would refuse the data, otherwise 0.
@@ -53,7 +53,7 @@ class Arguments:
 @command
 def main(arguments: list[str]) -> int:
     """Survey the data set; returns 1 when training would refuse it, 2 for flags out of range."""
-    parsed = tyro.cli(Arguments, args=arguments, prog="python -m coder_core.check_data")
+    parsed = tyro.cli(CheckDataArguments, args=arguments, prog="python -m coder_core.check_data")
     if parsed.word_threshold < 1 or parsed.batch_size < 1:
         print("--word-threshold and --batch-size must be at least 1", file=sys.stderr)
         return 2

@@ -15,7 +15,7 @@ from coder_core.geometry.kmeans import ClusterSettings
 
 
 @dataclass(frozen=True)
-class Arguments:
+class ClusterArguments:
     """Cluster image-caption pairs (v + w, as CODER's prototypes) by spherical k-means, after training.
 
     For runs without prototypes of their own. A result is computed once: it is kept beside its run, looked up by the
@@ -37,7 +37,7 @@ class Arguments:
 @command
 def main(arguments: list[str]) -> int:
     """Compute the clusters of every run."""
-    parsed = tyro.cli(Arguments, prog="python -m coder_core.cluster", args=arguments)
+    parsed = tyro.cli(ClusterArguments, prog="python -m coder_core.cluster", args=arguments)
 
     from coder_core.runs.derived.compute import make_clusters
 

@@ -17,7 +17,7 @@ USAGE = f"usage: {PROGRAM} --images I.npy --texts T.npy --captions C.txt --name 
 
 
 @dataclass(frozen=True)
-class Arguments:
+class EmbedArguments:
     """Make a run of any model's embeddings (CLIP, SigLIP, a colleague's), so that the app opens it beside others.
 
     Diversity, similarity, joint space, clusters and retrieval work on it. What needs a CODER model (a free text as
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] != ["import"]:
         print(USAGE, file=sys.stdout if asks_for_help(arguments) else sys.stderr)
         return 0 if asks_for_help(arguments) else 2
-    parsed = tyro.cli(Arguments, prog=PROGRAM, args=arguments[1:])
+    parsed = tyro.cli(EmbedArguments, prog=PROGRAM, args=arguments[1:])
 
     from coder_core.data.embeddings import read_embeddings
     from coder_core.runs.analysis.import_embeddings import import_run, place_of

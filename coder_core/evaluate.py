@@ -19,7 +19,7 @@ FOLDS = " (5 × 1K)"  # after the name of a row
 
 
 @dataclass(frozen=True)
-class Arguments:
+class EvaluateArguments:
     """Evaluate runs: R@1/5/10, MedR, MeanR both ways, R@sum, MD, ties; write each run's analysis/SPLIT for the app.
 
     The rank of an image is that of its best caption; candidates scoring exactly the same count above the right answer.
@@ -58,7 +58,7 @@ class Arguments:
 @command
 def main(arguments: list[str]) -> int:
     """Evaluate the runs, write their analyses, print the tables."""
-    parsed = tyro.cli(Arguments, prog="python -m coder_core.evaluate", args=arguments)
+    parsed = tyro.cli(EvaluateArguments, prog="python -m coder_core.evaluate", args=arguments)
     stop_on_errors(_faults(parsed))
 
     from coder_core.cpu.products import use_onednn
@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _faults(parsed: Arguments) -> list[Fault]:
+def _faults(parsed: EvaluateArguments) -> list[Fault]:
     faults = []
     if not parsed.runs:
         faults.append(Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo"))

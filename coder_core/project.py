@@ -17,7 +17,7 @@ MOST_RUNS = 2
 
 
 @dataclass(frozen=True)
-class Arguments:
+class ProjectArguments:
     """Lay images and captions out on one plane by cosine distance (UMAP, t-SNE or PCA).
 
     With two runs the second layout is aligned to the first. A result is computed once: it is kept beside its run,
@@ -45,7 +45,7 @@ class Arguments:
 @command
 def main(arguments: list[str]) -> int:
     """Compute the layouts."""
-    parsed = tyro.cli(Arguments, prog="python -m coder_core.project", args=arguments)
+    parsed = tyro.cli(ProjectArguments, prog="python -m coder_core.project", args=arguments)
 
     from coder_core.runs.derived.compute import make_layouts
 

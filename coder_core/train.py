@@ -31,7 +31,7 @@ USAGE = """usage: python -m coder_core.train [PRESET] [--key value …]
 
 
 @dataclass(frozen=True)
-class Arguments:
+class TrainArguments:
     """What to train and where the run goes."""
 
     config: Annotated[Config, tyro.conf.arg(name="")]
@@ -39,10 +39,10 @@ class Arguments:
     """Folder of the runs."""
 
 
-def read_arguments(arguments: Sequence[str], default: Config, root: Path = ROOT) -> Arguments:
+def read_arguments(arguments: Sequence[str], default: Config, root: Path = ROOT) -> TrainArguments:
     """Read flags on top of a preset's configuration."""
     about = "Train an image-text retrieval model."
-    return parse(arguments, Arguments(default, root), prog="python -m coder_core.train PRESET", description=about)
+    return parse(arguments, TrainArguments(default, root), prog="python -m coder_core.train PRESET", description=about)
 
 
 @command

@@ -19,7 +19,7 @@ from coder_core.api.diversity.table import Measure, normalise
 from coder_core.api.listing import RunSummary, loss_values, summarise
 from coder_core.api.pictures import thumbnail
 from coder_core.api.retrieval.look_alike import PICTURES_READ, LookAlike, TinyPictures, read_tiny_pictures
-from coder_core.api.sampling import SCORES_AT_MOST, Part, Sample, draw_points_sample, draw_sample, part_of
+from coder_core.api.sampling import SCORES_AT_MOST, Sample, SplitPart, draw_points_sample, draw_sample, part_of
 from coder_core.api.sides import Array, Modality, Sides, first_captions
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.demo.encoding import features_of, makes_features
@@ -47,7 +47,7 @@ class Run:
         self._analyses: dict[str, Analysis] = {}
         self._image_names: dict[str, list[str]] = {}
         self._mixtures: dict[str, tuple[Array, Array]] = {}
-        self._parts: dict[tuple[object, ...], Part] = {}
+        self._parts: dict[tuple[object, ...], SplitPart] = {}
         self._spreads: dict[tuple[object, ...], Array] = {}
         self._tiny_pictures: dict[tuple[str, int], TinyPictures] = {}
 
@@ -176,7 +176,7 @@ class Run:
         images = self.count(split, "image")
         return draw_points_sample(images, self.image_of_text(split), seed=seed)
 
-    def part(self, split: str, sample: Sample | None = None) -> Part:
+    def part(self, split: str, sample: Sample | None = None) -> SplitPart:
         """The embeddings of a sample, copied once and kept, and which rows they are; the whole split for None.
 
         Raises:
@@ -185,7 +185,7 @@ class Run:
         self.embeddings(split)
         return self._part(split, sample)
 
-    def _part(self, split: str, sample: Sample | None) -> Part:
+    def _part(self, split: str, sample: Sample | None) -> SplitPart:
         key = (split, sample.key if sample else None)
         if key not in self._parts:
             v, w, scores = self.compared(split)

@@ -34,7 +34,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Part:
+class SplitPart:
     """A whole split, or a sample of it.
 
     Args:
@@ -85,10 +85,10 @@ def draw_points_sample(
 
 def part_of(
     images: Array, texts: Array, image_of_text: Array, sample: Sample | None, scores: Array | None = None
-) -> Part:
+) -> SplitPart:
     """The rows of a sample, copied out of the memory map; the whole split for None."""
     if sample is None:
-        return Part(images, texts, np.arange(len(images)), np.arange(len(texts)), image_of_text, scores)
+        return SplitPart(images, texts, np.arange(len(images)), np.arange(len(texts)), image_of_text, scores)
     owner = np.searchsorted(sample.images, image_of_text[sample.texts])
     part_scores = None if scores is None else scores[sample.images[:, None], sample.texts[None, :]]
-    return Part(images[sample.images], texts[sample.texts], sample.images, sample.texts, owner, part_scores)
+    return SplitPart(images[sample.images], texts[sample.texts], sample.images, sample.texts, owner, part_scores)

@@ -195,12 +195,12 @@ def _forms(words: Mapping[str, tuple[str, int]]) -> Forms:
 
 
 @dataclass(frozen=True)
-class _Counts:
+class _FormCounts:
     of_base: dict[str, Counter[Kind]]  # captions of each base form, by kind
     forms: dict[str, list[str]]  # of each base form, most frequent first
 
 
-def _count_captions(captions: Sequence[Sequence[str]], forms: Forms) -> _Counts:
+def _count_captions(captions: Sequence[Sequence[str]], forms: Forms) -> _FormCounts:
     of_base: dict[str, Counter[Kind]] = defaultdict(Counter)
     of_form: dict[str, Counter[str]] = defaultdict(Counter)
     longest = max((form.count(" ") + 1 for form in forms), default=1)
@@ -217,7 +217,7 @@ def _count_captions(captions: Sequence[Sequence[str]], forms: Forms) -> _Counts:
         base: [form for form, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))]
         for base, counts in of_form.items()
     }
-    return _Counts(of_base, defaultdict(list, ordered))
+    return _FormCounts(of_base, defaultdict(list, ordered))
 
 
 def _phrases(caption: Sequence[str], longest: int) -> Iterator[str]:
@@ -228,7 +228,7 @@ def _phrases(caption: Sequence[str], longest: int) -> Iterator[str]:
             yield " ".join(caption[start : start + length])
 
 
-def _kind_of_base(counts: _Counts) -> dict[Kind, dict[str, int]]:
+def _kind_of_base(counts: _FormCounts) -> dict[Kind, dict[str, int]]:
     """Kind → its base forms with the captions that name them under any kind."""
     bases: dict[Kind, dict[str, int]] = {kind: {} for kind in KINDS}
     for base, kinds in counts.of_base.items():

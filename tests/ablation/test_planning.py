@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tyro
 
-from coder_core.ablate import Arguments
+from coder_core.ablate import AblateArguments
 from coder_core.ablation.grid import read_grid
 from coder_core.ablation.planning import changed, named_flags, row_config
 from coder_core.ablation.rows import AblationTable, Change, Row, Times
@@ -120,7 +120,9 @@ def test_a_row_that_needs_a_part_the_preset_lacks_says_which_flag() -> None:
 def test_the_flags_a_person_named_count_even_where_they_equal_the_preset() -> None:
     arguments = ["--epochs=6", "--no-diversity-gradient", "--bank_size", "512", "--seeds", "0", "1"]
     parsed = tyro.cli(
-        tyro.conf.OmitArgPrefixes[Arguments], args=arguments, default=Arguments(PRESETS["coder-flickr8k"].config)
+        tyro.conf.OmitArgPrefixes[AblateArguments],
+        args=arguments,
+        default=AblateArguments(PRESETS["coder-flickr8k"].config),
     )
     assert named_flags(arguments, parsed.config) == {"epochs": 6, "diversity-gradient": False, "bank-size": 512}
     assert parsed.seeds == (0, 1)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from coder_core.api.diversity.negatives import DiversitySettings, candidates_of, draw_for
 from coder_core.api.diversity.table import Measure, masked_spread, shares
-from coder_core.api.sampling import Part
+from coder_core.api.sampling import SplitPart
 from coder_core.api.sides import Array, Modality, Sides
 from coder_core.ops.diversity_scaling import sharpness, squash
 
@@ -88,7 +88,7 @@ def negative_weights(similarities: Array, *, temperature: float, gamma: float) -
 
 
 def open_anchor(
-    split: Sides, number: int, part: Part, settings: DiversitySettings, spreads: Array, loss: Loss, epsilon: float
+    split: Sides, number: int, part: SplitPart, settings: DiversitySettings, spreads: Array, loss: Loss, epsilon: float
 ) -> Anchor:
     """Everything about one anchor.
 

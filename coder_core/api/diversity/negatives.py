@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from coder_core.api.diversity.table import Measure, entropy_over_split, masked_spread, std_over_split
-from coder_core.api.sampling import Part
+from coder_core.api.sampling import SplitPart
 from coder_core.api.sides import Array, Modality
 
 BANK_SIZE = 4_096  # CODER's bank on Flickr30K, section 4.2
@@ -96,7 +96,7 @@ def draw_bank(pairs: int, *, size: int, seed: int) -> Array:
     return np.sort(np.random.default_rng(seed).choice(pairs, min(size, pairs), replace=False))
 
 
-def spread_in_batches(part: Part, draw: Draw, settings: DiversitySettings) -> Array:
+def spread_in_batches(part: SplitPart, draw: Draw, settings: DiversitySettings) -> Array:
     """Each anchor's spread over the negatives of its batch, (Q,) float64."""
     spread = np.zeros(len(draw.pair_image))
     for number, batch in enumerate(draw.batches):
@@ -113,7 +113,7 @@ def spread_in_batches(part: Part, draw: Draw, settings: DiversitySettings) -> Ar
     return spread
 
 
-def draw_for(part: Part, settings: DiversitySettings) -> Draw | None:
+def draw_for(part: SplitPart, settings: DiversitySettings) -> Draw | None:
     """The random batches of "batch"; None for the others."""
     if settings.candidates != "batch":
         return None
@@ -122,7 +122,7 @@ def draw_for(part: Part, settings: DiversitySettings) -> Draw | None:
     )
 
 
-def spread(part: Part, settings: DiversitySettings) -> Array:
+def spread(part: SplitPart, settings: DiversitySettings) -> Array:
     """(Q,) standard deviation, or entropy in bits, of every anchor's similarities to its negatives."""
     draw = draw_for(part, settings)
     if draw is not None:
@@ -136,7 +136,7 @@ def spread(part: Part, settings: DiversitySettings) -> Array:
     return entropy_over_split(sides, settings.temperature)
 
 
-def candidates_of(part: Part, settings: DiversitySettings, position: int, draw: Draw | None) -> Array:
+def candidates_of(part: SplitPart, settings: DiversitySettings, position: int, draw: Draw | None) -> Array:
     """Rows, in the split, of the candidates one anchor is compared with, its own among them.
 
     Args:

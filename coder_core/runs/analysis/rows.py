@@ -29,7 +29,7 @@ ENSEMBLE = "ensemble"
 
 
 @dataclass
-class Row:
+class RunRow:
     """A run, or an ensemble, on one split.
 
     Args:
@@ -51,7 +51,7 @@ class Row:
 
 def evaluate_run(
     folder: Path, loaded: LoadedModel, data: Path, split_name: str, pictures: str | None, console: Console
-) -> Row:
+) -> RunRow:
     """Evaluate a run and write its analysis folder.
 
     Args:
@@ -70,7 +70,7 @@ def evaluate_run(
             folder, loaded, split, split_name, progress=watch,
             finding=lambda phase, done, total: watch(done, total, f"{folder.name}: {phase}"),
         )  # fmt: skip
-    return Row(str(folder), metrics, _sources(folder, split_name), split)
+    return RunRow(str(folder), metrics, _sources(folder, split_name), split)
 
 
 def _sources(folder: Path, split_name: str) -> list[Source]:
@@ -83,7 +83,7 @@ def _sources(folder: Path, split_name: str) -> list[Source]:
     return mixture(analysis.image_embeddings, analysis.text_embeddings, second, concepts.beta)
 
 
-def ensemble(rows: Sequence[Row], ties: Ties) -> Row:
+def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
     """The mean of the runs' scores as a row.
 
     Raises:
@@ -98,11 +98,11 @@ def ensemble(rows: Sequence[Row], ties: Ties) -> Row:
         replace(source, weight=source.weight * (1 / len(rows))) for row in rows for source in row.sources
     ]
     metrics = ensemble_metrics(sources, first.split.image_of_text, ties=ties)
-    return Row(ENSEMBLE, metrics, sources, first.split)
+    return RunRow(ENSEMBLE, metrics, sources, first.split)
 
 
 def add_c_way_accuracy(
-    rows: Sequence[Row], options: Sequence[int], *, repeats: int, seed: int, ties: Ties
+    rows: Sequence[RunRow], options: Sequence[int], *, repeats: int, seed: int, ties: Ties
 ) -> list[Fault]:
     """Add c-way accuracies to the metrics of every row; returns warnings on what a split is too small for."""
     warnings: dict[str, Fault] = {}
@@ -120,7 +120,7 @@ def add_c_way_accuracy(
     return list(warnings.values())
 
 
-def write_similarities(rows: Sequence[Row], file: Path, split_name: str) -> None:
+def write_similarities(rows: Sequence[RunRow], file: Path, split_name: str) -> None:
     """How often each score occurs among matching and among other pairs, as CSV: one line a run and bin."""
     sheets = []
     for row in rows:
