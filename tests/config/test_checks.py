@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coder_core.config.checks import problems
-from coder_core.config.schema import Config
+from coder_core.config.schema import Config, settings
 from coder_core.console.faults import Fault
 from tests.support.configs import changed
 
@@ -17,94 +17,84 @@ def errors(config: Config) -> list[Fault]:
     return [fault for fault in problems(config) if fault.severity == "error"]
 
 
+NAN, INF = float("nan"), float("inf")
+OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
+    "0 or more": {
+        "concepts": (-1,), "bank_size": (-1,), "prototypes": (-1,), "prototype_recluster": (-1,), "image_layers": (-1,),
+        "warmup_steps": (-1,), "patience": (-1,), "threads": (-1,), "bert_rate": (-0.1,), "margin": (-0.1, NAN),
+        "npairs_margin": (-0.1,), "warmup_epochs": (-1.0,), "weight_instance": (-1.0,), "weight_memory": (-1.0,),
+        "weight_concept": (-1.0,), "weight_prototypes": (-1.0,), "weight_decay": (-1e-4,), "bank_start_epoch": (-1.0,),
+        "boosting_weight": (-1.0,), "boosting_margin": (-0.1, NAN), "boosting_start_epoch": (-1.0,),
+        "diversity_share": (-1.0,), "discrepancy_share": (NAN,), "within_image": (-1.0,), "within_text": (-1.0,),
+    },
+    "1 or more": {
+        "embeddings": (0,), "interaction_size": (0,), "text_layers": (0,), "word_size": (0,), "epochs": (0,),
+        "word_threshold": (0,), "evaluate_every": (0,), "neighbours": (0,),
+    },
+    "2 or more": {"dimension": (1,), "text_space_size": (1,), "boosting_branches": (1,)},
+    "2 or more. A contrastive loss needs negatives in the batch": {"batch_size": (1,)},
+    "a value above 0": {
+        "temperature": (0.0, -0.1, NAN), "prototype_temperature": (0.0,), "epsilon": (0.0,), "learning_rate": (0.0,),
+        "entropy_temperature": (0.0,), "clip_norm": (0.0,), "save_every": (0.0,), "concept_smoothing": (0.0,),
+        "interaction_sharpness": (0.0,), "boosting_temperature": (0.0,), "boosting_teacher_temperature": (0.0,),
+        "weight_scale": (0.0,),
+    },
+    "a value above 0. At 0 every concept is connected with every other": {"concept_threshold": (0.0,)},
+    "a value above 0 and at most 1": {"decay_at": (0.0, 1.1)},
+    "a value from 0 to 1": {
+        "beta": (1.1,), "momentum": (1.01, -0.01), "boosting_split": (1.1,), "boosting_momentum": (1.1,),
+    },
+    "a value from 0 to below 1": {
+        "drop_words": (1.0,), "image_dropout": (1.0,), "word_dropout": (-0.1,), "embedding_dropout": (NAN,),
+    },
+    "a value from 0 to 0.5": {"drop_regions": (0.6,)},
+    "a value from 0 to below 2147483648": {"seed": (-1, 2**31)},
+    "1 or 2": {"gcn_layers": (3,)},
+    "-1, 0 or 1": {"weight_direction": (2,)},
+    "a cosine, from -1 to 1": {"gamma": (1.5,)},
+    "a finite number": {
+        "temperature": (INF,), "learning_rate": (INF,), "weight_memory": (INF,), "boosting_weight": (INF,),
+        "weight_scale": (INF,), "gamma": (INF, NAN),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [(key, value, expected) for expected, keys in OUT_OF_RANGE.items() for key in keys for value in keys[key]],
+)
+def test_a_value_out_of_range_names_its_flag_and_the_range(key: str, value: float, expected: str) -> None:
+    flag, shown = f"--{key.replace('_', '-')}", f"{value:g}" if abs(value) < 1e6 else f"{value}"
+    faults = errors(changed(Config(), **{key: value}))
+    assert str(faults[0]) == f"{flag}: is {shown}; expected {expected}"
+    assert {fault.place for fault in faults} == {flag}
+
+
+def test_every_number_has_a_range_but_gamma_which_infonce_does_not_read() -> None:
+    numbers = {key for key, setting in settings().items() if setting.value_type in (int, float)}
+    assert numbers == {key for keys in OUT_OF_RANGE.values() for key in keys} | {"neighbours_of_neighbours"}
+    assert errors(changed(Config(), gamma=1.5, loss="infonce")) == []
+
+
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("concepts", -1, "--concepts: is -1; expected 0 or more"),
         ("concepts", 1, "--concepts: is 1; expected 0 (no concept branch) or 2 and more"),
         ("concept_list", "list.json", "--concept-list: is given with --concepts 0"),
-        ("gcn_layers", 3, "--gcn-layers: is 3; expected 1 or 2"),
-        ("concept_smoothing", 0.0, "--concept-smoothing: is 0; expected a value above 0"),
-        ("concept_threshold", 0.0, "--concept-threshold: is 0"),
-        ("beta", 1.1, "--beta: is 1.1; expected a value from 0 to 1"),
-        ("weight_concept", -1.0, "--weight-concept: is -1"),
-        ("embeddings", 0, "--embeddings: is 0; expected 1 or more"),
-        ("interaction_size", 0, "--interaction-size: is 0"),
-        ("interaction_sharpness", 0.0, "--interaction-sharpness: is 0; expected a value above 0"),
-        ("temperature", 0.0, "--temperature: is 0; expected a value above 0"),
-        ("temperature", -0.1, "--temperature: is -0.1"),
-        ("temperature", float("nan"), "--temperature: is nan"),
-        ("temperature", float("inf"), "--temperature: is inf; expected a finite number"),
-        ("epsilon", 0.0, "--epsilon"),
-        ("entropy_temperature", 0.0, "--entropy-temperature"),
-        ("learning_rate", 0.0, "--learning-rate"),
-        ("learning_rate", float("inf"), "--learning-rate"),
-        ("clip_norm", 0.0, "--clip-norm"),
-        ("margin", -0.1, "--margin"),
-        ("margin", float("nan"), "--margin"),
-        ("gamma", 1.5, "--gamma: is 1.5; expected a cosine, from -1 to 1"),
-        ("warmup_epochs", -1.0, "--warmup-epochs"),
-        ("weight_instance", -1.0, "--weight-instance"),
-        ("weight_memory", float("inf"), "--weight-memory"),
-        ("weight_decay", -1e-4, "--weight-decay"),
-        ("bank_start_epoch", -1.0, "--bank-start-epoch"),
-        ("warmup_steps", -1, "--warmup-steps"),
-        ("patience", -1, "--patience"),
-        ("bank_size", -1, "--bank-size"),
+        ("prototypes", 1, "--prototypes: is 1; expected 0 (none) or 2 and more"),
+        ("prototype_recluster", 1, "--prototype-recluster: is given with --prototypes 0"),
         ("bank_size", 100, "--bank-size: is 100, smaller than the batch of 128"),
-        ("image_layers", -1, "--image-layers"),
-        ("text_layers", 0, "--text-layers"),
-        ("dimension", 1, "--dimension: is 1; expected 2 or more"),
-        ("word_size", 0, "--word-size"),
-        ("epochs", 0, "--epochs"),
-        ("word_threshold", 0, "--word-threshold"),
-        ("evaluate_every", 0, "--evaluate-every"),
-        ("momentum", 1.01, "--momentum: is 1.01; expected a value from 0 to 1"),
-        ("momentum", -0.01, "--momentum"),
-        ("decay_at", 0.0, "--decay-at"),
-        ("decay_at", 1.1, "--decay-at"),
-        ("drop_regions", 0.6, "--drop-regions"),
-        ("drop_words", 1.0, "--drop-words"),
-        ("image_dropout", 1.0, "--image-dropout"),
-        ("word_dropout", -0.1, "--word-dropout"),
-        ("embedding_dropout", float("nan"), "--embedding-dropout"),
-        ("save_every", 0.0, "--save-every"),
-        ("seed", -1, "--seed"),
-        ("seed", 2**31, "--seed"),
-        ("batch_size", 1, "--batch-size: is 1; expected 2 or more"),
-        ("threads", -1, "--threads"),
-        ("bert_rate", -0.1, "--bert-rate"),
-        ("boosting_weight", -1.0, "--boosting-weight: is -1; expected 0 or more"),
-        ("boosting_weight", float("inf"), "--boosting-weight"),
-        ("boosting_margin", -0.1, "--boosting-margin"),
-        ("boosting_start_epoch", -1.0, "--boosting-start-epoch"),
-        ("boosting_margin", float("nan"), "--boosting-margin"),
-        ("boosting_split", 1.1, "--boosting-split: is 1.1; expected a value from 0 to 1"),
-        ("boosting_momentum", 1.1, "--boosting-momentum: is 1.1; expected a value from 0 to 1"),
         ("boosting_teacher", "runs/a", "--boosting-teacher: is given with --boosting none"),
         ("boosting_scenario", "offline", "--boosting-scenario: is offline with --boosting none"),
         ("boosting_scenario", "online", "--boosting-scenario: is online with --boosting none"),
         ("boosting_branches", 3, "--boosting-branches: is 3 with --boosting-scenario momentum"),
-        ("boosting_temperature", 0.0, "--boosting-temperature: is 0; expected a value above 0"),
-        ("boosting_teacher_temperature", 0.0, "--boosting-teacher-temperature: is 0; expected a value above 0"),
-        ("npairs_margin", -0.1, "--npairs-margin: is -0.1; expected 0 or more"),
-        ("weight_direction", 2, "--weight-direction: is 2; expected -1, 0 or 1"),
-        ("weight_scale", 0.0, "--weight-scale: is 0; expected a value above 0"),
-        ("weight_scale", float("inf"), "--weight-scale"),
-        ("diversity_share", -1.0, "--diversity-share"),
-        ("discrepancy_share", float("nan"), "--discrepancy-share"),
-        ("neighbours", 0, "--neighbours: is 0; expected 1 or more"),
         ("neighbours_of_neighbours", 199, "--neighbours-of-neighbours: is 199; expected 0 (all of them) or at least"),
         ("text_space", "minilm", "--text-space: is given, but nothing reads neighbours"),
-        ("text_space_size", 1, "--text-space-size: is 1; expected 2 or more"),
-        ("within_image", -1.0, "--within-image"),
-        ("within_text", -1.0, "--within-text"),
     ],
 )
-def test_an_impossible_value_names_its_flag(key: str, value: Any, said: str) -> None:
-    found = errors(changed(Config(), **{key: value}))
-    assert len(found) == 1
-    assert str(found[0]).startswith(said)
+def test_a_setting_that_lacks_another_is_refused(key: str, value: Any, said: str) -> None:
+    [fault] = errors(changed(Config(), **{key: value}))
+    assert str(fault).startswith(said)
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "a/b", "/tmp/x", "-x", ".hidden", "a b", "a\n"])
