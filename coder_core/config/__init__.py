@@ -1,6 +1,15 @@
-"""Configuration: the settings of a run, their limits, and the presets."""
+"""The configuration of a run.
+
+schema, boosting, weighting   every setting once: type, default, range, help and source
+settings                      what a setting knows about itself
+checks                        which values are impossible or doubtful, and which settings do not go together
+presets                       named configurations
+command_line                  settings as flags, and their former names
+"""
 
 from coder_core.config.boosting import BoostingConfig
+from coder_core.config.checks import problems
+from coder_core.config.presets import PRESETS
 from coder_core.config.schema import (
     Config,
     DataConfig,
@@ -8,12 +17,17 @@ from coder_core.config.schema import (
     ModelConfig,
     ObjectiveConfig,
     TrainingConfig,
+    find_setting,
     from_document,
+    settings,
     to_document,
+    with_settings,
 )
+from coder_core.config.settings import Setting
 from coder_core.config.weighting import WeightingConfig
 
 __all__ = [
-    "BoostingConfig", "Config", "DataConfig", "MemoryConfig", "ModelConfig", "ObjectiveConfig", "TrainingConfig",
-    "WeightingConfig", "from_document", "to_document",
+    "PRESETS", "BoostingConfig", "Config", "DataConfig", "MemoryConfig", "ModelConfig", "ObjectiveConfig", "Setting",
+    "TrainingConfig", "WeightingConfig", "find_setting", "from_document", "problems", "settings", "to_document",
+    "with_settings",
 ]  # fmt: skip

@@ -1,0 +1,15 @@
+"""What commands print with and how they end; knows no command.
+
+faults      what is wrong with an input: place, fact, expectation, way out
+runner      makes a command of a function: faults, signals and a reader that is gone become exit statuses
+output      a console as wide as what it writes to, plain lines, faults
+tables      tables that leave out columns before they break words; the tables of retrieval metrics
+bars        progress on the screen; progress: callbacks, and a file for other processes
+display     the progress of a training run
+processes   processes of their own: start, watch, stop
+signals     SIGTERM and Ctrl-C, noted instead of raised
+"""
+
+from coder_core.console.faults import Fault, InputError, stop_on_errors
+
+__all__ = ["Fault", "InputError", "stop_on_errors"]

@@ -33,6 +33,7 @@ print(json.dumps([status, sorted(heavy)]))
         ("coder_core.train", ["flickr9k"], 1, "preset 'flickr9k': is not known; expected one of demo-baseline, demo"),
         ("coder_core.train", ["demo", "--learning-rat=3"], 2, "learning-rate"),
         ("coder_core.train", ["--boosting-anchor=x", "--help"], 0, "--boosting-anchor: is now --boosting-teacher"),
+        ("coder_core.train", ["--resume"], 1, "--resume: needs the folder of a run"),
         ("coder_core.ablate", ["component"], 1, "table 'component': is not there; expected one of"),
         ("coder_core.ablate", ["components", "--preset=x"], 1, "--preset x: is not there"),
         ("coder_core.evaluate", [], 1, "RUN: is missing; expected one or more run folders"),

@@ -275,9 +275,3 @@ def test_a_folder_that_cannot_be_written_leaves_nothing(files: Path, capsys: pyt
     (files.parent / "runs").write_text("a file stands here")
     assert run_import(files) == 1
     assert "could not be written" in capsys.readouterr().err
-
-
-def test_without_import_it_says_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    assert "embed import" in capsys.readouterr().err
-    assert main(["--help"]) == 0

@@ -121,17 +121,6 @@ def test_a_gpu_that_is_not_there_is_refused(data: Path, tmp_path: Path, capsys: 
     assert not (tmp_path / "runs").exists()
 
 
-def test_unknown_presets_and_flags_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["flickr9k"]) == 1
-    assert "preset 'flickr9k': is not known; expected one of demo-baseline, demo, " in capsys.readouterr().err
-    with pytest.raises(SystemExit) as left:
-        main(["demo", "--learning-rat=3"])
-    assert left.value.code == 2
-    assert "learning-rate" in plain(capsys.readouterr().err)
-    assert main(["--resume"]) == 1
-    assert "--resume: needs the folder of a run" in capsys.readouterr().err
-
-
 def test_resuming_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--resume", str(tmp_path / "none")]) == 1
     assert str(tmp_path / "none") in plain(capsys.readouterr().err).replace(" ", "")
