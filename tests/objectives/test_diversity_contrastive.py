@@ -17,8 +17,8 @@ from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from coder_core.objectives.pairs import AllExcept, all_except_same_image, both_directions, same_image_negatives
 from coder_core.ops import normalise
 from tests.reference import step as reference
+from tests.reference.arithmetic import dot
 from tests.reference.losses import diversity_contrastive as loss_of_one
-from tests.reference.neighbourhood import dot
 from tests.reference.pairs import kept, negatives, transposed
 from tests.reference.problems import Problem, random_problem
 from tests.reference.ring import Ring

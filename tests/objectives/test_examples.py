@@ -33,3 +33,11 @@ def test_every_public_function_has_an_example(name: str) -> None:
     own = [function for _, function in inspect.getmembers(module, inspect.isfunction) if function.__module__ == name]
     public = [function for function in own if not function.__name__.startswith("_")]
     assert [function.__name__ for function in public if ">>>" not in (function.__doc__ or "")] == []
+
+
+def test_the_names_that_others_import_stay() -> None:
+    for module, name in (
+        ("diversity", "diversity_std"), ("diversity", "diversity_entropy"), ("triplet", "triplet_sum"),
+        ("triplet", "triplet_hardest"), ("diversity_contrastive", "diversity_contrastive"), ("contrastive", "info_nce"),
+    ):  # fmt: skip
+        assert getattr(import_module(f"coder_core.objectives.{module}"), name) is getattr(objectives, name)

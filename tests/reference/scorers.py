@@ -5,23 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tests.reference.arithmetic import dot, softmax, unit
+
 Rows = Sequence[Sequence[float]]
-
-
-def dot(one: Sequence[float], other: Sequence[float]) -> float:
-    return math.fsum(a * b for a, b in zip(one, other, strict=True))
-
-
-def unit(row: Sequence[float]) -> list[float]:
-    """The row at length 1; a row of zeros stays."""
-    length = math.sqrt(dot(row, row))
-    return [value / length for value in row] if length > 0 else list(row)
-
-
-def softmax(values: Sequence[float]) -> list[float]:
-    top = max(values)
-    powers = [math.exp(value - top) for value in values]
-    return [power / math.fsum(powers) for power in powers]
 
 
 def linear(row: Sequence[float], weight: Rows, bias: Sequence[float] | None = None) -> list[float]:

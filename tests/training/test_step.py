@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import gradcheck
 
 from coder_core.config.schema import Config, ObjectiveConfig
 from coder_core.data.batches import Batch
+from coder_core.memory.bank import CoupledBank
 from coder_core.objectives.cmpm import projection_matching
 from coder_core.objectives.info_nce import info_nce
 from coder_core.objectives.pairs import both_directions
@@ -21,7 +23,7 @@ from coder_core.objectives.polynomial import polynomial_hardest
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.ops import normalise
 from coder_core.training.dcl_losses import instance_dcl
-from coder_core.training.gathering import gather_anchors
+from coder_core.training.gathering import Keys, gather_anchors
 from coder_core.training.losses import Losses
 from coder_core.training.parts.memory import MomentumMemory, make_memory
 from coder_core.training.prepare import Prepared, prepare
@@ -151,6 +153,26 @@ def test_the_own_image_never_enters_the_diversity_even_when_the_loss_keeps_it() 
     assert after.diversity is not None
     assert torch.equal(before.diversity, after.diversity)
     assert before.total < after.total
+
+
+def test_gradients_of_the_instance_loss_through_batch_and_bank() -> None:
+    """By finite differences in float64; DCL_I, because the diversity is no function that they may see."""
+    generator = torch.Generator().manual_seed(0)
+
+    def unit_rows() -> Tensor:
+        return normalise(torch.randn(4, 3, generator=generator, dtype=torch.float64))
+
+    ids, bank = torch.tensor([0, 1, 1, 2]), CoupledBank(6, 3).double()
+    bank.enqueue(unit_rows(), unit_rows(), ids + 1)
+    keys = Keys(unit_rows(), unit_rows(), bank)
+    config = Config(objective=ObjectiveConfig(loss="dcl-i"))
+
+    def total(images: Tensor, texts: Tensor) -> Tensor:
+        losses = instance_dcl(gather_anchors(images, texts, ids), keys, config, epoch=1.0)
+        assert "m-dcl" in losses.parts
+        return losses.total
+
+    assert gradcheck(total, (unit_rows().requires_grad_(), unit_rows().requires_grad_()))
 
 
 def test_hardest_negatives_wait_one_epoch(data: Path) -> None:
