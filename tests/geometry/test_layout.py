@@ -157,7 +157,7 @@ def test_a_setting_that_means_nothing_is_named(values: dict[str, object], flag: 
         LayoutSettings(**values)  # type: ignore[arg-type]
 
 
-def test_beyond_the_limit_a_random_part_is_fitted_and_the_rest_place_by_neighbours(
+def test_beyond_the_limit_a_random_part_is_fitted_and_the_rest_placed_among_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(layouts, "MOST_FITTED", 60)
