@@ -1,7 +1,7 @@
-"""Batches of image-caption pairs: which pairs, which regions and words are left out, and their padded tensors.
+"""Batches of image-caption pairs: draw the pairs, leave out regions and words, pad.
 
-Everything random about a step follows from (seed, step), so a run that is stopped at any step and continued sees the
-same batches, with nothing to save; and a process of several takes its slice of the same global batch.
+Everything random about a step follows from (seed, step): a run resumed at any step sees the same batches without saved
+state, and each of several processes takes its slice of the same global batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
 
-ORDER, LEFT_OUT = 0, 1  # the two streams of random numbers of a step
+ORDER, LEFT_OUT = 0, 1  # random streams of an epoch and of a step
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Batch:
 
 
 class RegionRows:
-    """The regions of a features file as rows of one flat matrix, gathered without loading the file.
+    """Gather regions from a features file without loading it, as rows of one flat matrix.
 
-    Regions that are all zero (padding in the file) are never handed out. Float types other than float16 and float32 are
-    converted batch by batch.
+    Lengths leave out regions that are all zero, padding in the file. Types other than float16 and float32 are converted
+    batch by batch.
     """
 
     def __init__(self, split: Split) -> None:
@@ -58,25 +58,25 @@ class RegionRows:
                 warnings.simplefilter("ignore", UserWarning)  # the map is read-only, and nothing writes to it
                 self._flat = torch.from_numpy(features.reshape(-1, self.size))
 
-    def gather(self, image_ids: np.ndarray, kept: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Regions `kept` (B, k) of images (B,) -> (B, k, F) float32 and (B,) lengths; zero regions go to the end."""
-        rows = image_ids[:, None] * self.regions + kept
+    def gather(self, image_ids: np.ndarray, regions: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Some regions (B, k) of images (B,) -> (B, k, F) float32 and (B,) lengths; zero regions go to the end."""
+        rows = image_ids[:, None] * self.regions + regions
         if self._flat is not None:
-            found = self._flat.index_select(0, torch.from_numpy(rows.ravel())).float()
+            values = self._flat.index_select(0, torch.from_numpy(rows.ravel())).float()
         else:
             images, region = np.divmod(rows.ravel(), self.regions)
             picked = self._features[images, region] if self._features.ndim == 3 else self._features[images]
-            found = torch.from_numpy(np.ascontiguousarray(picked, dtype=np.float32))
-        return _zero_regions_last(found.view(*rows.shape, self.size))
+            values = torch.from_numpy(np.ascontiguousarray(picked, dtype=np.float32))
+        return _zero_regions_last(values.view(*rows.shape, self.size))
 
 
 def _zero_regions_last(regions: Tensor) -> tuple[Tensor, Tensor]:
     """Move all-zero regions behind the others and leave them out of the lengths (at least one region stays)."""
     lengths = torch.full((len(regions),), regions.shape[1])
-    suspects = regions[..., 0] == 0  # cheap: only these can be all zero
-    if bool(suspects.any()):
-        zero = torch.zeros_like(suspects)
-        zero[suspects] = ~regions[suspects].any(dim=-1)
+    candidates = regions[..., 0] == 0  # cheap: only these can be all zero
+    if bool(candidates.any()):
+        zero = torch.zeros_like(candidates)
+        zero[candidates] = ~regions[candidates].any(dim=-1)
         if bool(zero.any()):
             order = torch.argsort(zero.to(torch.uint8), dim=1, stable=True)
             regions = regions.gather(1, order.unsqueeze(-1).expand_as(regions))
@@ -84,33 +84,33 @@ def _zero_regions_last(regions: Tensor) -> tuple[Tensor, Tensor]:
     return regions, lengths
 
 
-def pad_words(tokens: Tokens, text_ids: np.ndarray, kept: list[np.ndarray] | None = None) -> tuple[Tensor, Tensor]:
+def pad_words(tokens: Tokens, text_ids: np.ndarray, positions: list[np.ndarray] | None = None) -> tuple[Tensor, Tensor]:
     """Words of the captions, padded with 0: (B, T) int64 and (B,) lengths.
 
     Args:
         tokens: all captions.
         text_ids: (B,) which of them.
-        kept: for every caption the positions to keep; all when None.
+        positions: of the words of every caption to keep; all when None.
     """
-    found = [tokens.ids[tokens.offsets[j] : tokens.offsets[j + 1]] for j in text_ids]
-    if kept is not None:
-        found = [words[keep] for words, keep in zip(found, kept, strict=True)]
-    lengths = np.array([len(words) for words in found])
-    padded = np.zeros((len(found), lengths.max()), dtype=np.int64)
-    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.concatenate(found)
+    captions = [tokens.ids[tokens.offsets[j] : tokens.offsets[j + 1]] for j in text_ids]
+    if positions is not None:
+        captions = [words[chosen] for words, chosen in zip(captions, positions, strict=True)]
+    lengths = np.array([len(words) for words in captions])
+    padded = np.zeros((len(captions), lengths.max()), dtype=np.int64)
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.concatenate(captions)
     return torch.from_numpy(padded), torch.from_numpy(lengths)
 
 
 class TrainingBatches:
-    """The endless, reproducible stream of training batches.
+    """An endless, reproducible stream of training batches.
 
     Args:
         split: the train split.
         tokens: its captions as numbers.
         batch_size: pairs in a global batch.
         seed: of the run.
-        drop_regions: mean share of regions left out. A share is drawn for every batch, uniformly from 0 to twice the
-            mean, so that full images are met in training too; which regions go is drawn for every image.
+        drop_regions: mean share of regions left out. Every batch draws its share uniformly from 0 to twice the mean, so
+            that training sees whole images too; every image draws its regions.
         drop_words: share of words left out of a caption; at least one stays.
         fixed_ends: never leave out a caption's first and last piece (BERT's [CLS] and [SEP]).
         part, parts: this process's slice of every batch.
@@ -124,18 +124,11 @@ class TrainingBatches:
         drop_words: float = 0.0, fixed_ends: bool = False, part: int = 0, parts: int = 1,
     ) -> None:  # fmt: skip
         if split.n_texts < batch_size:
-            raise InputError(
-                Fault(
-                    "--batch-size",
-                    f"is {batch_size}",
-                    f"at most the {split.n_texts} captions of {split.name}",
-                    "make it smaller",
-                )
-            )
+            expected = f"at most the {split.n_texts} captions of {split.name}"
+            raise InputError(Fault("--batch-size", f"is {batch_size}", expected, "make it smaller"))
         if batch_size % parts:
-            raise InputError(
-                Fault("--batch-size", f"is {batch_size}", f"a multiple of the {parts} processes", "change one of them")
-            )
+            expected = f"a multiple of the {parts} processes"
+            raise InputError(Fault("--batch-size", f"is {batch_size}", expected, "change one of them"))
         self.split, self.tokens, self.rows = split, tokens, RegionRows(split)
         self.batch_size, self.seed = batch_size, seed
         self.drop_regions, self.drop_words, self.fixed_ends = drop_regions, drop_words, fixed_ends
@@ -151,8 +144,8 @@ class TrainingBatches:
 
     def __call__(self, step: int) -> Batch:
         """This process's slice of batch `step`, counted from 0 over all epochs."""
-        epoch, place = divmod(step, self.per_epoch)
-        text_ids = self._epoch_order(epoch)[place * self.batch_size : (place + 1) * self.batch_size]
+        epoch, batch = divmod(step, self.per_epoch)
+        text_ids = self._epoch_order(epoch)[batch * self.batch_size : (batch + 1) * self.batch_size]
         image_ids = self.split.image_of_text[text_ids]
         random = np.random.default_rng((self.seed, LEFT_OUT, step))
         regions = self.rows.regions
@@ -161,12 +154,12 @@ class TrainingBatches:
         kept_regions = np.sort(order[:, : max(1, regions - left_out)], axis=1)
         word_lengths = self.tokens.lengths[text_ids]
         chance = random.random((self.batch_size, int(word_lengths.max())), dtype=np.float32)
-        mine = slice(self.part * self.batch_size // self.parts, (self.part + 1) * self.batch_size // self.parts)
-        found, region_lengths = self.rows.gather(image_ids[mine], kept_regions[mine])
-        kept_words = self._kept_words(chance[mine], word_lengths[mine]) if self.drop_words > 0 else None
-        words, lengths = pad_words(self.tokens, text_ids[mine], kept_words)
-        ids = torch.from_numpy(image_ids[mine]), torch.from_numpy(text_ids[mine])
-        return Batch(found, region_lengths, words, lengths, *ids)
+        part = slice(self.part * self.batch_size // self.parts, (self.part + 1) * self.batch_size // self.parts)
+        values, region_lengths = self.rows.gather(image_ids[part], kept_regions[part])
+        kept_words = self._kept_words(chance[part], word_lengths[part]) if self.drop_words > 0 else None
+        words, lengths = pad_words(self.tokens, text_ids[part], kept_words)
+        ids = torch.from_numpy(image_ids[part]), torch.from_numpy(text_ids[part])
+        return Batch(values, region_lengths, words, lengths, *ids)
 
     def _kept_words(self, chance: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
         kept = chance >= self.drop_words
@@ -177,13 +170,13 @@ class TrainingBatches:
         return [np.flatnonzero(row[:length]) for row, length in zip(kept, lengths, strict=True)]
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
-        """Batches start … stop-1, each prepared by one thread while the one before is in use."""
+        """Batches start … stop-1, each prepared by a thread while the one before is in use."""
         with ThreadPoolExecutor(max_workers=1) as thread:
-            coming = thread.submit(self, start) if start < stop else None
+            following = thread.submit(self, start) if start < stop else None
             for step in range(start, stop):
-                assert coming is not None
-                batch = coming.result()
-                coming = thread.submit(self, step + 1) if step + 1 < stop else None
+                assert following is not None
+                batch = following.result()
+                following = thread.submit(self, step + 1) if step + 1 < stop else None
                 yield batch
 
 

@@ -1,9 +1,10 @@
-"""One door to every data set on disk: `read_split` finds the layout, reads it, checks it, and refuses with reasons."""
+"""Read a data set on disk: `read_split` finds the layout, reads and checks it, or raises with the reasons."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import numpy as np
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.features import scan_values
 from coder_core.data.karpathy import find_annotations, inner_folders, karpathy_splits, read_karpathy
-from coder_core.data.lines import follow_link
+from coder_core.data.lines import follow_link, shown
 from coder_core.data.pictures import check_pictures, find_pictures
 from coder_core.data.precomp import read_precomp, splits_in
 from coder_core.data.raw_split import RawSplit
@@ -35,7 +36,7 @@ class Split:
         image_names: n relative picture file names or ids, or None.
         picture_folder: where the names are files, or None.
         source: what was read from where.
-        faults: warnings and notes; whatever training does to the data by itself is listed here.
+        faults: warnings and notes: everything training changes about the data.
         zero_regions: (z,) int64, image · L + region of the regions that are all zero and are masked; empty when the
             values were not checked.
     """
@@ -94,8 +95,8 @@ def read_split(path: str | Path, split: str, *, pictures: str | Path | None = No
         follow_link(layout, faults)
     zero = np.empty((0, 2), dtype=np.int64)
     if check_values:
-        zero, found = scan_values(raw.file, raw.rows)
-        faults += found
+        zero, value_faults = scan_values(raw.file, raw.rows)
+        faults += value_faults
     folder = find_pictures(root, layout, pictures, raw.image_names)
     faults += check_pictures(folder, raw.image_names, asked=pictures is not None)
     stop_on_errors(faults)
@@ -137,8 +138,8 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
     if path.is_file() and path.suffix == ".json":
         return path.parent, path
     if not path.is_dir():
-        found = "not a folder" if path.exists() else "there is no such folder"
-        raise InputError(Fault(str(path), found, LAYOUTS, "check the path"))
+        problem = "not a folder" if path.exists() else "there is no such folder"
+        raise InputError(Fault(str(path), problem, LAYOUTS, "check the path"))
     annotated = any(path.glob("dataset*.json"))
     inner = inner_folders(path, [])
     folders = [folder for folder in inner if _is_precomp(folder, annotated)]
@@ -197,3 +198,34 @@ def fingerprint(split: Split) -> str:
         digest.update(caption.encode("utf-8", "surrogatepass"))
         digest.update(b"\n")
     return digest.hexdigest()
+
+
+def compare_splits(splits: Sequence[Split]) -> list[Fault]:
+    """Faults between splits, each compared with the first one, train.
+
+    Another feature size is an error: one model reads all splits. The same picture in train and in another split is a
+    warning: what is measured there was seen in training.
+    """
+    faults = []
+    for split in splits[1:]:
+        train = splits[0]
+        place = f"{split.name} and {train.name}"
+        if split.feature_size != train.feature_size:
+            sizes = f"{split.feature_size} and {train.feature_size} numbers a region"
+            fix = "extract the features of all splits with the same program"
+            faults.append(Fault(place, sizes, "the same feature size in every split", fix))
+        if split.regions != train.regions:
+            counts = f"{split.regions} and {train.regions} regions an image; one model reads both"
+            faults.append(Fault(place, counts, severity="note"))
+        shared = sorted(_names(split) & _names(train))
+        if shared and train.name == "train" and split.name != "train":
+            overlap = f"{len(shared):,} images are in both; the first: {', '.join(map(shown, shared[:10]))}"
+            fix = "remove them from one of the two"
+            faults.append(Fault(place, overlap, "different images", fix, severity="warning"))
+    return faults
+
+
+def _names(split: Split) -> set[str]:
+    """The names of a split's images; none where they are row numbers."""
+    names = split.image_names or []
+    return set() if names == [str(row) for row in range(len(names))] else set(names)

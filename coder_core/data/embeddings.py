@@ -1,4 +1,4 @@
-"""Embeddings that another model made: two .npy files and their captions, checked, in float32, as unit rows."""
+"""Read embeddings of any model: two .npy files and their captions, checked, as float32 unit rows."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def read_embeddings(
     if image_file is not None and text_file is not None:
         faults += _width(image_file, text_file)
     if text_file is not None and lines and len(lines) != text_file.shape[0]:
-        found = f"{text_file.shape[0]:,} rows for the {len(lines):,} captions of {captions}"
+        problem = f"{text_file.shape[0]:,} rows for the {len(lines):,} captions of {captions}"
         fix = "look for a missing or doubled line, or write the embeddings of these captions"
-        faults.append(Fault(str(texts), found, "one row a caption, in the same order", fix))
+        faults.append(Fault(str(texts), problem, "one row a caption, in the same order", fix))
     stop_on_errors(faults)
     assert image_file is not None
     assert text_file is not None
@@ -88,13 +88,13 @@ def read_embeddings(
     ]
     folder = Path(pictures) if pictures is not None else None
     faults += _pictures(folder, pairing.names)
-    kept = stop_on_errors(faults)
+    remarks = stop_on_errors(faults)
     v, w = (value for value in values if value is not None)
     source = {"images": str(images), "texts": str(texts), "captions": str(captions)}
     source |= {"ids": str(ids)} if ids is not None else {}
     return Embeddings(
-        v, w, shorten(lines, str(captions), kept), pairing.image_of_text.astype(np.int64), pairing.names, folder,
-        source | {"captions belong to images": pairing.how}, kept,
+        v, w, shorten(lines, str(captions), remarks), pairing.image_of_text.astype(np.int64), pairing.names, folder,
+        source | {"captions belong to images": pairing.how}, remarks,
     )  # fmt: skip
 
 
@@ -115,13 +115,13 @@ def _open(path: str | Path, faults: list[Fault]) -> FeatureFile:
 def _width(images: FeatureFile, texts: FeatureFile) -> list[Fault]:
     if images.shape[1] == texts.shape[1]:
         return []
-    found = f"{images.shape[1]:,} numbers an image, {texts.shape[1]:,} a caption"
+    widths = f"{images.shape[1]:,} numbers an image, {texts.shape[1]:,} a caption"
     fix = "use the projected embeddings of both encoders, the ones whose inner product is the score"
-    return [Fault(f"{images.path.name} and {texts.path.name}", found, "the same width in both", fix)]
+    return [Fault(f"{images.path.name} and {texts.path.name}", widths, "the same width in both", fix)]
 
 
 def _unit_rows(file: FeatureFile, what: str, stride: int, faults: list[Fault]) -> np.ndarray:
-    """Every stride-th row as float32 of length 1, read in pieces; what had to be done is noted.
+    """Every stride-th row as float32 of length 1, read in pieces; coercions are noted.
 
     Raises:
         InputError: NaN, Inf, or rows that are zero and have no direction.
@@ -139,16 +139,16 @@ def _unit_rows(file: FeatureFile, what: str, stride: int, faults: list[Fault]) -
             away = np.abs(lengths[part] - 1.0) > UNIT
             values[away] /= np.where(lengths[part] > 0, lengths[part], 1.0)[away, None]
             rows[part] = values
-    bad = [(~np.isfinite(lengths), "hold NaN, Inf or numbers too large", "finite numbers")]
-    bad += [(lengths == 0, "are zero in every number and have no direction", "a vector of some length")]
-    wrong = []
-    for found, text, expected in bad:
-        if found.any():
-            first = ", ".join(map(str, numbers[found][:ROWS_NAMED].tolist()))
-            text = f"{int(found.sum()):,} rows {text}; the first, counted from 0: {first}"
-            wrong.append(Fault(str(file.path), text, expected, f"embed these {what} again"))
-    if wrong:
-        raise InputError(wrong)
+    errors = []
+    for bad, problem, expected in (
+        (~np.isfinite(lengths), "hold NaN, Inf or numbers too large", "finite numbers"),
+        (lengths == 0, "are zero in every number and have no direction", "a vector of some length"),
+    ):
+        if bad.any():
+            first = ", ".join(map(str, numbers[bad][:ROWS_NAMED].tolist()))
+            text = f"{int(bad.sum()):,} rows {problem}; the first, counted from 0: {first}"
+            errors.append(Fault(str(file.path), text, expected, f"embed these {what} again"))
+    stop_on_errors(errors)
     if (np.abs(lengths - 1.0) > UNIT).any():
         text = f"rows of length {lengths.min():.4g} to {lengths.max():.4g}, divided by it: scores are cosines"
         faults.append(Fault(str(file.path), text, severity="note"))
@@ -165,9 +165,9 @@ def _collapsed(rows: np.ndarray, file: FeatureFile, what: str) -> list[Fault]:
     cosine = (float(total @ total) - count) / (count * (count - 1))
     if cosine < COLLAPSED:
         return []
-    found = f"collapsed: the mean cosine between two {what} is {cosine:.4f}, nearly all of them point the same way"
+    problem = f"collapsed: the mean cosine between two {what} is {cosine:.4f}, nearly all of them point the same way"
     fix = "check which layer they come from; ranks among equal scores say little"
-    return [Fault(str(file.path), found, f"below {COLLAPSED}", fix, severity="warning")]
+    return [Fault(str(file.path), problem, f"below {COLLAPSED}", fix, severity="warning")]
 
 
 def _pictures(folder: Path | None, names: list[str] | None) -> list[Fault]:
@@ -176,6 +176,6 @@ def _pictures(folder: Path | None, names: list[str] | None) -> list[Fault]:
     if not folder.is_dir():
         return [Fault(f"--pictures {folder}", "there is no such folder", "the folder of the pictures", "check it")]
     if names is None:
-        found = "no ids name the picture files, so none can be shown"
-        return [Fault(f"--pictures {folder}", found, "--ids with the file names", severity="warning")]
+        problem = "no ids name the picture files, so none can be shown"
+        return [Fault(f"--pictures {folder}", problem, "--ids with the file names", severity="warning")]
     return check_pictures(folder, names, asked=True)

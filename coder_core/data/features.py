@@ -1,4 +1,4 @@
-"""A .npy file of image features: header checked first, then memory-mapped, never unpickled, never loaded whole."""
+"""Open .npy files: check the header, then memory-map; nothing is unpickled or loaded whole."""
 
 from __future__ import annotations
 
@@ -67,14 +67,9 @@ def open_features(path: Path, faults: list[Fault]) -> FeatureFile:
     _check_shape(path, shape)
     expected = offset + math.prod(shape) * dtype.itemsize
     if size != expected:
-        raise InputError(
-            Fault(
-                str(path),
-                f"holds {size:,} bytes, but its header promises {dtype} {shape}, which takes {expected:,}",
-                f"{expected:,} bytes",
-                "copy or download it again: it was cut short or damaged" if size < expected else "write it again",
-            )
-        )
+        problem = f"holds {size:,} bytes, but its header promises {dtype} {shape}, which takes {expected:,}"
+        fix = "copy or download it again: it was cut short or damaged" if size < expected else "write it again"
+        raise InputError(Fault(str(path), problem, f"{expected:,} bytes", fix))
     faults.extend(_coercions(path, shape, dtype, fortran))
     return FeatureFile(path, shape, dtype, fortran, offset)
 
@@ -108,12 +103,12 @@ def _what_it_is(start: bytes, size: int) -> str:
 
 def _check_dtype(path: Path, dtype: np.dtype) -> None:
     if dtype.hasobject:
-        found, fix = "an array of Python objects (a pickle), which is never opened", "save the numbers as float32"
+        problem, fix = "an array of Python objects (a pickle), which is never opened", "save the numbers as float32"
     elif dtype.kind != "f" or dtype.itemsize > 8:
-        found, fix = f"dtype {dtype}", "save it as array.astype(numpy.float32)"
+        problem, fix = f"dtype {dtype}", "save it as array.astype(numpy.float32)"
     else:
         return
-    raise InputError(Fault(str(path), found, "float16, float32 or float64", fix))
+    raise InputError(Fault(str(path), problem, "float16, float32 or float64", fix))
 
 
 def _check_shape(path: Path, shape: tuple[int, ...]) -> None:
@@ -123,15 +118,15 @@ def _check_shape(path: Path, shape: tuple[int, ...]) -> None:
 
 
 def _coercions(path: Path, shape: tuple[int, ...], dtype: np.dtype, fortran: bool) -> list[Fault]:
-    found = []
+    notes = []
     if dtype != np.float32:
         order = "" if dtype.isnative else "big-endian "
-        found.append(f"{order}float{8 * dtype.itemsize}; every batch is converted to float32")
+        notes.append(f"{order}float{8 * dtype.itemsize}; every batch is converted to float32")
     if fortran:
-        found.append("Fortran order; batches are gathered from all over the file, which is slow: numpy.save a C copy")
+        notes.append("Fortran order; batches are gathered from all over the file, which is slow: numpy.save a C copy")
     if len(shape) == 2:
-        found.append("one vector an image (images, size), read as one region")
-    return [Fault(str(path), text, severity="note") for text in found]
+        notes.append("one vector an image (images, size), read as one region")
+    return [Fault(str(path), text, severity="note") for text in notes]
 
 
 def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, list[Fault]]:
@@ -169,16 +164,16 @@ def _value_faults(path: Path, bad: np.ndarray, zero: np.ndarray, blank: np.ndarr
     """bad, zero: (·, 2) pairs (image, region); blank: (·,) images, an error, where a zero region is a warning."""
     faults = []
     if len(bad):
-        found = f"NaN or Inf in {len(bad):,} regions of {len(np.unique(bad[:, 0])):,} images; {_rows(bad)}"
-        faults.append(Fault(str(path), found, "finite numbers", "extract these images' features again"))
+        problem = f"NaN or Inf in {len(bad):,} regions of {len(np.unique(bad[:, 0])):,} images; {_rows(bad)}"
+        faults.append(Fault(str(path), problem, "finite numbers", "extract these images' features again"))
     if len(blank):
         first = ", ".join(map(str, blank[:ROWS_NAMED].tolist()))
-        found = f"{len(blank):,} images are zero in all their features; the first, counted from 0: {first}"
-        faults.append(Fault(str(path), found, "a feature vector an image", "extract them again, or remove them"))
+        problem = f"{len(blank):,} images are zero in all their features; the first, counted from 0: {first}"
+        faults.append(Fault(str(path), problem, "a feature vector an image", "extract them again, or remove them"))
     single = zero[~np.isin(zero[:, 0], blank)]
     if len(single):
-        found = f"{len(single):,} regions are all zero and are masked in training; {_rows(single)}"
-        faults.append(Fault(str(path), found, severity="warning"))
+        problem = f"{len(single):,} regions are all zero and are masked in training; {_rows(single)}"
+        faults.append(Fault(str(path), problem, severity="warning"))
     return faults
 
 

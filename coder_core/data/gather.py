@@ -1,4 +1,4 @@
-"""Scattered rows of a features file → a file of their own in the cache, so that a split can be memory-mapped."""
+"""Copy scattered rows of a features file to a file of their own in the cache, so that they can be memory-mapped."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PIECE_ROWS = 256
 
 def cache_folder() -> Path:
     """$CODER_CACHE, or coder-lab in the user's cache folder."""
-    given = os.environ.get("CODER_CACHE")
+    own = os.environ.get("CODER_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(given) if given else Path(base) / "coder-lab"
+    return Path(own) if own else Path(base) / "coder-lab"
 
 
 def gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> FeatureFile:
@@ -46,7 +46,7 @@ def _key(file: FeatureFile, rows: np.ndarray) -> str:
 
 
 def _copy(file: FeatureFile, rows: np.ndarray, shape: tuple[int, ...], target: Path, needed: int) -> None:
-    """Write beside the target, then rename: a copy that exists is whole."""
+    """Write beside the target, then rename: a copy that exists is complete."""
     temporary = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -66,5 +66,5 @@ def _copy(file: FeatureFile, rows: np.ndarray, shape: tuple[int, ...], target: P
         if temporary is not None:
             temporary.unlink(missing_ok=True)
         fix = "set CODER_CACHE to a folder with room, or save one {split}_ims.npy a split"
-        found = f"the split's rows are scattered and cannot be copied to {target.parent}: {error}"
-        raise InputError(Fault(str(file.path), found, "room for the copy", fix)) from None
+        problem = f"the split's rows are scattered and cannot be copied to {target.parent}: {error}"
+        raise InputError(Fault(str(file.path), problem, "room for the copy", fix)) from None

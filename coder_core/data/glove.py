@@ -1,4 +1,4 @@
-"""Word vectors: read from a GloVe, word2vec or fastText text file, or learned from the captions themselves."""
+"""Word vectors, read from a text file of GloVe, word2vec or fastText, or learned from the captions."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class WordVectors:
     """Vectors for a list of words.
 
     Args:
-        matrix: (words, D) float32; zero where no vector was found.
-        found: (words,) bool.
+        matrix: (words, D) float32; zero where the file has no vector.
+        covered: (words,) bool, whether the file has a vector.
         coverage: share of the words that have a vector, <pad> and <unknown> not counted.
         token_coverage: the same, every word counted as often as it occurs; None without counts.
         faults: warnings and notes.
     """
 
     matrix: np.ndarray
-    found: np.ndarray
+    covered: np.ndarray
     coverage: float
     token_coverage: float | None = None
     faults: list[Fault] = field(default_factory=list)
@@ -65,7 +65,7 @@ def read_word_vectors(
     wanted = {word.encode(): row for row, word in enumerate(words) if word not in SPECIAL_WORDS}
     vectors: dict[int, np.ndarray] = {}
     faults: list[Fault] = []
-    width, again = 0, 0
+    width, repeated = 0, 0
     for number, line in _lines(path):
         if number == 1 and _is_header(line):
             width = int(line.split()[1])
@@ -81,13 +81,13 @@ def read_word_vectors(
             if len(faults) > MOST_FAULTS_SHOWN:
                 break
         elif vector is not None:
-            again += wanted[word] in vectors
+            repeated += wanted[word] in vectors
             vectors.setdefault(wanted[word], vector)
     if dimension is not None and width != dimension:
         fix = f"use a file of {dimension} numbers a word, or set the word size to {width}"
         faults.append(Fault(str(path), f"vectors of {width} numbers", f"{dimension}", fix))
-    if again:
-        faults.append(Fault(str(path), f"{again:,} words stand there again; the first counts", severity="note"))
+    if repeated:
+        faults.append(Fault(str(path), f"{repeated:,} words stand there again; the first counts", severity="note"))
     stop_on_errors(faults)
     return _assemble(path, vectors, width, words, counts, faults)
 
@@ -97,8 +97,8 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         file = path.open("rb")
     except OSError as error:
-        place = Fault(str(path), f"cannot be opened: {error.strerror}", "a text file of word vectors", "check the path")
-        raise InputError(place) from None
+        problem = f"cannot be opened: {error.strerror}"
+        raise InputError(Fault(str(path), problem, "a text file of word vectors", "check the path")) from None
     with file:
         number = 0
         for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
@@ -118,7 +118,7 @@ def _is_header(line: bytes) -> bool:
 
 
 def _parse(line: bytes, width: int, wanted: Container[bytes]) -> tuple[str, bytes, np.ndarray | None]:
-    """What is wrong with a line ("" when nothing), its word, and its vector when the word is wanted."""
+    """The fault of a line (or ""), its word, and its vector when the word is wanted."""
     parts = line.rsplit(b" ", width) if width else []
     numbers = len(parts) - 1
     if width == 0 or numbers < width:
@@ -153,21 +153,21 @@ def _assemble(
     faults: list[Fault],
 ) -> WordVectors:
     matrix = np.zeros((len(words), width), dtype=np.float32)
-    found = np.zeros(len(words), dtype=bool)
+    covered = np.zeros(len(words), dtype=bool)
     for row, vector in vectors.items():
-        matrix[row], found[row] = vector, True
+        matrix[row], covered[row] = vector, True
     ordinary = np.array([word not in SPECIAL_WORDS for word in words], dtype=bool)
-    coverage = float(found[ordinary].mean()) if ordinary.any() else 0.0
+    coverage = float(covered[ordinary].mean()) if ordinary.any() else 0.0
     tokens = None
     if counts is not None:
         weight = np.asarray(counts, dtype=np.float64) * ordinary
-        tokens = float((weight * found).sum() / weight.sum()) if weight.sum() else 0.0
+        tokens = float((weight * covered).sum() / weight.sum()) if weight.sum() else 0.0
     if coverage < ENOUGH_COVERAGE:
         running = "" if tokens is None else f" ({tokens:.0%} of the running text)"
-        text = f"has vectors for {found.sum():,} of {ordinary.sum():,} words, {coverage:.0%}{running}"
+        text = f"has vectors for {covered.sum():,} of {ordinary.sum():,} words, {coverage:.0%}{running}"
         fix = "use a larger file; the other words start at random"
         faults.append(Fault(str(path), text, f"at least {ENOUGH_COVERAGE:.0%}", fix, severity="warning"))
-    return WordVectors(matrix, found, coverage, tokens, faults)
+    return WordVectors(matrix, covered, coverage, tokens, faults)
 
 
 def learn_word_vectors(

@@ -1,4 +1,4 @@
-"""Picture files: only names that stay inside their folder, only formats a photo has, every picture as upright RGB."""
+"""Open picture files: names inside their folder, formats of photos, upright RGB."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INSIDE = "a name relative to the picture folder, without .. and \\"
 
 
 def unsafe_reason(name: str) -> str:
-    """Why a picture name could lead out of its folder, or ""."""
+    """Why a picture name is unsafe, as it might lead out of its folder; or ""."""
     if not name or "\0" in name:
         return "is empty or holds a NUL"
     if "\\" in name:
@@ -81,7 +81,7 @@ def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> I
 
 
 def read_picture(content: bytes, name: str, *, size: int | None = None) -> Image.Image:
-    """Decode a picture somebody hands over, as `open_picture` does; its name is only used to speak of it.
+    """Decode the content of a picture file, as `open_picture` does; its name is for messages only.
 
     Raises:
         InputError: not JPEG, PNG or WEBP, cut short, or over 50 megapixels.
@@ -99,15 +99,15 @@ def _open(file: Path | io.BytesIO, place: str, size: int | None) -> Image.Image:
         if isinstance(error, InputError):
             raise
         reason = "the format is not one of these" if isinstance(error, UnidentifiedImageError) else str(error)[:200]
-        found = f"cannot be decoded: {reason}"
-        raise InputError(Fault(place, found, "a whole JPEG, PNG or WEBP file", "copy it again")) from None
+        problem = f"cannot be decoded: {reason}"
+        raise InputError(Fault(place, problem, "a whole JPEG, PNG or WEBP file", "copy it again")) from None
 
 
 def _decode(picture: Image.Image, place: str, size: int | None) -> Image.Image:
     width, height = picture.size
     if width * height > MOST_PIXELS:
-        found = f"{width:,} × {height:,} pixels"
-        raise InputError(Fault(place, found, f"at most {MOST_PIXELS:,} pixels", "make it smaller"))
+        problem = f"{width:,} × {height:,} pixels"
+        raise InputError(Fault(place, problem, f"at most {MOST_PIXELS:,} pixels", "make it smaller"))
     if size is not None:
         picture.draft("RGB", (size, size))  # JPEG: decode at a reduced scale already
     picture.load()
@@ -140,12 +140,12 @@ def find_pictures(root: Path, layout: Path, given: str | Path | None, names: lis
         return Path(given)
     if not names or any(unsafe_reason(name) for name in names[:NAMES_TRIED]):
         return None
-    places = [root]
+    parents = [root]
     if root.resolve().name == "precomp" or root.resolve().name.endswith("_precomp"):
-        places.append(root.resolve().parent)
-    for place in places:
+        parents.append(root.resolve().parent)
+    for parent in parents:
         for usual in USUAL_FOLDERS:
-            folder = place / usual
+            folder = parent / usual
             if folder.is_dir() and all(_find(folder, name) for name in names[:NAMES_TRIED]):
                 return folder
     return None
@@ -155,8 +155,8 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
     """Unsafe names are an error; missing pictures and links out of the folder are counted in warnings."""
     if names is None:
         if asked:
-            found = "the data names no pictures, so none can be shown"
-            return [Fault(str(folder), found, "{split}_ids.txt with the file names", severity="warning")]
+            problem = "the data names no pictures, so none can be shown"
+            return [Fault(str(folder), problem, "{split}_ids.txt with the file names", severity="warning")]
         return []
     faults = []
     unsafe = [(row, name, reason) for row, name in enumerate(names) if (reason := unsafe_reason(name))]

@@ -1,7 +1,8 @@
-"""The field's precomp layout: {split}_ims.npy, {split}_caps.txt and, when there, {split}_ids.txt."""
+"""Read the field's precomp layout: {split}_ims.npy, {split}_caps.txt and, optionally, {split}_ids.txt."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import dataclass
@@ -11,14 +12,15 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.features import open_features
-from coder_core.data.id_mapping import name_pictures
-from coder_core.data.lines import read_lines, shorten, shown
+from coder_core.data.lines import plain_file, read_lines, shorten, shown
 from coder_core.data.raw_split import RawSplit, collect
 
 REPEATS_CHECKED = 100
 MOST_REPEATS = 100
 SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 ONE_ROW = "one row of features an image"
+ID_MAPPING = "id_mapping.json"
+MAPPING = "a JSON object, id: file name"
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def read_precomp(root: Path, folder: Path, split: str) -> RawSplit:
         stride=pairing.stride,
         captions=shorten(captions, str(captions_file), faults),
         image_of_text=pairing.image_of_text,
-        image_names=None if pairing.names is None else name_pictures(root, folder, pairing.names, faults),
+        image_names=None if pairing.names is None else _name_pictures(root, folder, pairing.names, faults),
         source=source,
         faults=faults,
     )
@@ -198,5 +200,31 @@ def _no_ratio(captions_file: Path, captions: int, rows: int) -> Fault:
 def splits_in(folder: Path) -> list[str]:
     """Names of the splits of which the folder holds features or captions, in alphabetical order."""
     endings = ("_ims.npy", "_caps.txt")
-    found = {path.name.removesuffix(end) for end in endings for path in folder.glob(f"*{end}")}
-    return sorted(name for name in found if SPLIT_NAME.fullmatch(name))
+    names = {path.name.removesuffix(end) for end in endings for path in folder.glob(f"*{end}")}
+    return sorted(name for name in names if SPLIT_NAME.fullmatch(name))
+
+
+def _name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault]) -> list[str]:
+    """The picture names of n ids, where an id_mapping.json has all of them; otherwise the ids themselves.
+
+    The mapping lies in `folder`, in `root`, or beside a `root` called precomp. Faults get a note, or a warning when it
+    cannot be used.
+    """
+    folders = [folder, root, root.resolve().parent] if root.resolve().name == "precomp" else [folder, root]
+    path = next((place / ID_MAPPING for place in folders if os.path.lexists(place / ID_MAPPING)), None)
+    if path is None:
+        return ids
+    try:
+        mapping = json.loads(plain_file(path, faults).read_text("utf-8-sig"))
+    except (ValueError, RecursionError, InputError) as error:
+        message = str(error.faults[0].found) if isinstance(error, InputError) else str(error)
+        faults.append(Fault(str(path), f"cannot be used: {message}", MAPPING, severity="warning"))
+        return ids
+    values = [mapping.get(item) for item in ids] if isinstance(mapping, dict) else []
+    names = [name for name in values if isinstance(name, str)]
+    if len(names) < len(ids):
+        text = f"names {len(names):,} of {len(ids):,} images, so the ids are used as names"
+        faults.append(Fault(str(path), text, MAPPING, severity="warning"))
+        return ids
+    faults.append(Fault(str(path), f"names the pictures of {len(ids):,} ids", severity="note"))
+    return names

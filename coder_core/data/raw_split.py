@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import TypeVar
 
 import numpy as np
@@ -42,19 +43,19 @@ class RawSplit:
 
     def first_images(self, count: int) -> RawSplit:
         """The first `count` images and their captions; the features stay a view of the memory map."""
-        kept = self.image_of_text < count
+        inside = self.image_of_text < count
         return replace(
             self,
             features=self.features[:count],
             rows=(self.rows[0], self.rows[0] + count * self.stride),
-            captions=[caption for caption, keep in zip(self.captions, kept, strict=True) if keep],
-            image_of_text=self.image_of_text[kept],
+            captions=list(compress(self.captions, inside)),
+            image_of_text=self.image_of_text[inside],
             image_names=None if self.image_names is None else self.image_names[:count],
         )
 
 
 def collect(read: Callable[[], Result], faults: list[Fault]) -> Result | None:
-    """What `read` returns; or None and its faults in `faults`, so that one bad file does not hide the next."""
+    """The result of `read`; or None, with its faults added to `faults`: one bad file does not hide the next."""
     try:
         return read()
     except InputError as error:

@@ -1,4 +1,4 @@
-"""A whole data set read as training would, with everything there is to say about it."""
+"""Read a whole data set as training would, and collect its faults."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coder_core.console.faults import Fault
-from coder_core.data.agreement import compare_splits
-from coder_core.data.dataset import Split, available_splits, read_split
+from coder_core.data.dataset import Split, available_splits, compare_splits, read_split
 from coder_core.data.glove import WordVectors, read_word_vectors
 from coder_core.data.raw_split import collect
 from coder_core.data.words import Tokens, Vocabulary
@@ -19,7 +18,7 @@ SEVERITIES = ("error", "warning", "note")
 
 @dataclass
 class Survey:
-    """Everything `survey` found.
+    """A data set and its faults.
 
     Args:
         splits: the splits that could be read, train first.
@@ -53,7 +52,7 @@ def survey(
     word_threshold: int = 4,
     check_values: bool = True,
 ) -> Survey:
-    """Read all splits of the data set at `path` and collect what there is to say; bad data raises nothing.
+    """Read all splits of the data set at `path` and collect their faults instead of raising them.
 
     Args:
         path: the data set, as for `read_split`.
@@ -62,26 +61,26 @@ def survey(
         word_threshold: how often train captions must hold a word.
         check_values: read every feature value.
     """
-    found = Survey()
-    names = collect(lambda: available_splits(path), found.faults) or []
+    result = Survey()
+    names = collect(lambda: available_splits(path), result.faults) or []
     if names:
-        found.faults += _missing(path, names)
+        result.faults += _missing(path, names)
     for name in names:
         split = collect(
             lambda name=name: read_split(path, name, pictures=pictures, check_values=check_values),  # type: ignore[misc]
-            found.faults,
+            result.faults,
         )
         if split is not None:
-            found.splits.append(split)
-            found.faults += split.faults
-    found.faults += compare_splits(found.splits)
-    _count_words(found, word_threshold, word_vectors)
-    found.faults = sorted(dict.fromkeys(found.faults), key=lambda fault: SEVERITIES.index(fault.severity))
-    return found
+            result.splits.append(split)
+            result.faults += split.faults
+    result.faults += compare_splits(result.splits)
+    _count_words(result, word_threshold, word_vectors)
+    result.faults = sorted(dict.fromkeys(result.faults), key=lambda fault: SEVERITIES.index(fault.severity))
+    return result
 
 
 def _missing(path: Path, names: Sequence[str]) -> list[Fault]:
-    """What training needs and is not there."""
+    """Faults for splits that training needs."""
     faults = []
     if "train" not in names:
         listed = ", ".join(names)
@@ -92,21 +91,21 @@ def _missing(path: Path, names: Sequence[str]) -> list[Fault]:
     return faults
 
 
-def _count_words(found: Survey, threshold: int, word_vectors: Path | None) -> None:
-    train = next((split for split in found.splits if split.name == "train"), None)
+def _count_words(result: Survey, threshold: int, word_vectors: Path | None) -> None:
+    train = next((split for split in result.splits if split.name == "train"), None)
     if train is None:
         return
-    words = collect(lambda: Vocabulary.build(train.captions, threshold=threshold), found.faults)
-    found.vocabulary = words
+    words = result.vocabulary = collect(lambda: Vocabulary.build(train.captions, threshold=threshold), result.faults)
     if words is None:
         return
-    for split in found.splits:
-        found.tokens[split.name] = words.encode(split.captions)
-        found.faults += _all_unknown(split, found.tokens[split.name])
+    for split in result.splits:
+        result.tokens[split.name] = words.encode(split.captions)
+        result.faults += _all_unknown(split, result.tokens[split.name])
     if word_vectors is not None:
-        read = collect(lambda: read_word_vectors(word_vectors, words.words, counts=words.counts), found.faults)
-        found.vectors = read
-        found.faults += read.faults if read else []
+        result.vectors = collect(
+            lambda: read_word_vectors(word_vectors, words.words, counts=words.counts), result.faults
+        )
+        result.faults += result.vectors.faults if result.vectors else []
 
 
 def _all_unknown(split: Split, tokens: Tokens) -> list[Fault]:

@@ -1,4 +1,4 @@
-"""Captions → words → numbers, once: a vocabulary from the training captions and flat token arrays."""
+"""Split captions into words and number them: the vocabulary of the train captions, flat token arrays."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class Tokens:
 
     def all_unknown(self) -> np.ndarray:
         """(captions,) int64: the captions of which not one word is known."""
-        known = np.concatenate(([0], np.cumsum(self.ids != UNKNOWN)))
-        return np.flatnonzero(known[self.offsets[1:]] == known[self.offsets[:-1]])
+        count = np.concatenate(([0], np.cumsum(self.ids != UNKNOWN)))
+        return np.flatnonzero(count[self.offsets[1:]] == count[self.offsets[:-1]])
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words a model knows; built from TRAIN captions only and saved with the run.
+    """The words of a model, from TRAIN captions only; saved with the run.
 
     Args:
         words: words[PAD] is "<pad>", words[UNKNOWN] is "<unknown>", then the most frequent first.
@@ -96,13 +96,13 @@ class Vocabulary:
         seen: Counter[str] = Counter()
         for caption in captions:
             seen.update(tokenise(caption))
-        kept = sorted((word for word, count in seen.items() if count >= threshold), key=lambda w: (-seen[w], w))
-        if not kept:
+        words = sorted((word for word, count in seen.items() if count >= threshold), key=lambda w: (-seen[w], w))
+        if not words:
             most = max(seen.values(), default=0)
-            found = f"no word stands {threshold} times in the training captions; the most frequent one {most} times"
+            problem = f"no word stands {threshold} times in the training captions; the most frequent one {most} times"
             fix = "lower the word threshold, or give more captions"
-            raise InputError(Fault("vocabulary", found, "at least one word", fix))
-        return cls([*SPECIAL_WORDS, *kept], [0, 0, *(seen[word] for word in kept)])
+            raise InputError(Fault("vocabulary", problem, "at least one word", fix))
+        return cls([*SPECIAL_WORDS, *words], [0, 0, *(seen[word] for word in words)])
 
     @classmethod
     def from_text(cls, text: str, place: str) -> Vocabulary:
@@ -161,7 +161,7 @@ class Vocabulary:
 
 
 def _vocabulary_problem(content: Any) -> str:
-    """What is wrong with the content of a vocabulary file, or ""."""
+    """The fault of a vocabulary file's content, or ""."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         return "not a vocabulary file"
     words, counts = content.get("words"), content.get("counts")

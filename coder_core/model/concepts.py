@@ -71,7 +71,7 @@ def concept_vectors(
     else:
         wanted = sorted({word for parts in forms for word in parts} | set(vocabulary.words))
         glove = read_word_vectors(source, wanted, dimension=size)
-        vector_of = {word: glove.matrix[row] for row, word in enumerate(wanted) if glove.found[row]}
+        vector_of = {word: glove.matrix[row] for row, word in enumerate(wanted) if glove.covered[row]}
         place = f"concept vectors from {source}"
     vectors = np.zeros((len(vocabulary), size), np.float32)
     missing = []

@@ -67,9 +67,9 @@ def initial_word_vectors(
     if source == "learned":
         return torch.from_numpy(learn_word_vectors(train_captions, vocabulary, dimension=size, seed=seed)), []
     glove = read_word_vectors(source, vocabulary.words, counts=vocabulary.counts, dimension=size)
-    matrix, missing = glove.matrix.copy(), ~glove.found
-    if glove.found.any():
+    matrix, missing = glove.matrix.copy(), ~glove.covered
+    if glove.covered.any():
         random = np.random.default_rng((seed, RANDOM_STREAM))
-        matrix[missing] = random.normal(0, matrix[glove.found].std(), (int(missing.sum()), size))
+        matrix[missing] = random.normal(0, matrix[glove.covered].std(), (int(missing.sum()), size))
     matrix[0] = 0
     return torch.from_numpy(matrix), glove.faults

@@ -14,9 +14,8 @@ import torch
 from coder_core.concepts.knowledge import Concepts
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.data.agreement import compare_splits
 from coder_core.data.batches import TrainingBatches
-from coder_core.data.dataset import Split, available_splits, fingerprint, read_split
+from coder_core.data.dataset import Split, available_splits, compare_splits, fingerprint, read_split
 from coder_core.data.demo import DEMO_FOLDER, make_demo
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.geometry.text_space import TextSpace

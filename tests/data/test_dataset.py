@@ -4,8 +4,7 @@ import numpy as np
 import psutil
 import pytest
 
-from coder_core.data.agreement import compare_splits
-from coder_core.data.dataset import Split, available_splits, fingerprint, read_split
+from coder_core.data.dataset import Split, available_splits, compare_splits, fingerprint, read_split
 from tests.support.precomp_folders import features, real_flickr8k, refusal, write_split
 
 

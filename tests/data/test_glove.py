@@ -22,7 +22,7 @@ def test_vectors_and_coverage(tmp_path):
     vectors = read_word_vectors(path, WORDS, counts=[0, 0, 6, 3, 1])
     np.testing.assert_allclose(vectors.matrix, [[0] * 3, [0] * 3, [1, 2, 3], [-1, 0.5, 1e-3], [0] * 3])
     assert vectors.matrix.dtype == np.float32
-    assert vectors.found.tolist() == [False, False, True, True, False]
+    assert vectors.covered.tolist() == [False, False, True, True, False]
     assert vectors.coverage == pytest.approx(2 / 3)
     assert vectors.token_coverage == pytest.approx(0.9)
     (warning,) = vectors.faults
@@ -68,7 +68,7 @@ def test_the_first_of_two_equal_words_counts(tmp_path):
 def test_words_with_spaces_are_split_from_the_right(tmp_path):
     text = "dog 1 2\n. . . 0.5 0.5\nat name@domain.com 0.1 0.2\ncat runs 7 7\nruns 3 3\n"
     vectors = read_word_vectors(write(tmp_path, text), [*WORDS, "at", ". . ."])
-    assert vectors.found.tolist() == [False, False, True, False, True, False, True]
+    assert vectors.covered.tolist() == [False, False, True, False, True, False, True]
     np.testing.assert_allclose(vectors.matrix[[2, 4, 6]], [[1, 2], [3, 3], [0.5, 0.5]])
 
 
