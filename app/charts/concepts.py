@@ -1,4 +1,4 @@
-"""Figures of the Concepts page: the concept graph, how many concepts are read, an image beside its caption."""
+"""Figures of the Concepts page: the graph, how many concepts are read, an image beside its caption."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.charts.figure import Tone, figure, plain, run_colour
+from app.charts.figure import Tone, bar, figure, plain, rings, run_colour
 
 KINDS = {
     "object": (1, "circle", "objects"),
@@ -45,13 +45,7 @@ def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, chosen: int | None, 
             traces.append(_arrows(nodes, part, size_of, colour, width, opacity))
     if chosen is not None and chosen in size_of:
         here = nodes[nodes["concept"] == chosen]
-        traces.append(
-            {
-                "type": "scatter", "mode": "markers", "x": here["x"], "y": here["y"], "hoverinfo": "skip",
-                "showlegend": False, "marker": {"color": "rgba(0,0,0,0)", "size": size_of[chosen] + 10,
-                "line": {"color": colours.ink, "width": 2.5}},
-            }
-        )  # fmt: skip
+        traces.append(rings(here["x"], here["y"], colours, size_of[chosen] + 10))
     for kind, (_, symbol, label) in KINDS.items():
         of_kind = nodes[nodes["kind"] == kind]
         if not len(of_kind):
@@ -114,15 +108,11 @@ def concepts_read(numbers: Mapping[str, np.ndarray], unit: str, colours: Tone) -
     traces = []
     for position, (name, values) in enumerate(numbers.items()):
         counts, _ = np.histogram(np.maximum(values, 1.0), np.array(BANDS))  # rounding may leave 0.9999…
-        traces.append(
-            {
-                "type": "bar", "x": labels, "y": 100 * counts / max(len(values), 1), "name": plain(name),
-                "customdata": counts, "marker": {
-                    "color": run_colour(position, len(numbers), colours), "cornerradius": 3
-                },
-                "hovertemplate": "%{x} concepts: %{y:.1f} %, %{customdata:,} " + unit + "<extra></extra>",
-            }
-        )  # fmt: skip
+        colour, hover = (
+            run_colour(position, len(numbers), colours),
+            "%{x} concepts: %{y:.1f} %, %{customdata:,} " + unit,
+        )
+        traces.append(bar(labels, 100 * counts / max(len(values), 1), name, colour, hover, customdata=counts))
     return figure(
         colours, traces, "effective number of concepts read", f"{unit}, %", height=BANDS_HEIGHT,
         showlegend=len(numbers) > 1, xaxis={"type": "category"}, yaxis={"rangemode": "tozero"},

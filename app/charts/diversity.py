@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.charts.figure import Tone, bars, figure, plain, run_colour, upright
+from app.charts.figure import Tone, bar, bars, figure, line, run_colour, vertical_line
 
 ANCHOR_HEIGHT = 280
 GRID = 44  # cells a side of a density
@@ -25,8 +25,8 @@ def histogram(values: Mapping[str, np.ndarray], label: str, unit: str, colours: 
     traces, medians = [], []
     for position, (name, numbers) in enumerate(values.items()):
         colour = run_colour(position, len(values), colours)
-        traces.append(bars(edges, np.histogram(numbers, edges)[0], plain(name), colour, 0.62, f"{unit}"))
-        medians.append(upright(float(np.median(numbers)), colour, 2, "dash"))
+        traces.append(bars(edges, np.histogram(numbers, edges)[0], name, colour, 0.62, unit))
+        medians.append(vertical_line(float(np.median(numbers)), colour, 2, "dash"))
     return figure(
         colours, traces, label, f"{unit} in the bar", barmode="overlay", bargap=0, shapes=medians
     )  # fmt: skip
@@ -35,18 +35,12 @@ def histogram(values: Mapping[str, np.ndarray], label: str, unit: str, colours: 
 def recall_by_diversity(recalls: Mapping[str, pd.DataFrame], at: int, colours: Tone) -> go.Figure:
     """Recall at `at` by tenth of the anchors' diversity (columns `tenth`, `recall`)."""
     traces = [
-        {
-            "type": "scatter",
-            "x": frame["tenth"].to_numpy(),
-            "y": frame["recall"].to_numpy(),
-            "name": plain(name),
-            "mode": "lines+markers",
-            "line": {"color": run_colour(position, len(recalls), colours), "width": 2.5},
-            "marker": {"size": 8},
-            "hovertemplate": "tenth %{x}: %{y:.1f} %<extra>" + plain(name) + "</extra>",
-        }
+        line(
+            frame["tenth"].to_numpy(), frame["recall"].to_numpy(), name, run_colour(position, len(recalls), colours),
+            "tenth %{x}: %{y:.1f} %", dots=True, width=2.5,
+        )
         for position, (name, frame) in enumerate(recalls.items())
-    ]
+    ]  # fmt: skip
     label = "tenths of the anchors, low → high diversity"
     return figure(colours, traces, label, f"recall at {at}, %", xaxis={"dtick": 1}, yaxis={"rangemode": "tozero"})
 
@@ -55,42 +49,36 @@ def density(
     x: np.ndarray, y: np.ndarray, x_label: str, y_label: str, unit: str, colours: Tone, *, diagonal: bool = False
 ) -> go.Figure:  # fmt: skip
     """How many anchors have each pair of values, as a grid of counts; `diagonal`: one scale, and the line x = y."""
-    kept = np.isfinite(x) & np.isfinite(y)
-    x, y = np.asarray(x, dtype=float)[kept], np.asarray(y, dtype=float)[kept]
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, y = np.asarray(x, dtype=float)[finite], np.asarray(y, dtype=float)[finite]
     if not len(x):
         return figure(colours, [], x_label, y_label)
-    ranges = [_reach(np.concatenate([x, y]))] * 2 if diagonal else [_reach(x), _reach(y)]
+    ranges = [_range(np.concatenate([x, y]))] * 2 if diagonal else [_range(x), _range(y)]
     counts, x_edges, y_edges = np.histogram2d(x, y, GRID, ranges)
     cells = {
-        "type": "heatmap",
-        "x": (x_edges[:-1] + x_edges[1:]) / 2,
-        "y": (y_edges[:-1] + y_edges[1:]) / 2,
-        "z": np.where(counts > 0, np.sqrt(counts), np.nan).T,
-        "customdata": counts.T,
-        "showscale": False,
-        "colorscale": [[0, _between(colours.ramp[0], colours.ramp[1])], [1, colours.ramp[1]]],
-        "zmin": 0,
-        "hoverongaps": False,
+        "type": "heatmap", "x": (x_edges[:-1] + x_edges[1:]) / 2, "y": (y_edges[:-1] + y_edges[1:]) / 2,
+        "z": np.where(counts > 0, np.sqrt(counts), np.nan).T, "zmin": 0, "customdata": counts.T, "showscale": False,
+        "colorscale": [[0, _mixed(colours.ramp[0], colours.ramp[1])], [1, colours.ramp[1]]], "hoverongaps": False,
         "hovertemplate": "%{x:.4g}, %{y:.4g}: %{customdata} " + unit + "<extra></extra>",
-    }
+    }  # fmt: skip
     low, high = ranges[0]
-    line = {
+    equality = {
         "type": "line", "x0": low, "y0": low, "x1": high, "y1": high,
         "line": {"color": colours.faint, "width": 1, "dash": "dot"},
     }  # fmt: skip
     return figure(
-        colours, [cells], x_label, y_label, showlegend=False, shapes=[line] if diagonal else [],
+        colours, [cells], x_label, y_label, showlegend=False, shapes=[equality] if diagonal else [],
         yaxis={"showgrid": False},
     )  # fmt: skip
 
 
-def _between(one: str, other: str, share: float = 0.3) -> str:
-    """A colour on the way from one to the other, so that a single anchor can still be seen."""
-    parts = [(int(one[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5)]
+def _mixed(first: str, second: str, share: float = 0.3) -> str:
+    """A mixture of two colours, so that a cell with a single anchor is visible."""
+    parts = [(int(first[i : i + 2], 16), int(second[i : i + 2], 16)) for i in (1, 3, 5)]
     return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in parts)
 
 
-def _reach(values: np.ndarray) -> tuple[float, float]:
+def _range(values: np.ndarray) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
     return (low, high) if high > low else (low - 1e-6, high + 1e-6)
 
@@ -117,25 +105,19 @@ def similarity_histogram(
         "font": {"color": colours.faint, "size": 12},
     }  # fmt: skip
     return figure(
-        colours, [bars(edges, counts, f"negatives · {plain(name)}", colour, 0.75, "negatives"), matches],
+        colours, [bars(edges, counts, f"negatives · {name}", colour, 0.75, "negatives"), matches],
         "similarity to the anchor", "negatives in the bar", height=ANCHOR_HEIGHT, bargap=0, annotations=[note],
-        shapes=[upright(gamma, colours.faint, 1.5, "dot")],
+        shapes=[vertical_line(gamma, colours.faint, 1.5, "dot")],
     )  # fmt: skip
 
 
 def negative_weights(nearest: pd.DataFrame, colours: Tone) -> go.Figure:
     """The nearest negatives' shares of the loss, without and with diversity."""
     kinds = (("weight_plain", "without diversity", colours.faint), ("weight_diversity", "with diversity", colours.mark))
+    ranks, similarity = [str(rank) for rank in range(1, len(nearest) + 1)], nearest["similarity"].to_numpy()
+    hover = "negative %{x}, similarity %{customdata:.3f}: %{y:.1f} %"
     traces = [
-        {
-            "type": "bar",
-            "x": [str(place) for place in range(1, len(nearest) + 1)],
-            "y": 100 * nearest[column].to_numpy(),
-            "name": label,
-            "marker": {"color": colour, "cornerradius": 3},
-            "customdata": nearest["similarity"].to_numpy(),
-            "hovertemplate": "negative %{x}, similarity %{customdata:.3f}: %{y:.1f} %<extra>" + label + "</extra>",
-        }
+        bar(ranks, 100 * nearest[column].to_numpy(), label, colour, hover, customdata=similarity)
         for column, label, colour in kinds
     ]
     return figure(

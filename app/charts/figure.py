@@ -1,7 +1,7 @@
-"""What all figures share: colours, layout, and text that stays text.
+"""What all figures share: colours, layout, traces, and escaping.
 
 Colours are Okabe and Ito's, which colour-blind people can tell apart; the first run is vermilion, the second blue.
-Names that come from outside go through `plain`: Plotly reads a small HTML in every text.
+Names from outside go through `plain`, because Plotly renders a subset of HTML in every text.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def tone(theme: str | None) -> Tone:
 
 
 def plain(text: object) -> str:
-    """Text that Plotly shows as it is: no link, no markup, no template variable."""
+    """Text escaped for Plotly: no link, no markup, no template variable."""
     return html.escape(str(text)).replace("%{", "%&#123;").replace("$", "&#36;")
 
 
@@ -63,7 +63,7 @@ def figure(
     colours: Tone, traces: Sequence[dict[str, Any]], x: str, y: str, *, height: int = HEIGHT,
     xaxis: Mapping[str, Any] | None = None, yaxis: Mapping[str, Any] | None = None, **layout: Any,
 ) -> go.Figure:  # fmt: skip
-    """Traces with the layout all figures share. Built in one step: Plotly's update_* methods take ten times as long."""
+    """Traces with the common layout. Built in one step, because Plotly's update_* methods take ten times as long."""
     axis = {"gridcolor": colours.grid, "zeroline": False, "automargin": True, "tickfont": {"color": colours.faint}}
     title = {"font": {"color": colours.faint}}
     shared = {
@@ -82,21 +82,39 @@ def figure(
     return go.Figure(data=list(traces), layout=shared | layout)
 
 
-def upright(x: float, colour: str, width: float, dash: str) -> dict[str, Any]:
+def vertical_line(x: float, colour: str, width: float, dash: str) -> dict[str, Any]:
     """A line over the whole height at `x`."""
-    line = {"color": colour, "width": width, "dash": dash}
-    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "y domain", "line": line}
+    style = {"color": colour, "width": width, "dash": dash}
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "y domain", "line": style}
+
+
+def bar(x: Any, y: Any, name: str, colour: str, hover: str, **more: Any) -> dict[str, Any]:
+    """Bars of one run or kind; `hover` is Plotly's template for a bar."""
+    return {
+        "type": "bar", "x": x, "y": y, "name": plain(name), "marker": {"color": colour, "cornerradius": 3},
+        "hovertemplate": f"{hover}<extra>{plain(name)}</extra>", **more,
+    }  # fmt: skip
+
+
+def line(x: Any, y: Any, name: str, colour: str, hover: str, *, dots: bool = False, **style: Any) -> dict[str, Any]:
+    """A line of one run or kind, with dots at its points; `style` is Plotly's for lines."""
+    return {
+        "type": "scatter", "mode": "lines+markers" if dots else "lines", "x": x, "y": y, "name": plain(name),
+        "line": {"color": colour, "width": 2, **style}, "marker": {"size": 6},
+        "hovertemplate": f"{hover}<extra>{plain(name)}</extra>",
+    }  # fmt: skip
+
+
+def rings(x: Any, y: Any, colours: Tone, size: Any) -> dict[str, Any]:
+    """Rings around points; they show no hover text."""
+    return {
+        "type": "scatter", "mode": "markers", "x": x, "y": y, "hoverinfo": "skip", "showlegend": False,
+        "marker": {"color": colours.ink, "size": size, "symbol": "circle-open", "line": {"width": 2.5}},
+    }  # fmt: skip
 
 
 def bars(edges: np.ndarray, counts: np.ndarray, name: str, colour: str, opacity: float, unit: str) -> dict[str, Any]:
     """The bars of a histogram."""
-    return {
-        "type": "bar",
-        "x": (edges[:-1] + edges[1:]) / 2,
-        "y": counts,
-        "width": np.diff(edges),
-        "name": name,
-        "opacity": opacity,
-        "marker": {"color": colour, "line": {"width": 0}},
-        "hovertemplate": "%{x:.3f}: %{y} " + unit + "<extra>" + name + "</extra>",
-    }
+    middles, marker = (edges[:-1] + edges[1:]) / 2, {"color": colour, "line": {"width": 0}}
+    hover = "%{x:.3f}: %{y} " + unit
+    return bar(middles, counts, name, colour, hover, width=np.diff(edges), opacity=opacity, marker=marker)

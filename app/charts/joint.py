@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from app.charts.colouring import Kinds, Ramp
-from app.charts.figure import Tone, figure, plain
+from app.charts.figure import Tone, figure, plain, rings
 
 MAP_HEIGHT = 520
 GROUND_CELLS = 120
@@ -38,49 +38,50 @@ class Marks:
     """What is laid over the maps.
 
     Args:
-        chosen: (N,) bool, or None when nothing is chosen. pairs: (k, 2) points to be joined by a line.
-        focus: a point with a ring around it. areas: map and corners of every area that was drawn.
+        selected: (N,) bool, or None when nothing is selected. pairs: (k, 2) points to be joined by a line.
+        focus: a point with a ring around it. areas: map and corners of every selected area.
     """
 
-    chosen: np.ndarray | None = None
+    selected: np.ndarray | None = None
     pairs: np.ndarray | None = None
     focus: int | None = None
     areas: tuple[tuple[int, Sequence[tuple[float, float]]], ...] = ()
 
 
 def joint_map(
-    maps: Sequence[Map], images: int, drawn: np.ndarray, labels: Sequence[str], marks: Marks, colours: Tone,
+    maps: Sequence[Map], images: int, plotted: np.ndarray, labels: Sequence[str], marks: Marks, colours: Tone,
     title: str = "",
 ) -> go.Figure:  # fmt: skip
-    """Images as diamonds, captions as dots; what is not chosen fades.
+    """Images as diamonds, captions as dots; what is not selected fades.
 
     Args:
-        maps: one or two. images: n; points below it are images. drawn: ascending points that are drawn one by one.
-        labels: (len(drawn),) hover text. title: of the colours.
+        maps: one or two. images: n; points below it are images. plotted: ascending points that are plotted.
+        labels: (len(plotted),) hover text. title: of the colours.
     """
     traces: list[dict[str, Any]] = []
-    for number, one in enumerate(maps):
+    for number, panel in enumerate(maps):
         axes = {"xaxis": f"x{number + 1 if number else ''}", "yaxis": f"y{number + 1 if number else ''}"}
-        if len(drawn) < len(one.plane):
-            traces.append(_ground(one.plane, colours) | axes)
+        if len(plotted) < len(panel.plane):
+            traces.append(_density(panel.plane, colours) | axes)
         if marks.pairs is not None and len(marks.pairs):
-            traces.append(_lines(one.plane, marks.pairs, colours) | axes)
-        traces += [trace | axes for trace in _points(one, number, images, drawn, labels, marks)]
+            traces.append(_lines(panel.plane, marks.pairs, colours) | axes)
+        traces += [trace | axes for trace in _points(panel, number, images, plotted, labels, marks)]
         if marks.focus is not None:
-            traces.append(_ring(one.plane[marks.focus], colours) | axes)
+            x, y = panel.plane[marks.focus].tolist()
+            traces.append(rings([x], [y], colours, 20) | axes)
     layout = _layout(maps, marks, colours, title)
     return figure(colours, traces, "", "", height=MAP_HEIGHT, **layout)
 
 
 def _points(
-    one: Map, number: int, images: int, drawn: np.ndarray, labels: Sequence[str], marks: Marks
+    panel: Map, number: int, images: int, plotted: np.ndarray, labels: Sequence[str], marks: Marks
 ) -> list[dict[str, Any]]:
-    size = SIZES[len(drawn) > MANY]
-    caption = drawn >= images
-    if isinstance(one.colouring, Kinds):
-        codes = one.colouring.codes[drawn]
+    size = SIZES[len(plotted) > MANY]
+    caption = plotted >= images
+    if isinstance(panel.colouring, Kinds):
+        codes = panel.colouring.codes[plotted]
         # the last kind first: "other" lies at the bottom
-        groups = [(np.flatnonzero(codes == code), code) for code in reversed(range(len(one.colouring.names)))]
+        groups = [(np.flatnonzero(codes == code), code) for code in reversed(range(len(panel.colouring.names)))]
     else:
         groups = [(np.flatnonzero(caption), -1), (np.flatnonzero(~caption), -1)]  # the few images on top
     text = np.asarray(labels, dtype=object)
@@ -88,41 +89,32 @@ def _points(
     for members, code in groups:
         if not len(members):
             continue
-        points = drawn[members]
+        points = plotted[members]
         is_caption = caption[members].astype(int)
         marker: dict[str, Any] = {
             "size": np.asarray(size)[is_caption], "symbol": np.asarray(SYMBOLS, dtype=object)[is_caption],
             "opacity": 0.85, "line": {"width": 0},
         }  # fmt: skip
         name, legend = "", False
-        if isinstance(one.colouring, Kinds):
-            marker["color"], name = one.colouring.colours[code], plain(one.colouring.names[code])
+        if isinstance(panel.colouring, Kinds):
+            marker["color"], name = panel.colouring.colours[code], plain(panel.colouring.names[code])
             legend = number == 0
         else:
-            marker |= {"color": one.colouring.values[points], "coloraxis": "coloraxis"}
+            marker |= {"color": panel.colouring.values[points], "coloraxis": "coloraxis"}
         traces.append(
             {
-                "type": "scattergl",
-                "mode": "markers",
-                "x": one.plane[points, 0],
-                "y": one.plane[points, 1],
-                "customdata": points,
-                "text": text[members],
-                "hovertemplate": "%{text}<extra></extra>",
-                "marker": marker,
-                "name": name,
-                "legendgroup": name,
-                "showlegend": legend,
-                "selected": {"marker": {"opacity": 1.0}},
-                "unselected": {"marker": {"opacity": DIM}},
-                "selectedpoints": None if marks.chosen is None else np.flatnonzero(marks.chosen[points]),
+                "type": "scattergl", "mode": "markers", "x": panel.plane[points, 0], "y": panel.plane[points, 1],
+                "customdata": points, "text": text[members], "hovertemplate": "%{text}<extra></extra>",
+                "marker": marker, "name": name, "legendgroup": name, "showlegend": legend,
+                "selected": {"marker": {"opacity": 1.0}}, "unselected": {"marker": {"opacity": DIM}},
+                "selectedpoints": None if marks.selected is None else np.flatnonzero(marks.selected[points]),
             }
-        )
+        )  # fmt: skip
     return traces
 
 
-def _ground(plane: np.ndarray, colours: Tone) -> dict[str, Any]:
-    """How many points lie where, for maps with more points than are drawn."""
+def _density(plane: np.ndarray, colours: Tone) -> dict[str, Any]:
+    """Density of all points, for maps with more points than are plotted."""
     counts, x, y = np.histogram2d(plane[:, 0], plane[:, 1], bins=GROUND_CELLS)
     return {
         "type": "heatmap", "x": (x[:-1] + x[1:]) / 2, "y": (y[:-1] + y[1:]) / 2, "showscale": False,
@@ -138,16 +130,6 @@ def _lines(plane: np.ndarray, pairs: np.ndarray, colours: Tone) -> dict[str, Any
     return {
         "type": "scattergl", "mode": "lines", "x": flat[:, 0], "y": flat[:, 1], "hoverinfo": "skip",
         "showlegend": False, "opacity": FAINT_LINE, "line": {"color": colours.faint, "width": 1},
-    }  # fmt: skip
-
-
-def _ring(place: np.ndarray, colours: Tone) -> dict[str, Any]:
-    return {
-        "type": "scatter", "mode": "markers", "x": [float(place[0])], "y": [float(place[1])], "hoverinfo": "skip",
-        "showlegend": False,
-        "marker": {
-            "size": 20, "symbol": "circle-open", "color": colours.ink, "line": {"width": 2.5, "color": colours.ink}
-        },
     }  # fmt: skip
 
 
@@ -167,11 +149,11 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone, title: str) -> dic
         "margin": {"l": 4, "r": 4, "t": 30, "b": 8},
         "annotations": [
             {
-                "text": f"<b>{plain(one.name)}</b>", "xref": "paper", "yref": "paper", "y": 1, "yanchor": "bottom",
+                "text": f"<b>{plain(panel.name)}</b>", "xref": "paper", "yref": "paper", "y": 1, "yanchor": "bottom",
                 "x": 0 if number == 0 else 1 - width, "xanchor": "left", "showarrow": False,
                 "font": {"size": 14, "color": colours.ink},
             }
-            for number, one in enumerate(maps)
+            for number, panel in enumerate(maps)
         ],
         "shapes": [_outline(number, corners, colours) for number, corners in marks.areas if number < len(maps)],
     }  # fmt: skip
@@ -194,8 +176,8 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone, title: str) -> dic
 
 def _ranges(maps: Sequence[Map]) -> tuple[list[float], list[float]]:
     """Both maps show the same part of their common plane."""
-    low = np.min([one.plane.min(0) for one in maps], axis=0)
-    high = np.max([one.plane.max(0) for one in maps], axis=0)
+    low = np.min([panel.plane.min(0) for panel in maps], axis=0)
+    high = np.max([panel.plane.max(0) for panel in maps], axis=0)
     edge = 0.04 * np.maximum(high - low, 1e-6)
     (left, bottom), (right, top) = (low - edge).tolist(), (high + edge).tolist()
     return [left, right], [bottom, top]

@@ -1,4 +1,4 @@
-"""Figures of the Retrieval page: where true matches stand, how they moved, hubs and margins."""
+"""Figures of the Retrieval page: ranks of the true matches, rank changes, hubs and margins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from app.charts.diversity import histogram
-from app.charts.figure import Tone, figure, plain, run_colour, upright
+from app.charts.figure import Tone, bar, figure, plain, run_colour, vertical_line
 
 RANK_EDGES = (1, 5, 10, 50, 100)
 RANK_LABELS = ("1", "2–5", "6–10", "11–50", "51–100", "> 100")
@@ -29,20 +29,11 @@ def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) 
     counts = np.zeros((size, size), dtype=int)
     np.add.at(counts, (rank_band(changes["rank_a"].to_numpy()), rank_band(changes["rank_b"].to_numpy())), 1)
     cells = {
-        "type": "heatmap",
-        "z": np.sqrt(counts),
-        "x": RANK_LABELS,
-        "y": RANK_LABELS,
-        "customdata": counts,
-        "showscale": False,
-        "xgap": 3,
-        "ygap": 3,
-        "colorscale": [[0, colours.ramp[0]], [1, colours.ramp[1]]],
-        "text": np.where(counts > 0, counts.astype(str), ""),
-        "texttemplate": "%{text}",
-        "textfont": {"size": 13},
+        "type": "heatmap", "z": np.sqrt(counts), "x": RANK_LABELS, "y": RANK_LABELS, "customdata": counts,
+        "showscale": False, "xgap": 3, "ygap": 3, "colorscale": [[0, colours.ramp[0]], [1, colours.ramp[1]]],
+        "text": np.where(counts > 0, counts.astype(str), ""), "texttemplate": "%{text}", "textfont": {"size": 13},
         "hovertemplate": "%{y} → %{x}: %{customdata} queries<extra></extra>",
-    }
+    }  # fmt: skip
     diagonal = {
         "type": "line", "x0": -0.5, "y0": -0.5, "x1": size - 0.5, "y1": size - 0.5,
         "line": {"color": colours.faint, "width": 1, "dash": "dot"},
@@ -55,23 +46,23 @@ def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) 
 
 
 def rank_distribution(ranks: Mapping[str, Sequence[int] | np.ndarray], colours: Tone) -> go.Figure:
-    """How many queries lie in each band of ranks, one bar a run; ranks count from 1."""
+    """How many queries lie in each band of ranks, one bar per run; ranks count from 1."""
     bands = {name: rank_band(np.asarray(numbers)) for name, numbers in ranks.items()}
     return _bands(bands, RANK_LABELS, "rank of the best true match", "rank %{x}: %{y} queries", "queries", colours)
 
 
 def occurrence_bands(counts: Mapping[str, np.ndarray], k: int, colours: Tone) -> go.Figure:
-    """How many candidates stand among the first k results of how many queries, one bar a run."""
+    """How many candidates are among the first k results of how many queries, one bar per run."""
     bands = {name: np.searchsorted(OCCURRENCE_EDGES, numbers, side="left") for name, numbers in counts.items()}
     label = f"queries with the candidate among their first {k}"
-    return _bands(bands, OCCURRENCE_LABELS, label, "found by %{x} queries: %{y} candidates", "candidates", colours)
+    return _bands(bands, OCCURRENCE_LABELS, label, "retrieved by %{x} queries: %{y} candidates", "candidates", colours)
 
 
 def margin_histogram(margins: Mapping[str, np.ndarray], colours: Tone) -> go.Figure:
-    """Margins of all queries; left of the line a wrong candidate stands first."""
-    drawn = histogram(margins, "margin of the true match", "queries", colours)
-    drawn.layout.shapes = [*drawn.layout.shapes, upright(0.0, colours.ink, 1.2, "dot")]
-    return drawn
+    """Margins of all queries; left of the line a wrong candidate ranks first."""
+    chart = histogram(margins, "margin of the true match", "queries", colours)
+    chart.layout.shapes = [*chart.layout.shapes, vertical_line(0.0, colours.ink, 1.2, "dot")]
+    return chart
 
 
 def _bands(
@@ -80,17 +71,6 @@ def _bands(
     traces = []
     for position, (name, band) in enumerate(bands.items()):
         counts = np.bincount(band, minlength=len(labels))
-        traces.append(
-            {
-                "type": "bar",
-                "x": labels,
-                "y": counts,
-                "name": plain(name),
-                "text": counts,
-                "textposition": "outside",
-                "cliponaxis": False,
-                "marker": {"color": run_colour(position, len(bands), colours), "cornerradius": 3},
-                "hovertemplate": hover + "<extra>" + plain(name) + "</extra>",
-            }
-        )
+        colour = run_colour(position, len(bands), colours)
+        traces.append(bar(labels, counts, name, colour, hover, text=counts, textposition="outside", cliponaxis=False))
     return figure(colours, traces, x, y, height=RANK_HEIGHT, xaxis={"type": "category"})

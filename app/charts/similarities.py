@@ -1,4 +1,4 @@
-"""How alike matching pairs and all others are: both kinds in one figure, or one kind of any number of runs."""
+"""Similarities of matching and other pairs: both kinds in one figure, or one kind of any number of runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.figure import Tone, figure, plain, run_colour
+from app.charts.figure import Tone, figure, line, run_colour
 
 HEIGHT = 300
 
@@ -23,12 +23,12 @@ def similarity_curves(
         colour = run_colour(number, len(names), colours)
         for counts, what, fill in ((positive[number], "matching", True), (negative[number], "others", False)):
             share = 100 * counts / max(int(counts.sum()), 1)
-            trace = _steps(edges, share, f"{plain(name)}: {what}", colour, "%{x:.2f}: %{y:.1f} %")
+            trace = _steps(edges, share, f"{name}: {what}", colour, "%{x:.2f}: %{y:.1f} %")
             trace["line"]["dash"] = "solid" if fill else "dot"
             traces.append(trace | {"fill": "tozeroy" if fill else None, "opacity": 0.9})
     return figure(
         colours, traces, "similarity of image and caption", "share of the pairs, %", height=HEIGHT,
-        xaxis={"range": _seen(edges, [*positive, *negative])}, yaxis={"rangemode": "tozero"},
+        xaxis={"range": _occupied(edges, [*positive, *negative])}, yaxis={"rangemode": "tozero"},
     )  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def similarity_densities(
     width = float(edges[1] - edges[0])
     traces = [
         _steps(
-            edges, one / (max(int(one.sum()), 1) * width), plain(name), run_colour(number, len(names), colours),
+            edges, one / (max(int(one.sum()), 1) * width), name, run_colour(number, len(names), colours),
             "%{x:.2f}: %{y:.2f}",
         )
         | {"fill": "tozeroy"}
@@ -53,25 +53,17 @@ def similarity_densities(
     ]  # fmt: skip
     return figure(
         colours, traces, f"similarity of {what}", "density", height=HEIGHT,
-        xaxis={"range": _seen(edges, shown)}, yaxis={"rangemode": "tozero"},
+        xaxis={"range": _occupied(edges, shown)}, yaxis={"rangemode": "tozero"},
     )  # fmt: skip
 
 
 def _steps(edges: np.ndarray, heights: np.ndarray, name: str, colour: str, hover: str) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": (edges[:-1] + edges[1:]) / 2,
-        "y": heights,
-        "name": name,
-        "line": {"color": colour, "width": 2, "shape": "hvh"},
-        "hovertemplate": f"{hover}<extra>{name}</extra>",
-    }
+    return line((edges[:-1] + edges[1:]) / 2, heights, name, colour, hover, shape="hvh")
 
 
-def _seen(edges: np.ndarray, counts: Sequence[np.ndarray]) -> list[float]:
-    """From the first to the last bin that holds anything."""
-    held = np.flatnonzero(np.sum(counts, axis=0))
-    if not len(held):
+def _occupied(edges: np.ndarray, counts: Sequence[np.ndarray]) -> list[float]:
+    """From the first to the last bin that is not empty."""
+    bins = np.flatnonzero(np.sum(counts, axis=0))
+    if not len(bins):
         return [float(edges[0]), float(edges[-1])]
-    return [float(edges[max(held[0] - 1, 0)]), float(edges[min(held[-1] + 2, len(edges) - 1)])]
+    return [float(edges[max(bins[0] - 1, 0)]), float(edges[min(bins[-1] + 2, len(edges) - 1)])]
