@@ -21,7 +21,7 @@ def show_separation(runs: Sequence[RunSummary], split: str) -> None:
     if not evaluated:
         return
     distributions = [score_distributions(run, split) for run in evaluated]
-    sampled = max(distributions, key=lambda one: one.of_images - one.images)
+    sampled = max(distributions, key=lambda counts: counts.of_images - counts.images)
     note = ""
     if sampled.images < sampled.of_images:
         note = (
@@ -33,20 +33,20 @@ def show_separation(runs: Sequence[RunSummary], split: str) -> None:
         f"apart. MD is the difference of the two means.{note}",
     )
     colours, names = charts.tone(theme()), [run.name for run in evaluated]
-    all_counts = [counts for one in distributions for counts in (one.positive, one.negative)]
+    all_counts = [counts for run in distributions for counts in (run.positive, run.negative)]
     kinds = {"positive": "matching pairs", "negative": "all other pairs"}
     for column, (kind, label) in zip(st.columns(2, gap="large"), kinds.items(), strict=True):
         with column:
-            counts = [getattr(one, kind) for one in distributions]
+            counts = [getattr(run, kind) for run in distributions]
             figure = charts.similarity_densities(names, distributions[0].edges, counts, all_counts, label, colours)
             downloads.chart(figure, f"densities-{kind}", f"similarities of {label}")
     means = [score_separation(run, split) for run in evaluated]
     table = pd.DataFrame(
         {
             "run": names,
-            "matching pairs": [one.positive for one in means],
-            "other pairs": [one.negative for one in means],
-            "MD": [one.mean_distance for one in means],
+            "matching pairs": [mean.positive for mean in means],
+            "other pairs": [mean.negative for mean in means],
+            "MD": [mean.mean_distance for mean in means],
         }
     )
     number = st.column_config.NumberColumn(format="%.3f", help=tip("mean similarity"))
