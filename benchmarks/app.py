@@ -34,7 +34,7 @@ SMALL = 1_000
 REPEATS = 3
 TIMEOUT = 600
 TEXT, MEMORY, MARK = "free text", "memory", "measured: "
-NOT_MEASURED = ("There is no evaluated run", "the first one is shown alone", "cannot answer")
+NOT_MEASURED = ("There is no evaluated run", "Only the first one is shown", "cannot answer")
 
 # Changes on a page: (page, name, session key, its value in every repeat)
 CHANGES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (

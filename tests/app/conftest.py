@@ -1,8 +1,9 @@
-"""A served app and a browser, for tests marked `browser`."""
+"""One served app over a folder with every kind of run, and one browser tab, shared by all tests marked `browser`."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -10,68 +11,29 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parents[2]
+from coder_core.geometry.kmeans import ClusterSettings
+from coder_core.runs.derived.compute import make_clusters
+from tests.support.concept_runs import write_concept_run
+from tests.support.pages import PROJECT, Opened, open_page
+from tests.support.run_folders import damage, import_run_folder, write_run
+from tests.support.visits import SIZE, Visit, payloads
+from tests.support.weighted_runs import train_weighted
+
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 START_SECONDS = 90
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture(scope="session")
-def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], int]]:
-    """Serve a folder of runs as `streamlit run` does; returns the port. Ends every server afterwards."""
-    started: dict[Path, tuple[subprocess.Popen[bytes], int]] = {}
-
-    def begin(root: Path) -> int:
-        if root in started:
-            return started[root][1]
-        port = free_port()
-        log = tmp_path_factory.mktemp("server") / "log"
-        command = [sys.executable, "-m", "streamlit", "run", "streamlit_app.py", "--server.port", str(port)]
-        environment = os.environ | {"CODER_CHECKPOINTS": str(root)}
-        with log.open("wb") as output:
-            server = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=output, stderr=subprocess.STDOUT)
-        started[root] = (server, port)
-        end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end and server.poll() is None:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=2):
-                    return port
-            except OSError:
-                time.sleep(0.2)
-        raise AssertionError(log.read_text())
-
-    yield begin
-    for server, _ in started.values():
-        server.terminate()
-    for server, _ in started.values():
-        server.wait(timeout=20)
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Chromium through Playwright; skipped where there is none."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright's Python package is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"no Chromium at {CHROMIUM}; set CHROMIUM to one")
-    with playwright.sync_playwright() as session:
-        chromium = session.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        yield chromium
-        chromium.close()
+IMAGES = 60
+ROOTS = ("none", "one", "two", "damaged", "no pictures", "imported")
 
 
 class _Listener(BaseHTTPRequestHandler):
@@ -86,9 +48,9 @@ class _Listener(BaseHTTPRequestHandler):
         """Silence."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def listener() -> Iterator[tuple[int, list[str]]]:
-    _Listener.seen = []
+    """A server that hostile captions would call; its port, and the paths it was asked for."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Listener)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -96,3 +58,114 @@ def listener() -> Iterator[tuple[int, list[str]]]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
+    """Open a page with AppTest: `opened(root, page, **query)`."""
+    return partial(open_page, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of runs: none, one, a pair, one with a damaged run, one without pictures, one with an imported run."""
+    base = tmp_path_factory.mktemp("app")
+    folders = {name: base / name.replace(" ", "-") for name in ROOTS}
+    folders["none"].mkdir()
+    for name in ("one", "damaged", "no pictures", "imported"):
+        write_run(folders[name], "demo", images=20, pictures=name != "no pictures")
+    for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("demo", "dcl", 1.5)):
+        write_run(folders["two"], name, loss=loss, noise=noise, images=20)
+    damage(write_run(folders["damaged"], "torn", images=12))
+    import_run_folder(folders["imported"], "clip", images=20)
+    return folders
+
+
+@pytest.fixture(scope="session")
+def weighted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_weighted(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory, listener: tuple[int, list[str]], weighted_root: Path) -> Path:
+    """The demo pair with clusters, a concept run, two runs with weights, and x runs whose captions are hostile."""
+    root = tmp_path_factory.mktemp("browser") / "runs"
+    evil = [payloads(listener[0])[i % 20] for i in range(40)]
+    for suffix, noise, loss in (("-baseline", 3.0, "btr-hardest"), ("", 2.0, "dcl")):
+        make_clusters(write_run(root, f"demo{suffix}", loss=loss, noise=noise, images=IMAGES), "dev", ClusterSettings())
+        hostile = write_run(root, f"x{suffix}", noise=noise, images=8, captions=evil, pictures=False)
+        make_clusters(hostile, "dev", ClusterSettings(4))
+    write_concept_run(root, "concepts")
+    write_concept_run(root, "x-concepts", images=8, captions=evil)
+    for name in ("combined", "opposite"):
+        shutil.copytree(weighted_root / name, root / name)
+    return root
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], int]]:
+    """Serve a folder of runs as `streamlit run` does, by a server of its own; returns the port."""
+    servers = []
+
+    def begin(root: Path) -> int:
+        port, log = free_port(), tmp_path_factory.mktemp("server") / "log"
+        command = [sys.executable, "-m", "streamlit", "run", "streamlit_app.py", "--server.port", str(port)]
+        environment = os.environ | {"CODER_CHECKPOINTS": str(root)}
+        with log.open("wb") as output:
+            server = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        servers.append(server)
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end and server.poll() is None:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=2):
+                    return port
+            except OSError:
+                time.sleep(0.2)
+        raise AssertionError(log.read_text())
+
+    yield begin
+    for server in servers:
+        server.terminate()
+    for server in servers:
+        server.wait(timeout=20)
+
+
+@pytest.fixture(scope="session")
+def port(serve: Callable[[Path], int], runs: Path) -> int:
+    return serve(runs)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium through Playwright; skipped where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright's Python package is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"no Chromium at {CHROMIUM}; set CHROMIUM to one")
+    with playwright.sync_playwright() as session:
+        chromium = session.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def tab(browser: Any, port: int) -> Iterator[Visit]:
+    visit = Visit(browser, port)
+    yield visit
+    visit.context.close()
+
+
+@pytest.fixture
+def visit(tab: Visit) -> Iterator[Visit]:
+    """The shared tab, cleared before the test and checked after it."""
+    tab.errors.clear()
+    tab.foreign.clear()
+    tab.page.set_viewport_size(SIZE)
+    tab.page.emulate_media(color_scheme="light")
+    yield tab
+    tab.check()

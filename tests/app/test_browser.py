@@ -1,124 +1,111 @@
-"""A real browser opens every page: a chart is drawn, nothing fails, nothing is asked of anybody else."""
+"""A real browser opens every page: every chart is drawn, nothing fails, nobody else is asked, captions stay text."""
 
 from __future__ import annotations
 
 import http.client
+import io
 import json
+import math
+import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from tests.app.conftest import PROJECT
-from tests.support.run_folders import write_run
+from app.backend import training
+from app.charts import DARK, LIGHT
+from tests.app.conftest import IMAGES
+from tests.support.pages import PAGES, PROJECT
+from tests.support.tiny_runs import write_tiny_data
 from tests.support.visits import PATIENCE, Visit, given_runs, payloads
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+CORNERS = 32
+EVERYTHING = "area=a:-9,-9,9,-9,9,9,-9,9"
+WEIGHTED = "weights?run=combined&versus=opposite"
+DRAWN = [
+    "overview", "diversity", "diversity?anchors=Images", "similarity",
+    f"joint?colour=rank&{EVERYTHING}&focus=caption-7",
+    "clusters?cluster=3", "retrieval", "retrieval?direction=Image+→+captions", "train", "concepts?run=concepts",
+    f"{WEIGHTED}&side=Images",
+]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder CODER_SCREENSHOT_RUNS names (real runs for the documentation), or two synthetic ones."""
-    given = given_runs()
-    if given is not None:
-        return given
-    root = tmp_path_factory.mktemp("browser") / "runs"
-    write_run(root, "demo-baseline", loss="btr-hardest", noise=3.0, images=60)
-    write_run(root, "demo", noise=2.0, images=60)
-    return root
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize(
-    "path",
-    [
-        "", "diversity", "diversity?anchors=Images", "similarity", "retrieval", "retrieval?direction=Image+→+captions",
-        "train",
-    ],
-)  # fmt: skip
-def test_every_page_draws(serve: Callable[[Path], int], browser: Any, two_runs: Path, path: str, theme: str) -> None:
-    name = path.replace("?", "-").split("=")[0] or "overview"
-    Visit(browser, serve(two_runs), theme).look(path, f"{name}-{theme}")
-
-
-def test_a_link_to_a_page_may_be_the_first_thing_a_server_is_asked(
-    serve: Callable[[Path], int], browser: Any, tmp_path: Path
-) -> None:
-    write_run(tmp_path / "runs", "demo", images=12)
-    visit = Visit(browser, serve(tmp_path / "runs"), "light")
-    visit.open("retrieval?direction=Image+→+captions")
-    assert visit.page.get_by_role("link", name="Overview").count() == 1
-    assert visit.page.get_by_role("link", name="streamlit app").count() == 0
-    assert "direction=" in visit.page.url
+@pytest.mark.parametrize("path", DRAWN)
+def test_every_page_draws_in_both_themes(visit: Visit, path: str) -> None:
+    name = path.replace("?anchors", "-anchors").replace("?direction", "-direction").split("=")[0].split("?")[0]
+    visit.open(path)
     visit.check()
-    visit.context.close()
+    assert visit.colour() == LIGHT.ink
+    visit.shoot(f"{name}-light")
+    visit.turn("dark")
+    assert visit.colour() == DARK.ink
+    visit.shoot(f"{name}-dark")
 
 
-def test_the_bare_address_leads_to_the_overview_with_what_it_asks_for(
-    serve: Callable[[Path], int], browser: Any, two_runs: Path
+@pytest.mark.skipif(given_runs() is None, reason="CODER_SCREENSHOT_RUNS names no folder of real runs")
+def test_pictures_for_the_documentation(serve: Callable[[Path], int], browser: Any) -> None:
+    root = given_runs()
+    assert root is not None
+    real = Visit(browser, serve(root))
+    for page in (*PAGES, "train"):
+        real.open(page, charts=False)
+        real.check()
+        real.shoot(f"{page}-real")
+    real.context.close()
+
+
+def test_a_link_to_a_page_may_be_the_first_request_to_a_server(
+    serve: Callable[[Path], int], browser: Any, runs: Path
 ) -> None:
-    visit = Visit(browser, serve(two_runs), "light")
+    fresh = Visit(browser, serve(runs))
+    fresh.open("retrieval?direction=Image+→+captions")
+    assert fresh.page.get_by_role("link", name="Overview").count() == 1
+    assert fresh.page.get_by_role("link", name="streamlit app").count() == 0
+    assert "direction=" in fresh.page.url
+    fresh.check()
+    fresh.context.close()
+
+
+def test_the_bare_address_leads_to_the_overview_with_its_query(visit: Visit) -> None:
     visit.open("?curves=demo&curves=demo-baseline")
     visit.page.wait_for_url("**/overview?curves=demo&curves=demo-baseline", timeout=PATIENCE)
     assert visit.page.get_by_role("link", name="Overview").get_attribute("aria-current") == "page"
-    visit.check()
-    visit.context.close()
 
 
-def test_the_start_page_offers_the_demo(serve: Callable[[Path], int], browser: Any, tmp_path: Path) -> None:
-    visit = Visit(browser, serve(tmp_path), "light")
-    visit.page.goto(f"http://127.0.0.1:{visit.port}/")
-    visit.page.get_by_role("button", name="Train the demo pair").wait_for(timeout=PATIENCE)
-    visit.settle()
+def test_the_start_page_draws(visit: Visit) -> None:
+    visit.open("start", charts=False)
+    visit.page.get_by_role("link", name="Open the overview").wait_for(timeout=PATIENCE)
     visit.shoot("start-light")
-    visit.check()
-    visit.context.close()
 
 
-def test_what_is_chosen_lives_in_the_url_and_follows_to_other_pages(
-    serve: Callable[[Path], int], browser: Any, two_runs: Path
-) -> None:
-    visit = Visit(browser, serve(two_runs), "light")
-    visit.open("diversity?measure=Entropy&caption=7&versus=—")
+def test_what_is_chosen_lives_in_the_url_and_follows_to_other_pages(visit: Visit) -> None:
+    visit.open("diversity?measure=Entropy&caption=7&run=demo&versus=—")
     assert visit.page.get_by_text("Caption 7 of image 1").count() == 1
     visit.page.get_by_role("button", name="Next").click()
     visit.page.wait_for_function("!location.search.includes('caption=7')", timeout=PATIENCE)
     visit.settle()
-    copied = visit.page.url
-    assert "measure=Entropy" in copied
+    assert "measure=Entropy" in visit.page.url
     visit.page.get_by_role("link", name="Retrieval").click()
-    visit.page.wait_for_url("**/retrieval*", timeout=PATIENCE)
+    visit.page.wait_for_url("**/retrieval?*run=demo&versus=*", timeout=PATIENCE)
     visit.settle()
-    assert "versus=" in visit.page.url
-    visit.check()
-    visit.context.close()
 
 
-def test_the_runs_a_link_names_follow_to_the_first_page_that_is_clicked(
-    serve: Callable[[Path], int], browser: Any, two_runs: Path
-) -> None:
-    visit = Visit(browser, serve(two_runs), "light")
+def test_the_runs_a_link_names_follow_to_the_first_page_that_is_clicked(visit: Visit) -> None:
     visit.open("overview?run=demo&versus=demo-baseline")
     visit.page.get_by_role("link", name="Diversity").click()
     visit.page.wait_for_url("**/diversity?*run=demo&versus=demo-baseline*", timeout=PATIENCE)
     visit.settle()
     assert visit.page.locator(".legendtext").all_text_contents()[:2] == ["demo", "demo-baseline"]
-    visit.check()
-    visit.context.close()
 
 
-def test_a_picture_is_chosen_from_the_disk_and_answered(
-    serve: Callable[[Path], int], browser: Any, tmp_path: Path
-) -> None:
-    root = tmp_path / "runs"
-    for name, noise in (("demo-baseline", 3.0), ("demo", 2.0)):
-        write_run(root, name, noise=noise, images=12)
-    visit = Visit(browser, serve(root), "light")
-    visit.page.goto(f"http://127.0.0.1:{visit.port}/retrieval?ask=A+picture")
+def test_a_picture_is_uploaded_and_answered(visit: Visit, runs: Path, tmp_path: Path) -> None:
+    visit.open("retrieval?ask=Picture", charts=False)
     visit.page.get_by_text("No picture yet.").wait_for(timeout=PATIENCE)
-    chosen = visit.page.locator("input[type=file]")
-    chosen.set_input_files(tmp_path / "runs-pictures" / "7.png")
+    visit.page.locator("input[type=file]").set_input_files(runs.parent / "runs-pictures" / "7.png")
     visit.page.get_by_text("Using image 7 as the query", exact=False).first.wait_for(timeout=PATIENCE)
     visit.settle()
     assert visit.page.get_by_text("7.png").count() > 0
@@ -127,34 +114,160 @@ def test_a_picture_is_chosen_from_the_disk_and_answered(
     torn.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(200))
     visit.page.locator("input[type=file]").set_input_files(torn)
     visit.page.get_by_text("This file cannot be used.").wait_for(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["overview?", "diversity?", "diversity?anchors=Images&", "similarity?", "retrieval?", "clusters?k=4&",
+     "retrieval?direction=Image+→+captions&", f"joint?map=PCA&{EVERYTHING}&focus=caption-2&", "concepts?"],
+)  # fmt: skip
+def test_hostile_captions_stay_text(visit: Visit, listener: tuple[int, list[str]], page: str) -> None:
+    visit.open(page + ("run=x-concepts&versus=—" if page == "concepts?" else "run=x-baseline&versus=x"))
+    for chart in visit.page.locator(".js-plotly-plot").all()[:2]:
+        chart.hover()
     visit.check()
-    visit.context.close()
+    assert visit.page.locator("h1", has_text="closed").count() == 0
+    if page.startswith("retrieval?direction"):
+        assert visit.page.get_by_text("![picture]").count() > 0
+    assert listener[1] == []
+    assert len(payloads(0)) == 20
 
 
-def test_hostile_captions_stay_text(
-    serve: Callable[[Path], int], browser: Any, tmp_path: Path, listener: tuple[int, list[str]]
+def lasso(visit: Visit, pane: int, share: float) -> None:
+    """Draw a circle around the middle of a map, over `share` of its height."""
+    box = visit.page.locator(".st-key-joint-map .nsewdrag").nth(pane).bounding_box()
+    x, y, radius = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, box["height"] * share / 2
+    mouse = visit.page.mouse
+    mouse.move(x + radius, y)
+    mouse.down()
+    for step in range(1, CORNERS + 1):
+        angle = 2 * math.pi * step / CORNERS
+        mouse.move(x + radius * math.cos(angle), y + radius * math.sin(angle))
+    mouse.up()
+    visit.page.wait_for_url("**area=*", timeout=PATIENCE)
+    visit.settle()
+
+
+def downloaded(visit: Visit, label: str) -> io.BytesIO:
+    with visit.page.expect_download(timeout=PATIENCE) as download:
+        visit.page.get_by_role("button", name=label, exact=True).click()
+    return io.BytesIO(Path(download.value.path()).read_bytes())
+
+
+def selected(visit: Visit) -> int:
+    """ "47 of 360 selected" → 47."""
+    text = visit.page.get_by_text(" selected: ").first.inner_text()
+    return int(text.split(" of ")[0].split()[-1].replace(",", ""))
+
+
+@pytest.mark.parametrize("pane", [0, 1])
+def test_a_lasso_on_either_map_fills_the_table_and_the_files(visit: Visit, pane: int) -> None:
+    visit.page.set_viewport_size({"width": 1280, "height": 1800})
+    visit.open("joint?map=PCA")
+    lasso(visit, pane, 0.5)
+    count = selected(visit)
+    assert 10 < count < 6 * IMAGES
+    assert f"area={'ab'[pane]}" in visit.page.url
+    highlighted = visit.page.evaluate(
+        """() => {
+          const seen = {x: new Set(), x2: new Set()}
+          for (const t of document.querySelector('.st-key-joint-map .js-plotly-plot')._fullData)
+            if (t.mode === 'markers' && t.customdata && t.selectedpoints)
+              for (const i of Array.from(t.selectedpoints)) seen[t.xaxis].add(Number(Array.from(t.customdata)[i]))
+          return [[...seen.x].sort(), [...seen.x2].sort()]
+        }"""
+    )
+    assert highlighted[0] == highlighted[1]  # the same samples light up on both maps
+    assert len(highlighted[0]) == count
+    table = pd.read_csv(downloaded(visit, "CSV"))
+    assert len(table) == count
+    ids = [n if kind == "image" else n + IMAGES for kind, n in zip(table["modality"], table["number"], strict=True)]
+    assert sorted(ids) == sorted(highlighted[0])
+    parquet = pd.read_parquet(downloaded(visit, "Parquet"))
+    pd.testing.assert_frame_equal(parquet, table, check_dtype=False, check_exact=False)
+    visit.page.goto(visit.page.url)  # a colleague opens the copied link
+    visit.page.get_by_text(" selected: ").first.wait_for(timeout=PATIENCE)
+    visit.settle()
+    assert selected(visit) == count
+    visit.page.get_by_role("button", name="Clear selection").click()
+    visit.page.wait_for_function("!location.search.includes('area=')", timeout=PATIENCE)
+    visit.settle()
+    assert visit.page.get_by_text(" selected: ").count() == 0
+
+
+def test_hover_names_the_cell_and_a_click_opens_the_pair(visit: Visit) -> None:
+    visit.open("similarity")
+    plot = visit.page.locator(".st-key-matrix-similarity-1 .js-plotly-plot .nsewdrag").first
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    cell = box["x"] + box["width"] * 0.51, box["y"] + box["height"] * 0.26
+    visit.page.mouse.move(*cell)
+    label = visit.page.locator(".st-key-matrix-similarity-1 .hoverlayer .hovertext").first
+    label.wait_for(timeout=PATIENCE)
+    caption, image = re.search(r"caption (\d+) · image (\d+)", label.text_content()).groups()  # type: ignore[union-attr]
+    visit.page.mouse.click(*cell)
+    visit.page.wait_for_function(f"location.search.includes('pair-caption={caption}')", timeout=PATIENCE)
+    visit.settle()
+    assert visit.page.get_by_text(f"Image {image} with caption {caption}").count() == 1
+
+
+def test_a_click_on_a_mark_chooses_the_concept(visit: Visit) -> None:
+    visit.open("concepts?run=concepts&concept=dog")
+    mark = visit.page.evaluate(
+        """() => {
+          const chart = document.querySelector('.st-key-concept-graph-0 .js-plotly-plot'), full = chart._fullLayout
+          for (const t of chart._fullData) if (t.mode === 'markers+text') {
+            const i = Array.from(t.text).indexOf('ball'), box = chart.getBoundingClientRect()
+            if (i >= 0) return [box.x + full.xaxis._offset + full.xaxis.d2p(t.x[i]),
+                                box.y + full.yaxis._offset + full.yaxis.d2p(t.y[i])]
+          }
+        }"""
+    )
+    visit.page.mouse.click(*mark)
+    visit.page.wait_for_url("**concept=ball*", timeout=PATIENCE)
+    visit.settle()
+    assert visit.page.get_by_text("Top readers of “ball”").count() == 1
+
+
+def test_two_tabs_and_a_reload_show_the_same_run(
+    visit: Visit, browser: Any, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port, seen = listener
-    evil = payloads(port)
-    root = tmp_path / "runs"
-    for name, noise in (("x-baseline", 3.0), ("x", 2.0)):
-        write_run(root, name, noise=noise, images=8, captions=[evil[i % len(evil)] for i in range(40)])
-    visit = Visit(browser, serve(root), "light")
-    images = "retrieval?direction=Image+→+captions"
-    visit.read_all("", "diversity", "diversity?anchors=Images", "similarity", "retrieval", images)
-    assert visit.page.get_by_text("![picture]").count() > 0
-    assert seen == []
-    visit.context.close()
+    from tests.app.test_train_page import TINY, fresh, until
+
+    write_tiny_data(tmp_path / "data" / "tiny")
+    monkeypatch.setenv("CODER_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("CODER_CHECKPOINTS", str(runs))
+    data = next(data for data in training.data_sets() if data.name == "tiny")
+    training.start("demo", "mine", data, TINY | {"epochs": 100_000})
+    try:
+        tabs = [visit, Visit(browser, visit.port)]
+        for tab in tabs:
+            tab.open("train?watch=mine", charts=False)
+            tab.page.get_by_text("running: step").wait_for(timeout=PATIENCE)
+        before = visit.page.locator("text=/running: step/").inner_text()
+        visit.page.wait_for_function(
+            "before => !document.body.innerText.includes(before)", arg=before, timeout=PATIENCE
+        )  # it moves on its own
+        visit.page.reload()
+        visit.page.get_by_text("running: step").wait_for(timeout=PATIENCE)
+        visit.shoot("train-live-light")
+        tabs[1].page.get_by_role("button", name="Stop", exact=True).click()
+        for tab in tabs:
+            tab.page.get_by_role("button", name="Resume").wait_for(timeout=PATIENCE)
+        tabs[1].check()
+        tabs[1].context.close()
+    finally:
+        for entry in fresh():
+            if entry.stoppable:
+                training.stop(entry)
+        until(lambda: not any(entry.alive for entry in fresh()))
 
 
-def handshake(port: int, host: str, origin: str) -> int:
-    """Status of opening the app's socket with this Host and Origin."""
+def request(port: int, path: str, host: str, origin: str | None = None, method: str = "GET", **headers: str) -> int:
+    """Status of a request with this Host and Origin."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.putrequest("GET", "/_stcore/stream", skip_host=True)
-    for name, value in {
-        "Host": host, "Origin": origin, "Upgrade": "websocket", "Connection": "Upgrade",
-        "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-    }.items():  # fmt: skip
+    connection.putrequest(method, path, skip_host=True)
+    for name, value in {"Host": host, **({"Origin": origin} if origin else {}), **headers}.items():
         connection.putheader(name, value)
     connection.endheaders()
     status = connection.getresponse().status
@@ -162,18 +275,23 @@ def handshake(port: int, host: str, origin: str) -> int:
     return status
 
 
-def test_a_foreign_host_or_origin_cannot_open_the_socket(serve: Callable[[Path], int], two_runs: Path) -> None:
-    port = serve(two_runs)
-    own = f"127.0.0.1:{port}"
-    assert handshake(port, own, f"http://{own}") == 101
-    assert handshake(port, f"localhost:{port}", f"http://localhost:{port}") == 101
-    assert handshake(port, f"evil.example:{port}", f"http://evil.example:{port}") == 403
-    assert handshake(port, own, "http://evil.example") == 403
+def test_a_foreign_host_or_origin_is_refused_on_pages_uploads_and_the_socket(port: int) -> None:
+    own, foreign = f"127.0.0.1:{port}", "http://evil.example"
+    upgrade = {
+        "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }  # fmt: skip
+    for path in ("/", "/diversity", "/overview?run=../../etc", "/_stcore/health", "/_stcore/stream"):
+        headers, success = (upgrade, 101) if path.endswith("stream") else ({}, 200)
+        assert request(port, path, own, f"http://{own}", **headers) == success
+        assert request(port, path, f"localhost:{port}", f"http://localhost:{port}", **headers) == success
+        assert request(port, path, f"evil.example:{port}", **headers) == 403
+        assert request(port, path, own, foreign, **headers) == 403
+    assert request(port, "/", own) == 200
+    assert request(port, "/_stcore/upload_file/a/b", own, foreign, "PUT") == 403
 
 
 def test_the_server_listens_on_this_machine_only_and_reports_nothing() -> None:
-    import tomllib
-
     config = tomllib.loads((PROJECT / ".streamlit" / "config.toml").read_text())
     server = config["server"]
     assert server["address"] == "127.0.0.1"

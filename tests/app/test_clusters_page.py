@@ -13,8 +13,8 @@ from coder_core.api import open_run
 from coder_core.geometry.kmeans import ClusterSettings
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.compute import make_clusters
-from tests.app.test_pages import opened, texts
 from tests.support.concept_runs import write_concept_run
+from tests.support.pages import Opened, labels, texts
 from tests.support.run_folders import write_run
 
 
@@ -28,17 +28,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def test_clusters_are_offered_for_the_runs_that_have_none(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "clusters", monkeypatch)
-    assert [button.label for button in app.button if button.label.startswith("Cluster ")] == [
-        "Cluster demo-baseline and demo"
-    ]
+def test_clusters_are_offered_for_the_runs_that_have_none(root: Path, opened: Opened) -> None:
+    app = opened(root, "clusters")
+    assert labels(app, "Cluster ") == ["Cluster demo-baseline and demo"]
     assert "Offline k-means" in texts(app)
 
 
 @pytest.mark.parametrize("kind", ["centre", "edge", "apart"])
-def test_everything_about_one_cluster(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "clusters", monkeypatch, k="6")
+def test_everything_about_one_cluster(root: Path, kind: str, opened: Opened) -> None:
+    app = opened(root, "clusters", k="6")
     assert app.number_input(key="k").value == 6
     assert "AMI of the two runs" in texts(app)
     app.segmented_control(key="members").set_value(kind).run()
@@ -53,24 +51,24 @@ def test_everything_about_one_cluster(root: Path, kind: str, monkeypatch: pytest
     assert "by chance" in texts(app)
 
 
-def test_a_damaged_clustering_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_clustering_is_named(root: Path, opened: Opened) -> None:
     place, _ = make_clusters(root / "demo", "dev", ClusterSettings(7))
     make_clusters(root / "demo-baseline", "dev", ClusterSettings(7))
     (place.path / "centroids.npy").write_bytes(b"short")
-    app = opened(root, "clusters", monkeypatch, k="7")
+    app = opened(root, "clusters", k="7")
     assert "centroids.npy" in texts(app)
-    assert [button.label for button in app.button if button.label.startswith("Cluster ")] == ["Cluster demo"]
+    assert labels(app, "Cluster ") == ["Cluster demo"]
 
 
-def test_the_map_can_be_coloured_by_cluster(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_map_can_be_coloured_by_cluster(root: Path, opened: Opened) -> None:
     for name in ("demo", "demo-baseline"):
         make_clusters(root / name, "dev", ClusterSettings())
-    app = opened(root, "joint", monkeypatch, map="PCA", colour="cluster", area="a:-9,-9,9,-9,9,9,-9,9")
+    app = opened(root, "joint", map="PCA", colour="cluster", area="a:-9,-9,9,-9,9,9,-9,9")
     assert app.selectbox(key="colour").value == "cluster"
     assert not app.exception
 
 
-def test_prototypes_stand_before_offline_clusters(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prototypes_stand_before_offline_clusters(root: Path, tmp_path: Path, opened: Opened) -> None:
     write_run(tmp_path, "pgc", images=20)
     run = open_run(tmp_path / "pgc")
     a = run.analysis("dev")
@@ -85,19 +83,19 @@ def test_prototypes_stand_before_offline_clusters(root: Path, tmp_path: Path, mo
             "cluster_text_labels": rng.integers(0, 9, 100), "cluster_members": np.arange(9),
         },
     )  # fmt: skip
-    app = opened(tmp_path, "clusters", monkeypatch)
+    app = opened(tmp_path, "clusters")
     assert app.segmented_control(key="clusters-of").value == "learned"
     assert "CODER eq. 7" in texts(app)
-    assert not [button for button in app.button if button.label.startswith("Cluster ")]
+    assert not labels(app, "Cluster ")
     app.number_input(key="cluster").set_value(8).run()
     assert "Cluster 8 contains no pair of this split." in texts(app)
 
 
-def test_concepts_stand_beside_the_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concepts_stand_beside_the_words(tmp_path: Path, opened: Opened) -> None:
     make_clusters(write_concept_run(tmp_path, "both"), "dev", ClusterSettings(3))
-    app = opened(tmp_path, "clusters", monkeypatch, k="3")
+    app = opened(tmp_path, "clusters", k="3")
     assert "Marking concepts, by attention" in texts(app)
-    app = opened(tmp_path, "joint", monkeypatch)
+    app = opened(tmp_path, "joint")
     assert "shows the instance embeddings" in texts(app)
 
 

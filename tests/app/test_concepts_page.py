@@ -13,8 +13,8 @@ from app import charts
 from app.charts import LIGHT
 from coder_core.api import open_run
 from coder_core.api.concepts.graph import graph_of
-from tests.app.test_pages import opened, texts
 from tests.support.concept_runs import write_concept_run
+from tests.support.pages import Opened, texts
 from tests.support.run_folders import damage, import_run_folder, write_run
 
 
@@ -30,17 +30,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def shown(
-    root: Path, monkeypatch: pytest.MonkeyPatch, run: str, versus: str, page: str = "concepts", **query: str
-) -> AppTest:
+def shown(opened: Opened, root: Path, run: str, versus: str, page: str = "concepts", **query: str) -> AppTest:
     """A page opened by a link that names these two runs."""
-    app = opened(root, page, monkeypatch, run=run, versus=versus, **query)
+    app = opened(root, page, run=run, versus=versus, **query)
     assert (app.selectbox(key="run").value, app.selectbox(key="versus").value) == (run, versus)
     return app
 
 
-def test_two_runs_with_concepts_stand_side_by_side(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = shown(root, monkeypatch, "one", "two")
+def test_two_runs_with_concepts_stand_side_by_side(root: Path, opened: Opened) -> None:
+    app = shown(opened, root, "one", "two")
     said = texts(app)
     assert "Both runs have the same graph" in said
     assert "top, captions: " in said
@@ -51,8 +49,8 @@ def test_two_runs_with_concepts_stand_side_by_side(root: Path, monkeypatch: pyte
     assert not app.exception
 
 
-def test_every_control(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = shown(root, monkeypatch, "one", "—", concept="ball", caption="7")
+def test_every_control(root: Path, opened: Opened) -> None:
+    app = shown(opened, root, "one", "—", concept="ball", caption="7")
     assert app.selectbox(key="concept").value == "ball"
     assert "Top readers of “ball”" in app.subheader[-2].value
     assert "Caption 7 of image 1" in texts(app)
@@ -70,8 +68,8 @@ def test_every_control(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"{best:.3f}" in texts(app)
 
 
-def test_a_run_without_concepts_is_named_and_the_other_shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = shown(root, monkeypatch, "plain", "two")
+def test_a_run_without_concepts_is_named_and_the_other_shown(root: Path, opened: Opened) -> None:
+    app = shown(opened, root, "plain", "two")
     assert app.selectbox(key="run").value == "plain"
     assert "plain was trained without a concept branch. Only two is shown." in texts(app)
     assert "Concept graph" in [item.value for item in app.subheader]
@@ -86,26 +84,26 @@ def test_a_run_without_concepts_is_named_and_the_other_shown(root: Path, monkeyp
     ],
 )
 def test_what_is_absent_and_which_preset_has_it(
-    root: Path, run: str, versus: str, said: list[str], monkeypatch: pytest.MonkeyPatch
+    root: Path, run: str, versus: str, said: list[str], opened: Opened
 ) -> None:
-    app = shown(root, monkeypatch, run, versus)
+    app = shown(opened, root, run, versus)
     assert [sentence for sentence in said if sentence not in texts(app)] == []
     assert "coder-flickr8k" in texts(app)
     assert not app.subheader
 
 
 @pytest.mark.parametrize("value", ["../../etc", "<script>alert(1)</script>", "9" * 400, "inf"])
-def test_strange_values_in_the_url_change_nothing(root: Path, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strange_values_in_the_url_change_nothing(root: Path, value: str, opened: Opened) -> None:
     keys = ("concept", "caption", "count", "kind", "by", "part", "first", "pairs-of")
-    app = shown(root, monkeypatch, "one", "two", **dict.fromkeys(keys, value))
+    app = shown(opened, root, "one", "two", **dict.fromkeys(keys, value))
     assert "<script>" not in texts(app)
     assert app.selectbox(key="concept").value in ("dog", "grass", "ball", "red", "run")
 
 
-def test_a_caption_leads_to_its_concepts(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = shown(root, monkeypatch, "one", "—", "diversity", caption="7")
+def test_a_caption_leads_to_its_concepts(root: Path, opened: Opened) -> None:
+    app = shown(opened, root, "one", "—", "diversity", caption="7")
     assert 'href="concepts?run=one&amp;versus=%E2%80%94&amp;split=dev&amp;caption=7"' in texts(app)
-    app = shown(root, monkeypatch, "plain", "—", "diversity", caption="7")
+    app = shown(opened, root, "plain", "—", "diversity", caption="7")
     assert 'href="concepts?' not in texts(app)
 
 

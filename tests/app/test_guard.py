@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,28 +54,3 @@ def test_the_app_behind_is_not_reached(kind: str, answer: str) -> None:
         thread.submit(asyncio.run, Guard(behind)(scope, receive, send)).result()
     assert sent[0]["type"] == answer
     assert sent[0].get("status", 403) == 403
-
-
-def status(port: int, method: str, path: str, host: str, origin: str | None) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.putrequest(method, path, skip_host=True)
-    connection.putheader("Host", host)
-    if origin:
-        connection.putheader("Origin", origin)
-    connection.endheaders()
-    found = connection.getresponse().status
-    connection.close()
-    return found
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-def test_a_served_page_is_refused_to_others(serve: Callable[[Path], int], tmp_path: Path) -> None:
-    port = serve(tmp_path)
-    own = f"127.0.0.1:{port}"
-    for path in ("/", "/diversity", "/overview?run=../../etc", "/_stcore/health"):
-        assert status(port, "GET", path, own, None) == 200
-        assert status(port, "GET", path, f"localhost:{port}", f"http://localhost:{port}") == 200
-        assert status(port, "GET", path, f"evil.example:{port}", None) == 403
-        assert status(port, "GET", path, own, "http://evil.example") == 403
-    assert status(port, "PUT", "/_stcore/upload_file/a/b", own, "http://evil.example") == 403

@@ -16,7 +16,7 @@ from coder_core.api import Run, open_run
 from coder_core.api.sampling import draw_points_sample
 from coder_core.geometry.layout import LayoutSettings
 from coder_core.runs.derived.compute import make_layouts
-from tests.app.test_pages import opened, texts
+from tests.support.pages import Opened, labels, texts
 from tests.support.run_folders import write_run
 
 
@@ -32,19 +32,19 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 EVERYTHING = "a:-9,-9,9,-9,9,9,-9,9"
 
 
-def test_a_map_is_offered_never_begun_and_pca_is_shown_meanwhile(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "joint", monkeypatch)
-    assert [button.label for button in app.button if button.label.startswith("Compute")] == ["Compute the UMAP map"]
+def test_a_map_is_offered_never_begun_and_pca_is_shown_meanwhile(root: Path, opened: Opened) -> None:
+    app = opened(root, "joint")
+    assert labels(app, "Compute") == ["Compute the UMAP map"]
     assert not (root / ".work").exists()
     assert "aligned to demo-baseline" in texts(app)
     app.segmented_control(key="map").set_value("pca").run()
     assert not app.exception
-    assert not [button for button in app.button if button.label.startswith("Compute")]
+    assert not labels(app, "Compute")
 
 
 @pytest.mark.parametrize("column", ["modality", "rank", "gain", "diversity", "similarity", "hubness", "words"])
-def test_every_colour_with_everything_selected(root: Path, column: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "joint", monkeypatch, map="PCA", area=EVERYTHING, focus="caption-7", colour=column)
+def test_every_colour_with_everything_selected(root: Path, column: str, opened: Opened) -> None:
+    app = opened(root, "joint", map="PCA", area=EVERYTHING, focus="caption-7", colour=column)
     assert app.selectbox(key="colour").value == column
     assert "120 of 120 selected: 20 images, 100 captions." in texts(app)
     assert "Caption 7 of image 1" in texts(app)
@@ -53,16 +53,16 @@ def test_every_colour_with_everything_selected(root: Path, column: str, monkeypa
     assert "rank (demo)" in table.columns
 
 
-def test_one_run_alone_and_an_empty_area(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "joint", monkeypatch, area="a:50,50,60,50,60,60")
+def test_one_run_alone_and_an_empty_area(root: Path, opened: Opened) -> None:
+    app = opened(root, "joint", area="a:50,50,60,50,60,60")
     app.selectbox(key="versus").set_value("—").run()
     assert not app.exception
     assert "No point lies in this area." in texts(app)
     assert "gain" not in app.selectbox(key="colour").options
 
 
-def test_runs_on_other_samples_are_not_laid_over_each_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "joint", monkeypatch, area=EVERYTHING)
+def test_runs_on_other_samples_are_not_laid_over_each_other(root: Path, opened: Opened) -> None:
+    app = opened(root, "joint", area=EVERYTHING)
     app.selectbox(key="run").set_value("demo").run()
     app.selectbox(key="versus").set_value("smaller").run()
     assert not app.exception
@@ -70,19 +70,19 @@ def test_runs_on_other_samples_are_not_laid_over_each_other(root: Path, monkeypa
     assert "100 captions" in texts(app)
 
 
-def test_a_kept_map_is_shown_and_a_damaged_one_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_map_is_shown_and_a_damaged_one_is_named(root: Path, opened: Opened) -> None:
     runs = [root / name for name in ("demo-baseline", "demo")]
     made = make_layouts(runs, "dev", LayoutSettings("tsne", perplexity=10.0))
-    app = opened(root, "joint", monkeypatch, map="t-SNE", perplexity="10")
-    assert not [button for button in app.button if button.label.startswith("Compute")]
+    app = opened(root, "joint", map="t-SNE", perplexity="10")
+    assert not labels(app, "Compute")
     file = made[1][0].path / "plane.npy"
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(bytes(content))
-    app = opened(root, "joint", monkeypatch, map="t-SNE", perplexity="10")
+    app = opened(root, "joint", map="t-SNE", perplexity="10")
     assert "damaged" in texts(app)
     assert "plane.npy" in texts(app)
-    assert [button for button in app.button if button.label.startswith("Compute")]
+    assert labels(app, "Compute")
 
 
 def ended(name: str) -> None:
@@ -122,7 +122,7 @@ def test_the_command_runs_beside_the_app_and_can_be_cancelled(root: Path, monkey
 
 
 def test_a_large_split_is_opened_by_a_sample_and_looked_at_whole_when_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "runs"
     for name, noise in (("demo-baseline", 3.0), ("demo", 1.5)):
@@ -131,7 +131,7 @@ def test_a_large_split_is_opened_by_a_sample_and_looked_at_whole_when_asked(
     assert drawn is not None
     monkeypatch.setattr(Run, "points_sample", lambda self, split, **_: drawn)
     inside, outside = int(drawn.images[-1]), int(np.setdiff1d(np.arange(20), drawn.images)[0])
-    app = opened(root, "joint", monkeypatch, map="PCA", area=EVERYTHING, focus=f"image-{inside}")
+    app = opened(root, "joint", map="PCA", area=EVERYTHING, focus=f"image-{inside}")
     assert "60 of 120 samples, drawn at random: 10 of 20 images" in texts(app)
     assert "60 of 60 selected: 10 images, 50 captions." in texts(app)
     assert f"Image {inside}" in texts(app)

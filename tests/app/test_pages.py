@@ -6,15 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from coder_core.api import open_run
+from tests.app.conftest import ROOTS
 from tests.support.concept_runs import write_concept_run
-from tests.support.run_folders import damage, import_run_folder, write_run
-
-PAGES = ("overview", "diversity", "weights", "similarity", "joint", "clusters", "concepts", "retrieval")
-ROOTS = ("none", "one", "two", "damaged", "no pictures", "imported")
-PROJECT = Path(__file__).resolve().parents[2]
+from tests.support.pages import PAGES, Opened, texts
+from tests.support.run_folders import write_run
 
 
 @pytest.fixture(scope="module")
@@ -26,92 +23,53 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module")
-def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    base = tmp_path_factory.mktemp("app")
-    made = {name: base / name.replace(" ", "-") for name in ROOTS}
-    made["none"].mkdir()
-    write_run(made["one"], "demo", images=20)
-    for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("demo", "dcl", 1.5)):
-        write_run(made["two"], name, loss=loss, noise=noise, images=20)
-    write_run(made["damaged"], "demo", images=20)
-    damage(write_run(made["damaged"], "torn", images=12))
-    write_run(made["no pictures"], "demo", images=20, pictures=False)
-    write_run(made["imported"], "demo", images=20)
-    import_run_folder(made["imported"], "clip", images=20)
-    return made
-
-
-def opened(root: Path, page: str, monkeypatch: pytest.MonkeyPatch, **query: str | list[str]) -> AppTest:
-    monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
-    monkeypatch.chdir(PROJECT)
-    app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=120)
-    app.query_params.update(query)
-    app.run()
-    if page:
-        app.switch_page(f"pages/{page}.py")
-        app.run()
-    assert not app.exception, [item.value for item in app.exception]
-    return app
-
-
-def texts(app: AppTest) -> str:
-    """Everything a page says in HTML and in metrics."""
-    metrics = (f"{m.label}: {m.value} {m.delta} {m.proto.delta_description}" for m in app.metric)
-    return "\n".join([*(str(item.proto.body) for item in app.get("html")), *metrics, ""])
-
-
 @pytest.mark.parametrize("root", ROOTS)
 @pytest.mark.parametrize("page", [*PAGES, "start"])
-def test_every_page_opens(roots: dict[str, Path], root: str, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(roots[root], page, monkeypatch)
+def test_every_page_opens(roots: dict[str, Path], root: str, page: str, opened: Opened) -> None:
+    app = opened(roots[root], page)
     assert app.title[0].value.endswith("?")
     if root == "none" and page != "start":
         assert "There is no evaluated run yet." in texts(app)
 
 
-def test_without_a_run_the_app_begins_with_the_offer_to_train(
-    roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = opened(roots["none"], "", monkeypatch)
+def test_without_a_run_the_app_begins_with_the_offer_to_train(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["none"], "")
     assert [button.label for button in app.button] == ["Train the demo pair"]
     assert app.title[0].value.startswith("Nothing is trained yet.")
 
 
-def test_with_runs_the_start_page_leads_to_them(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(roots["two"], "start", monkeypatch)
+def test_with_runs_the_start_page_leads_to_them(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["two"], "start")
     assert "Nothing is trained" not in app.title[0].value
     assert not app.button
     assert "There are trained runs." in texts(app)
     assert [link.proto.label for link in app.get("page_link")] == ["Open the overview", "Train a run of your own"]
 
 
-def test_a_damaged_run_is_named(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(roots["damaged"], "overview", monkeypatch)
+def test_a_damaged_run_is_named(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["damaged"], "overview")
     assert "torn" in texts(app)
     assert "config.toml" in texts(app)
     assert "torn" not in app.selectbox(key="run").options
 
 
-def test_the_baseline_stands_first(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(roots["two"], "overview", monkeypatch)
+def test_the_baseline_stands_first(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["two"], "overview")
     assert app.selectbox(key="run").value == "demo-baseline"
     assert app.selectbox(key="versus").value == "demo"
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_one_run_alone_can_be_chosen(roots: dict[str, Path], page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(roots["two"], page, monkeypatch)
+def test_one_run_alone_can_be_chosen(roots: dict[str, Path], page: str, opened: Opened) -> None:
+    app = opened(roots["two"], page)
     app.selectbox(key="versus").set_value("—").run()
     assert not app.exception
 
 
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize(("versus", "shown"), [("beta", {"gamma", "beta"}), ("—", {"gamma"})])
-def test_a_link_opens_the_runs_it_names(
-    three: Path, page: str, versus: str, shown: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = opened(three, page, monkeypatch, run="gamma", versus=versus)
+def test_a_link_opens_the_runs_it_names(three: Path, page: str, versus: str, shown: set[str], opened: Opened) -> None:
+    app = opened(three, page, run="gamma", versus=versus)
     assert (app.selectbox(key="run").value, app.selectbox(key="versus").value) == ("gamma", versus)
     said = [texts(app), *(button.label for button in app.button), *(one.proto.spec for one in app.get("plotly_chart"))]
     assert {name for name in ("alpha", "beta", "gamma") if any(name in one for one in said)} == shown
@@ -121,9 +79,9 @@ def test_a_link_opens_the_runs_it_names(
 @pytest.mark.parametrize("measure", ["std", "entropy"])
 @pytest.mark.parametrize("over", ["split", "batch", "bank"])
 def test_every_setting_of_diversity(
-    roots: dict[str, Path], anchors: str, measure: str, over: str, monkeypatch: pytest.MonkeyPatch
+    roots: dict[str, Path], anchors: str, measure: str, over: str, opened: Opened
 ) -> None:
-    app = opened(roots["two"], "diversity", monkeypatch)
+    app = opened(roots["two"], "diversity")
     for key, value in (("anchors", anchors), ("measure", measure), ("over", over)):
         app.segmented_control(key=key).set_value(value)
     for key, value in (("epsilon", 0.3), ("mu", 0.2), ("gamma", 0.1), ("tau", 0.05)):
@@ -136,8 +94,8 @@ def test_every_setting_of_diversity(
     assert f"{number.capitalize()} 7" in texts(app)
 
 
-def test_next_and_previous_walk_the_ranking(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(roots["two"], "diversity", monkeypatch)
+def test_next_and_previous_walk_the_ranking(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["two"], "diversity")
     first = app.number_input(key="caption").value
     app.button(key="caption-next").click().run()
     second = app.number_input(key="caption").value
@@ -146,10 +104,8 @@ def test_next_and_previous_walk_the_ranking(roots: dict[str, Path], monkeypatch:
     assert app.number_input(key="caption").value == first
 
 
-def test_sliders_begin_at_what_training_used_and_say_so(
-    roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = opened(roots["two"], "diversity", monkeypatch)
+def test_sliders_begin_at_what_training_used_and_say_so(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["two"], "diversity")
     assert [app.slider(key=key).value for key in ("epsilon", "mu", "gamma", "tau")] == [0.1, 0.1, 0.3, 1.0]
     assert "demo-baseline did not use CODER’s eq. 4" in texts(app)
     assert "demo: ε 0.1, μ 0.1, γ 0.3, measured by standard deviation" in texts(app)
@@ -159,10 +115,8 @@ def test_sliders_begin_at_what_training_used_and_say_so(
 
 
 @pytest.mark.parametrize("ranked", ["second", "first", "fell", "rose"])
-def test_anchors_can_be_ranked_by_what_changed(
-    roots: dict[str, Path], ranked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = opened(roots["two"], "diversity", monkeypatch)
+def test_anchors_can_be_ranked_by_what_changed(roots: dict[str, Path], ranked: str, opened: Opened) -> None:
+    app = opened(roots["two"], "diversity")
     app.segmented_control(key="ranked").set_value(ranked).run()
     assert not app.exception
     from coder_core.api import diversity_changes, open_run
@@ -176,8 +130,8 @@ def test_anchors_can_be_ranked_by_what_changed(
     assert app.number_input(key="caption").value == expected
 
 
-def test_words_that_no_caption_holds(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(roots["two"], "diversity", monkeypatch)
+def test_words_that_no_caption_holds(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["two"], "diversity")
     app.text_input(key="words").set_value("zebra").run()
     assert "No caption contains all of these words." in texts(app)
     assert not app.exception
@@ -185,10 +139,8 @@ def test_words_that_no_caption_holds(roots: dict[str, Path], monkeypatch: pytest
 
 @pytest.mark.parametrize("root", ["one", "two"])
 @pytest.mark.parametrize("direction", ["t2i", "i2t"])
-def test_every_setting_of_retrieval(
-    roots: dict[str, Path], root: str, direction: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = opened(roots[root], "retrieval", monkeypatch)
+def test_every_setting_of_retrieval(roots: dict[str, Path], root: str, direction: str, opened: Opened) -> None:
+    app = opened(roots[root], "retrieval")
     app.segmented_control(key="direction").set_value("text" if direction == "t2i" else "image")
     app.segmented_control(key="at").set_value("5").run()
     choices = ("fixed", "broken", "both wrong", "both right") if root == "two" else ("found", "missed")
@@ -199,10 +151,8 @@ def test_every_setting_of_retrieval(
 
 @pytest.mark.parametrize("root", ["one", "two", "imported", "no pictures"])
 @pytest.mark.parametrize("direction", ["text", "image"])
-def test_near_misses_and_hubs(
-    roots: dict[str, Path], root: str, direction: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = opened(roots[root], "retrieval", monkeypatch)
+def test_near_misses_and_hubs(roots: dict[str, Path], root: str, direction: str, opened: Opened) -> None:
+    app = opened(roots[root], "retrieval")
     app.segmented_control(key="direction").set_value(direction)
     app.segmented_control(key="look").set_value("near").run()
     assert "Smallest margins" in "".join(item.value for item in app.subheader)
@@ -214,11 +164,11 @@ def test_near_misses_and_hubs(
     assert "skewness" in texts(app)
 
 
-def test_next_failure_is_a_failure(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_failure_is_a_failure(roots: dict[str, Path], opened: Opened) -> None:
     from coder_core.api import open_run
 
     ranks = open_run(roots["two"] / "demo").ranks("dev")["t2i"]
-    app = opened(roots["two"], "retrieval", monkeypatch)
+    app = opened(roots["two"], "retrieval")
     walked = []
     for _ in range(3):
         app.button(key="query-text-failure-1").click().run()
@@ -229,21 +179,21 @@ def test_next_failure_is_a_failure(roots: dict[str, Path], monkeypatch: pytest.M
     assert app.number_input(key="query-text").value == walked[1]
 
 
-def test_the_rank_change_of_a_query_is_told(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rank_change_of_a_query_is_told(roots: dict[str, Path], opened: Opened) -> None:
     from coder_core.api import open_run
 
     first, second = (
         int(open_run(roots["two"] / name).ranks("dev")["t2i"][3]) + 1 for name in ("demo-baseline", "demo")
     )
-    app = opened(roots["two"], "retrieval", monkeypatch)
+    app = opened(roots["two"], "retrieval")
     app.number_input(key="query-text").set_value(3).run()
     assert f"match at rank {first}" in texts(app)
     assert f"match at rank {second}" in texts(app)
     assert f"gain: {first - second:+,} " in texts(app)
 
 
-def test_every_result_links_to_its_diversity(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(roots["two"], "retrieval", monkeypatch)
+def test_every_result_links_to_its_diversity(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["two"], "retrieval")
     state = "run=demo-baseline&amp;versus=demo&amp;split=dev&amp;anchors="
     assert texts(app).count(f'href="diversity?{state}Images&amp;image=') == 20  # ten results of two runs
     assert texts(app).count(f'href="diversity?{state}Captions&amp;caption=') == 1
@@ -259,9 +209,9 @@ def test_every_result_links_to_its_diversity(roots: dict[str, Path], monkeypatch
     ],
 )
 def test_an_upload_that_is_no_picture_is_refused_with_a_sentence(
-    roots: dict[str, Path], content: bytes, said: str, monkeypatch: pytest.MonkeyPatch
+    roots: dict[str, Path], content: bytes, said: str, opened: Opened
 ) -> None:
-    app = opened(roots["two"], "retrieval", monkeypatch)
+    app = opened(roots["two"], "retrieval")
     app.segmented_control(key="ask").set_value("picture").run()
     assert "No picture yet." in texts(app)
     app.file_uploader(key="picture").upload("<b>x</b>.png", content, "image/png").run()
@@ -271,10 +221,8 @@ def test_an_upload_that_is_no_picture_is_refused_with_a_sentence(
     assert not app.exception
 
 
-def test_a_picture_asks_through_the_sample_most_like_it(
-    roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = opened(roots["two"], "retrieval", monkeypatch)
+def test_a_picture_asks_through_the_sample_most_like_it(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["two"], "retrieval")
     app.segmented_control(key="ask").set_value("picture").run()
     content = (roots["two"].parent / "two-pictures" / "7.png").read_bytes()
     app.file_uploader(key="picture").upload("mine.png", content, "image/png").run()
@@ -283,20 +231,20 @@ def test_a_picture_asks_through_the_sample_most_like_it(
     assert not app.exception
 
 
-def test_runs_on_other_samples_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_on_other_samples_are_not_compared(tmp_path: Path, opened: Opened) -> None:
     write_run(tmp_path / "runs", "a", images=12, pictures=False)
     write_run(tmp_path / "runs", "b", images=14, pictures=False)
     for page in PAGES:
-        app = opened(tmp_path / "runs", page, monkeypatch)
+        app = opened(tmp_path / "runs", page)
         assert "evaluated on different samples" in texts(app)
 
 
-def test_similarities_of_any_number_of_runs_stand_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_similarities_of_any_number_of_runs_stand_side_by_side(tmp_path: Path, opened: Opened) -> None:
     root = tmp_path / "runs"
     for seed, name in enumerate(("a", "b", "c")):
         write_run(root, name, images=12, seed=seed, noise=1.0 + seed, pictures=False)
     write_concept_run(root, "both", images=12)
-    app = opened(root, "overview", monkeypatch, curves=["a", "b", "c", "both"])
+    app = opened(root, "overview", curves=["a", "b", "c", "both"])
     assert app.multiselect(key="curves").value == ["a", "b", "c", "both"]
     table = next(frame.value for frame in app.dataframe if "matching pairs" in frame.value)
     assert table["run"].tolist() == ["a", "b", "c", "both"]
@@ -312,8 +260,8 @@ def test_similarities_of_any_number_of_runs_stand_side_by_side(tmp_path: Path, m
     assert len(app.get("plotly_chart")) == 4
 
 
-def test_a_free_text_says_when_the_run_has_no_model(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(roots["one"], "retrieval", monkeypatch)
+def test_a_free_text_says_when_the_run_has_no_model(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["one"], "retrieval")
     app.segmented_control(key="ask").set_value("text").run()
     assert "No query yet." in texts(app)
     app.text_input(key="text").set_value("a red ring").run()
@@ -321,14 +269,14 @@ def test_a_free_text_says_when_the_run_has_no_model(roots: dict[str, Path], monk
     assert not app.exception
 
 
-def test_what_an_imported_run_lacks_is_said(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(roots["imported"], "overview", monkeypatch, run="clip", versus="demo")
+def test_what_an_imported_run_lacks_is_said(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["imported"], "overview", run="clip", versus="demo")
     assert "clip: imported embeddings, which have no configuration." in texts(app)
     app.multiselect(key="curves").set_value(["clip"]).run()
     assert "Imported embeddings have no training curves." in texts(app)
-    app = opened(roots["imported"], "diversity", monkeypatch, run="clip", versus="—")
+    app = opened(roots["imported"], "diversity", run="clip", versus="—")
     assert "clip did not use CODER’s eq. 4" in texts(app)
-    app = opened(roots["imported"], "retrieval", monkeypatch, run="clip", versus="—", ask="Free text")
+    app = opened(roots["imported"], "retrieval", run="clip", versus="—", ask="Free text")
     app.text_input(key="text").set_value("a red ring").run()
     assert "holds imported embeddings and no model" in texts(app)
     assert not app.exception
@@ -339,10 +287,10 @@ def test_what_an_imported_run_lacks_is_said(roots: dict[str, Path], monkeypatch:
 )
 @pytest.mark.parametrize("page", ["diversity", "retrieval"])
 def test_strange_values_in_the_url_change_nothing(
-    roots: dict[str, Path], page: str, value: str, monkeypatch: pytest.MonkeyPatch
+    roots: dict[str, Path], page: str, value: str, opened: Opened
 ) -> None:
     keys = ("run", "versus", "split", "caption", "image", "epsilon", "anchors", "curves", "at", "query-text")
-    app = opened(roots["two"], page, monkeypatch, **dict.fromkeys(keys, value))
+    app = opened(roots["two"], page, **dict.fromkeys(keys, value))
     assert app.selectbox(key="run").value == "demo-baseline"
     assert app.selectbox(key="split").value == "dev"
     assert "<script>" not in texts(app)

@@ -9,7 +9,7 @@ import pytest
 
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.write import write_analysis
-from tests.app.test_pages import opened, texts
+from tests.support.pages import Opened, texts
 from tests.support.run_folders import write_run
 
 
@@ -32,21 +32,19 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("page", ["overview", "diversity", "similarity", "retrieval"])
 @pytest.mark.parametrize("versus", ["demo", "—"])
-def test_pages_that_need_scores_alone_work(root: Path, page: str, versus: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, page, monkeypatch, run="demo" if versus == "—" else "demo-baseline", versus=versus)
+def test_pages_that_need_scores_alone_work(root: Path, page: str, versus: str, opened: Opened) -> None:
+    app = opened(root, page, run="demo" if versus == "—" else "demo-baseline", versus=versus)
     assert not app.exception
     assert "scores every image with every caption" not in texts(app)
 
 
 @pytest.mark.parametrize("page", ["joint", "clusters"])
-def test_pages_about_a_space_show_the_other_run_and_say_why(
-    root: Path, page: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_about_a_space_show_the_other_run_and_say_why(root: Path, page: str, opened: Opened) -> None:
     said = "demo scores every image with every caption as a pair, so a sample has no single embedding."
-    app = opened(root, page, monkeypatch, run="demo-baseline", versus="demo")
+    app = opened(root, page, run="demo-baseline", versus="demo")
     assert not app.exception
     assert f"{said} Only demo-baseline is shown." in texts(app)
-    alone = opened(root, page, monkeypatch, run="demo", versus="—")
+    alone = opened(root, page, run="demo", versus="—")
     assert not alone.exception
     assert said in texts(alone)
     assert "Overview, Diversity, Similarity and Retrieval work with such a run" in texts(alone)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +13,10 @@ from app import charts
 from app.backend.similarity import Loss, Pair
 from app.ui import clicks
 from app.views.pair import steps, steps_html
-from tests.app.test_pages import opened, texts
-from tests.support.run_folders import damage, import_run_folder, write_run
-from tests.support.visits import PATIENCE, Visit
+from tests.support.pages import Opened, texts
+from tests.support.run_folders import write_run
 
 COLOURS = charts.tone("light")
-
-
-@pytest.fixture(scope="module")
-def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    base = tmp_path_factory.mktemp("similarity")
-    made = {name: base / name for name in ("one", "two", "imported", "damaged")}
-    write_run(made["one"], "demo", images=20)
-    for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("demo", "dcl", 1.5)):
-        write_run(made["two"], name, loss=loss, noise=noise, images=20)
-    write_run(made["imported"], "demo", images=20)
-    import_run_folder(made["imported"], "clip", images=20)
-    write_run(made["damaged"], "demo", images=20)
-    damage(write_run(made["damaged"], "torn", images=12))
-    return made
 
 
 def figures(app: AppTest) -> int:
@@ -41,10 +24,8 @@ def figures(app: AppTest) -> int:
 
 
 @pytest.mark.parametrize(("root", "count"), [("one", 4), ("two", 9), ("imported", 9), ("damaged", 4)])
-def test_it_draws_every_matrix_of_every_run(
-    roots: dict[str, Path], root: str, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = opened(roots[root], "similarity", monkeypatch)
+def test_it_draws_every_matrix_of_every_run(roots: dict[str, Path], root: str, count: int, opened: Opened) -> None:
+    app = opened(roots[root], "similarity")
     assert figures(app) == count
     assert "64 of 100 pairs, drawn at random with seed 0" in texts(app)
     assert [button.label for button in app.get("download_button")][:2] == ["CSV", "Parquet"]
@@ -54,9 +35,9 @@ def test_it_draws_every_matrix_of_every_run(
 @pytest.mark.parametrize("source", ["seed", "hardest", "chosen", "split"])
 @pytest.mark.parametrize("order", ["diversity", "cluster", "drawn"])
 def test_every_batch_in_every_order(
-    roots: dict[str, Path], anchors: str, source: str, order: str, monkeypatch: pytest.MonkeyPatch
+    roots: dict[str, Path], anchors: str, source: str, order: str, opened: Opened
 ) -> None:
-    app = opened(roots["two"], "similarity", monkeypatch)
+    app = opened(roots["two"], "similarity")
     for key, value in (("anchors", anchors), ("batch-of", source), ("order", order)):
         app.segmented_control(key=key).set_value(value)
     app.run()
@@ -69,13 +50,9 @@ def test_every_batch_in_every_order(
     assert figures(app) == 9
 
 
-def test_sliders_begin_with_training_and_say_so(roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(roots["two"], "similarity", monkeypatch)
-    assert (app.slider(key="mu").value, app.slider(key="gamma").value, app.slider(key="epsilon").value) == (
-        0.1,
-        0.3,
-        0.1,
-    )
+def test_sliders_begin_with_training_and_say_so(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["two"], "similarity")
+    assert [app.slider(key=key).value for key in ("mu", "gamma", "epsilon")] == [0.1, 0.3, 0.1]
     assert "demo was trained with μ = 0.1, γ = 0.3, ε = 0.1" in texts(app)
     assert "demo-baseline did not use eq. 4" in texts(app)
     app.slider(key="mu").set_value(0.02).run()
@@ -83,11 +60,9 @@ def test_sliders_begin_with_training_and_say_so(roots: dict[str, Path], monkeypa
     assert "0.02 × " in texts(app)
 
 
-def test_more_than_256_are_shown_as_blocks_and_said(
-    tmp_path: Path, roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_than_256_are_shown_as_blocks_and_said(tmp_path: Path, roots: dict[str, Path], opened: Opened) -> None:
     write_run(tmp_path / "runs", "demo", images=70)
-    app = opened(tmp_path / "runs", "similarity", monkeypatch)
+    app = opened(tmp_path / "runs", "similarity")
     app.number_input(key="pairs").set_value(300).run()
     assert "Every cell is the mean of 2 × 2 pairs." in texts(app)
     app.segmented_control(key="batch-of").set_value("split").run()
@@ -96,10 +71,8 @@ def test_more_than_256_are_shown_as_blocks_and_said(
     assert not app.exception
 
 
-def test_a_pair_that_is_not_shown_opens_the_hardest_negative(
-    roots: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app = opened(roots["one"], "similarity", monkeypatch)
+def test_a_pair_that_is_not_shown_opens_the_hardest_negative(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["one"], "similarity")
     app.segmented_control(key="batch-of").set_value("chosen")
     app.run()
     app.text_input(key="chosen").set_value("0-9").run()
@@ -112,10 +85,8 @@ def test_a_pair_that_is_not_shown_opens_the_hardest_negative(
 
 
 @pytest.mark.parametrize("value", ["../../etc", "<script>alert(1)</script>", "9" * 400, "inf", "-5", "a\nb"])
-def test_strange_values_in_the_url_change_nothing(
-    roots: dict[str, Path], value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keys = (
+def test_strange_values_in_the_url_change_nothing(roots: dict[str, Path], value: str, opened: Opened) -> None:
+    keys = [
         "anchors",
         "batch-of",
         "order",
@@ -127,8 +98,8 @@ def test_strange_values_in_the_url_change_nothing(
         "pair-image",
         "pair-caption",
         "chosen",
-    )
-    app = opened(roots["two"], "similarity", monkeypatch, **dict.fromkeys(keys, value))
+    ]
+    app = opened(roots["two"], "similarity", **dict.fromkeys(keys, value))
     assert figures(app) == 9
     assert "<script>" not in texts(app)
 
@@ -196,32 +167,3 @@ def test_a_heat_map_names_its_cells_and_keeps_text_plain() -> None:
     assert list(figure.layout.xaxis.ticktext) == ["c", "d", "e"]
     assert figure.layout.shapes[0].x0 == 1.5
     assert list(figure.layout.yaxis.range) == [1.5, -0.5]  # the first row on top
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_hover_says_the_ids_and_a_click_opens_the_pair(
-    serve: Callable[[Path], int], browser: Any, roots: dict[str, Path], theme: str
-) -> None:
-    visit = Visit(browser, serve(roots["two"]), theme)
-    visit.open("similarity")
-    visit.check_charts()
-    plot = visit.page.locator(".st-key-matrix-similarity-1 .js-plotly-plot .nsewdrag").first
-    plot.scroll_into_view_if_needed()
-    box = plot.bounding_box()
-    place = box["x"] + box["width"] * 0.51, box["y"] + box["height"] * 0.26
-    visit.page.mouse.move(*place)
-    label = visit.page.locator(".st-key-matrix-similarity-1 .hoverlayer .hovertext").first
-    label.wait_for(timeout=PATIENCE)
-    caption, image = re.search(r"caption (\d+) · image (\d+)", label.text_content()).groups()  # type: ignore[union-attr]
-    visit.page.mouse.click(*place)
-    visit.page.wait_for_function(f"location.search.includes('pair-caption={caption}')", timeout=PATIENCE)
-    visit.settle()
-    assert f"pair-image={image}" in visit.page.url
-    assert visit.page.get_by_text(f"Image {image} with caption {caption}").count() == 1
-    visit.check()
-    visit.shoot(f"similarity-{theme}")
-    visit.check()
-    visit.context.close()

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -20,10 +19,9 @@ from app.backend import jobs, training
 from app.backend.training import TrainingRun
 from coder_core.runs.files.status import read_status, write_status
 from coder_core.training.launch import start_run
-from tests.app.test_pages import opened, texts
+from tests.support.pages import Opened, texts
 from tests.support.run_folders import damage, import_run_folder, write_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
-from tests.support.visits import PATIENCE, Visit
 
 TINY = {"dimension": 8, "bank_size": 16, "batch_size": 8, "warmup_steps": 0, "threads": 1, "word_threshold": 1}
 
@@ -76,8 +74,8 @@ def fresh() -> list[TrainingRun]:
     return training.training_runs()
 
 
-def test_without_runs_it_offers_the_form(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "train", monkeypatch)
+def test_without_runs_it_offers_the_form(root: Path, opened: Opened) -> None:
+    app = opened(root, "train")
     assert app.selectbox(key="data").options == ["demo", "tiny"]
     assert "Nothing has been trained here yet." in texts(app)
     assert app.button(key="train-start").label == "Train demo"
@@ -85,7 +83,9 @@ def test_without_runs_it_offers_the_form(root: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("kind", ["one", "two", "imported", "damaged", "interrupted", "elsewhere"])
-def test_it_opens_with_every_kind_of_run(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_opens_with_every_kind_of_run(
+    root: Path, kind: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = write_run(root, "demo", images=12)
     if kind == "two":
         write_run(root, "other", images=12)
@@ -97,7 +97,7 @@ def test_it_opens_with_every_kind_of_run(root: Path, kind: str, monkeypatch: pyt
         write_status(run, "running", step=10, steps=30)
     if kind == "interrupted":
         monkeypatch.setattr("coder_core.runs.files.status._alive", lambda record: False)
-    app = opened(root, "train", monkeypatch, watch="torn" if kind == "damaged" else "demo")
+    app = opened(root, "train", watch="torn" if kind == "damaged" else "demo")
     names = app.selectbox(key="watch").options
     assert "clip" not in names
     buttons = [button.key for button in app.button]
@@ -109,8 +109,8 @@ def test_it_opens_with_every_kind_of_run(root: Path, kind: str, monkeypatch: pyt
         assert "started outside the app; stop it there" in texts(app)
 
 
-def test_another_preset_begins_with_its_own_values(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "train", monkeypatch)
+def test_another_preset_begins_with_its_own_values(root: Path, opened: Opened) -> None:
+    app = opened(root, "train")
     assert app.number_input(key="demo-epochs").value == 10
     app.number_input(key="demo-epochs").set_value(3).run()
     assert "--epochs=3" in app.code[0].value
@@ -119,8 +119,8 @@ def test_another_preset_begins_with_its_own_values(root: Path, monkeypatch: pyte
     assert "--epochs" not in app.code[0].value
 
 
-def test_impossible_values_and_names_cannot_be_started(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "train", monkeypatch)
+def test_impossible_values_and_names_cannot_be_started(root: Path, opened: Opened) -> None:
+    app = opened(root, "train")
     app.number_input(key="demo-batch_size").set_value(1).run()
     assert "--batch-size: is 1; expected 2 or more" in texts(app)
     assert "train-start" not in [button.key for button in app.button]
@@ -135,8 +135,8 @@ def test_impossible_values_and_names_cannot_be_started(root: Path, monkeypatch: 
     assert not list((root / ".work").glob("*"))
 
 
-def test_boosting_and_weights_have_fields_of_their_own(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "train", monkeypatch)
+def test_boosting_and_weights_have_fields_of_their_own(root: Path, opened: Opened) -> None:
+    app = opened(root, "train")
     assert "boosting_teacher" not in app.multiselect(key="set").options
     app.selectbox(key="demo-boosting").set_value("am").run()
     assert "offline" not in app.selectbox(key="demo-boosting_scenario").options
@@ -148,10 +148,10 @@ def test_boosting_and_weights_have_fields_of_their_own(root: Path, monkeypatch: 
     assert "train-start" in [button.key for button in app.button]
 
 
-def test_an_offline_teacher_is_one_of_the_runs_that_fit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offline_teacher_is_one_of_the_runs_that_fit(root: Path, opened: Opened) -> None:
     config = tiny_config(root.parent / "data" / "tiny", "first")
     start_run(replace(config, training=replace(config.training, epochs=1)), root, quiet())
-    app = opened(root, "train", monkeypatch)
+    app = opened(root, "train")
     app.selectbox(key="demo-boosting").set_value("rm").run()
     assert "offline" not in app.selectbox(key="demo-boosting_scenario").options  # the demo reads other words
     app.selectbox(key="data").set_value("tiny")
@@ -165,9 +165,9 @@ def test_an_offline_teacher_is_one_of_the_runs_that_fit(root: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("value", ["../../etc", "/etc/passwd", "-rf", "<script>alert(1)</script>", "9" * 400, "a\nb"])
-def test_strange_values_in_the_url_start_nothing(root: Path, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strange_values_in_the_url_start_nothing(root: Path, value: str, opened: Opened) -> None:
     keys = ("preset", "data", "name", "set", "watch", "live", "epochly", "demo-epochs", "demo-seed")
-    app = opened(root, "train", monkeypatch, **dict.fromkeys(keys, value))
+    app = opened(root, "train", **dict.fromkeys(keys, value))
     assert app.selectbox(key="data").value == "demo"
     assert app.selectbox(key="preset").value == "demo"
     assert "<script>" not in texts(app)
@@ -202,8 +202,8 @@ def test_a_crash_of_the_app_does_not_touch_the_run(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_is_started_stopped_resumed_and_finished(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "train", monkeypatch)
+def test_a_run_is_started_stopped_resumed_and_finished(root: Path, opened: Opened) -> None:
+    app = opened(root, "train")
     fill(app, epochs=4_000)
     app.button(key="train-start").click().run()
     assert not app.exception
@@ -214,14 +214,14 @@ def test_a_run_is_started_stopped_resumed_and_finished(root: Path, monkeypatch: 
     training.start("demo", "mine", training.data_sets()[1], {"epochs": 2})
     assert one(root).job.pid == running.job.pid  # type: ignore[union-attr]
 
-    other = opened(root, "train", monkeypatch)  # a second tab, or a reload
+    other = opened(root, "train")  # a second tab, or a reload
     assert "running: step" in texts(other)
     other.button(key="train-stop").click().run()
     until(lambda: not one(root).alive)
     assert (read_status(root / "mine") or {})["state"] == "stopped"
     reached = (read_status(root / "mine") or {})["step"]
 
-    app = opened(root, "train", monkeypatch, watch="mine")
+    app = opened(root, "train", watch="mine")
     assert "stopped at step" in "\n".join(code.value for code in app.code)
     app.button(key="train-resume").click().run()
     until(lambda: one(root).stoppable and (read_status(root / "mine") or {}).get("step", 0) > reached)
@@ -230,8 +230,8 @@ def test_a_run_is_started_stopped_resumed_and_finished(root: Path, monkeypatch: 
 
 
 @pytest.mark.slow
-def test_a_short_run_finishes_and_can_be_looked_at(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "train", monkeypatch)
+def test_a_short_run_finishes_and_can_be_looked_at(root: Path, opened: Opened) -> None:
+    app = opened(root, "train")
     fill(app, epochs=2)
     app.button(key="train-start").click().run()
     until(lambda: one(root).job is not None and not one(root).alive)
@@ -239,54 +239,22 @@ def test_a_short_run_finishes_and_can_be_looked_at(root: Path, monkeypatch: pyte
     assert found.run is not None, found.job
     assert found.run.state == "finished"
     assert found.run.usable
-    app = opened(root, "train", monkeypatch, watch="mine")
+    app = opened(root, "train", watch="mine")
     assert "finished" in texts(app)
     assert len(app.get("plotly_chart")) == 2
     assert "train-resume" not in [button.key for button in app.button]
 
 
 @pytest.mark.slow
-def test_what_training_refuses_is_shown_in_its_own_words(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_training_refuses_is_shown_in_its_own_words(root: Path, opened: Opened) -> None:
     (root.parent / "data" / "tiny" / "train_caps.txt").write_text("one caption too few\n")
-    app = opened(root, "train", monkeypatch)
+    app = opened(root, "train")
     fill(app, epochs=2)
     app.button(key="train-start").click().run()
     until(lambda: not one(root).alive)
-    app = opened(root, "train", monkeypatch, watch="mine")
+    app = opened(root, "train", watch="mine")
     assert "mine did not start." in texts(app)
     assert "train_caps.txt: 1 captions for 20 images" in " ".join(" ".join(code.value.split()) for code in app.code)
     assert not (root / "mine").exists()
     app.button(key="train-dismiss").click().run()
     assert "Nothing has been trained here yet." in texts(app)
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_two_tabs_and_a_reload_show_the_same_run(serve: Callable[[Path], int], browser: Any, root: Path) -> None:
-    data = next(found for found in training.data_sets() if found.name == "tiny")
-    training.start("demo", "mine", data, TINY | {"epochs": 100_000})
-    try:
-        port = serve(root)
-        tabs = [Visit(browser, port, theme) for theme in ("light", "dark")]
-        for tab in tabs:
-            tab.open("train?watch=mine")
-            tab.page.get_by_text("running: step").wait_for(timeout=PATIENCE)
-        first = tabs[0].page.locator("text=/running: step/").inner_text()
-        tabs[0].page.wait_for_function(
-            "before => !document.body.innerText.includes(before)", arg=first, timeout=PATIENCE
-        )  # it moves without being asked
-        tabs[0].page.reload()
-        tabs[0].page.get_by_text("running: step").wait_for(timeout=PATIENCE)
-        for tab, theme in zip(tabs, ("light", "dark"), strict=True):
-            tab.shoot(f"train-live-{theme}")
-        tabs[1].page.get_by_role("button", name="Stop", exact=True).click()
-        for tab in tabs:
-            tab.page.get_by_role("button", name="Resume").wait_for(timeout=PATIENCE)
-            tab.check()
-            tab.context.close()
-    finally:
-        for found in fresh():
-            if found.stoppable:
-                training.stop(found)
-        until(lambda: not any(found.alive for found in fresh()))

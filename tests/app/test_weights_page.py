@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from coder_core.api import open_run
-from tests.app.test_pages import opened, texts
+from tests.support.pages import Opened, texts
 from tests.support.run_folders import import_run_folder, write_run
-from tests.support.visits import PATIENCE, Visit
-from tests.support.weighted_runs import train_weighted
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    base = train_weighted(tmp_path_factory.mktemp("weights-page"))
+def root(tmp_path_factory: pytest.TempPathFactory, weighted_root: Path) -> Path:
+    base = tmp_path_factory.mktemp("weights-page") / "runs"
+    shutil.copytree(weighted_root, base)
     write_run(base, "plain", images=8)
     import_run_folder(base, "clip", images=8)
     return base
 
 
 @pytest.mark.parametrize("side", ["Captions", "Images"])
-def test_two_runs_stand_side_by_side(root: Path, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "weights", monkeypatch, run="opposite", versus="combined", side=side)
+def test_two_runs_stand_side_by_side(root: Path, side: str, opened: Opened) -> None:
+    app = opened(root, "weights", run="opposite", versus="combined", side=side)
     assert "combined: combined, the weights of a batch sum to λ = 32, 4 neighbours by TF-IDF" in texts(app)
     assert "opposite: diversity" in texts(app)
     heads = [item.value for item in app.subheader]
@@ -38,10 +36,10 @@ def test_two_runs_stand_side_by_side(root: Path, side: str, monkeypatch: pytest.
     assert not app.exception
 
 
-def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root: Path, opened: Opened) -> None:
     run = open_run(root / "combined")
     weights = run.analysis("dev").array("sample_weight")
-    app = opened(root, "weights", monkeypatch, run="combined", versus="—")
+    app = opened(root, "weights", run="combined", versus="—")
     for place in (weights.argmax(), weights.argmin()):
         assert f"{weights[place]:.3f}</span>" in texts(app)
         assert f"caption={place}" in texts(app)
@@ -53,8 +51,8 @@ def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root: Path, m
     assert app.number_input(key="weighed").value == int(weights.argsort(kind="stable")[1])
 
 
-def test_weights_without_neighbours_show_what_they_have(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "weights", monkeypatch, run="hal", versus="unweighted")
+def test_weights_without_neighbours_show_what_they_have(root: Path, opened: Opened) -> None:
+    app = opened(root, "weights", run="hal", versus="unweighted")
     assert "unweighted was trained without sample weights. Only hal is shown." in texts(app)
     assert "hal: hal, the weights of a batch sum to" in texts(app)
     assert "DISCREPANCY" not in texts(app)
@@ -64,27 +62,9 @@ def test_weights_without_neighbours_show_what_they_have(root: Path, monkeypatch:
     ("run", "said"),
     [("plain", "plain was trained without sample weights."), ("clip", "clip holds imported embeddings")],
 )
-def test_what_is_absent_and_what_to_train(root: Path, run: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(root, "weights", monkeypatch, run=run, versus="—")
+def test_what_is_absent_and_what_to_train(root: Path, run: str, said: str, opened: Opened) -> None:
+    app = opened(root, "weights", run=run, versus="—")
     assert said in texts(app)
     assert "Train with --sample-weights diversity" in texts(app)
     assert not app.subheader
     assert not app.get("plotly_chart")
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_draws_in_a_real_browser(serve: Callable[[Path], int], browser: Any, root: Path, theme: str) -> None:
-    visit = Visit(browser, serve(root), theme)
-    visit.open("weights?run=combined&versus=opposite")
-    visit.check_charts()
-    assert visit.page.locator(".cl-grid").count() == 2
-    visit.page.get_by_text("Images", exact=True).click()
-    visit.page.wait_for_function("location.search.includes('side=Images')", timeout=PATIENCE)
-    visit.settle()
-    visit.check_charts()
-    visit.shoot(f"weights-{theme}")
-    visit.check()
-    visit.context.close()

@@ -1,0 +1,38 @@
+"""Pages without a browser: open one with AppTest, read what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+PROJECT = Path(__file__).resolve().parents[2]
+Opened = Callable[..., AppTest]
+PAGES = ("overview", "diversity", "weights", "similarity", "joint", "clusters", "concepts", "retrieval")
+
+
+def open_page(monkeypatch: pytest.MonkeyPatch, root: Path, page: str, **query: str | list[str]) -> AppTest:
+    """A page over a folder of runs, opened by a link with these query parameters; "" is the first page."""
+    monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
+    monkeypatch.chdir(PROJECT)
+    app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=120)
+    app.query_params.update(query)
+    app.run()
+    if page:
+        app.switch_page(f"pages/{page}.py")
+        app.run()
+    assert not app.exception, [item.value for item in app.exception]
+    return app
+
+
+def texts(app: AppTest) -> str:
+    """Everything a page says in HTML and in metrics."""
+    metrics = (f"{m.label}: {m.value} {m.delta} {m.proto.delta_description}" for m in app.metric)
+    return "\n".join([*(str(item.proto.body) for item in app.get("html")), *metrics, ""])
+
+
+def labels(app: AppTest, start: str) -> list[str]:
+    """The labels of buttons that start with these words."""
+    return [button.label for button in app.button if button.label.startswith(start)]
