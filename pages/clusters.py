@@ -70,7 +70,8 @@ def offer(lacking: list[tuple[RunSummary, StoredClusters]], split: str, wanted: 
     runs, names = [run for run, _ in lacking], " and ".join(run.name for run, _ in lacking)
     verb, folder = ("have", "folders of the runs") if len(runs) > 1 else ("has", "folder of the run")
     work = Work(
-        "-".join(result.name for _, result in lacking), cluster_command(runs, split, wanted), f"Cluster {names}",
+        "-".join(result.name for _, result in lacking), cluster_command(runs, split, wanted),
+        f"Cluster {cards.literal(names)}",
         f"{names} {verb} no {wanted.clusters} clusters yet. This takes seconds; the result is stored in the {folder}.",
     )  # fmt: skip
     show_work(work, " ".join(result.fault for _, result in lacking if result.fault))

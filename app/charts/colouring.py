@@ -1,4 +1,4 @@
-"""A column → colours of points: a ramp for numbers, few colours for kinds; all safe for colour-blind eyes."""
+"""Colours of points by a column: a ramp for numbers, few colours for kinds; safe for colour-blind readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 
 from app.charts.figure import DARK, Tone
 
-# Viridis, without the end that the ground would swallow
+# Viridis, without the end that is invisible on the background
 _RAMP_LIGHT = ("#440154", "#3E4C8A", "#24868E", "#35B779", "#A8DB34")
 _RAMP_DARK = ("#5B62C0", "#2A8FA0", "#35B779", "#A8DB34", "#FDE725")
 _DIVERGING = ("#D55E00", "#E9A46B", "#B9C0C7", "#6AAFDD", "#0072B2")
@@ -33,7 +33,7 @@ class Ramp:
     """A column of numbers.
 
     Args:
-        values: (N,) place on the ramp, NaN where there is none. low, high: ends of the ramp.
+        values: (N,) position on the ramp, NaN for missing values. low, high: ends of the ramp.
         scale: pairs of share and colour. ticks, labels: of the colour bar.
     """
 
@@ -51,10 +51,10 @@ def frequent(values: pd.Series) -> tuple[str, ...]:
 
 
 def kinds(values: pd.Series, colours: Tone, order: tuple[str, ...] = ()) -> Kinds:
-    """The most frequent kinds get a colour each, the others one grey together.
+    """The most frequent kinds get a colour each, all others one grey.
 
     Args:
-        order: kinds that stand first, whatever their number and even where there are none of them.
+        order: kinds that come first, whatever their counts.
     """
     texts = values.astype(str).to_numpy(dtype=object)
     counted = pd.Series(texts).value_counts()
@@ -105,5 +105,5 @@ def _spaced(steps: tuple[str, ...]) -> tuple[tuple[float, str], ...]:
 
 
 def split_ramp(joined: Ramp, parts: int) -> tuple[Ramp, ...]:
-    """One ramp over several runs' numbers, cut into the runs, so that a colour means the same everywhere."""
+    """A ramp over the numbers of several runs, split by run, so that they share one scale."""
     return tuple(replace(joined, values=values) for values in np.split(joined.values, parts))

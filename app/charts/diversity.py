@@ -1,4 +1,4 @@
-"""Figures of the Diversity page: distributions, recall by diversity, one anchor opened."""
+"""Figures of the Diversity page: distributions, recall by diversity, one anchor in detail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def histogram(values: Mapping[str, np.ndarray], label: str, unit: str, colours: 
     everything = np.concatenate([np.asarray(v, dtype=float) for v in values.values()]) if values else np.zeros(0)
     everything = everything[np.isfinite(everything)]
     if not len(everything):
-        return figure(colours, [], label, f"{unit} in the bar")
+        return figure(colours, [], label, f"{unit} per bin")
     low, high = float(everything.min()), float(everything.max())
     edges = np.linspace(low, high if high > low else low + 1e-6, bins + 1)
     traces, medians = [], []
@@ -28,7 +28,7 @@ def histogram(values: Mapping[str, np.ndarray], label: str, unit: str, colours: 
         traces.append(bars(edges, np.histogram(numbers, edges)[0], name, colour, 0.62, unit))
         medians.append(vertical_line(float(np.median(numbers)), colour, 2, "dash"))
     return figure(
-        colours, traces, label, f"{unit} in the bar", barmode="overlay", bargap=0, shapes=medians
+        colours, traces, label, f"{unit} per bin", barmode="overlay", bargap=0, shapes=medians
     )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def _range(values: np.ndarray) -> tuple[float, float]:
 def similarity_histogram(
     similarities: np.ndarray, positives: np.ndarray, gamma: float, name: str, position: int, runs: int, colours: Tone
 ) -> go.Figure:
-    """One anchor's similarities to all negatives, its own matches as diamonds above them, γ as a line."""
+    """One anchor's similarities to all negatives, its own matches as diamonds, γ as a line."""
     counts, edges = np.histogram(similarities, bins=40)
     colour = run_colour(position, runs, colours)
     matches = {
@@ -94,7 +94,7 @@ def similarity_histogram(
         "x": positives,
         "y": np.full(len(positives), max(float(counts.max(initial=1)), 1.0) * 0.12),
         "mode": "markers",
-        "name": "its own matches",
+        "name": "own matches",
         "marker": {
             "symbol": "diamond", "size": 11, "color": colours.mark, "line": {"color": colours.paper, "width": 1}
         },
@@ -106,7 +106,7 @@ def similarity_histogram(
     }  # fmt: skip
     return figure(
         colours, [bars(edges, counts, f"negatives · {name}", colour, 0.75, "negatives"), matches],
-        "similarity to the anchor", "negatives in the bar", height=ANCHOR_HEIGHT, bargap=0, annotations=[note],
+        "similarity to the anchor", "negatives per bin", height=ANCHOR_HEIGHT, bargap=0, annotations=[note],
         shapes=[vertical_line(gamma, colours.faint, 1.5, "dot")],
     )  # fmt: skip
 

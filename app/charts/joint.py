@@ -35,7 +35,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Marks:
-    """What is laid over the maps.
+    """What is drawn over the maps.
 
     Args:
         selected: (N,) bool, or None when nothing is selected. pairs: (k, 2) points to be joined by a line.
@@ -175,7 +175,7 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone, title: str) -> dic
 
 
 def _ranges(maps: Sequence[Map]) -> tuple[list[float], list[float]]:
-    """Both maps show the same part of their common plane."""
+    """The range of axes that shows all points of both maps."""
     low = np.min([panel.plane.min(0) for panel in maps], axis=0)
     high = np.max([panel.plane.max(0) for panel in maps], axis=0)
     edge = 0.04 * np.maximum(high - low, 1e-6)

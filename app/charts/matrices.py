@@ -1,4 +1,4 @@
-"""Figures of the Similarity page: a matrix as a heat map, with the same rules of colour wherever it stands."""
+"""Figures of the Similarity page: a matrix as a heat map, all with one rule of colours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHARP_HEIGHT = 560  # more than 128 cells a side: a cell should be two pixels or
 
 
 def heat_limits(matrices: Sequence[np.ndarray], centre: float | None) -> tuple[float, float]:
-    """Ends of the colours, common to all matrices: symmetric about `centre`, or from 0 for None.
+    """Ends of the colour scale, common to all matrices: symmetric about `centre`, or from 0 for None.
 
     The ends hold 99.9 % of the cells, so that a single cell does not bleach the rest.
     """
@@ -32,12 +32,12 @@ def heat_map(
     values: np.ndarray, rows: Sequence[str], columns: Sequence[str], limits: tuple[float, float], colours: Tone, *,
     unit: str, row_name: str, column_name: str, diverging: bool, marked: tuple[int, int] | None = None,
 ) -> go.Figure:  # fmt: skip
-    """One matrix; missing cells show the ground.
+    """One matrix; missing cells show the background.
 
     Args:
         values: (R, C), the first row on top. rows, columns: what a cell is called on hover.
         limits: of the colours. diverging: blue below the middle and vermilion above; otherwise a single ramp.
-        unit: the name of a value on hover. marked: the opened cell.
+        unit: the name of a value on hover. marked: the selected cell.
     """
     ground, blue, vermilion = colours.ramp[0], colours.runs[1], colours.runs[0]
     scale = [[0, blue], [0.5, ground], [1, vermilion]] if diverging else [[0, ground], [1, colours.ramp[1]]]
@@ -73,7 +73,7 @@ def heat_map(
 
 
 def _cross(marked: tuple[int, int] | None, colours: Tone) -> list[dict[str, Any]]:
-    """A frame around the opened cell, and where its row and column meet the edge."""
+    """A frame around the selected cell, and lines along its row and column."""
     if marked is None:
         return []
     row, column = marked

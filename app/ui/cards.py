@@ -1,13 +1,14 @@
 """Cards, notes and metrics.
 
-Captions, names and messages are data: they leave here only through `html.escape`. Metrics hold numbers and our own
-words only, because Streamlit renders Markdown in them.
+Captions, names and messages are data: they leave here only through `html.escape` or `literal`. Metrics hold numbers and
+our own words only, because Streamlit renders Markdown in them.
 """
 
 from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -143,6 +144,11 @@ def heading(text: str, how: str = "") -> None:
     st.subheader(text, anchor=False)
     if how:
         note(how)
+
+
+def literal(text: str) -> str:
+    """Data for a heading or a button: Streamlit renders Markdown there, so all of its characters are escaped."""
+    return re.sub(r"([\\`*_\[\]()<>:$~!#|&])", r"\\\1", text)
 
 
 def label(text: str) -> None:

@@ -57,7 +57,8 @@ def draw_matrices(scaled: dict[str, Scaled], batch: MatrixSamples, settings: Set
 def _draw_difference(scaled: dict[str, Scaled], batch: MatrixSamples, settings: Settings, marked: Cell) -> str:
     """The second run's similarities minus the first run's."""
     (first_name, first), (second_name, second) = scaled.items()
-    cards.heading(f"S of {second_name} minus S of {first_name}", "Vermilion pairs are closer in the second run.")
+    heading = f"S of {cards.literal(second_name)} minus S of {cards.literal(first_name)}"
+    cards.heading(heading, "Vermilion pairs are closer in the second run.")
     difference = second.similarity - first.similarity
     limits = charts.heat_limits([difference], 0.0)
     with st.columns(2)[0]:

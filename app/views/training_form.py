@@ -119,8 +119,8 @@ def _offer(preset: str, name: str, data: DataSet, values: dict[str, Any], teache
     for warning in warnings:
         cards.note(str(warning))
     st.button(
-        f"Train {name}", type="primary", icon=":material/play_arrow:", key="train-start", on_click=_begin,
-        args=(preset, name, data, values, teacher),
+        f"Train {cards.literal(name)}", type="primary", icon=":material/play_arrow:", key="train-start",
+        on_click=_begin, args=(preset, name, data, values, teacher),
     )  # fmt: skip
     st.code(shlex.join(["python", "-m", "coder_core.train", *arguments]), language=None, wrap_lines=True)
 

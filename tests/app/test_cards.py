@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -55,3 +57,10 @@ def test_latex_is_escaped_and_rounded() -> None:
 def test_csv_starts_no_formula() -> None:
     text = export.csv(pd.DataFrame({"caption": ["=1+1", "plain", "@x"], "n": [-1.5, 2.0, 3.0]})).decode()
     assert text == "caption,n\n'=1+1,-1.5\nplain,2.0\n'@x,3.0\n"
+
+
+@pytest.mark.parametrize("text", ["![a](http://127.0.0.1:9/y)", "[a](b)", ":red[x]", "*a* _b_ ~c~ `d`", "$x$", "<b>"])
+def test_a_name_in_a_heading_is_no_markdown(text: str) -> None:
+    assert not re.search(r"(?<!\\)[`*_\[\]()<>:$~!]", cards.literal(text))
+    assert cards.literal(text).replace("\\", "") == text
+    assert cards.literal("demo-baseline 0.2") == "demo-baseline 0.2"
