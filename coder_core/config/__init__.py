@@ -1,7 +1,7 @@
 """The configuration of a run.
 
 schema, boosting, weighting   every setting once: type, default, range, help and source
-settings                      what a setting knows about itself
+setting                       what a setting knows about itself
 checks                        which values are impossible or doubtful, and which settings do not go together
 presets                       named configurations
 command_line                  settings as flags, and their former names
@@ -23,7 +23,7 @@ from coder_core.config.schema import (
     to_document,
     with_settings,
 )
-from coder_core.config.settings import Setting
+from coder_core.config.setting import Setting
 from coder_core.config.weighting import WeightingConfig
 
 __all__ = [

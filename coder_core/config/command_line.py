@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from coder_core.config.schema import Config, find_setting, settings
-from coder_core.config.settings import Setting, spelt_as_flag
+from coder_core.config.setting import Setting, spelt_as_flag
 from coder_core.console.faults import Fault
 
 OLD_NAMES_UNTIL = "0.3"

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Literal, get_type_hints
 
 from coder_core.config.boosting import BoostingConfig
-from coder_core.config.settings import Setting, setting, setting_of
+from coder_core.config.setting import Setting, setting, setting_of
 from coder_core.config.weighting import WeightingConfig
 from coder_core.console.faults import Fault, InputError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from coder_core.config.settings import setting
+from coder_core.config.setting import setting
 
 SampleWeights = Literal[
     "none", "diversity", "discrepancy", "combined", "combined-stats", "hal", "mithun", "amrani"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coder_core.config.schema import Config, find_setting, from_document, settings, to_document, with_settings
-from coder_core.config.settings import Setting
+from coder_core.config.setting import Setting
 from coder_core.console.faults import InputError
 
 OLD_RUNS = Path(__file__).parents[1] / "fixtures" / "run_of_0_1" / "checkpoints"
