@@ -21,7 +21,7 @@ from coder_core.training.launch import start_run
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
 from tests.support.tiny_runs import quiet, write_tiny_data
-from tests.training.test_neighbourhoods import weighted
+from tests.support.weighted_runs import weighted
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 COUNT = 4

@@ -1,14 +1,50 @@
-"""What every worker of the tests with several processes does around its own training."""
+"""Run a worker in two processes, and what every such worker does around its own training."""
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
 from coder_core.training import parallel
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_two(*arguments: str, timeout: float = 500) -> list[tuple[int, str]]:
+    """The same command twice, as torchrun starts it: exit codes and outputs."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    processes = []
+    for rank in range(2):
+        environment = os.environ | {
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port, "OMP_NUM_THREADS": "1",
+        }  # fmt: skip
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=ROOT,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+    try:
+        said = [process.communicate(timeout=timeout)[0] for process in processes]
+        return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
+    finally:
+        for process in processes:
+            process.kill()
 
 
 def run_as_one_of_several(train: Callable[[], dict[str, Tensor]], out: str) -> None:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from coder_core.config.schema import Config
 from coder_core.training.launch import start_run
-from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
-from tests.training.test_neighbourhoods import weighted
+from tests.support.tiny_runs import STILL, quiet, tiny_config, write_tiny_data
 
 KINDS = {"combined": "combined", "opposite": "diversity", "hal": "hal"}
+
+
+COUNT, SCALE = 4, 4.0
+
+
+def weighted(data: Path, name: str = "tiny", *, dropout: bool = True, bank: int = 0, **values: Any) -> Config:
+    """Diversity weights with the n-pairs hinge, unless said otherwise."""
+    usual: dict[str, Any] = {
+        "loss": "npairs-hinge", "npairs_margin": 0.4, "weight_instance": 1.0, "sample_weights": "diversity",
+        "weight_scale": SCALE, "neighbours": COUNT, "neighbours_of_neighbours": 0,
+    }  # fmt: skip
+    return tiny_config(data, name, bank_size=bank, **({} if dropout else STILL) | usual | values)
 
 
 def train_weighted(base: Path) -> Path:
@@ -18,6 +30,5 @@ def train_weighted(base: Path) -> Path:
     for name, kind in KINDS.items():
         more = {"weight_direction": 1} if name == "opposite" else {}
         start_run(weighted(data, name, sample_weights=kind, epochs=1, **more), base / "runs", quiet())
-    unweighted = tiny_config(data, "unweighted")
-    start_run(replace(unweighted, training=replace(unweighted.training, epochs=1)), base / "runs", quiet())
+    start_run(tiny_config(data, "unweighted", epochs=1), base / "runs", quiet())
     return base / "runs"

@@ -11,63 +11,27 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.data.batches import Batch
 from coder_core.memory.momentum import cosine_momentum
-from coder_core.model.coder import Coder
 from coder_core.runs.files.history import HISTORY, read_history
 from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.losses import Losses
-from coder_core.training.parts.boosting import BoostingTeacher, make_boosting
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.parts.boosting import BoostingTeacher
+from coder_core.training.prepare import prepare
 from coder_core.training.size_checks import check_teacher_momentum
-from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer
 from tests.reference import boosting as reference
 from tests.reference.pairs import kept, negatives, transposed
+from tests.support.boosting import boosted, same, scores, started, take, weights
 from tests.support.configs import changed
-from tests.support.tiny_runs import STILL, assert_same_run, newest_state, printed, quiet, tiny_config
-from tests.training.test_resume import stop_during
+from tests.support.interrupted import assert_resumes, stop_during
+from tests.support.tiny_runs import assert_same_run, newest_state, printed, quiet
 
 PER_EPOCH, STEPS = 5, 15
-
-
-def boosted(data: Path, name: str = "tiny", *, dropout: bool = True, **boosting: Any) -> Config:
-    """AM beside the summed triplet loss, unless said otherwise."""
-    usual: dict[str, Any] = {"loss": "btr-sum", "weight_instance": 1.0, "boosting": "am", "boosting_momentum": 0.7}
-    usual["twin_precision"] = "float32"  # on every processor: margins are compared with those of loops
-    return tiny_config(data, name, bank_size=0, **({} if dropout else STILL) | usual | boosting)
-
-
-def started(config: Config, *, apart: float = 0.3) -> tuple[Prepared, BoostingTeacher]:
-    """Data, model and a teacher that has moved away from the model."""
-    prepared = prepare(config)
-    boosting = make_boosting(config, prepared)
-    assert isinstance(boosting, BoostingTeacher)
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for parameter in boosting.branch.parameters():
-            parameter.add_(apart * torch.randn_like(parameter))
-    return prepared, boosting
-
-
-def take(prepared: Prepared, boosting: BoostingTeacher | None, config: Config, batch: Batch, seed: int = 4) -> Losses:
-    torch.manual_seed(seed)  # of the dropout
-    return compute_losses(prepared.model, batch, config, [boosting] if boosting else [], epoch=5.0)
-
-
-def scores(model: Coder, batch: Batch) -> list[list[float]]:
-    with torch.no_grad():
-        images = model.encode_images(batch.regions, batch.region_lengths)
-        texts = model.encode_texts(batch.words, batch.word_lengths)
-    found: list[list[float]] = (images.double() @ texts.double().T).tolist()
-    return found
 
 
 @pytest.mark.parametrize("form", ["rs", "rm", "as", "am"])
@@ -181,9 +145,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("step", [0, PER_EPOCH - 1, 7, STEPS - 1])
 def test_stopped_during_any_step_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, step: int) -> None:
-    stopped = stop_during(whole, tmp_path / "tiny", step, signal.SIGTERM)
-    continue_run(stopped, None, quiet())
-    assert_same_run(stopped, whole)
+    assert_resumes(whole, tmp_path / "tiny", step, signal.SIGTERM)
 
 
 def test_the_state_holds_the_teacher_and_the_best_model_is_the_target_alone(whole: Path) -> None:
@@ -239,14 +201,6 @@ def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def offline(data: Path, anchor: Path, **boosting: Any) -> Config:
     return boosted(data, boosting_scenario="offline", boosting_teacher=str(anchor), **boosting)
-
-
-def weights(model: Coder) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in model.state_dict().items()}
-
-
-def same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> bool:
-    return all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_an_offline_target_starts_from_the_teacher_or_from_scratch(data: Path, finished: Path) -> None:

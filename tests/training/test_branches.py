@@ -16,16 +16,16 @@ from coder_core.model.coder import Coder
 from coder_core.runs.files.history import HISTORY, read_history
 from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.load import load_model
-from coder_core.training.launch import continue_run, start_run
+from coder_core.training.launch import start_run
 from coder_core.training.parts.boosting import OnlineBranches, make_boosting
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.trainer import Trainer
 from tests.reference import boosting as reference
 from tests.reference import imitation
 from tests.reference.pairs import kept, negatives, transposed
-from tests.support.tiny_runs import assert_same_run, newest_state, quiet, write_tiny_data
-from tests.training.test_boosting import boosted, same, scores, started, take, weights
-from tests.training.test_resume import stop_during
+from tests.support.boosting import boosted, same, scores, started, take, weights
+from tests.support.interrupted import assert_resumes
+from tests.support.tiny_runs import newest_state, quiet, write_tiny_data
 
 Rows = list[list[float]]
 
@@ -165,9 +165,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("step", [0, 7])
 def test_stopped_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, step: int) -> None:
-    stopped = stop_during(whole, tmp_path / "tiny", step, signal.SIGTERM)
-    continue_run(stopped, None, quiet())
-    assert_same_run(stopped, whole)
+    assert_resumes(whole, tmp_path / "tiny", step, signal.SIGTERM)
 
 
 def test_the_state_holds_every_branch_and_the_best_model_is_the_target_alone(whole: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,9 @@ from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference
 from tests.support.configs import changed
+from tests.support.interrupted import stop_during
 from tests.support.tiny_runs import (
     STILL,
-    StoppingBatches,
     assert_same_run,
     printed,
     quiet,
@@ -37,7 +36,6 @@ from tests.support.tiny_runs import (
     told,
     with_data,
 )
-from tests.training.test_resume import train
 
 CONCEPTS = 10
 
@@ -153,18 +151,11 @@ def test_concepts_come_from_the_train_captions_alone(whole: Path, data: Path, tm
 
 @pytest.mark.parametrize("step", [2, 5, 14])
 def test_stopped_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, step: int) -> None:
-    config, _ = read_config(whole)
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    for name in ("config.toml", "words.json", "concepts.json", "concepts.safetensors", "manifest.json"):
-        shutil.copy(whole / name, folder / name)
-    prepared = prepare(config, read_vocabulary(folder, config), concepts=read_concepts(folder, config))
-    stopping = replace(prepared, batches=StoppingBatches.of(prepared.batches, step))
-    assert train(folder, config, stopping) == "stopped"
+    stopped = stop_during(whole, tmp_path / "tiny", step)
     console = quiet()
-    continue_run(folder, None, console)
+    continue_run(stopped, None, console)
     assert "finding concepts" not in printed(console)  # read from the run, not tagged again
-    assert_same_run(folder, whole)
+    assert_same_run(stopped, whole)
 
 
 def test_a_list_may_move_or_vanish_once_the_run_has_begun(data: Path, tmp_path: Path) -> None:

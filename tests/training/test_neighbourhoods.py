@@ -23,22 +23,14 @@ from coder_core.training.trainer import Trainer
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
 from tests.support.configs import changed
-from tests.support.tiny_runs import STILL, assert_same_run, newest_state, printed, quiet, tiny_config
-from tests.training.test_resume import stop_during
+from tests.support.interrupted import assert_resumes, stop_during
+from tests.support.tiny_runs import assert_same_run, newest_state, printed, quiet
+from tests.support.weighted_runs import COUNT, SCALE, weighted
 
 pytestmark = pytest.mark.usefixtures("own_threads")
-COUNT, BATCH, SCALE = 4, 8, 4.0
+BATCH = 8
 LAMBDA = SCALE * BATCH
 KINDS = ["diversity", "discrepancy", "combined", "combined-stats"]
-
-
-def weighted(data: Path, name: str = "tiny", *, dropout: bool = True, bank: int = 0, **values: Any) -> Config:
-    """Diversity weights with the n-pairs hinge, unless said otherwise."""
-    usual: dict[str, Any] = {
-        "loss": "npairs-hinge", "npairs_margin": 0.4, "weight_instance": 1.0, "sample_weights": "diversity",
-        "weight_scale": SCALE, "neighbours": COUNT, "neighbours_of_neighbours": 0,
-    }  # fmt: skip
-    return tiny_config(data, name, bank_size=bank, **({} if dropout else STILL) | usual | values)
 
 
 def filled(config: Config) -> tuple[Prepared, Neighbourhoods]:
@@ -247,9 +239,7 @@ def test_a_run_with_within_modality_losses_stopped_and_continued_equals_one_neve
 ) -> None:
     config = weighted(data, sample_weights="none", within_image=0.3, within_text=0.7)
     never = start_run(config, tmp_path / "whole", quiet())
-    stopped = stop_during(never, tmp_path / "tiny", 7)
-    continue_run(stopped, None, quiet())
-    assert_same_run(stopped, never)
+    assert_resumes(never, tmp_path / "tiny", 7)
 
 
 @pytest.mark.parametrize("several", [{"embeddings": 3}, {"scorer": "interaction"}])
@@ -283,9 +273,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("step", [0, 3, 4, 5, 8, 14])
 def test_stopped_during_any_step_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, step: int) -> None:
     """4, 9 and 14 are an epoch's last step: the scores of the next are taken after the save."""
-    stopped = stop_during(whole, tmp_path / "tiny", step)
-    continue_run(stopped, None, quiet())
-    assert_same_run(stopped, whole)
+    assert_resumes(whole, tmp_path / "tiny", step)
 
 
 def test_a_continued_run_finds_the_same_neighbours_without_the_cache(

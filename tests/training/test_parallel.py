@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,44 +18,11 @@ from coder_core.training import parallel
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import prepare
 from tests.support.ddp_worker import CASES, STEPS, everything
+from tests.support.several_processes import run_two
 from tests.support.tiny_runs import STILL, position, quiet, tiny_config
 
-ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-5
 ROUGH_TOLERANCE = 2**-8  # of keys whose factors were rounded to bfloat16
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def run_two(*arguments: str, timeout: float = 500) -> list[tuple[int, str]]:
-    """The same command twice, as torchrun starts it: exit codes and outputs."""
-    port = str(free_port())
-    processes = []
-    for rank in range(2):
-        environment = os.environ | {
-            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port, "OMP_NUM_THREADS": "1",
-        }  # fmt: skip
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=ROOT,
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        )
-    try:
-        said = [process.communicate(timeout=timeout)[0] for process in processes]
-        return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
-    finally:
-        for process in processes:
-            process.kill()
 
 
 @pytest.fixture(scope="module")

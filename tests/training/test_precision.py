@@ -26,8 +26,8 @@ from coder_core.training.precision import twin_autocast, twin_precision
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.support.configs import changed
+from tests.support.interrupted import stop_during
 from tests.support.tiny_runs import STILL, assert_same_run, printed, quiet, tiny_config
-from tests.training.test_resume import stop_during
 
 CPU = torch.device("cpu")
 Halved = Callable[[], Any]

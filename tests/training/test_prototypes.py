@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from coder_core.console.faults import InputError
 from coder_core.runs.files.history import HISTORY, read_history
 from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.load import load_model
-from coder_core.training.launch import continue_run, start_run
+from coder_core.training.launch import start_run
 from coder_core.training.losses import Losses
 from coder_core.training.parts.concepts import ConceptLoss
 from coder_core.training.parts.prototypes import PrototypeClassification, make_prototypes
@@ -24,10 +23,10 @@ from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import prototypes as reference
 from tests.support.configs import changed
+from tests.support.interrupted import assert_resumes
 from tests.support.prototype_worker import PROTOTYPES, prototype_config, trained
-from tests.support.tiny_runs import assert_same_run, newest_state, printed, quiet, tiny_config
-from tests.training.test_parallel import run_two
-from tests.training.test_resume import stop_during
+from tests.support.several_processes import run_two
+from tests.support.tiny_runs import newest_state, printed, quiet, tiny_config
 
 PER_EPOCH, TOLERANCE = 5, 1e-5
 
@@ -141,9 +140,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("number", [2, PER_EPOCH - 1, 2 * PER_EPOCH - 1, 12])
 def test_stopped_during_any_step_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, number: int) -> None:
     """4 is the last step of the seeding pass, 9 the one before the second full clustering."""
-    stopped = stop_during(whole, tmp_path / "tiny", number, signal.SIGTERM)
-    continue_run(stopped, None, quiet())
-    assert_same_run(stopped, whole)
+    stopped = assert_resumes(whole, tmp_path / "tiny", number)
     ours, theirs = (newest_state(run).tensors("prototypes") for run in (stopped, whole))
     assert ours.keys() == theirs.keys()
     assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []

@@ -12,22 +12,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.words import Tokens
-from coder_core.runs.files import sealed
 from coder_core.runs.files.history import HISTORY, read_history
 from coder_core.runs.files.lock import RunLock
 from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.sealed import read_checked, write_sealed
 from coder_core.runs.files.status import read_status
 from coder_core.runs.load import read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.prepare import Prepared, prepare
-from coder_core.training.trainer import Trainer
+from coder_core.training.prepare import prepare
 from tests.support.configs import changed
+from tests.support.interrupted import begin, stop_during, train
 from tests.support.tiny_runs import (
     StoppingBatches,
     assert_same_run,
@@ -49,28 +45,6 @@ PER_EPOCH, STEPS = 5, 15
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was never stopped."""
     return start_run(tiny_config(data), tmp_path_factory.mktemp("whole"), quiet())
-
-
-def begin(like: Path, folder: Path) -> tuple[Path, Config, Prepared]:
-    """A run folder as `start_run` makes it, before the first step, and what the trainer needs."""
-    files = sealed.read_manifest(like)["files"]
-    write_sealed(folder, {name: read_checked(like, name) for name in files})
-    config, _ = read_config(folder)
-    return folder, config, prepare(config, read_vocabulary(folder, config))
-
-
-def train(folder: Path, config: Config, prepared: Prepared) -> str:
-    trainer = Trainer(config, folder, prepared, torch.device("cpu"), quiet())
-    with RunLock(folder):
-        trainer.resume()
-        return trainer.run()
-
-
-def stop_during(like: Path, folder: Path, step: int, number: int = signal.SIGTERM) -> Path:
-    folder, config, prepared = begin(like, folder)
-    batches = StoppingBatches.of(prepared.batches, step, number)
-    assert train(folder, config, replace(prepared, batches=batches)) == "stopped"
-    return folder
 
 
 def test_the_whole_run_took_every_step_and_kept_the_best(whole: Path) -> None:

@@ -15,7 +15,7 @@ from coder_core.evaluate import main
 from coder_core.model.coder import Coder
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model
-from coder_core.training.launch import continue_run, start_run
+from coder_core.training.launch import start_run
 from coder_core.training.parts.boosting import BoostingTeacher, make_boosting
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
@@ -23,8 +23,8 @@ from tests.reference import boosting as reference
 from tests.reference import diversity, losses
 from tests.reference.pairs import kept, negatives, transposed
 from tests.support.configs import changed
+from tests.support.interrupted import assert_resumes
 from tests.support.tiny_runs import STILL, assert_same_run, quiet, tiny_config, write_tiny_data
-from tests.training.test_resume import stop_during
 
 KINDS: dict[str, dict[str, Any]] = {"several": {"embeddings": 3}, "interaction": {"scorer": "interaction"}}
 
@@ -124,9 +124,7 @@ def test_it_is_the_target_and_the_anchor_of_boosting(data: Path, kind: str) -> N
 @pytest.mark.parametrize("kind", KINDS)
 def test_stopped_and_continued_equals_never_stopped(data: Path, kind: str, tmp_path: Path) -> None:
     whole = start_run(scored(data, kind, boosting="am", boosting_momentum=0.7), tmp_path / "whole", quiet())
-    stopped = stop_during(whole, tmp_path / "stopped" / "tiny", step=7)
-    continue_run(stopped, None, quiet())
-    assert_same_run(stopped, whole)
+    assert_resumes(whole, tmp_path / "stopped" / "tiny", step=7)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,51 @@
+"""Start runs, stop them during a step, and check that continuing them equals never having stopped."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from coder_core.config.schema import Config
+from coder_core.runs.files.lock import RunLock
+from coder_core.runs.files.sealed import read_checked, read_manifest, write_sealed
+from coder_core.runs.load import read_concepts, read_config, read_vocabulary
+from coder_core.training.launch import continue_run
+from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.trainer import Trainer
+from tests.support.tiny_runs import StoppingBatches, assert_same_run, quiet
+
+
+def begin(like: Path, folder: Path) -> tuple[Path, Config, Prepared]:
+    """A run folder as `start_run` makes it, before the first step, and what the trainer needs."""
+    files = read_manifest(like)["files"]
+    write_sealed(folder, {name: read_checked(like, name) for name in files})
+    config, _ = read_config(folder)
+    concepts = read_concepts(folder, config)
+    return folder, config, prepare(config, read_vocabulary(folder, config), concepts=concepts)
+
+
+def train(folder: Path, config: Config, prepared: Prepared) -> str:
+    """Train the run in `folder` from its newest state."""
+    trainer = Trainer(config, folder, prepared, torch.device("cpu"), quiet())
+    with RunLock(folder):
+        trainer.resume()
+        return trainer.run()
+
+
+def stop_during(like: Path, folder: Path, step: int, number: int = signal.SIGTERM) -> Path:
+    """A run like another that a signal stopped during a step, counted from 0."""
+    folder, config, prepared = begin(like, folder)
+    batches = StoppingBatches.of(prepared.batches, step, number)
+    assert train(folder, config, replace(prepared, batches=batches)) == "stopped"
+    return folder
+
+
+def assert_resumes(whole: Path, folder: Path, step: int, number: int = signal.SIGTERM) -> Path:
+    """Stop a run like `whole` during a step and continue it: it ends as `whole` did, bit for bit."""
+    stopped = stop_during(whole, folder, step, number)
+    continue_run(stopped, None, quiet())
+    assert_same_run(stopped, whole)
+    return stopped
