@@ -101,7 +101,11 @@ Source = EmbeddingPair | ScoreMatrix
 
 
 def column_sums(matrix: Any) -> Array:
-    """(D,) float64 sums over the rows of (N, D), read in tiles."""
+    """(D,) float64 sums over the rows of (N, D), read in tiles.
+
+    >>> column_sums(np.eye(2))
+    array([1., 1.])
+    """
     rows = np.asarray(matrix)
     sums = np.zeros(rows.shape[1])
     step = max(1, TILE_ELEMENTS // rows.shape[1])

@@ -143,6 +143,10 @@ def score_tiles(sources: Sequence[Source], image_of_text: Any) -> ScoreTiles:
 
     Raises:
         InputError: NaN or infinite rows (named), shapes that do not fit, a caption of an image that is not there.
+
+    >>> from coder_core.evaluation.sources import EmbeddingPair
+    >>> score_tiles([EmbeddingPair(np.eye(2), np.eye(2))], [0, 1]).own
+    tensor([1., 1.])
     """
     if not sources:
         raise InputError(Fault("embeddings", "there are none", "at least one pair"))

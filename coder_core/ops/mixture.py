@@ -1,6 +1,6 @@
 """The mixture with β: instance and concept branch in one score, β · cos_I + (1 − β) · cos_C. CODER eq. 8.
 
-Here as one vector a sample; evaluation ranks it from both branches, as two sources that weigh β and 1 − β.
+Here as one vector a sample; `evaluation.sources.mixture` ranks it from both branches, which weigh β and 1 − β.
 """
 
 from __future__ import annotations

@@ -12,6 +12,9 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     """Mean over the last axis of the entries where `mask` is true; 0 where a row has none.
 
     Masked entries may hold anything, NaN included: neither the value nor the gradient sees them.
+
+    >>> masked_mean(torch.tensor([[1.0, 3.0, 9.0]]), torch.tensor([[True, True, False]]))
+    tensor([2.])
     """
     values = torch.where(mask, full_precision(values), 0.0)
     return values.sum(-1) / mask.sum(-1).clamp_min(1)
@@ -26,6 +29,9 @@ def log1p_sum_exp(values: Tensor, mask: Tensor) -> Tensor:
 
     Returns:
         (Q,), computed as logsumexp([0, x]).
+
+    >>> log1p_sum_exp(torch.zeros(1, 2), torch.tensor([[True, False]]))  # log(1 + 1)
+    tensor([0.6931])
     """
     exponents = torch.where(mask, full_precision(values), float("-inf"))
     return torch.logsumexp(torch.cat([exponents.new_zeros(*exponents.shape[:-1], 1), exponents], dim=-1), dim=-1)

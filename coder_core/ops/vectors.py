@@ -13,12 +13,21 @@ EMPTY_ID = -1
 
 
 def full_precision(values: Tensor) -> Tensor:
-    """float16 and bfloat16 become float32; float32 and float64 pass through."""
+    """float16 and bfloat16 become float32; float32 and float64 pass through.
+
+    >>> full_precision(torch.zeros(1, dtype=torch.bfloat16)).dtype
+    torch.float32
+    """
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
 def padding_mask(lengths: Tensor, longest: int) -> Tensor:
-    """(B,) lengths -> (B, longest) bool, true at the positions from each length on."""
+    """(B,) lengths -> (B, longest) bool, true at the positions from each length on.
+
+    >>> padding_mask(torch.tensor([1, 2]), longest=2)
+    tensor([[False,  True],
+            [False, False]])
+    """
     return torch.arange(longest, device=lengths.device) >= lengths.unsqueeze(1)
 
 
@@ -32,6 +41,10 @@ def normalise(vectors: Tensor) -> Tensor:
 
     Returns:
         (..., D) in float32, or float64 when that came in.
+
+    >>> normalise(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    tensor([[0.6000, 0.8000],
+            [0.0000, 0.0000]])
     """
     vectors = full_precision(vectors)
     length = lengths(vectors).unsqueeze(-1)
@@ -40,7 +53,11 @@ def normalise(vectors: Tensor) -> Tensor:
 
 
 def lengths(vectors: Tensor) -> Tensor:
-    """Euclidean length of every row, (..., D) -> (...); exactly zero below `SHORTEST_VECTOR`, with a zero gradient."""
+    """Euclidean length of every row, (..., D) -> (...); exactly zero below `SHORTEST_VECTOR`, with a zero gradient.
+
+    >>> lengths(torch.tensor([[3.0, 4.0]]))
+    tensor([5.])
+    """
     squared = full_precision(vectors).square().sum(-1)
     # Asking for "too short" rather than "long enough" lets a NaN through, so that it is noticed.
     too_short = squared <= SHORTEST_VECTOR**2
@@ -57,6 +74,9 @@ def mean_of_parts(samples: Tensor, lengths: Tensor | None = None) -> Tensor:
 
     Returns:
         (n, D).
+
+    >>> mean_of_parts(torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), lengths=torch.tensor([2]))
+    tensor([[0.5000, 0.5000]])
     """
     if samples.ndim == 2:
         return samples
@@ -67,13 +87,21 @@ def mean_of_parts(samples: Tensor, lengths: Tensor | None = None) -> Tensor:
 
 
 def cosine(first: Tensor, second: Tensor) -> Tensor:
-    """Cosine of every row of `first` (Q, D) with every row of `second` (C, D), as (Q, C)."""
+    """Cosine of every row of `first` (Q, D) with every row of `second` (C, D), as (Q, C).
+
+    >>> cosine(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0], [-1.0, 0.0]]))
+    tensor([[ 1., -1.]])
+    """
     return normalise(first) @ normalise(second).mT
 
 
 @torch.no_grad()
 def best_columns(scores: Tensor) -> Tensor:
-    """(Q, C) -> (Q,) int64, the column of every row's largest value, the first of equal ones; without gradient."""
+    """(Q, C) -> (Q,) int64, the column of every row's largest value, the first of equal ones; without gradient.
+
+    >>> best_columns(torch.tensor([[0.0, 2.0, 2.0]]))
+    tensor([1])
+    """
     if scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64):
         return torch.from_numpy(scores.detach().numpy().argmax(1))  # a tenth of the time of PyTorch's
     return scores.argmax(1)
