@@ -11,11 +11,10 @@ from app import charts
 from app.charts import LIGHT
 from coder_core.api import open_run
 from coder_core.geometry.kmeans import ClusterSettings
-from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.compute import make_clusters
 from tests.support.concept_runs import write_concept_run
 from tests.support.pages import Opened, labels, texts
-from tests.support.run_folders import write_run
+from tests.support.run_folders import write_prototypes, write_run
 
 
 @pytest.fixture(scope="module")
@@ -71,17 +70,10 @@ def test_the_map_can_be_coloured_by_cluster(root: Path, opened: Opened) -> None:
 def test_prototypes_stand_before_offline_clusters(root: Path, tmp_path: Path, opened: Opened) -> None:
     write_run(tmp_path, "pgc", images=20)
     run = open_run(tmp_path / "pgc")
-    a = run.analysis("dev")
     rng = np.random.default_rng(0)
-    write_analysis(
-        run.path, "dev", image_embeddings=a.image_embeddings, text_embeddings=a.text_embeddings,
-        image_of_text=a.image_of_text, captions=a.captions, image_names=a.image_names, metrics=a.metrics,
-        fingerprint="0" * 64, image_ranks=a.image_ranks, text_ranks=a.text_ranks, image_best=a.image_best,
-        text_best=a.text_best, **{
-            "cluster_centroids": np.asarray(a.image_embeddings[:9]), "cluster_pair_labels": rng.integers(0, 5, 100),
-            "cluster_pair_cosines": rng.random(100), "cluster_image_labels": rng.integers(0, 9, 20),
-            "cluster_text_labels": rng.integers(0, 9, 100), "cluster_members": np.arange(9),
-        },
+    write_prototypes(
+        run, run.path, centroids=np.asarray(run.embeddings("dev")[0][:9]), pairs=rng.integers(0, 5, 100),
+        cosines=rng.random(100), images=rng.integers(0, 9, 20), texts=rng.integers(0, 9, 100), members=np.arange(9),
     )  # fmt: skip
     app = opened(tmp_path, "clusters")
     assert app.segmented_control(key="clusters-of").value == "learned"

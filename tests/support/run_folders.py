@@ -10,6 +10,7 @@ import numpy as np
 import tomli_w
 from PIL import Image, ImageDraw
 
+from coder_core.api import Run
 from coder_core.config.schema import Config, DataConfig, ObjectiveConfig, TrainingConfig, to_document
 from coder_core.data.embeddings import read_embeddings
 from coder_core.runs.analysis.import_embeddings import import_run
@@ -103,6 +104,21 @@ def write_run(
         text_ranks=text_ranks, image_best=image_best, text_best=text_best, source="synthetic",
     )  # fmt: skip
     return folder
+
+
+def write_prototypes(
+    run: Run, folder: Path, *, centroids: np.ndarray, pairs: np.ndarray, cosines: np.ndarray, images: np.ndarray,
+    texts: np.ndarray, members: np.ndarray, **facts: Any,
+) -> None:  # fmt: skip
+    """Write the run's analysis of dev, with these prototypes, into a run folder."""
+    a = run.analysis("dev")
+    write_analysis(
+        folder, "dev", image_embeddings=a.image_embeddings, text_embeddings=a.text_embeddings,
+        image_of_text=a.image_of_text, captions=a.captions, image_names=a.image_names, metrics=a.metrics,
+        fingerprint="1" * 12, image_ranks=a.image_ranks, text_ranks=a.text_ranks, image_best=a.image_best,
+        text_best=a.text_best, cluster_centroids=centroids, cluster_pair_labels=pairs, cluster_pair_cosines=cosines,
+        cluster_image_labels=images, cluster_text_labels=texts, cluster_members=members, **facts,
+    )  # fmt: skip
 
 
 def import_run_folder(root: Path, name: str, *, images: int = 40, noise: float = 1.5, seed: int = 0) -> Path:
