@@ -94,62 +94,51 @@ MARGIN = AblationTable(
     "γ of RM, and the positive's share α of it in AM; two branches that train together (the paper draws them without "
     "numbers: its text says at least 1.9 and 1.3 more R@1 for γ from 0.1 to 0.3, 3.2 and 1.9 for α from 0.3 to 0.7)",
     "figure 4",
-    (
-        *(
-            Row(f"rm-gamma-{gamma:g}", f"RM, γ = {gamma:g}", {**ONLINE, "boosting": "rm", "boosting-margin": gamma},
-                x=gamma, group="RM, γ")
-            for gamma in (0.1, 0.15, 0.2, 0.25, 0.3)
-        ),
-        *(
-            Row(f"am-alpha-{alpha:g}", f"AM, α = {alpha:g}", {**ONLINE, "boosting": "am", "boosting-split": alpha},
-                x=alpha, group="AM, α")
-            for alpha in (0.3, 0.4, 0.5, 0.6, 0.7)
-        ),
+    tuple(
+        Row(f"{form}-{word}-{value:g}", f"{form.upper()}, {letter} = {value:g}",
+            {**ONLINE, "boosting": form, f"boosting-{flag}": value}, x=value, group=f"{form.upper()}, {letter}")
+        for form, word, letter, flag, values in (
+            ("rm", "gamma", "γ", "margin", (0.1, 0.15, 0.2, 0.25, 0.3)),
+            ("am", "alpha", "α", "split", (0.3, 0.4, 0.5, 0.6, 0.7)),
+        )
+        for value in values
     ),
-    "rm-gamma-0.2",
-    "γ or α",
-    quoted=PAPER,
+    "rm-gamma-0.2", "γ or α", PAPER,
 )  # fmt: skip
 
 BRANCHES = AblationTable(
-    "boosting-branches",
-    "how many branches train together",
-    "section IV-B",
+    "boosting-branches", "how many branches train together", "section IV-B",
     (
         _BASELINE,
         *(
-            Row(
-                f"{form}-{count}", f"{form.upper()}, {count} branches",
+            Row(f"{form}-{count}", f"{form.upper()}, {count} branches",
                 {**ONLINE, "boosting": form, "boosting-branches": count}, (), reported,
-                "section IV-B" if reported else "", count, form.upper(),
-            )
+                "section IV-B" if reported else "", count, form.upper())
             for form, count, reported in (
                 ("rm", 2, _printed(79.3, 59.1, 95.4, 83.0)), ("rm", 3, _printed(79.4, 59.5)), ("rm", 4, None),
                 ("dml", 2, _printed(77.7, 57.4, 93.6, 82.8)), ("dml", 3, None), ("dml", 4, _printed(78.3, 58.8)),
             )
         ),
     ),
-    "btr-hardest",
-    "branches",
-    quoted=PAPER,
+    "btr-hardest", "branches", PAPER,
 )  # fmt: skip
 
+
+def _loss(name: str, about: str, *reported: float) -> Row:
+    return Row(name, about, {"loss": name, **TRIPLET, "boosting": "none"}, (), _printed(*reported), "table III")
+
+
 METRIC_LEARNING = AblationTable(
-    "metric-learning",
-    "one branch and other losses, beside boosting with a moving average",
+    "metric-learning", "one branch and other losses, beside boosting with a moving average",
     "table III (its VSE0 and VSE++ are the first two)",
     (
-        Row("btr-sum", "triplet, all negatives", {"loss": "btr-sum", **TRIPLET, "boosting": "none"},
-            reported=_printed(74.4, 54.3, 92.8, 81.2), source="table III"),
+        _loss("btr-sum", "triplet, all negatives", 74.4, 54.3, 92.8, 81.2),
         _BASELINE,
-        Row("cmpm", "cross-modal projection matching", {"loss": "cmpm", **TRIPLET, "boosting": "none"},
-            reported=_printed(76.8, 57.8, 95.1, 82.8), source="table III"),
-        Row("polynomial", "polynomial loss (MPL)", {"loss": "polynomial", **TRIPLET, "boosting": "none"},
-            reported=_printed(77.1, 57.4, 94.3, 82.3), source="table III"),
+        _loss("cmpm", "cross-modal projection matching", 76.8, 57.8, 95.1, 82.8),
+        _loss("polynomial", "polynomial loss (MPL)", 77.1, 57.4, 94.3, 82.3),
         *(row for row in SCENARIOS.rows if row.name in ("rm-momentum", "am-momentum")),
     ),
-    "btr-hardest",
-    quoted=PAPER,
+    "btr-hardest", quoted=PAPER,
 )  # fmt: skip
 
 BOOSTING_TABLES = (CONFIGURATIONS, SCENARIOS, OFFLINE, MARGIN, BRANCHES, METRIC_LEARNING)

@@ -19,13 +19,11 @@ TABLE_2, TABLE_3 = "table 2, COCO", "table 3, Politics"
 WITHIN = 0.1  # of THOMAS, whose paper chooses its two weights on dev
 
 
-def _reported(images: float, texts: float) -> Recalls:
-    return (images, None, None, texts, None, None)
-
-
-def _row(name: str, about: str, weights: str, reported: Recalls | None, source: str, **changes: Change) -> Row:
+def _row(name: str, about: str, weights: str, source: str, *reported: float, **changes: Change) -> Row:
+    """`reported`: accuracy of images and of texts; none where the paper has no figure."""
     flags = {flag.replace("_", "-"): value for flag, value in changes.items()}
-    return Row(name, about, {**PLAIN, "sample-weights": weights, **flags}, reported=reported, source=source)
+    recalls: Recalls | None = (reported[0], None, None, reported[1], None, None) if reported else None
+    return Row(name, about, {**PLAIN, "sample-weights": weights, **flags}, reported=recalls, source=source)
 
 
 SAMPLE_WEIGHTS = AblationTable(
@@ -33,62 +31,50 @@ SAMPLE_WEIGHTS = AblationTable(
     "which positives should count more? Weights of complementary samples beside those of other methods",
     "table 2",
     (
-        _row("none", "no weights", "none", _reported(65.41, 65.61), TABLE_2),
-        _row("diversity", "DIVERSITY", "diversity", _reported(67.29, 67.18), TABLE_2),
-        _row("discrepancy", "DISCREPANCY", "discrepancy", _reported(68.51, 68.44), TABLE_2),
+        _row("none", "no weights", "none", TABLE_2, 65.41, 65.61),
+        _row("diversity", "DIVERSITY", "diversity", TABLE_2, 67.29, 67.18),
+        _row("discrepancy", "DISCREPANCY", "discrepancy", TABLE_2, 68.51, 68.44),
         *(
-            _row(
-                f"combined-{beta}-{gamma}", f"COMBINED-VAL, {beta}·DIV + {gamma}·DIS", "combined",
-                _reported(70.56, 70.13) if (beta, gamma) == CHOSEN_ON_COCO else None, TABLE_2,
-                diversity_share=float(beta), discrepancy_share=float(gamma),
-            )
+            _row(f"combined-{beta}-{gamma}", f"COMBINED-VAL, {beta}·DIV + {gamma}·DIS", "combined", TABLE_2,
+                 *((70.56, 70.13) if (beta, gamma) == CHOSEN_ON_COCO else ()),
+                 diversity_share=float(beta), discrepancy_share=float(gamma))
             for beta, gamma in PAPERS_SHARES
         ),
-        _row("combined-stats", "COMBINED-STATS", "combined-stats", _reported(70.62, 70.07), TABLE_2),
-        _row("hal", "HAL, hubs", "hal", _reported(66.65, 68.45), TABLE_2),
-        _row("mithun", "MITHUN, ranks", "mithun", _reported(69.67, 69.50), TABLE_2),
-        _row("amrani", "AMRANI, density", "amrani", _reported(67.46, 67.56), TABLE_2),
-        _row(
-            "thomas", "THOMAS, losses within a modality", "none", _reported(65.52, 64.94), TABLE_2,
-            within_image=WITHIN, within_text=WITHIN,
-        ),
+        _row("combined-stats", "COMBINED-STATS", "combined-stats", TABLE_2, 70.62, 70.07),
+        _row("hal", "HAL, hubs", "hal", TABLE_2, 66.65, 68.45),
+        _row("mithun", "MITHUN, ranks", "mithun", TABLE_2, 69.67, 69.50),
+        _row("amrani", "AMRANI, density", "amrani", TABLE_2, 67.46, 67.56),
+        _row("thomas", "THOMAS, losses within a modality", "none", TABLE_2, 65.52, 64.94,
+             within_image=WITHIN, within_text=WITHIN),
     ),
-    "none",
-    quoted="COCO, top-1 accuracy among 100 options in the places of R@1, PVSE",
+    "none", quoted="COCO, top-1 accuracy among 100 options in the places of R@1, PVSE",
 )  # fmt: skip
 
-_GAMMAS: dict[int, tuple[Recalls, Recalls]] = {
-    -1: (_reported(62.68, 63.66), _reported(62.11, 62.28)),
-    0: (_reported(60.46, 60.20), _reported(60.46, 60.20)),
-    1: (_reported(62.06, 62.26), _reported(61.58, 61.87)),
-}
-_MODALITIES: dict[str, tuple[Recalls, Recalls]] = {
-    "sum": (_reported(61.88, 62.51), _reported(61.30, 61.84)),
-    "image": (_reported(61.55, 61.92), _reported(60.58, 60.40)),
-    "text": (_reported(60.59, 61.09), _reported(60.32, 60.06)),
-}
+# DIVERSITY, then DISCREPANCY: images, texts
+_DIRECTIONS = {
+    -1: ((62.68, 63.66), (62.11, 62.28)), 0: ((60.46, 60.20), (60.46, 60.20)), 1: ((62.06, 62.26), (61.58, 61.87)),
+}  # fmt: skip
+_MODALITIES = {
+    "sum": ((61.88, 62.51), (61.30, 61.84)), "image": ((61.55, 61.92), (60.58, 60.40)),
+    "text": ((60.59, 61.09), (60.32, 60.06)),
+}  # fmt: skip
+_KINDS = ("diversity", "discrepancy")
+_ALPHAS = {"sum": "α_X + α_Y"}
 WEIGHT_FORMS = AblationTable(
-    "sample-weights-forms",
-    "which way do the weights point, and how do the two modalities' become one?",
-    "table 3",
+    "sample-weights-forms", "which way do the weights point, and how do the two modalities' become one?", "table 3",
     (
         *(
-            _row(
-                f"{kind}-gamma{direction}", f"{kind.upper()}, Γ = {direction:+d}", kind, _GAMMAS[direction][place],
-                TABLE_3, weight_direction=direction,
-            )
-            for place, kind in enumerate(("diversity", "discrepancy")) for direction in _GAMMAS
+            _row(f"{kind}-gamma{direction}", f"{kind.upper()}, Γ = {direction:+d}", kind, TABLE_3,
+                 *figures[number], weight_direction=direction)
+            for number, kind in enumerate(_KINDS) for direction, figures in _DIRECTIONS.items()
         ),
         *(
-            _row(
-                f"{kind}-{form}", f"{kind.upper()}, {'α_X + α_Y' if form == 'sum' else f'α of the {form} alone'}", kind,
-                reported[place], TABLE_3, weight_modalities=form,
-            )
-            for place, kind in enumerate(("diversity", "discrepancy")) for form, reported in _MODALITIES.items()
+            _row(f"{kind}-{form}", f"{kind.upper()}, {_ALPHAS.get(form, f'α of the {form} alone')}", kind, TABLE_3,
+                 *figures[number], weight_modalities=form)
+            for number, kind in enumerate(_KINDS) for form, figures in _MODALITIES.items()
         ),
     ),
-    "diversity-gamma-1",
-    quoted="Politics, top-1 accuracy among 5 options in the places of R@1, PVSE",
+    "diversity-gamma-1", quoted="Politics, top-1 accuracy among 5 options in the places of R@1, PVSE",
 )  # fmt: skip
 
 WEIGHT_TABLES = (SAMPLE_WEIGHTS, WEIGHT_FORMS)
