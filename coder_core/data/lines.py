@@ -1,4 +1,4 @@
-"""Text files of a data set: one caption or id a line, UTF-8, split on "\\n" only, every oddity reported."""
+"""Read text files of a data set: one caption or id a line, UTF-8, split on "\\n" only."""
 
 from __future__ import annotations
 
@@ -73,52 +73,41 @@ def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
     try:
         lines = [line.strip() for line in data.decode("utf-8").split("\n")[: len(rows)]]
     except UnicodeDecodeError:
-        lines = _decode_rows(rows, path, faults)
+        lines = _decode(rows, path, faults)
     if lines and lines[0].startswith(BYTE_ORDER_MARK):
         lines[0] = lines[0].lstrip(BYTE_ORDER_MARK).strip()
         faults.append(Fault(str(path), "starts with a byte order mark, which was removed", severity="note"))
-    if any(row.endswith(b"\r") for row in rows[:1]):
+    if rows[0].endswith(b"\r"):
         faults.append(Fault(str(path), "Windows line ends (CRLF), which were removed", severity="note"))
     _report_empty(lines, rows, path, what, faults)
     return lines
 
 
-def _decode_rows(rows: list[bytes], path: Path, faults: list[Fault]) -> list[str]:
+def _decode(rows: list[bytes], path: Path, faults: list[Fault]) -> list[str]:
     lines = []
     for number, row in enumerate(rows, start=1):
         try:
             lines.append(row.decode("utf-8").strip())
         except UnicodeDecodeError as error:
             lines.append("")
+            problem = f"the byte 0x{row[error.start]:02x} is not UTF-8"
+            fix = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8, if it was Latin-1)"
             if len(faults) < MOST_FAULTS_SHOWN:
-                faults.append(
-                    Fault(
-                        f"{path} line {number}, byte {error.start + 1}",
-                        f"the byte 0x{row[error.start]:02x} is not UTF-8",
-                        "UTF-8 text",
-                        "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8, if it was Latin-1)",
-                    )
-                )
+                faults.append(Fault(f"{path} line {number}, byte {error.start + 1}", problem, "UTF-8 text", fix))
     return lines
 
 
 def _report_empty(lines: list[str], rows: list[bytes], path: Path, what: str, faults: list[Fault]) -> None:
-    empty = [number for number, (line, row) in enumerate(zip(lines, rows, strict=True), 1) if not line and _blank(row)]
-    for number in empty[:MOST_FAULTS_SHOWN]:
-        faults.append(
-            Fault(
-                f"{path} line {number}",
-                "the line is empty",
-                f"every line is one {what}",
-                f"write the {what}, or remove the image with all its lines; a dropped line would shift all that follow",
-            )
-        )
+    """Fault lines of white space only; a line that could not be decoded has its fault already."""
+    empty = [number for number, line in enumerate(lines, 1) if not line and _is_blank(rows[number - 1])]
+    expected = f"every line is one {what}"
+    fix = f"write the {what}, or remove the image with all its lines; a dropped line would shift all that follow"
+    faults += [Fault(f"{path} line {n}", "the line is empty", expected, fix) for n in empty[:MOST_FAULTS_SHOWN]]
     if len(empty) > MOST_FAULTS_SHOWN:
-        faults.append(Fault(str(path), f"{len(empty):,} lines are empty", f"every line is one {what}"))
+        faults.append(Fault(str(path), f"{len(empty):,} lines are empty", expected))
 
 
-def _blank(row: bytes) -> bool:
-    """True for a row that holds nothing but white space, as opposed to one that could not be decoded."""
+def _is_blank(row: bytes) -> bool:
     return not row.decode("utf-8", errors="replace").strip().strip(BYTE_ORDER_MARK).strip()
 
 
@@ -135,12 +124,8 @@ def shorten(captions: list[str], place: str, faults: list[Fault]) -> list[str]:
             captions[index] = shorter
             cut.append(index + 1)
     if cut:
-        faults.append(
-            Fault(
-                place,
-                f"{len(cut):,} captions are over {LONGEST_CAPTION_WORDS} words or {LONGEST_CAPTION_CHARACTERS:,} "
-                f"characters and were cut; the first are captions {', '.join(map(str, cut[:10]))}",
-                severity="warning",
-            )
-        )
+        limits = f"{LONGEST_CAPTION_WORDS} words or {LONGEST_CAPTION_CHARACTERS:,} characters"
+        first = ", ".join(map(str, cut[:10]))
+        text = f"{len(cut):,} captions are over {limits} and were cut; the first are captions {first}"
+        faults.append(Fault(place, text, severity="warning"))
     return captions

@@ -82,14 +82,9 @@ def read_precomp(root: Path, folder: Path, split: str) -> RawSplit:
 
 
 def pair(
-    features: np.ndarray,
-    captions: int,
-    ids: list[str] | None,
-    features_file: Path,
-    captions_file: Path,
-    ids_file: Path,
-    faults: list[Fault],
-) -> Pairing:
+    features: np.ndarray, captions: int, ids: list[str] | None, features_file: Path, captions_file: Path,
+    ids_file: Path, faults: list[Fault],
+) -> Pairing:  # fmt: skip
     """Find which image every caption belongs to, from the ids or from an exact ratio.
 
     With n rows of features, m captions and k ids:
@@ -107,13 +102,8 @@ def pair(
     if ids is None or len(ids) == rows:
         repeat = _repeats(features, captions, ids)
         if repeat > 1:
-            faults.append(
-                Fault(
-                    str(features_file),
-                    f"every row is stored {repeat} times, once a caption; every {repeat}th row is read",
-                    severity="note",
-                )
-            )
+            text = f"every row is stored {repeat} times, once a caption; every {repeat}th row is read"
+            faults.append(Fault(str(features_file), text, severity="note"))
             names = None if ids is None else ids[::repeat]
             return Pairing(np.arange(captions) // repeat, names, repeat, f"every {repeat} repeated rows are one image")
         if captions % rows:
@@ -123,14 +113,10 @@ def pair(
         how = f"{each} captions an image, {captions:,} / {rows:,}"
         return Pairing(np.arange(captions, dtype=np.int64) // each, ids, 1, how)
     if len(ids) != captions:
-        raise InputError(
-            Fault(
-                str(ids_file),
-                f"{len(ids):,} ids for {rows:,} rows of features and {captions:,} captions",
-                f"one id an image ({rows:,}) or one a caption ({captions:,})",
-                "write one of the two, or remove the file if every image has the same number of captions",
-            )
-        )
+        problem = f"{len(ids):,} ids for {rows:,} rows of features and {captions:,} captions"
+        expected = f"one id an image ({rows:,}) or one a caption ({captions:,})"
+        fix = "write one of the two, or remove the file if every image has the same number of captions"
+        raise InputError(Fault(str(ids_file), problem, expected, fix))
     return _pair_by_ids(ids, rows, ids_file)
 
 
@@ -139,17 +125,11 @@ def _pair_by_ids(ids: list[str], rows: int, ids_file: Path) -> Pairing:
     number: dict[str, int] = {}
     image_of_text = np.fromiter((number.setdefault(name, len(number)) for name in ids), np.int64, len(ids))
     if len(number) != rows:
-        hint = "give every caption the id of its image"
+        fix = "give every caption the id of its image"
         if len(number) == len(ids) and len(ids) % rows == 0:
-            hint = f"these number the captions: remove the file, then every {len(ids) // rows} captions are one image"
-        raise InputError(
-            Fault(
-                str(ids_file),
-                f"one id a caption, {len(number):,} different ones, for {rows:,} rows of features",
-                f"{rows:,} different ids, {ONE_ROW}",
-                hint,
-            )
-        )
+            fix = f"these number the captions: remove the file, then every {len(ids) // rows} captions are one image"
+        problem = f"one id a caption, {len(number):,} different ones, for {rows:,} rows of features"
+        raise InputError(Fault(str(ids_file), problem, f"{rows:,} different ids, {ONE_ROW}", fix))
     return Pairing(image_of_text, list(number), 1, "equal ids, one a caption")
 
 
@@ -177,24 +157,20 @@ def _refuse_repeated(ids: list[str] | None, ids_file: Path) -> None:
     first: dict[str, int] = {}
     for line, name in enumerate(ids, start=1):
         if first.setdefault(name, line) != line:
-            raise InputError(
-                Fault(
-                    f"{ids_file} line {line}",
-                    f"the id {shown(name)} of line {first[name]} again ({len(ids) - len(set(ids)):,} lines repeat one)",
-                    f"a different id for each of the {len(ids):,} images",
-                    "one id an image names every image once; one id a caption needs as many lines as captions, and "
-                    + ONE_ROW,
-                )
+            repeats = len(ids) - len(set(ids))
+            problem = f"the id {shown(name)} of line {first[name]} again ({repeats:,} lines repeat one)"
+            expected = f"a different id for each of the {len(ids):,} images"
+            fix = (
+                "one id an image names every image once; one id a caption needs as many lines as captions, and "
+                + ONE_ROW
             )
+            raise InputError(Fault(f"{ids_file} line {line}", problem, expected, fix))
 
 
 def _no_ratio(captions_file: Path, captions: int, rows: int) -> Fault:
-    return Fault(
-        str(captions_file),
-        f"{captions:,} captions for {rows:,} images, {captions / rows:.4f} an image",
-        "the same whole number of captions for every image, or one id a caption in _ids.txt",
-        "look for a missing or doubled line, or write the ids",
-    )
+    problem = f"{captions:,} captions for {rows:,} images, {captions / rows:.4f} an image"
+    expected = "the same whole number of captions for every image, or one id a caption in _ids.txt"
+    return Fault(str(captions_file), problem, expected, "look for a missing or doubled line, or write the ids")
 
 
 def splits_in(folder: Path) -> list[str]:

@@ -141,10 +141,6 @@ class Vocabulary:
         """The vocabulary as JSON."""
         return json.dumps({"format": FORMAT, "words": self.words, "counts": self.counts}, ensure_ascii=False, indent=0)
 
-    def to_file(self, path: str | Path) -> None:
-        """Write `to_text` to a file."""
-        Path(path).write_text(self.to_text(), "utf-8")
-
     def __len__(self) -> int:
         return len(self.words)
 

@@ -85,7 +85,7 @@ def test_encoding_is_the_same_caption_by_caption(captions):
 def test_a_vocabulary_is_read_back(tmp_path_factory, captions):
     path = tmp_path_factory.mktemp("words") / "words.json"
     vocabulary = Vocabulary.build([*captions, "a"], threshold=1)
-    vocabulary.to_file(path)
+    path.write_text(vocabulary.to_text(), "utf-8")
     assert Vocabulary.from_file(path) == vocabulary
 
 

@@ -1,4 +1,4 @@
-"""A scene → five captions a person might write, from exact to vague, every one of them true of the picture."""
+"""Write five captions of a scene as a person might, from exact to vague, every one true of the picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import permutations
 import numpy as np
 
 from coder_core.data.demo import wording
-from coder_core.data.demo.scenes import Scene, Thing, pick, place, relations
+from coder_core.data.demo.scenes import Scene, Thing, part_of_picture, pick, relations
 
 # How vague a caption is: 0 names two things in full and how they stand, 1 fits every picture.
 EXACT, PRECISE, LOOSE, VAGUE, EMPTY = 0.0, 0.25, 0.5, 0.75, 1.0
@@ -48,7 +48,7 @@ def write_captions(scene: Scene) -> list[Caption]:
 
 
 def _word(generator: np.random.Generator, table: Mapping[str, Sequence[str]], key: str) -> str:
-    """The first word of an entry half the time, a synonym otherwise."""
+    """The common word half the time, a synonym otherwise."""
     options = table[key]
     return options[0] if len(options) == 1 or generator.random() < 0.5 else pick(generator, options[1:])
 
@@ -73,19 +73,19 @@ def _ground(scene: Scene, generator: np.random.Generator) -> str:
 
 def _related(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str, Thing] | None:
     """Two things and the words for a relation that holds between them; None when none plainly does."""
-    found = [(a, name, b) for a, b in permutations(scene.things, 2) for name in relations(a, b)]
-    if not found:
+    options = [(a, name, b) for a, b in permutations(scene.things, 2) for name in relations(a, b)]
+    if not options:
         return None
-    one, name, other = pick(generator, found)
-    return one, _word(generator, wording.RELATIONS, name), other
+    first, name, second = pick(generator, options)
+    return first, _word(generator, wording.RELATIONS, name), second
 
 
-def _placed(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str] | None:
+def _located(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str] | None:
     """A thing and the words for the part of the picture it is in; None when all are in between."""
-    found = [(thing, where) for thing in scene.things if (where := place(thing))]
-    if not found:
+    options = [(thing, where) for thing in scene.things if (where := part_of_picture(thing))]
+    if not options:
         return None
-    thing, where = pick(generator, found)
+    thing, where = pick(generator, options)
     return thing, _word(generator, wording.PLACES, where)
 
 
@@ -99,54 +99,54 @@ def _exact(scene: Scene, generator: np.random.Generator) -> str:
     ground = _ground(scene, generator)
     related = _related(scene, generator)
     if related is None:
-        one, other = (_describe(thing, generator) for thing in _two(scene, generator))
-        return f"{one} and {other} {ground}"
+        first, second = (_describe(thing, generator) for thing in _two(scene, generator))
+        return f"{first} and {second} {ground}"
     a, relation, b = related
-    one, other = _describe(a, generator), _describe(b, generator)
+    first, second = _describe(a, generator), _describe(b, generator)
     rest = [thing for thing in scene.things if thing not in (a, b)]
     form = int(generator.integers(5))
     if form == 0:
-        return f"{ground}, {one} is {relation} {other}"
+        return f"{ground}, {first} is {relation} {second}"
     if form == 1:
-        return f"{one} {relation} {other} {ground}"
+        return f"{first} {relation} {second} {ground}"
     if form == 2 and rest:
         third = _describe(pick(generator, rest), generator, size=False)
-        return f"{one} {relation} {other}, and {third} {ground}"
+        return f"{first} {relation} {second}, and {third} {ground}"
     if form == 3:
-        return f"there is {one} {relation} {other}"
-    return f"{one} {relation} {other}"
+        return f"there is {first} {relation} {second}"
+    return f"{first} {relation} {second}"
 
 
 def _precise(scene: Scene, generator: np.random.Generator) -> str:
     """One thing in full and its place or company, or everything there is by name, on its ground."""
     ground = _ground(scene, generator)
-    placed = _placed(scene, generator)
+    located = _located(scene, generator)
     form = int(generator.integers(4))
-    if form == 0 and placed:
-        thing, where = placed
+    if form == 0 and located:
+        thing, where = located
         return f"{_describe(thing, generator)} {where} {ground}"
     if form == 1:
         return f"{_count_shapes(scene, generator)} {ground}"
-    one, other = _two(scene, generator)
-    short = _describe(other, generator, size=False, texture=False)
+    first, second = _two(scene, generator)
+    short = _describe(second, generator, size=False, texture=False)
     if form == 2:
-        return f"{_describe(one, generator)} and {short} {ground}"
-    return f"{ground} there is {_describe(one, generator)} with {short}"
+        return f"{_describe(first, generator)} and {short} {ground}"
+    return f"{ground} there is {_describe(first, generator)} with {short}"
 
 
 def _loose(scene: Scene, generator: np.random.Generator) -> str:
     """A thing or two by one property each, or the count of things, perhaps the ground."""
-    one, other = _two(scene, generator)
+    first, second = _two(scene, generator)
     ground = _ground(scene, generator)
-    colour = _word(generator, wording.COLOURS, one.colour)
-    shape = _word(generator, wording.SHAPES, one.shape)
+    colour = _word(generator, wording.COLOURS, first.colour)
+    shape = _word(generator, wording.SHAPES, first.shape)
     forms: list[Callable[[], str]] = [
         lambda: f"{wording.with_article(colour)} {pick(generator, wording.ANY_ONE)} {ground}",
         lambda: f"{wording.with_article(shape)} {ground}",
         lambda: f"{wording.NUMBERS[len(scene.things)]} {pick(generator, wording.ANY_MANY)} {ground}",
         lambda: _count_shapes(scene, generator),
         lambda: f"{wording.with_article(colour)} {shape}",
-        lambda: f"{wording.with_article(shape)} and {_describe(other, generator, size=False, texture=False)}",
+        lambda: f"{wording.with_article(shape)} and {_describe(second, generator, size=False, texture=False)}",
     ]
     return pick(generator, forms)()
 
@@ -162,18 +162,10 @@ def _count_shapes(scene: Scene, generator: np.random.Generator) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _vague(scene: Scene, generator: np.random.Generator) -> str:
-    return pick(generator, wording.VAGUE)
-
-
-def _empty(scene: Scene, generator: np.random.Generator) -> str:
-    return pick(generator, wording.EMPTY)
-
-
 _WRITERS: dict[float, Callable[[Scene, np.random.Generator], str]] = {
     EXACT: _exact,
     PRECISE: _precise,
     LOOSE: _loose,
-    VAGUE: _vague,
-    EMPTY: _empty,
+    VAGUE: lambda scene, generator: pick(generator, wording.VAGUE),
+    EMPTY: lambda scene, generator: pick(generator, wording.EMPTY),
 }

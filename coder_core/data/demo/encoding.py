@@ -1,4 +1,4 @@
-"""A new picture → the region features the built-in data set would have given it."""
+"""Make region features of a new picture, as those of the built-in data set."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def features_of(picture_folder: str, picture: Image.Image) -> Array:
         InputError: the data set's features are not made from pixels, or the file that tells how is damaged.
     """
     if not makes_features(picture_folder):
-        found = "region features come from files, so a new picture cannot be encoded"
-        raise InputError(Fault("a new picture", found, "a run on the built-in data set"))
-    place = Path(picture_folder).parent / STANDARD
+        problem = "region features come from files, so a new picture cannot be encoded"
+        raise InputError(Fault("a new picture", problem, "a run on the built-in data set"))
+    path = Path(picture_folder).parent / STANDARD
     try:
-        standard = json.loads(place.read_text(encoding="utf-8"))
+        standard = json.loads(path.read_text(encoding="utf-8"))
         mean, deviation = (np.asarray(standard[key], dtype=np.float32) for key in ("mean", "deviation"))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(Fault(str(place), f"cannot be read ({error})", fix="make the demo data anew")) from None
+        raise InputError(Fault(str(path), f"cannot be read ({error})", fix="make the demo data anew")) from None
     if mean.shape != (WIDTH,) or deviation.shape != (WIDTH,) or not np.isfinite([mean, deviation]).all():
-        raise InputError(Fault(str(place), f"holds {mean.size} means", f"{WIDTH} finite ones", "make it anew"))
+        raise InputError(Fault(str(path), f"holds {mean.size} means", f"{WIDTH} finite ones", "make it anew"))
     if picture.size != (SIDE, SIDE):
         picture = ImageOps.fit(picture, (SIDE, SIDE), Image.Resampling.BILINEAR)
     cells = cell_features(np.asarray(picture.convert("RGB")))

@@ -1,4 +1,4 @@
-"""Scenes, pictures, features and captions → one folder, written beside its place and renamed when it is complete.
+"""Make the demo data set: one folder, written under a temporary name and renamed when it is complete.
 
 {split}_ims.npy   (n, 35, 128) float32       {split}_caps.txt   five captions an image
 {split}_ids.txt   a picture's file name a line      images/     the pictures
@@ -35,7 +35,7 @@ VERSION = 3  # raise it when the same seed gives other files
 SHARES = {"dev": 0.12, "test": 0.12}  # the rest is train
 CARD = "demo.json"
 STANDARD = "side/standard.json"
-OURS = {CARD, "images", "side"} | {
+DEMO_FILES = {CARD, "images", "side"} | {
     f"{split}_{part}" for split in ("train", "dev", "test") for part in ("ims.npy", "caps.txt", "ids.txt")
 }
 JPEG = {"quality": 92, "subsampling": 0}  # colours keep their edges
@@ -67,7 +67,7 @@ def make_demo(folder: Path, *, seed: int = 0, images: int = 1000, progress: Prog
     Raises:
         ValueError: fewer than 10 images, or a negative seed.
         InputError: the folder holds something else, which is left untouched.
-        OSError: it cannot be written; nothing half-made stays in its place.
+        OSError: it cannot be written; no incomplete folder stays.
     """
     if images < 10:
         raise ValueError(f"images must be at least 10, got {images}")
@@ -76,7 +76,7 @@ def make_demo(folder: Path, *, seed: int = 0, images: int = 1000, progress: Prog
     folder = Path(folder)
     if _is_finished(folder, seed, images):
         return folder
-    _refuse_strangers(folder)
+    _refuse_other_files(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".tmp-{folder.name}-", dir=folder.parent))
     try:
@@ -172,20 +172,19 @@ def _is_finished(folder: Path, seed: int, images: int) -> bool:
         return False
 
 
-def _refuse_strangers(folder: Path) -> None:
-    """Replace nothing but demo data: a folder with other files, or without demo.json, may be somebody's data."""
+def _refuse_other_files(folder: Path) -> None:
+    """Replace demo data only: a folder with other files, or without demo.json, may be somebody's data."""
     if not folder.exists() and not folder.is_symlink():
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
-    if names and (CARD not in names or not names <= OURS):
-        found = ", ".join(sorted(names - OURS)[:3]) or f"files but no {CARD}"
-        raise InputError(
-            Fault(str(folder), f"holds {found}", "an empty folder or earlier demo data", "choose another folder")
-        )
+    if names and (CARD not in names or not names <= DEMO_FILES):
+        others = ", ".join(sorted(names - DEMO_FILES)[:3]) or f"files but no {CARD}"
+        expected = "an empty folder or earlier demo data"
+        raise InputError(Fault(str(folder), f"holds {others}", expected, "choose another folder"))
 
 
 def _move_in(draft: Path, folder: Path, seed: int, images: int) -> None:
-    """Put the finished draft in place; when somebody else was faster with the same data, keep theirs."""
+    """Rename the finished draft; when another process was faster with the same data, keep its folder."""
     if _is_finished(folder, seed, images):
         return
     draft.chmod(0o755)  # mkdtemp makes it private

@@ -1,4 +1,4 @@
-"""What is in a picture: things with shape, colour, texture, size and place, on a ground. No pixels, no words."""
+"""Draw scenes at random: things with shape, colour, texture, size and position, on a ground. No pixels, no words."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def _sample_thing(generator: np.random.Generator, colours: list[str], others: li
     radius = float(generator.uniform(*RADII[size]))
     low, high = radius + BORDER, SIDE - radius - BORDER
     # now and then a shape comes back, so that "two stars" has something to count
-    again = bool(others) and generator.random() < 0.2
-    shape = others[-1].shape if again else pick(generator, SHAPES)
+    repeat = bool(others) and generator.random() < 0.2
+    shape = others[-1].shape if repeat else pick(generator, SHAPES)
     texture = "plain" if generator.random() < PLAIN_SHARE else pick(generator, TEXTURES[1:])
     return Thing(
         shape=shape,
@@ -118,17 +118,17 @@ def relations(one: Thing, other: Thing) -> list[str]:
     """
     across, down = other.x - one.x, other.y - one.y
     clear = 0.8 * max(one.radius, other.radius)
-    found = []
+    names = []
     if abs(across) > max(clear, 1.25 * abs(down)):
-        found.append("left" if across > 0 else "right")
+        names.append("left" if across > 0 else "right")
     if abs(down) > max(clear, 1.25 * abs(across)):
-        found.append("above" if down > 0 else "below")
+        names.append("above" if down > 0 else "below")
     if math.hypot(across, down) < one.radius + other.radius + 18.0:
-        found.append("near")
-    return found
+        names.append("near")
+    return names
 
 
-def place(thing: Thing) -> str | None:
+def part_of_picture(thing: Thing) -> str | None:
     """The part of the picture a thing is plainly in: "top left" … "middle", or None when in between."""
     third = SIDE / 3
     column = ("left", "", "right")[int(thing.x // third)]

@@ -30,18 +30,15 @@ def signed_distance(shape: str, u: Field, v: Field, radius: float) -> Field:
         return length(u, v) - np.float32(0.92 * radius)
     if shape == "ring":
         return np.abs(length(u, v) - np.float32(0.72 * radius)) - np.float32(0.22 * radius)
-    if shape == "moon":
-        return _moon(u / radius, v / radius) * np.float32(radius)
-    if shape == "flower":
-        return _flower(u / radius, v / radius) * np.float32(radius)
-    if shape == "heart":
-        return _heart(u / radius, v / radius) * np.float32(radius)
+    curved = {"moon": _moon, "flower": _flower, "heart": _heart}
+    if shape in curved:
+        return curved[shape](u / radius, v / radius) * np.float32(radius)
     rounding = 0.06 * radius
     return _polygon(_corners(shape), u / radius, v / radius) * np.float32(radius) - np.float32(rounding)
 
 
 def length(a: Field, b: Field) -> Field:
-    """The vector (a, b)'s; np.hypot guards against overflow, which costs three times as much."""
+    """Length of the vector (a, b); np.hypot guards against overflow, which costs three times as much."""
     return np.sqrt(a * a + b * b)
 
 
