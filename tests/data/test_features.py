@@ -37,18 +37,15 @@ def test_float_types_stay_memory_mapped_and_coercions_are_noted(tmp_path, dtype)
     assert not split.features.flags.writeable
 
 
-def test_fortran_order_is_read_and_said(tmp_path):
-    array = np.asfortranarray(features())
+@pytest.mark.parametrize(
+    ("array", "regions", "note"),
+    [(np.asfortranarray(features()), 3, "Fortran"), (features()[:, 0], 1, "read as one region")],
+)
+def test_fortran_order_and_one_vector_an_image_are_read_with_a_note(tmp_path, array, regions, note):
     split = read_split(write_split(tmp_path, array=array), "train")
     np.testing.assert_array_equal(split.features, array)
-    assert any("Fortran" in fault.found for fault in split.faults)
-
-
-def test_one_vector_an_image_is_one_region(tmp_path):
-    array = features()[:, 0]
-    split = read_split(write_split(tmp_path, array=array), "train")
-    assert (split.n_images, split.regions, split.feature_size) == (4, 1, 5)
-    assert any("one region" in fault.found for fault in split.faults)
+    assert (split.n_images, split.regions, split.feature_size) == (4, regions, 5)
+    assert any(note in fault.found for fault in split.faults)
 
 
 @pytest.mark.parametrize(

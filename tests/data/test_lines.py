@@ -36,18 +36,14 @@ def test_the_last_line_may_end_or_not(tmp_path, end):
     assert read_split(tmp_path, "train").n_texts == 4
 
 
-def test_a_byte_order_mark_is_removed_with_a_note(tmp_path):
-    write_split(tmp_path, captions=b"\xef\xbb\xbf" + FOUR)
-    split = read_split(tmp_path, "train")
-    assert split.captions[0] == "one dog"
-    assert [f.severity for f in split.faults if "byte order mark" in f.found] == ["note"]
-
-
-def test_windows_line_ends_are_removed_with_a_note(tmp_path):
-    write_split(tmp_path, captions=FOUR.replace(b"\n", b"\r\n"))
+@pytest.mark.parametrize(
+    ("content", "text"), [(b"\xef\xbb\xbf" + FOUR, "byte order mark"), (FOUR.replace(b"\n", b"\r\n"), "CRLF")]
+)
+def test_byte_order_mark_and_windows_line_ends_are_removed_with_a_note(tmp_path, content, text):
+    write_split(tmp_path, captions=content)
     split = read_split(tmp_path, "train")
     assert split.captions == ["one dog", "two dogs", "three dogs", "four dogs"]
-    assert [f.severity for f in split.faults if "CRLF" in f.found] == ["note"]
+    assert [fault.severity for fault in split.faults if text in fault.found] == ["note"]
 
 
 def test_invalid_utf8_is_an_error_with_line_and_byte(tmp_path):
