@@ -17,7 +17,7 @@ from coder_core.concepts.knowledge import Concepts
 from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.config.schema import Config, ModelConfig, ObjectiveConfig, to_document
 from coder_core.data.words import Vocabulary
-from coder_core.geometry.kmeans import ClusterSettings
+from coder_core.geometry.settings import ClusterSettings
 from coder_core.model.build import build_model
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concepts import concept_tables

@@ -11,7 +11,7 @@ from coder_core.console.bars import reporting
 from coder_core.console.output import open_console, say
 from coder_core.console.progress import within
 from coder_core.console.runner import command
-from coder_core.geometry.kmeans import ClusterSettings
+from coder_core.geometry.settings import ClusterSettings
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from coder_core.console.bars import reporting
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import open_console, say
 from coder_core.console.runner import command
-from coder_core.geometry.layout import LayoutSettings, Method
+from coder_core.geometry.settings import LayoutSettings, Method
 
 MOST_RUNS = 2
 

@@ -7,34 +7,16 @@ each on their own, by the nearest centroid, so that one can see where the two mo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Tell, silent
 from coder_core.geometry.points import TILE_ELEMENTS, Array, stratified
+from coder_core.geometry.settings import ClusterSettings
 
 ITERATIONS = 25
 MOST_PAIRS_A_CENTROID = 2_048  # beyond, the centroids come from a random part; the labels are given to all
-
-
-@dataclass(frozen=True)
-class ClusterSettings:
-    """K clusters; `seed` draws the first centroids."""
-
-    clusters: int = 50
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.clusters < 2:
-            raise InputError(Fault("--clusters", f"is {self.clusters}", "2 or more"))
-        if not 0 <= self.seed < 2**31:
-            raise InputError(Fault("--seed", f"is {self.seed}", "from 0 to 2147483647"))
-
-    def parameters(self) -> dict[str, Any]:
-        """The settings results are looked up by."""
-        return {"clusters": self.clusters, "seed": self.seed}
 
 
 @dataclass(frozen=True)

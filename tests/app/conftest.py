@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from coder_core.geometry.kmeans import ClusterSettings
+from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
 from tests.support.concept_runs import write_concept_run
 from tests.support.pages import PROJECT, Opened, open_page

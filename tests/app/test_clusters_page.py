@@ -10,7 +10,7 @@ import pytest
 from app import charts
 from app.charts import LIGHT
 from coder_core.api import open_run
-from coder_core.geometry.kmeans import ClusterSettings
+from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
 from tests.support.concept_runs import write_concept_run
 from tests.support.pages import Opened, labels, texts

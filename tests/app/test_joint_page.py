@@ -14,7 +14,7 @@ from app.backend.joint_space import map_command
 from app.backend.runs import all_runs
 from coder_core.api import Run, open_run
 from coder_core.api.sampling import draw_points_sample
-from coder_core.geometry.layout import LayoutSettings
+from coder_core.geometry.settings import LayoutSettings
 from coder_core.runs.derived.compute import make_layouts
 from tests.support.pages import Opened, labels, texts
 from tests.support.run_folders import write_run

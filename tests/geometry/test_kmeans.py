@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from coder_core.console.faults import InputError
-from coder_core.geometry.kmeans import ClusterSettings, cluster_pairs, nearest_centroid
+from coder_core.geometry.kmeans import cluster_pairs, nearest_centroid
+from coder_core.geometry.settings import ClusterSettings
 from tests.geometry.test_layout import cloud
 
 

@@ -9,10 +9,11 @@ from coder_core.console.faults import InputError
 from coder_core.geometry import layout as layouts
 from coder_core.geometry import points as clouds
 from coder_core.geometry.alignment import onto
-from coder_core.geometry.layout import LayoutSettings, lay_out
+from coder_core.geometry.layout import lay_out
 from coder_core.geometry.neighbours import nearest, nearest_of
 from coder_core.geometry.points import Points, stratified
 from coder_core.geometry.principal import principal_plane
+from coder_core.geometry.settings import LayoutSettings
 from coder_core.geometry.tsne import usable_perplexity
 from coder_core.geometry.umap_layout import place_by_neighbours
 

@@ -14,8 +14,7 @@ from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, ProgressFile, read_progress
 from coder_core.evaluation import EmbeddingPair, rank, score_tiles
 from coder_core.evaluation.recall import metrics_from_ranks
-from coder_core.geometry.kmeans import ClusterSettings
-from coder_core.geometry.layout import LayoutSettings
+from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived import compute as deriving

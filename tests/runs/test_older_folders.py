@@ -10,8 +10,7 @@ import pytest
 
 from coder_core.api import list_runs, open_run
 from coder_core.evaluate import main
-from coder_core.geometry.kmeans import ClusterSettings
-from coder_core.geometry.layout import LayoutSettings
+from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived.compute import clusters_folder, layout_folder, read_clusters, read_layout
 from coder_core.runs.files.history import history_faults

@@ -16,7 +16,7 @@ from coder_core.api.clusters.tables import (
     prototypes,
     same_grouping,
 )
-from coder_core.geometry.kmeans import ClusterSettings
+from coder_core.geometry.settings import ClusterSettings
 
 __all__ = [
     "ClusterSettings", "Clusters", "Marking", "agreement", "between", "chance_agreement", "cluster_table", "marking",

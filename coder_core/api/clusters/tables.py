@@ -12,7 +12,7 @@ from coder_core.api.clusters.marking_words import Marking, marking_words
 from coder_core.api.run import Run
 from coder_core.api.sides import TILE_ELEMENTS, Array, Modality, slices
 from coder_core.api.stored import StoredResult, read_stored
-from coder_core.geometry.kmeans import ClusterSettings
+from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import clusters_folder, read_clusters
 
 MOST_MATCHED = 2_000

@@ -10,9 +10,10 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Tell, silent, within
-from coder_core.geometry.kmeans import Clustering, ClusterSettings, cluster_pairs
-from coder_core.geometry.layout import Layout, LayoutSettings, lay_out
+from coder_core.geometry.kmeans import Clustering, cluster_pairs
+from coder_core.geometry.layout import Layout, lay_out
 from coder_core.geometry.points import Points
+from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.derived.store import DerivedFolder, derived_folder, read_derived, write_derived
 
