@@ -29,7 +29,7 @@ DEMO: Settings = {
 DEMO_TRIPLET = DEMO | {"loss": "btr-hardest", "warmup_epochs": 7.0, "weight_instance": 1.0}
 DEMO_DCL = DEMO | {"temperature": 0.05, "bank_size": 512, "momentum": 0.97, "bank_start_epoch": 1.0}
 DEMO_CODER = DEMO_DCL | {
-    "concepts": 60, "concept_query": "unit", "prototypes": 50, "weight_prototypes": 0.1,
+    "concepts": 60, "concept_query": "unit", "prototypes": 50, "weight_prototypes": 0.03, "prototype_temperature": 0.1,
 }  # fmt: skip
 
 # Flickr8k, chosen on dev (docs/results.md tells what was tried). Learned word vectors help both losses. The dropout
