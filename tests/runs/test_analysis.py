@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,17 @@ def test_an_open_analysis_outlives_its_replacement(run: Path) -> None:
     assert np.array_equal(old.image_embeddings, before)
     assert np.allclose(open_analysis(run, "test", verify=True).image_embeddings, before + 1)
     assert [path.name for path in (run / "analysis").iterdir()] == ["test"]
+
+
+def test_a_reader_meets_one_analysis_or_the_next(run: Path) -> None:
+    writer = threading.Thread(target=lambda: [fill_analysis(run, value=float(value)) for value in range(1, 40)])
+    writer.start()
+    before = float("-inf")
+    while writer.is_alive():
+        value = float(open_analysis(run, "test", verify=True).image_embeddings[0, 0])
+        assert value >= before
+        before = value
+    writer.join()
 
 
 def test_splits_are_listed(run: Path) -> None:

@@ -102,6 +102,23 @@ def test_writers_side_by_side_wait_for_each_other(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
+def test_a_reader_meets_one_save_or_the_next(tmp_path: Path) -> None:
+    """Of a run whose best model is replaced while somebody evaluates it."""
+    store = SaveStore(tmp_path / "best", keep=1)
+    save_step(store, 1)
+    writer = threading.Thread(target=lambda: [save_step(store, step // 2) for step in range(2, 80)])
+    writer.start()
+    seen = []
+    while writer.is_alive():
+        newest = store.newest()
+        assert newest is not None
+        assert newest.skipped == []
+        seen.append(int(newest.name))
+    writer.join()
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 5
+
+
 def test_every_file_can_be_read_by_whom_the_umask_lets_read(tmp_path: Path) -> None:
     """A colleague evaluates the run."""
     before = os.umask(0o027)

@@ -115,7 +115,13 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
     if not sealed.locate(folder).is_dir():
         fix = f"python -m coder_core.evaluate {run_folder} --split {split}"
         raise InputError(Fault(str(folder), "is not there", "the analysis of the split", fix))
-    return Analysis(folder, verify=verify)
+    while True:
+        opened = sealed.identity(folder)
+        try:
+            return Analysis(folder, verify=verify)
+        except InputError:
+            if sealed.identity(folder) == opened:  # not replaced meanwhile
+                raise
 
 
 def _check_manifest(manifest: dict[str, Any], place: str) -> None:

@@ -46,7 +46,7 @@ class Save(sealed.SealedFolder):
         path = self._listed(f"{stem}.safetensors")
         try:
             return load_file(path, device=device)
-        except SafetensorError as error:
+        except (SafetensorError, OSError) as error:
             raise InputError(Fault(str(path), f"cannot be read ({error})")) from error
 
 
@@ -116,17 +116,21 @@ class SaveStore:
         Raises:
             InputError: saves exist and none verifies, or the newest was written by a newer version.
         """
-        skipped: list[Fault] = []
-        for name in reversed(self.names()):
-            try:
-                return Save(self.folder / name, list(skipped))
-            except sealed.NewerFormatError:
-                raise
-            except InputError as error:
-                skipped.extend(error.faults)
-        if skipped:
-            raise InputError(skipped)
+        while present := self._identities():
+            skipped: list[Fault] = []
+            for name in reversed(present):
+                try:
+                    return Save(self.folder / name, list(skipped))
+                except sealed.NewerFormatError:
+                    raise
+                except InputError as error:
+                    skipped.extend(error.faults)
+            if self._identities() == present:  # none was written or pruned meanwhile
+                raise InputError(skipped)
         return None
+
+    def _identities(self) -> dict[str, tuple[Path, int, int] | None]:
+        return {name: sealed.identity(self.folder / name) for name in self.names()}
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:

@@ -143,9 +143,18 @@ def locate(place: Path) -> Path:
     return next((folder for folder in (place, _aside(place), place) if folder.is_dir()), place)
 
 
+def identity(place: Path) -> tuple[Path, int, int] | None:
+    """Changes when a folder moves or is replaced; None without one. A reader that fails meanwhile reads again."""
+    folder = locate(place)
+    with suppress(OSError):
+        information = folder.stat()
+        return folder, information.st_ino, information.st_mtime_ns
+    return None
+
+
 def folder_names(parent: Path) -> list[str]:
     """The folders in `parent` that `locate` finds, sorted."""
-    names = [path.name for path in parent.iterdir() if path.is_dir()] if parent.is_dir() else []
+    names = [entry.name for entry in os.scandir(parent) if entry.is_dir()] if parent.is_dir() else []
     return sorted({aside[1] if (aside := _ASIDE.fullmatch(name)) else name for name in names})
 
 
@@ -180,7 +189,10 @@ class SealedFolder:
     def read(self, name: str) -> bytes:
         """The bytes of one file, verified."""
         self.check([name], digest=False)
-        content = read_plain(self.path / name)
+        try:
+            content = read_plain(self.path / name)
+        except OSError as error:
+            raise InputError(Fault(str(self.path / name), f"cannot be read ({error.strerror})")) from error
         if hashlib.sha256(content).hexdigest() != self.manifest["files"][name]["sha256"]:
             raise InputError(_damaged(self.path / name))
         return content
@@ -218,13 +230,14 @@ class SealedFolder:
             return Fault(str(path), "is not listed in manifest.json")
         try:
             information = path.lstat()
+            if not stat.S_ISREG(information.st_mode):
+                return Fault(str(path), "is not a plain file")
+            if information.st_size != entry["bytes"]:
+                expected = f"{entry['bytes']:,} bytes; the file is cut"
+                return Fault(str(path), f"has {information.st_size:,} bytes", expected)
+            return _damaged(path) if digest and _sha256(path) != entry["sha256"] else None
         except OSError as error:
             return Fault(str(path), f"cannot be read ({error.strerror})", f"a file of {entry['bytes']:,} bytes")
-        if not stat.S_ISREG(information.st_mode):
-            return Fault(str(path), "is not a plain file")
-        if information.st_size != entry["bytes"]:
-            return Fault(str(path), f"has {information.st_size:,} bytes", f"{entry['bytes']:,} bytes; the file is cut")
-        return _damaged(path) if digest and _sha256(path) != entry["sha256"] else None
 
 
 def read_manifest(place: Path) -> dict[str, Any]:
