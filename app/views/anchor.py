@@ -53,7 +53,7 @@ def _numbers(anchor: Anchor, function: str) -> None:
     spread = "SD" if function == "std" else "entropy"
     cards.metrics(
         [
-            cards.Metric(spread, f"{anchor.spread:.4f}", f"of {len(anchor.similarities):,}", spread),
+            cards.Metric(spread, f"{anchor.spread:.4f}", f"n = {len(anchor.similarities):,}", spread),
             cards.Metric("raw", f"{anchor.raw:.4f}", "1 to 2", "raw"),
             cards.Metric("diversity", f"{anchor.diversity:.4f}", "0.5 to 1", "diversity"),
             cards.Metric("μ·div", f"{anchor.temperature:.4f}", f"μ = {anchor.loss.temperature:g}", "temperature"),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
 
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
@@ -83,7 +84,12 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def weighted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train_weighted(tmp_path_factory.mktemp("weights"))
+    """Runs trained with sample weights; what training sets in this process is set back."""
+    threads, precision = torch.get_num_threads(), torch.backends.mkldnn.matmul.fp32_precision
+    root = train_weighted(tmp_path_factory.mktemp("weights"))
+    torch.set_num_threads(threads)
+    torch.backends.mkldnn.matmul.fp32_precision = precision
+    return root
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,6 @@ from coder_core.api import open_run
 from tests.support.pages import Opened, texts
 from tests.support.run_folders import import_run_folder, write_run
 
-pytestmark = pytest.mark.usefixtures("own_threads")
-
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory, weighted_root: Path) -> Path:
