@@ -48,7 +48,7 @@ def distribution(runs: Sequence[RunSummary], split: str, tables: Mapping[str, pd
         number = st.column_config.NumberColumn(format="%.4f", help=tip("raw scores"), width=70)
         st.dataframe(
             statistics if len(runs) > 1 else statistics.drop(columns="run"), hide_index=True, height="content",
-            column_config={"run": st.column_config.TextColumn(width=110), "of": st.column_config.TextColumn(width=110),
+            column_config={"run": st.column_config.TextColumn(width=85), "of": st.column_config.TextColumn(width=100),
                            "μ": number, "σ": number},
         )  # fmt: skip
         cards.note(" ".join(describe(name, weighting) for name, weighting in weightings.items()))
