@@ -109,7 +109,7 @@ def read_arguments(arguments: Sequence[str]) -> AblateArguments:
     """Read flags on top of the preset they name.
 
     Raises:
-        InputError: there is no such preset, or a flag that the table itself decides.
+        InputError: there is no such preset, a flag that the table itself decides, or a seed twice.
     """
     preset = DEFAULT_PRESET
     for position, argument in enumerate(arguments):
@@ -122,9 +122,12 @@ def read_arguments(arguments: Sequence[str]) -> AblateArguments:
         if any(argument.split("=")[0] == refused for argument in arguments):
             raise InputError(Fault(refused, "is not a flag of an ablation", instead))
     about = "Repeat an ablation of the paper on your data."
-    return parse(
-        arguments, AblateArguments(PRESETS[preset].config), prog="python -m coder_core.ablate TABLE", description=about
-    )
+    default = AblateArguments(PRESETS[preset].config)
+    parsed = parse(arguments, default, prog="python -m coder_core.ablate TABLE", description=about)
+    if len(set(parsed.seeds)) < len(parsed.seeds):
+        named = " ".join(map(str, parsed.seeds))
+        raise InputError(Fault(f"--seeds {named}", "names a seed twice", "different seeds: a run each"))
+    return parsed
 
 
 def _run(

@@ -23,12 +23,13 @@ from __future__ import annotations
 
 import itertools
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from coder_core.ablation.planning import changed
 from coder_core.ablation.rows import AblationTable, Row
-from coder_core.config.schema import RUN_NAME, Config
+from coder_core.config.schema import RUN_NAME, Config, find_setting
 from coder_core.console.faults import Fault, InputError
 
 KEYS = {"about", "reference", "rows", "grid"}
@@ -38,7 +39,7 @@ def read_grid(path: Path) -> AblationTable:
     """The table in a TOML file.
 
     Raises:
-        InputError: not TOML, unknown keys or values, rows without or with equal names.
+        InputError: not TOML, unknown keys or values, a seed, a setting twice, rows without or with equal names.
     """
     try:
         document = tomllib.loads(path.read_text("utf-8"))
@@ -76,15 +77,36 @@ def _rows(tables: Any, path: Path) -> list[Row]:
     ):
         raise InputError(Fault(f"{path} rows", "are not all tables with a name", '[[rows]] and name = "…"'))
     changes = [{key: row[key] for key in row if key not in ("name", "about")} for row in tables]
+    for row, values in zip(tables, changes, strict=True):
+        _check_keys(values, f"{path} row {row['name']}")
     return [Row(row["name"], str(row.get("about", "")), values) for row, values in zip(tables, changes, strict=True)]
 
 
 def _crossed(grid: Any, path: Path) -> list[Row]:
     if not isinstance(grid, dict) or not all(isinstance(values, list) and values for values in grid.values()):
         raise InputError(Fault(f"{path} grid", "is not a table of lists", "temperature = [0.05, 0.1]"))
+    _check_keys(grid, f"{path} grid")
     rows = []
     for values in itertools.product(*grid.values()):
         changes = dict(zip(grid, values, strict=True))
         name = "-".join(f"{key}-{str(value).replace('/', '-').lower()}" for key, value in changes.items())
         rows.append(Row(name, ", ".join(f"{key} {value}" for key, value in changes.items()), changes))
     return rows
+
+
+def _check_keys(keys: Iterable[str], place: str) -> None:
+    """Refuse seeds, which --seeds decides, and two spellings or names of one setting, of which one would be lost."""
+    spellings: dict[str, list[str]] = {}
+    for key in keys:
+        setting = find_setting(key)
+        spellings.setdefault(setting.key if setting else key, []).append(key)
+    faults = [
+        Fault(f"{place}, {' and '.join(names)}", "are the same setting", "every setting once", "remove all but one")
+        for names in spellings.values()
+        if len(names) > 1
+    ]
+    if "seed" in spellings:
+        fix = "remove it and give --seeds 0 1 2: every row is then run with each, and compared with their spread"
+        faults.append(Fault(f"{place}, {spellings['seed'][0]}", "is no setting of a row", fix=fix))
+    if faults:
+        raise InputError(faults)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import tyro
 
+from coder_core import ablate
 from coder_core.ablate import AblateArguments
 from coder_core.ablation.grid import read_grid
 from coder_core.ablation.planning import changed, named_flags, row_config
@@ -128,6 +129,11 @@ def test_the_flags_a_person_named_count_even_where_they_equal_the_preset() -> No
     assert parsed.seeds == (0, 1)
 
 
+def test_a_seed_twice_is_refused() -> None:
+    with pytest.raises(InputError, match="--seeds 0 1 0: names a seed twice"):
+        ablate.read_arguments(["--seeds", "0", "1", "0"])
+
+
 def test_rows_are_chosen_by_name_or_number_in_the_tables_order() -> None:
     table = TABLES["objectives"]
     assert [row.name for row in table.choose(["dcl", "1"])] == ["btr-sum", "dcl"]
@@ -185,6 +191,13 @@ def test_a_grid_of_lists_is_crossed(tmp_path: Path) -> None:
         ('other = 1\n[[rows]]\nname = "a"', "is not known"),
         ('reference = "z"\n[[rows]]\nname = "a"', "expected one of a"),
         ("[[rows", "is not TOML"),
+        ("[grid]\nseed = [0, 1, 2]", r"grid, seed: is no setting of a row. Remove it and give --seeds 0 1 2"),
+        ('[[rows]]\nname = "a"\nseed = 1', r"row a, seed: is no setting of a row. Remove it and give --seeds 0 1 2"),
+        ("[grid]\nlearning-rate = [0.1]\nlearning_rate = [0.2]", "-rate and learning_rate: are the same setting"),
+        (
+            '[[rows]]\nname = "a"\nboosting-anchor = "x"\nboosting-teacher = "y"',
+            "boosting-anchor and boosting-teacher: are the same setting",
+        ),
     ],
 )
 def test_a_grid_that_cannot_be_run_is_refused_before_anything_is_trained(
