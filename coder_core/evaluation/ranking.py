@@ -26,7 +26,8 @@ _GUARD = 4  # least δ over the largest rounding error of a right answer
 _CROWDED = 64  # where one pair in so many is unclear, the whole tile is scored exactly
 _SIDE = 512  # … in squares of this side
 _LISTED_ROWS = 256
-_SPARE = 8  # candidates looked at beyond a list, so that rounding in the fast product cannot push one out
+_SPARE = 8  # candidates looked at beyond a list, so that rounding in the fast product hardly ever pushes one out
+_WITHOUT_SIGN = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -230,16 +231,38 @@ def _best_lists(scores: ScoreTiles, best: int, *, by_image: bool) -> np.ndarray:
     queries, candidates = len(query_image), len(candidate_image)
     width, looked_at = min(best, candidates), min(best + _SPARE, candidates)
     lists = np.empty((queries, width), np.int32)
+    delta = 2 * scores.rounding_error()
     for rows in _slices(queries, _LISTED_ROWS) if width else []:
         tile = scores.fast(rows, EVERY) if by_image else scores.fast(EVERY, rows).T
-        candidate = torch.topk(tile, looked_at, dim=1).indices
+        fast, candidate = torch.topk(tile, looked_at, dim=1)
         query = torch.arange(rows.start, rows.stop)[:, None].expand_as(candidate)
         pairs = (query, candidate) if by_image else (candidate, query)
         exact = scores.pairs(*(side.reshape(-1) for side in pairs)).view(candidate.shape)
         own = candidate_image[candidate] == query_image[rows, None]
-        order = np.lexsort((candidate.numpy(), own.numpy(), -exact.numpy()), axis=1)
-        lists[rows] = np.take_along_axis(candidate.numpy(), order, 1)[:, :width]
+        chosen, last = _best_of(exact, own, candidate, width)
+        if looked_at < candidates:
+            # Where the last one listed does not stand clear of those not looked at, everybody is compared.
+            level = (fast[:, -1] >= last - delta).nonzero()[:, 0]
+            some, everybody = level + rows.start, torch.arange(candidates).expand(len(level), -1)
+            if len(level):
+                every = scores.exact(some, EVERY) if by_image else scores.exact(EVERY, some).T
+                own = candidate_image[None] == query_image[some, None]
+                chosen[level], _ = _best_of(every, own, everybody, width)
+        lists[rows] = chosen.numpy()
     return lists
+
+
+def _best_of(scores: Tensor, own: Tensor, candidate: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Per row the `width` best candidates, best first, and the last one's score; all (rows, candidates looked at).
+
+    Among equal scores the own candidates come last, then the lower index first: all in one whole number to sort by. The
+    bits of a float32 without its sign grow with it, so they stand on top.
+    """
+    bits = (scores + 0.0).view(torch.int32).long()  # −0.0 becomes 0.0
+    order = torch.where(bits < 0, -(bits & _WITHOUT_SIGN), bits)
+    key = (order << 32) | (torch.where(own, 0, 1) << 31) | (_WITHOUT_SIGN - candidate)
+    position = torch.topk(key, width, dim=1).indices
+    return candidate.gather(1, position), scores.gather(1, position[:, -1:])[:, 0]
 
 
 def _slices(stop: int, step: int, start: int = 0) -> list[slice]:

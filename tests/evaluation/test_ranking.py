@@ -149,6 +149,57 @@ def test_best_lists_are_in_the_order_the_ranks_count() -> None:
         assert (position[0] if len(position) else 10) == min(found.text_ranks[text], 10)
 
 
+def whole_numbers(width: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Small integers, tenths of them or their directions; with zero rows, duplicates, and questions of zeros alone."""
+    n, m, largest = int(random.integers(1, 13)), int(random.integers(1, 41)), int(random.choice([1, 2, 9]))
+    images = random.integers(-largest, largest + 1, (n, width)) * np.float32(random.choice([1, 0.1]))
+    texts = random.integers(-largest, largest + 1, (m, width)) * np.float32(random.choice([1, 0.1]))
+    for rows in (images, texts):
+        kind = random.integers(6)
+        if kind == 0:
+            rows[random.random(len(rows)) < 0.4] = 0
+        elif kind == 1:
+            rows[:] = rows[random.integers(0, len(rows), len(rows))]
+        elif kind == 2:
+            rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+        elif kind == 3:
+            rows[:] = 0
+    asking = max(1, n // 3) if random.random() < 0.3 else n
+    if asking < n:
+        images[:asking] = 0
+    return images.astype(np.float32), texts.astype(np.float32), random.integers(0, asking, m)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_ties_of_short_whole_numbers_and_zeros_are_exact(width: int) -> None:
+    """Ranks and lists; among equals own candidates come last, then the lower index first, however many there are."""
+    random = np.random.default_rng(width)
+    for _ in range(150):
+        images, texts, owner = whole_numbers(width, random)
+        assert_agrees(images, texts, owner)
+        scores, of_image = exact(images, texts), ranks(images, texts, owner)
+        for i, listed in enumerate(of_image.image_best.tolist()):
+            order = sorted(range(len(texts)), key=lambda j: (-scores[i, j], owner[j] == i, j))
+            assert listed == order[:10]
+        for j, listed in enumerate(of_image.text_best.tolist()):
+            order = sorted(range(len(images)), key=lambda i: (-scores[i, j], owner[j] == i, i))
+            assert listed == order[:10]
+
+
+def test_candidates_much_longer_than_the_right_answers_are_compared_exactly() -> None:
+    """The rounding errors of the right answers say nothing of those of the candidates."""
+    random = np.random.default_rng(0)
+    for case in range(600):
+        n, m, width = random.integers(20, 60), random.integers(1, 200), 2 + case % 3
+        images = (random.integers(-9, 10, (n, width)) * np.float32(0.1)).astype(np.float32)
+        texts = (random.integers(-9, 10, (m, width)) * np.float32(0.1)).astype(np.float32)
+        images[: n // 3] *= np.float32(0.001)
+        owner = random.integers(0, n // 3, m)
+        scores = np.einsum("nd,md->nm", images.astype(float), texts.astype(float)).astype(np.float32)
+        expected = (scores >= scores[owner, np.arange(m)]).sum(0) - 1
+        assert ranks(images, texts, owner, best=0).text_ranks.tolist() == expected.tolist()
+
+
 def test_best_lists_of_a_small_set_hold_everybody() -> None:
     images, texts, owner = embeddings(3, 6, 4, 0)
     found = ranks(images, texts, owner)
