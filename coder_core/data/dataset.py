@@ -13,7 +13,7 @@ import numpy as np
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.features import scan_values
 from coder_core.data.karpathy import find_annotations, inner_folders, karpathy_splits, read_karpathy
-from coder_core.data.lines import follow_link, shown
+from coder_core.data.lines import check_name, follow_link, shown
 from coder_core.data.pictures import check_pictures, find_pictures
 from coder_core.data.precomp import read_precomp, splits_in
 from coder_core.data.raw_split import RawSplit
@@ -88,6 +88,7 @@ def read_split(path: str | Path, split: str, *, pictures: str | Path | None = No
     Raises:
         InputError: the data cannot be trained on; carries up to 20 faults, each with place and fix.
     """
+    stop_on_errors([*check_name(Path(path).absolute()), *check_name(Path(pictures) if pictures else None)])
     root, layout = find_layout(path)
     raw = _read(root, layout, split)
     faults = list(raw.faults)

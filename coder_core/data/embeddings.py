@@ -9,7 +9,7 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.features import FeatureFile, open_features
-from coder_core.data.lines import follow_link, read_lines, shorten
+from coder_core.data.lines import check_name, follow_link, read_lines, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.data.precomp import pair
 from coder_core.data.raw_split import collect
@@ -173,6 +173,8 @@ def _collapsed(rows: np.ndarray, file: FeatureFile, what: str) -> list[Fault]:
 def _pictures(folder: Path | None, names: list[str] | None) -> list[Fault]:
     if folder is None:
         return check_pictures(None, names, asked=False)
+    if faults := check_name(folder):
+        return faults
     if not folder.is_dir():
         return [Fault(f"--pictures {folder}", "there is no such folder", "the folder of the pictures", "check it")]
     if names is None:

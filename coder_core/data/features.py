@@ -21,6 +21,7 @@ SCAN_THREADS = 2
 ROWS_NAMED = 10
 BAD_SYNTAX = (ValueError, TypeError, SyntaxError, TokenError, LookupError)
 HEADER_ERRORS = (*BAD_SYNTAX, EOFError, RecursionError, MemoryError, OverflowError)
+TOO_LARGE = (2.0 - 2.0**-24) * 2.0**127  # the least float64 that is infinite as a float32
 RIGHT_FILE = "a .npy file of float16, float32 or float64, (images, regions, size) or (images, size)"
 
 
@@ -130,10 +131,11 @@ def _coercions(path: Path, shape: tuple[int, ...], dtype: np.dtype, fortran: boo
 
 
 def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, list[Fault]]:
-    """Read every value of rows[0]…rows[1] once, in pieces, and report NaN, Inf and all-zero rows.
+    """Read every value of rows[0]…rows[1] once, in pieces, and report NaN, Inf, overflow of float32 and all-zero rows.
 
     Works on the bits: without its sign a float is an integer that grows with it; 0 is zero, all exponent bits set is
-    NaN or Inf. So one integer maximum a region answers both questions.
+    NaN or Inf; and a float64 that overflows as a float32 is a number in between. So one integer maximum a region
+    answers every question.
 
     Returns:
         (z, 2) int64 pairs (row of the file, region) that are all zero, and the faults.
@@ -142,12 +144,12 @@ def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, l
     starts = range(*rows, per_piece)
     with ThreadPoolExecutor(SCAN_THREADS) as pool:
         pieces = list(pool.map(lambda start: _scan_piece(file, start, min(start + per_piece, rows[1])), starts))
-    bad, zero, blank = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
-    return zero, _value_faults(file.path, bad, zero, blank)
+    bad, large, zero, blank = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
+    return zero, _value_faults(file.path, bad, large, zero, blank)
 
 
-def _scan_piece(file: FeatureFile, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows start…stop: (·, 2) pairs (image, region) not finite, the same all zero, and (·,) images all zero."""
+def _scan_piece(file: FeatureFile, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Rows start…stop: (·, 2) pairs (image, region) not finite, overflowing, all zero, and (·,) images all zero."""
     values = file.map_rows(start, stop)
     if not file.dtype.isnative:
         values = values.astype(file.dtype.newbyteorder("="))
@@ -157,15 +159,21 @@ def _scan_piece(file: FeatureFile, start: int, stop: int) -> tuple[np.ndarray, n
     largest = (bits & np.array(np.iinfo(bits.dtype).max >> 1, dtype=bits.dtype)).max(axis=-1)  # (images, regions)
     blank = np.flatnonzero(largest.max(axis=1) == 0) + start
     shift = np.array([start, 0])
-    return np.argwhere(largest >= infinity) + shift, np.argwhere(largest == 0) + shift, blank
+    too_large = np.array(TOO_LARGE).view(np.uint64) if file.dtype.itemsize == 8 else infinity
+    large = np.argwhere((largest >= too_large) & (largest < infinity))
+    return np.argwhere(largest >= infinity) + shift, large + shift, np.argwhere(largest == 0) + shift, blank
 
 
-def _value_faults(path: Path, bad: np.ndarray, zero: np.ndarray, blank: np.ndarray) -> list[Fault]:
-    """bad, zero: (·, 2) pairs (image, region); blank: (·,) images, an error, where a zero region is a warning."""
+def _value_faults(path: Path, bad: np.ndarray, large: np.ndarray, zero: np.ndarray, blank: np.ndarray) -> list[Fault]:
+    """bad, large, zero: (·, 2) pairs (image, region); blank: (·,) images, an error; a zero region is a warning."""
     faults = []
     if len(bad):
         problem = f"NaN or Inf in {len(bad):,} regions of {len(np.unique(bad[:, 0])):,} images; {_rows(bad)}"
         faults.append(Fault(str(path), problem, "finite numbers", "extract these images' features again"))
+    if len(large):
+        problem = f"numbers too large for float32 in {len(large):,} regions of {len(np.unique(large[:, 0])):,} images"
+        fix = "extract these images' features again, or scale them"
+        faults.append(Fault(str(path), f"{problem}; {_rows(large)}", "at most 3.4e38", fix))
     if len(blank):
         first = ", ".join(map(str, blank[:ROWS_NAMED].tolist()))
         problem = f"{len(blank):,} images are zero in all their features; the first, counted from 0: {first}"

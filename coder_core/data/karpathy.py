@@ -14,7 +14,7 @@ import numpy as np
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 from coder_core.data.features import FeatureFile, open_features
 from coder_core.data.gather import gather_rows
-from coder_core.data.lines import follow_link, plain_file, shorten, shown
+from coder_core.data.lines import follow_link, holds_half_character, plain_file, shorten, shown
 from coder_core.data.raw_split import RawSplit
 
 SPLIT_NAMES = {"train": "train", "restval": "train", "val": "dev", "dev": "dev", "test": "test"}
@@ -226,6 +226,8 @@ class _Checker:
                 self.fault(f"{place}.{key}", "the key is missing", _TYPES[kind])
         elif type(item[key]) is not kind:
             self.fault(f"{place}.{key}", f"is {_kind(item[key])}", _TYPES[kind])
+        elif kind is str and holds_half_character(item[key]):
+            self.fault(f"{place}.{key}", f"{shown(item[key])} holds half a character (a lone surrogate)", "UTF-8 text")
         else:
             return item[key]
         return None

@@ -16,6 +16,18 @@ def shown(text: str, most: int = 80) -> str:
     return repr(text if len(text) <= most else text[: most - 1] + "…")
 
 
+def holds_half_character(text: str) -> bool:
+    """Whether a lone surrogate is in the text: half of a character, which no file can hold as UTF-8."""
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def check_name(path: Path | None) -> list[Fault]:
+    """Fault the name of a file or folder that is not UTF-8: a run could not write down where its data is."""
+    if path is None or not holds_half_character(str(path)):
+        return []
+    return [Fault(shown(str(path), 200), "the name is not UTF-8", "a name in UTF-8", "rename it")]
+
+
 def follow_link(path: Path, faults: list[Fault]) -> None:
     """Where `path` is a link, note where it leads.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.features import open_features
-from coder_core.data.lines import plain_file, read_lines, shorten, shown
+from coder_core.data.lines import holds_half_character, plain_file, read_lines, shorten, shown
 from coder_core.data.raw_split import RawSplit, collect
 
 REPEATS_CHECKED = 100
@@ -202,5 +202,9 @@ def _name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault]
         text = f"names {len(names):,} of {len(ids):,} images, so the ids are used as names"
         faults.append(Fault(str(path), text, MAPPING, severity="warning"))
         return ids
+    for row, name in enumerate(names):
+        if holds_half_character(name):
+            problem = f"the name {shown(name)} of {shown(ids[row])} holds half a character (a lone surrogate)"
+            faults.append(Fault(f"{path}, image {row}", problem, "UTF-8 text", "repair the JSON"))
     faults.append(Fault(str(path), f"names the pictures of {len(ids):,} ids", severity="note"))
     return names

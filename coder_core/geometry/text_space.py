@@ -25,6 +25,7 @@ NAMES, ARRAYS = "text_space.json", "text_space.safetensors"
 FEWEST_CAPTIONS = 2  # a word of one caption only relates it to no other
 CAPTIONS_AT_ONCE = 4096
 SENTENCES_AT_ONCE = 64
+SAVE_AGAIN = "save model and tokenizer there with save_pretrained"
 SEED = 0  # of the randomised SVD: the space does not change with a run's seed
 
 
@@ -102,6 +103,16 @@ class TfidfSpace:
         idf, components = tensors.get("idf"), tensors.get("components")
         if idf is None or components is None or idf.shape != (len(terms),) or components.shape[1:] != (len(terms),):
             raise InputError(Fault(f"{place}/{ARRAYS}", "does not fit the words", f"arrays of {len(terms)} words"))
+        if len(set(terms)) < len(terms):
+            raise InputError(Fault(f"{place}/{NAMES}", "names a word twice", "every word once"))
+        wrong = [
+            f"{name} ({values.dtype})"
+            for name, values, dtype in (("idf", idf, np.float64), ("components", components, np.float32))
+            if values.dtype != dtype or not np.isfinite(values).all()
+        ]
+        if wrong or not len(components):
+            problem = f"holds {', '.join(wrong) or 'no components'}"
+            raise InputError(Fault(f"{place}/{ARRAYS}", problem, "finite float64 idf and float32 components"))
         return cls(tuple(terms), idf, components)
 
 
@@ -208,16 +219,24 @@ def folder_fingerprint(folder: Path) -> str:
 def _load(folder: Path) -> tuple[Any, Any]:
     from transformers import AutoModel, AutoTokenizer
 
+    place = f"--text-space {folder}"
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), **options)
-        model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **options).eval()
-    except (OSError, ValueError, KeyError) as error:
-        fix = "save model and tokenizer there with save_pretrained"
-        raise InputError(Fault(f"--text-space {folder}", f"could not be loaded: {error}", fix=fix)) from error
+        model, loading = AutoModel.from_pretrained(
+            str(folder), use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True, **options
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise InputError(Fault(place, f"could not be loaded: {error}", fix=SAVE_AGAIN)) from error
+    # The pooling layer is not read; anything else that is missing or of another size would be random numbers.
+    unfit = {*loading["missing_keys"], *(name for name, *_ in loading["mismatched_keys"])}
+    unfit = {name for name in unfit if not name.startswith("pooler.")}
+    if unfit:
+        problem = f"its weights do not fit its config.json: {len(unfit)} missing or of another size, as {min(unfit)}"
+        raise InputError(Fault(place, problem, "the weights of this very model", SAVE_AGAIN))
     longest = getattr(model.config, "max_position_embeddings", tokenizer.model_max_length)
     tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
-    return tokenizer, model
+    return tokenizer, model.eval()
 
 
 def _vectorizer(**options: Any) -> Any:

@@ -1,6 +1,7 @@
 """The command: what it prints, what it refuses, and that training refuses the same in the same words."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,20 @@ def test_faults_have_the_words_of_training(data, capsys):
         for fault in refusal(read_split, data, split).faults:
             assert f"error: {fault}" in out
     assert "3 errors, 0 warnings: this data would be refused." in out
+
+
+def test_half_a_character_in_a_picture_name_or_a_folder_is_refused(data, capsys):
+    (data / "train_ids.txt").write_text("".join(f"{i}\n" for i in range(4)))
+    (data / "id_mapping.json").write_text('{"0": "a", "1": "b", "2": "\\ud800.jpg", "3": "d"}')
+    status, out = run(capsys, data)
+    assert status == 1
+    assert "id_mapping.json, image 2: the name" in out
+    (data / "id_mapping.json").unlink()
+    moved = data.rename(os.fsdecode(os.fsencode(data) + b"\xff"))
+    status, out = run(capsys, moved)
+    assert status == 1
+    assert "the name is not UTF-8" in out
+    assert str(refusal(read_split, moved, "train")) in out
 
 
 @pytest.mark.parametrize("severity", ["note", "warning"])

@@ -169,6 +169,22 @@ def test_values_that_are_not_finite_are_named(tmp_path, dtype, bad):
     assert read_split(tmp_path, "train", check_values=False).n_images == 6
 
 
+@pytest.mark.parametrize("dtype", ["<f8", ">f8"])
+def test_values_that_are_infinite_as_float32_are_named(tmp_path, dtype):
+    largest = float(np.finfo(np.float32).max)
+    array = features(images=6, dtype=dtype)
+    array[1, 0, 0] = largest * (1 + 2**-25)  # rounds to the largest float32
+    write_split(tmp_path, array=array)
+    assert read_split(tmp_path, "train").n_images == 6
+    array[2, 1, 4], array[5, 0, 0] = -largest * (1 + 2**-24), 1e300
+    write_split(tmp_path, array=array)
+    with np.errstate(over="ignore"):
+        assert np.isinf(array.astype(np.float32)).sum() == 2
+    message = str(refusal(read_split, tmp_path, "train"))
+    assert "numbers too large for float32 in 2 regions of 2 images" in message
+    assert "(2, 1), (5, 0)" in message
+
+
 @pytest.mark.parametrize("zero", [0.0, -0.0])
 def test_zero_regions_are_listed_and_a_zero_image_is_an_error(tmp_path, zero):
     array = features(images=4)

@@ -166,6 +166,12 @@ def without(key):
         (image(1) | {"imgid": True}, "images[1].imgid: is of type bool"),
         (image(1, filename=None), "images[1].filename: is null"),
         ([], "images[1]: is of type list"),
+        (
+            image(1, sentences=[{"raw": "a \ud83d dog"}]),
+            r"images[1].sentences[0].raw: 'a \ud83d dog' holds half a char",
+        ),
+        (image(1, filename="\udc00.jpg"), r"images[1].filename: '\udc00.jpg' holds half a character"),
+        (image(1, filepath="\udc00"), r"images[1].filepath: '\udc00' holds half a character"),
     ],
 )
 def test_faults_are_named_by_their_key(tmp_path, item, place):

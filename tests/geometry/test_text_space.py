@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save, save_file
 
 from coder_core.console.faults import InputError
 from coder_core.geometry.text_space import (
@@ -82,6 +83,22 @@ def test_damaged_files_are_named(names: bytes | None, arrays: bytes | None, said
         TfidfSpace.from_files(names or whole[0], arrays or whole[1], "run")
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"idf": np.ones(10, np.float32)}, r"text_space.safetensors: holds idf \(float32\)"),
+        ({"components": np.ones((4, 10), np.int32)}, r"text_space.safetensors: holds components \(int32\)"),
+        ({"components": np.full((4, 10), np.nan, np.float32)}, r"text_space.safetensors: holds components \(float32\)"),
+        ({"components": np.ones((0, 10), np.float32)}, "text_space.safetensors: holds no components"),
+    ],
+)
+def test_weights_that_are_no_text_space_are_named(change: dict[str, np.ndarray], said: str) -> None:
+    space = fit_tfidf(CAPTIONS, 4)
+    names = str(space.to_files()[NAMES]).encode()
+    with pytest.raises(InputError, match=said):
+        TfidfSpace.from_files(names, save({"idf": space.idf, "components": space.components} | change), "run")
+
+
 def test_captions_that_share_no_words_are_refused_with_the_way_out() -> None:
     with pytest.raises(InputError, match="Name a sentence-embedding model with --text-space"):
         fit_tfidf(["one", "two", "three"], 4)
@@ -118,6 +135,18 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path, model: Path) -> Non
     broken = shutil.copytree(model, tmp_path / "broken")
     (broken / "config.json").write_text("{}")
     with pytest.raises(InputError, match="could not be loaded"):
+        sentence_space(str(broken)).encode(CAPTIONS)
+
+
+@pytest.mark.parametrize("rows", [0, 4])
+def test_a_sentence_model_whose_weights_do_not_fit_is_refused(tmp_path: Path, model: Path, rows: int) -> None:
+    """transformers fills what is missing, or of another size, with random numbers."""
+    broken = shutil.copytree(model, tmp_path / "broken")
+    weights = load_file(broken / "model.safetensors")
+    name = next(name for name in weights if name.endswith("query.weight"))
+    weights[name] = weights[name][:rows].copy()
+    save_file({key: value for key, value in weights.items() if len(value)}, broken / "model.safetensors")
+    with pytest.raises(InputError, match=rf"{broken}: its weights do not fit its config.json: 1 .*{name}"):
         sentence_space(str(broken)).encode(CAPTIONS)
 
 
