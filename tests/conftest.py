@@ -30,6 +30,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing a test searches or copies stays in the cache of whoever runs it; its subprocesses share this one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CODER_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.delenv("COLUMNS", raising=False)  # test workers set it; what is printed here goes into no terminal
         yield
 
 
