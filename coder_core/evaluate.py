@@ -11,6 +11,7 @@ import tyro
 
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults
+from coder_core.console.plain_files import check_plain
 from coder_core.console.runner import command
 from coder_core.console.tables import Metrics, choices_table, metrics_table
 
@@ -60,6 +61,9 @@ def main(arguments: list[str]) -> int:
     """Evaluate the runs, write their analyses, print the tables."""
     parsed = tyro.cli(EvaluateArguments, prog="python -m coder_core.evaluate", args=arguments)
     stop_on_errors(_faults(parsed))
+
+    for folder in parsed.runs:
+        check_plain(folder)
 
     from coder_core.cpu.products import use_onednn
     from coder_core.runs.analysis.rows import (

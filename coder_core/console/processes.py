@@ -22,6 +22,8 @@ from pathlib import Path
 import psutil
 from filelock import FileLock
 
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import check_plain, open_plain, read_plain
 from coder_core.console.progress import Progress, read_progress
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
@@ -50,7 +52,8 @@ def start_process(
         environment: variables to add; `coder_core` can be imported in any case.
     """
     variables = os.environ | {"PYTHONPATH": str(PACKAGE_FOLDER)} | WIDTH | dict(environment or {})
-    with output.open("ab" if append else "wb") as file:
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
+    with os.fdopen(open_plain(output, flags), "ab" if append else "wb") as file:
         return psutil.Popen(
             list(command), cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -70,10 +73,10 @@ def find_process(pid: int, created: float) -> psutil.Process | None:
 def last_output(path: Path) -> str:
     """The last 4,000 bytes of a file; "" when there is none."""
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - OUTPUT_BYTES))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
+        with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - OUTPUT_BYTES))
+            return file.read(OUTPUT_BYTES).decode("utf-8", "replace")
+    except (OSError, InputError):
         return ""
 
 
@@ -111,8 +114,10 @@ class JobFolder:
         """Start a command from the folder of `coder_core`, unless a job runs here; either way, return the running job.
 
         Raises:
+            InputError: the folder is a link, or holds a link, a pipe or a device.
             OSError: the process cannot be started.
         """
+        self._check()
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / "lock", timeout=10):
             job = self.current()
@@ -122,7 +127,8 @@ class JobFolder:
             process = start_process(command, self.folder / "output.log", folder=PACKAGE_FOLDER)
             record = {"pid": process.pid, "created": process.create_time(), "command": list(command)}
             temporary = self.folder / ".tmp-job.json"
-            temporary.write_text(json.dumps(record), "utf-8")
+            with os.fdopen(open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
+                file.write(json.dumps(record))
             temporary.replace(self.folder / "job.json")
             return Job(process.pid, True)
 
@@ -136,12 +142,20 @@ class JobFolder:
     def forget(self) -> None:
         """Remove the files of a job that is over."""
         job = self.current()
-        if job is None or not job.running:
+        if (job is None or not job.running) and not self.folder.parent.is_symlink():
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _check(self) -> None:
+        """Refuse to write where a link leads."""
+        for folder in (self.folder.parent, self.folder):
+            if folder.is_symlink():
+                fault = Fault(str(folder), f"is a link to {folder.readlink()}", "a folder", "remove the link")
+                raise InputError(fault)
+        check_plain(self.folder)
 
     def _record(self) -> tuple[int, float] | None:
         try:
-            record = json.loads((self.folder / "job.json").read_text("utf-8"))
+            record = json.loads(read_plain(self.folder / "job.json"))
             return int(record["pid"]), float(record["created"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import open_plain, read_plain
 
 EVERY_SECONDS = 0.3
 
@@ -59,7 +60,8 @@ class ProgressFile:
         """
         temporary = self.path.with_name(f".tmp-{self.path.name}-{os.getpid()}")
         try:
-            temporary.write_text(json.dumps(asdict(progress)), "utf-8")
+            with os.fdopen(open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
+                file.write(json.dumps(asdict(progress)))
             temporary.replace(self.path)
         except OSError as error:
             raise InputError(Fault(str(self.path), f"could not be written ({error.strerror})")) from error
@@ -68,7 +70,7 @@ class ProgressFile:
 def read_progress(path: Path) -> Progress | None:
     """The progress a file holds; None when it is missing or cannot be read."""
     try:
-        record = json.loads(Path(path).read_text("utf-8"))
+        record = json.loads(read_plain(Path(path)))
         fraction = float(record["fraction"])
         if not math.isfinite(fraction):
             return None

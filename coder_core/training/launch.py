@@ -21,6 +21,7 @@ from coder_core.config.schema import Config, to_document
 from coder_core.console.bars import preparing, watching
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import print_faults
+from coder_core.console.plain_files import check_plain
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.console.tables import metrics_table
 from coder_core.cpu.allocation import keep_buffers
@@ -95,6 +96,7 @@ def continue_run(folder: Path, overrides: Config | None, console: Console) -> Pa
     Raises:
         InputError: no run there, damaged, values changed that would change the run, or other data than before.
     """
+    check_plain(folder)  # before minutes are spent on the data
     stored, about = read_config(folder)
     config = _merge(stored, overrides) if overrides is not None else stored
     device = _begin(config)

@@ -11,6 +11,7 @@ import numpy as np
 
 from coder_core.config.schema import RUN_NAME
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import check_plain
 from coder_core.data.embeddings import Embeddings
 from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import Metrics, all_metrics
@@ -42,6 +43,7 @@ def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False
         return folder
     if folder.is_symlink() or not _imported(folder):
         raise InputError(_taken(folder))
+    check_plain(folder)
     if place.exists() and not overwrite:
         fix = "name another --split, or add --overwrite to take its place"
         raise InputError(Fault(str(place), "exists already", "a new split", fix))

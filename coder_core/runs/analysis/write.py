@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from coder_core.console.plain_files import check_plain
 from coder_core.runs.analysis import tables
 from coder_core.runs.files import sealed
 
@@ -37,9 +38,11 @@ def write_analysis(
 
     Raises:
         ValueError: shapes that do not fit together, or an impossible name.
+        InputError: the run holds a link, a pipe or a device.
         WriteError: disk full or read-only; an earlier analysis is untouched.
     """
     place = tables.split_folder(run_folder, split)
+    check_plain(Path(run_folder))
     arrays = {
         name: np.asarray(array, tables.TABLES[name].dtype if name in tables.TABLES else None)
         for name, array in arrays.items()

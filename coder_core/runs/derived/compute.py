@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import check_plain
 from coder_core.console.progress import Tell, silent, within
 from coder_core.geometry.kmeans import Clustering, cluster_pairs
 from coder_core.geometry.layout import Layout, lay_out
@@ -66,6 +67,8 @@ def make_layouts(
         InputError: an analysis is missing or damaged, the two hold different samples, or nothing can be laid out.
     """
     tell(0.0, "reading the embeddings")
+    for run in runs:
+        check_plain(run)
     analyses = [open_analysis(run, split, verify=True) for run in runs]
     check_same_samples(runs, analyses)
     layouts: list[tuple[DerivedFolder, Layout]] = []
@@ -94,6 +97,7 @@ def make_clusters(
         InputError: the analysis is missing or damaged, or there are more clusters than pairs.
     """
     tell(0.0, "reading the embeddings")
+    check_plain(run)
     own = open_analysis(run, split, verify=True)
     folder = clusters_folder(run, split, settings, own)
     clusters = _intact(read_clusters, folder)

@@ -100,7 +100,7 @@ def write_derived(
     )
     for name in filter(_NAME.fullmatch, sealed.folder_names(folder.path.parent)):
         other = folder.path.with_name(name)
-        if name != folder.name and not other.is_symlink() and _first_source(other) != folder.about["sources"][0]:
+        if name != folder.name and _first_source(other) != folder.about["sources"][0]:
             sealed.remove(other)
 
 

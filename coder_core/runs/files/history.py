@@ -9,11 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from coder_core.console.faults import Fault
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import DOCUMENT, open_plain, read_plain
 from coder_core.runs.files.lines import open_line, seal_line
 from coder_core.runs.files.sealed import WriteError
 
 HISTORY = "history.jsonl"
+TAIL_BYTES = 1 << 16  # read at a time when looking for the last newline
 
 
 class HistoryWriter:
@@ -26,8 +28,8 @@ class HistoryWriter:
 
     def __init__(self, path: Path, *, resume_step: int | None = None) -> None:
         self.path = Path(path)
-        _cut_torn_line(self.path)
-        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._descriptor = open_plain(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        _cut_torn_line(self._descriptor)
         if resume_step is not None:
             self.write("resume", step=resume_step)
 
@@ -88,9 +90,11 @@ def read_frame(folder: Path, event: str = "step") -> pd.DataFrame:
 
 def _read(path: Path) -> tuple[list[dict[str, Any]], list[Fault]]:
     try:
-        content = path.read_bytes()
+        content = read_plain(path, DOCUMENT)
     except FileNotFoundError:
         return [], []
+    except OSError as error:
+        raise InputError(Fault(str(path), f"cannot be read ({error.strerror})")) from error
     events: list[dict[str, Any]] = []
     faults = []
     for number, line in enumerate(content.split(b"\n")[:-1], start=1):
@@ -119,11 +123,14 @@ def _step(event: dict[str, Any]) -> float:
     return step if isinstance(step, int | float) else 0
 
 
-def _cut_torn_line(path: Path) -> None:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return
-    intact = content.rfind(b"\n") + 1
-    if intact < len(content):
-        os.truncate(path, intact)
+def _cut_torn_line(descriptor: int) -> None:
+    """Cut a last line without its newline off an open history, reading from its end."""
+    size = intact = os.fstat(descriptor).st_size
+    while intact > 0:
+        start = max(0, intact - TAIL_BYTES)
+        newline = os.pread(descriptor, intact - start, start).rfind(b"\n")
+        intact = start + newline + 1
+        if newline >= 0:
+            break
+    if intact < size:
+        os.ftruncate(descriptor, intact)

@@ -12,6 +12,7 @@ import psutil
 from filelock import FileLock, Timeout
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import check_plain, read_plain
 from coder_core.runs.files.sealed import replace_file
 
 _HOLDER = ".lock.json"
@@ -21,7 +22,8 @@ class RunLock:
     """`with RunLock(folder):` — inside, no other process writes this run.
 
     Raises:
-        InputError: on entering, when another writer holds the run; says which process and since when.
+        InputError: on entering, when another writer holds the run (says which process and since when), or when the run
+            holds a link, a pipe or a device, through which writing would lead elsewhere.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -31,6 +33,7 @@ class RunLock:
     def __enter__(self) -> RunLock:
         if not self.folder.is_dir():
             raise InputError(Fault(str(self.folder), "is not a run folder", "the folder of a run"))
+        check_plain(self.folder)
         try:
             self._lock.acquire()
         except Timeout as error:
@@ -57,9 +60,9 @@ class RunLock:
 
     def _refusal(self) -> Fault:
         try:
-            holder = json.loads((self.folder / _HOLDER).read_text())
+            holder = json.loads(read_plain(self.folder / _HOLDER))
             who = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             who = "another process"
         return Fault(
             str(self.folder),

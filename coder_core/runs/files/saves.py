@@ -17,6 +17,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.runs.files import sealed
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_STEP = re.compile(r"[0-9]+")
 PROTOTYPES = "prototypes"
 """File stem of the prototypes beside a model: whole in a state, without what only training needs in a best save."""
 
@@ -81,8 +82,8 @@ class SaveStore:
     def write(self, name: str, tensors: Mapping[str, Mapping[str, Tensor]], documents: Mapping[str, Any]) -> Path:
         """Write one save, then prune.
 
-        A save of the same name is replaced. Saves whose name sorts after it belong to steps this run has not taken
-        (it was continued from before them) and go.
+        A save of the same name is replaced. Saves of later steps, which this run has not taken (it was continued from
+        before them), go. Folders that no step names are left alone.
 
         Args:
             name: letters, digits, ".", "_", "-"; normally the step.
@@ -98,7 +99,7 @@ class SaveStore:
         files: dict[str, sealed.Content] = {f"{stem}.safetensors": content for stem, content in tensors.items()}
         files |= {f"{stem}.json": json.dumps(value, ensure_ascii=False) for stem, value in documents.items()}
         path = sealed.write_sealed(self.folder / name, files, replace=True)
-        names = self.names()
+        names = [other for other in self.names() if other == name or _STEP.fullmatch(other)]
         position = names.index(name)
         for other in names[: max(0, position + 1 - self.keep)] + names[position + 1 :]:
             sealed.remove(self.folder / other)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import DOCUMENT, open_plain, plain_fault, read_plain
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -110,12 +111,12 @@ def replace_file(path: Path, text: str) -> None:
     """
     temporary = path.with_name(f".tmp-{path.name}")
     try:
-        temporary.write_text(text)
+        with os.fdopen(open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
+            file.write(text)
         temporary.replace(path)
     except OSError as error:
-        raise WriteError(Fault(str(path), f"could not be written ({error.strerror})")) from error
-    finally:
         temporary.unlink(missing_ok=True)
+        raise WriteError(Fault(str(path), f"could not be written ({error.strerror})")) from error
 
 
 def remove(place: Path) -> None:
@@ -131,6 +132,8 @@ def clean(parent: Path) -> None:
     The caller is the only one that writes there.
     """
     for path in sorted(parent.glob(".tmp-*")):
+        if path.is_symlink() or not path.is_dir():
+            continue
         aside = _ASIDE.fullmatch(path.name)
         if aside and not (parent / aside[1]).exists():
             path.rename(parent / aside[1])
@@ -153,8 +156,10 @@ def identity(place: Path) -> tuple[Path, int, int] | None:
 
 
 def folder_names(parent: Path) -> list[str]:
-    """The folders in `parent` that `locate` finds, sorted."""
-    names = [entry.name for entry in os.scandir(parent) if entry.is_dir()] if parent.is_dir() else []
+    """The folders in `parent` that `locate` finds, sorted. A link is none."""
+    names = (
+        [path.name for path in parent.iterdir() if path.is_dir() and not path.is_symlink()] if parent.is_dir() else []
+    )
     return sorted({aside[1] if (aside := _ASIDE.fullmatch(name)) else name for name in names})
 
 
@@ -190,7 +195,7 @@ class SealedFolder:
         """The bytes of one file, verified."""
         self.check([name], digest=False)
         try:
-            content = read_plain(self.path / name)
+            content = read_plain(self.path / name, DOCUMENT)
         except OSError as error:
             raise InputError(Fault(str(self.path / name), f"cannot be read ({error.strerror})")) from error
         if hashlib.sha256(content).hexdigest() != self.manifest["files"][name]["sha256"]:
@@ -231,7 +236,7 @@ class SealedFolder:
         try:
             information = path.lstat()
             if not stat.S_ISREG(information.st_mode):
-                return Fault(str(path), "is not a plain file")
+                return plain_fault(path, information.st_mode)
             if information.st_size != entry["bytes"]:
                 expected = f"{entry['bytes']:,} bytes; the file is cut"
                 return Fault(str(path), f"has {information.st_size:,} bytes", expected)
@@ -254,15 +259,6 @@ def read_checked(place: Path, name: str) -> bytes:
     return SealedFolder(place).read(name)
 
 
-def read_plain(path: Path) -> bytes:
-    """The bytes of a regular file; a link, a device or a pipe is refused."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise InputError(Fault(str(path), "is not a plain file"))
-        return file.read()
-
-
 def render_manifest(manifest: dict[str, Any]) -> bytes:
     """The only spelling of a manifest: sorted keys, two spaces, `self` = sha256 of everything else."""
     spell = partial(json.dumps, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
@@ -278,6 +274,8 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         intact = isinstance(manifest, dict) and render_manifest(manifest) == raw
     except OSError as error:
         raise InputError(Fault(str(path), f"cannot be read ({error.strerror})", "the manifest of a save")) from error
+    except InputError:
+        raise
     except (ValueError, RecursionError):
         intact = False
     if not intact:

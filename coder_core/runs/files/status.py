@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import read_plain
 from coder_core.console.processes import find_process
 from coder_core.runs.files.lines import open_line, seal_line
 from coder_core.runs.files.sealed import replace_file
@@ -45,9 +46,11 @@ def read_status(folder: Path) -> dict[str, Any] | None:
     """
     path = Path(folder) / STATUS
     try:
-        record = open_line(path.read_text().rstrip("\n"))
+        record = open_line(read_plain(path).decode().rstrip("\n"))
     except FileNotFoundError:
         return None
+    except InputError:
+        raise
     except (ValueError, OSError) as error:
         raise InputError(Fault(str(path), f"cannot be read ({error})", "the status of a run")) from error
     if record.get("state") == "running" and not _alive(record):

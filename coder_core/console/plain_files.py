@@ -1,0 +1,98 @@
+"""Folders and files that somebody else may have made: nothing but plain files is opened, and no link is followed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
+
+SMALL = 1 << 24  # bytes of a configuration, a status, a manifest, a job
+DOCUMENT = 1 << 28  # of captions, vocabularies, histories
+_KINDS = {
+    stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}  # fmt: skip
+
+
+def check_plain(folder: Path) -> None:
+    """Refuse to write into a folder that holds anything but files and folders, at any depth.
+
+    What is written through a link or a pipe ends up elsewhere, so this is called before the first write. A folder that
+    is not there is no fault; the folder itself may be a link, because the caller named it.
+
+    Raises:
+        InputError: names up to 20 links, pipes, sockets and devices, and folders that cannot be read.
+    """
+    if faults := [fault for fault, _ in zip(_faults(Path(folder)), range(MOST_FAULTS_SHOWN), strict=False)]:
+        raise InputError(faults)
+
+
+def open_plain(path: Path, flags: int) -> int:
+    """The descriptor of a regular file, opened without following a link or waiting for a pipe.
+
+    Args:
+        path: the file.
+        flags: of `os.open`; with O_CREAT a missing file is made.
+
+    Raises:
+        InputError: a link, a pipe, a socket, a device or a folder stands there.
+        OSError: missing, or not permitted.
+    """
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        status = None
+    if status is not None and not stat.S_ISREG(status.st_mode):  # never opened: opening a device may have effects
+        raise InputError(plain_fault(path, status.st_mode))
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise InputError(plain_fault(path, mode))
+    return descriptor
+
+
+def read_plain(path: Path, most: int = SMALL) -> bytes:
+    """The bytes of a regular file of at most `most` bytes.
+
+    Raises:
+        InputError: not a regular file, or larger.
+        OSError: missing, or not permitted.
+    """
+    with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file:
+        content = file.read(most + 1) if os.fstat(file.fileno()).st_size <= most else None
+        if content is None or len(content) > most:
+            size = os.fstat(file.fileno()).st_size
+            raise InputError(Fault(str(path), f"has {size:,} bytes", f"at most {most:,}", "restore the file"))
+        return content
+
+
+def _faults(folder: Path) -> Iterator[Fault]:
+    folders = [folder]
+    while folders:
+        folder = folders.pop()
+        try:
+            for path in sorted(folder.iterdir()):
+                with suppress(FileNotFoundError):  # its writer has replaced it
+                    mode = path.lstat().st_mode
+                    if stat.S_ISDIR(mode):
+                        folders.append(path)
+                    elif not stat.S_ISREG(mode):
+                        yield plain_fault(path, mode)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield Fault(str(folder), f"cannot be read ({error.strerror})", "a folder", "change its owner or its rights")
+
+
+def plain_fault(path: Path, mode: int) -> Fault:
+    """What stands at `path` instead of a plain file; `mode` is its st_mode."""
+    kind = "a folder" if stat.S_ISDIR(mode) else _KINDS.get(stat.S_IFMT(mode), "no file")
+    if stat.S_ISLNK(mode):
+        kind += f" to {os.readlink(path)}"
+    fix = "remove it, or put what it stands for in its place"
+    return Fault(str(path), f"is {kind}", "a plain file", fix)

@@ -1,0 +1,225 @@
+"""Links, pipes, sockets and devices at every place of a run: named before anything is written; nothing else changes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.backend import jobs
+from coder_core import cluster, embed, evaluate, project, train
+from coder_core.console.faults import InputError
+from coder_core.console.plain_files import check_plain, open_plain, read_plain
+from coder_core.console.processes import JobFolder
+from coder_core.runs.files.history import HistoryWriter
+from coder_core.runs.files.lock import RunLock
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.status import write_status
+from tests.runs.conftest import save_step
+from tests.support.run_folders import import_run_folder
+
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "run_of_0_1"
+DATA = str(FIXTURE / "data")
+PLACES = [
+    "best", "state", "analysis", "derived", "analysis/dev", "derived/dev", "best/99", "state/.tmp-5-old",
+    "history.jsonl",
+    "status.json", "config.toml", "words.json", "manifest.json", ".lock", ".lock.json", ".tmp-.lock.json",
+    ".tmp-status.json", "analysis/dev/captions.json", "best/x/y/z",
+]  # fmt: skip
+COMMANDS: dict[str, Callable[[Path], int]] = {
+    "resume": lambda run: train.main(["--resume", str(run), f"--data={DATA}"]),
+    "evaluate": lambda run: evaluate.main([str(run), "--data", DATA]),
+    "project": lambda run: project.main([str(run), "--method", "pca"]),
+    "cluster": lambda run: cluster.main([str(run), "--clusters", "3"]),
+}
+pytestmark = pytest.mark.usefixtures("own_threads")
+
+
+def digest(folder: Path) -> str:
+    """sha256 of every name, kind, time of change and content below a folder."""
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        found.update(f"{path.relative_to(folder)} {status.st_mode} {status.st_mtime_ns}".encode())
+        if stat.S_ISREG(status.st_mode):
+            found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in /tmp, whose short path a socket can have, beside what must not be touched."""
+    base = tmp_path_factory.mktemp("links")
+    shutil.copytree(FIXTURE / "checkpoints" / "whole", base / "runs" / "run")
+    outside = base / "outside"
+    shutil.copytree(FIXTURE / "checkpoints" / "whole" / "analysis", outside / "folder")
+    (outside / "folder" / "9").mkdir()
+    (outside / "folder" / ".tmp-x-1-0123abcd").mkdir()
+    (outside / "dotfile").write_text("export PATH=/bin\nno newline at the end")
+    return base
+
+
+@pytest.fixture
+def run(base: Path) -> Path:
+    run = base / "runs" / "run"
+    shutil.rmtree(run)
+    shutil.copytree(FIXTURE / "checkpoints" / "whole", run)
+    return run
+
+
+def put(run: Path, place: str, make: Callable[[Path], object]) -> Path:
+    path = run / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    make(path)
+    return path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_link_at_any_place_stops_every_writer(
+    base: Path, run: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outside = base / "outside"
+    before = digest(outside)
+    for number, place in enumerate(PLACES):
+        target = outside / ("folder" if "." not in Path(place).name or "old" in place else "dotfile")
+        kept = base / "kept"
+        shutil.copytree(run, kept)
+        path = put(run, place, lambda link, target=target: link.symlink_to(target))
+        inside = digest(run)
+        assert COMMANDS[command](run) == 1, place
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"{path}: is a link to {target}; expected a plain file. Remove it" in said, (number, said)
+        assert digest(outside) == before, place
+        assert digest(run) == inside, place
+        shutil.rmtree(run)
+        kept.rename(run)
+
+
+@pytest.mark.parametrize("command", ["resume", "evaluate"])
+def test_best_that_is_the_folder_of_the_runs_deletes_no_neighbour(base: Path, run: Path, command: str) -> None:
+    for name in ("1", "2", "900"):
+        (base / "runs" / name).mkdir(exist_ok=True)
+        (base / "runs" / name / "mine").write_text("x")
+    put(run, "best", lambda link: link.symlink_to(".."))
+    before = digest(base / "runs")
+    assert COMMANDS[command](run) == 1
+    assert digest(base / "runs") == before
+
+
+def make_socket(path: Path) -> None:
+    here = Path.cwd()
+    os.chdir(path.parent)  # an address has at most 108 letters
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "pipe": (os.mkfifo, "is a pipe"),
+    "socket": (make_socket, "is a socket"),
+    "link to a device": (lambda path: path.symlink_to("/dev/zero"), "is a link to /dev/zero"),
+    "dead link": (lambda path: path.symlink_to("nowhere"), "is a link to nowhere"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", ["history.jsonl", ".tmp-status.json", "state/5/x", "analysis/dev/y.npy", "derived/z"])
+def test_special_files_are_named_and_stop_every_writer(
+    run: Path, kind: str, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make, name = KINDS[kind]
+    path = put(run, place, make)
+    for command, start in COMMANDS.items():
+        assert start(run) == 1, command
+        assert f"{path}: {name}" in " ".join(capsys.readouterr().err.split()), command
+
+
+def test_a_further_split_is_not_imported_into_a_run_with_a_link(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import_run_folder(tmp_path / "runs", "clip", images=10)
+    given = tmp_path / "clip-embeddings"
+    arguments = [
+        f"--{name}={given / name}.{end}" for name, end in (("images", "npy"), ("texts", "npy"), ("captions", "txt"))
+    ]
+    outside = base / "outside"
+    before = digest(outside)
+    for place in ("analysis/test", "analysis/.tmp-test-old", "derived"):
+        path = put(tmp_path / "runs" / "clip", place, lambda link: link.symlink_to(outside / "folder"))
+        for extra in ([], ["--overwrite"]):
+            split = ["--split=test", f"--root={tmp_path / 'runs'}", "--name=clip"]
+            assert embed.main(["import", *arguments, *split, *extra]) == 1
+            assert f"{path}: is a link to" in " ".join(capsys.readouterr().err.split())
+        path.unlink()
+    assert digest(outside) == before
+
+
+@pytest.mark.parametrize("place", [".work", ".work/name", ".work/name/output.log", ".work/name/lock",
+                                   ".work/name/job.json", ".work/name/.tmp-job.json"])  # fmt: skip
+def test_jobs_of_the_app_write_and_delete_through_no_link(
+    base: Path, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODER_CHECKPOINTS", str(tmp_path))
+    outside = base / "outside"
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(outside / ("folder" if Path(place).suffix == "" and "lock" not in place else "dotfile"))
+    before = digest(outside)
+    with pytest.raises(InputError, match="is a link to"):
+        jobs.start(("true",), "name")
+    jobs.forget("dev" if place == ".work" else "name")
+    assert digest(outside) == before
+
+
+def test_small_files_are_written_through_no_link_even_unchecked(base: Path, tmp_path: Path) -> None:
+    """The last line of defence, should a link appear after the check."""
+    dotfile = base / "outside" / "dotfile"
+    before = digest(base / "outside")
+    for name in (".tmp-status.json", "status.json", "history.jsonl", ".tmp-job.json"):
+        (tmp_path / name).symlink_to(dotfile)
+    with pytest.raises(InputError, match=r"\.tmp-status\.json: is a link"):
+        write_status(tmp_path, "running")
+    (tmp_path / ".tmp-status.json").unlink()
+    write_status(tmp_path, "running")
+    assert not (tmp_path / "status.json").is_symlink()
+    with pytest.raises(InputError, match=r"history\.jsonl: is a link"):
+        HistoryWriter(tmp_path / "history.jsonl")
+    with pytest.raises(InputError, match="is a link"), RunLock(tmp_path):
+        pass
+    with pytest.raises(InputError, match="is a link"):
+        JobFolder(tmp_path).start(("true",))
+    assert digest(base / "outside") == before
+
+
+def test_only_saves_are_pruned(tmp_path: Path) -> None:
+    """A folder that no step names is somebody's own."""
+    store = SaveStore(tmp_path / "best", keep=1)
+    for name in ("notes", "5.old", "zz"):
+        (store.folder / name).mkdir(parents=True)
+        (store.folder / name / "mine").write_text("x")
+    for step in (7, 10, 9):
+        save_step(store, step)
+    assert sorted(path.name for path in store.folder.iterdir()) == ["5.old", "9", "notes", "zz"]
+
+
+def test_plain_files_are_read_up_to_a_size(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(3))
+    assert len(read_plain(tmp_path / "a.npy")) == 152
+    with pytest.raises(InputError, match="has 152 bytes; expected at most 100"):
+        read_plain(tmp_path / "a.npy", 100)
+    with pytest.raises(InputError, match="is a folder; expected a plain file"):
+        open_plain(tmp_path, os.O_RDONLY)
+    check_plain(tmp_path)
+    check_plain(tmp_path / "nowhere")
