@@ -71,7 +71,7 @@ def offer(lacking: list[tuple[RunSummary, StoredClusters]], split: str, wanted: 
     verb, folder = ("have", "folders of the runs") if len(runs) > 1 else ("has", "folder of the run")
     work = Work(
         "-".join(result.name for _, result in lacking), cluster_command(runs, split, wanted),
-        f"Cluster {cards.literal(names)}",
+        f"Cluster {names}",
         f"{names} {verb} no {wanted.clusters} clusters yet. This takes seconds; the result is stored in the {folder}.",
     )  # fmt: skip
     show_work(work, " ".join(result.fault for _, result in lacking if result.fault))

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.charts.figure import Tone, bar, figure, line, run_colour
+from app.charts.figure import Tone, bar, figure, line, plain, run_colour
 
 LINE_STYLES = ("solid", "dash", "dot", "dashdot")
 CURVE_HEIGHT = 250
@@ -53,4 +53,4 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
             )
         )  # fmt: skip
     dtick = max(1, round(last / EPOCH_TICKS))
-    return figure(colours, traces, "epoch", label, height=CURVE_HEIGHT, xaxis={"tick0": 0, "dtick": dtick})
+    return figure(colours, traces, "epoch", plain(label), height=CURVE_HEIGHT, xaxis={"tick0": 0, "dtick": dtick})

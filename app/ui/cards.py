@@ -1,7 +1,7 @@
 """Cards, notes and metrics.
 
-Captions, names and messages are data: they leave here only through `html.escape` or `literal`. Metrics hold numbers and
-our own words only, because Streamlit renders Markdown in them.
+Captions, names and messages are data: they leave here only through `html.escape` or `literal`, and so they do in every
+label, heading and option that Streamlit renders as Markdown. Metrics hold numbers and our own words only.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ NO_PICTURE = (
         b"<circle cx='66' cy='32' r='8' fill='#8a97a4' fill-opacity='.55'/></svg>"
     ).decode()
 )
+_MARKS = re.compile(r"[\\`*\[\]()<>:$~!#|&]|_(?![^\W_])|(?<![^\W_])_")
+_LIST = re.compile(r"^(\d*)([-+.)])(?=\s)")
+_ADDRESS = re.compile(r":(?=\S)|www(?=\.)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -135,20 +138,25 @@ def note(text: str) -> None:
 
 def question(title: str, how: str) -> None:
     """The head of every page: the question it answers and how to read its picture."""
-    st.title(title, anchor=False)
+    st.title(literal(title), anchor=False)
     st.html(f'<p class="cl-how">{html.escape(how)}</p>')
 
 
 def heading(text: str, how: str = "") -> None:
     """A section: its name, and one sentence on how to read it."""
-    st.subheader(text, anchor=False)
+    st.subheader(literal(text), anchor=False)
     if how:
         note(how)
 
 
 def literal(text: str) -> str:
-    """Data for a heading or a button: Streamlit renders Markdown there, so all of its characters are escaped."""
-    return re.sub(r"([\\`*_\[\]()<>:$~!#|&])", r"\\\1", text)
+    """Text for a heading, a label, an option or a button, where Streamlit renders Markdown: every mark is escaped.
+
+    An underscore inside a word is no mark, so usual names stay as they are, also in the URL. Streamlit makes addresses
+    and `:icons:` of plain text, after Markdown: an invisible joiner behind the colon prevents it.
+    """
+    line = _LIST.sub(r"\1\\\2", _MARKS.sub(r"\\\g<0>", " ".join(text.split())))
+    return _ADDRESS.sub("\\g<0>\u2060", line)
 
 
 def label(text: str) -> None:

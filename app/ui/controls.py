@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,11 +70,11 @@ def picture_urls(pictures: Sequence[bytes | None]) -> list[str]:
 
 
 def choose_one(label: str, options: Mapping[str, str], key: str, help_text: str | None = None) -> str:
-    """One of a few options, as buttons: value → label."""
+    """One of a few options, as buttons: value → label. The URL holds the label as it is escaped for Streamlit."""
     names = list(options)
-    show: Callable[[str], str] = options.__getitem__
     return str(
         st.segmented_control(
-            label, names, default=names[0], required=True, format_func=show, help=help_text, **bound(key)
+            label, names, default=names[0], required=True, help=help_text,
+            format_func=lambda name: cards.literal(options[name]), **bound(key),
         )
-    )
+    )  # fmt: skip

@@ -62,7 +62,7 @@ def figures() -> None:
         paper = charts.tone(theme()).paper
         for name, figure in shown.items():
             st.download_button(
-                name[:1].upper() + name[1:], partial(export.page, figure, paper),
+                cards.literal(name[:1].upper() + name[1:]), partial(export.page, figure, paper),
                 f"{export.file_name(name)}.html", "text/html", icon=":material/download:", on_click="ignore",
                 key=f"html-{name}",
             )  # fmt: skip

@@ -207,7 +207,7 @@ def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> N
 
 def readers(runs: Sequence[RunSummary], choice: Choice, word: str) -> None:
     """The samples that read the chosen concept most."""
-    cards.heading(f"Top readers of “{cards.literal(word)}”", "Rank, and the concept’s share of the sample’s attention.")
+    cards.heading(f"Top readers of “{word}”", "Rank, and the concept’s share of the sample’s attention.")
     for run in runs:
         names = concepts.concept_names(run, choice.split)
         if len(runs) > 1:
@@ -249,7 +249,7 @@ def all_concepts(runs: Sequence[RunSummary], split: str) -> None:
     """Every concept of the last run with the attention it gets."""
     run = runs[-1]
     cards.heading(
-        f"All concepts of {cards.literal(run.name)}" if len(runs) > 1 else "All concepts",
+        f"All concepts of {run.name}" if len(runs) > 1 else "All concepts",
         "Click on a row to choose the concept.",
     )
     table = concepts.concept_table(run, split).assign(word=concepts.concept_names(run, split))

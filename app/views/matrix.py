@@ -57,7 +57,7 @@ def draw_matrices(scaled: dict[str, Scaled], batch: MatrixSamples, settings: Set
 def _draw_difference(scaled: dict[str, Scaled], batch: MatrixSamples, settings: Settings, marked: Cell) -> str:
     """The second run's similarities minus the first run's."""
     (first_name, first), (second_name, second) = scaled.items()
-    heading = f"S of {cards.literal(second_name)} minus S of {cards.literal(first_name)}"
+    heading = f"S of {second_name} minus S of {first_name}"
     cards.heading(heading, "Vermilion pairs are closer in the second run.")
     difference = second.similarity - first.similarity
     limits = charts.heat_limits([difference], 0.0)

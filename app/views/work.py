@@ -39,8 +39,8 @@ def show_work(item: Work, fault: str = "") -> None:
         cards.empty("The last attempt did not finish.", reason)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
-            item.label, key=f"begin-{item.name}", type="primary", icon=":material/play_arrow:", on_click=_begin,
-            args=(item,),
+            cards.literal(item.label), key=f"begin-{item.name}", type="primary", icon=":material/play_arrow:",
+            on_click=_begin, args=(item,),
         )  # fmt: skip
         cards.note(item.about)
 

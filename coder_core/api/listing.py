@@ -11,7 +11,7 @@ from typing import Any
 
 from coder_core.api.diversity.anchor import Loss
 from coder_core.console.faults import Fault, InputError
-from coder_core.runs.analysis.tables import DOCUMENT_IMPORTED, KIND_IMPORTED
+from coder_core.runs.analysis.tables import DOCUMENT_IMPORTED, KIND_IMPORTED, split_folder
 from coder_core.runs.files.sealed import read_checked, read_manifest
 from coder_core.runs.files.status import read_status
 
@@ -86,7 +86,8 @@ def summarise(path: Path) -> RunSummary:
     """The summary of one run folder; a damaged one has a fault."""
     try:
         folders = sorted((path / "analysis").glob("*/"), key=lambda folder: (folder.name != "dev", folder.name))
-        manifests = {folder.name: read_manifest(folder) for folder in folders if not folder.name.startswith(".")}
+        splits = [split_folder(path, folder.name) for folder in folders if not folder.name.startswith(".")]
+        manifests = {folder.name: read_manifest(folder) for folder in splits}
         imported = _imported(path, manifests.values())
         config = {} if imported else read_config(path)
         status = {"state": IMPORTED} if imported else read_status(path) or {}

@@ -48,6 +48,17 @@ def test_every_damaged_small_file_is_a_listed_fault(tmp_path: Path, part: str) -
     assert Path(part).name in summary.fault
 
 
+def test_a_folder_that_is_no_split_is_a_fault_of_its_run(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_run(tmp_path / "runs", name, images=6, pictures=False)
+    analyses = tmp_path / "runs" / "a" / "analysis"
+    (analyses / "dev").rename(analyses / "![x](&#47;&#47;evil.example)")
+    a, b = list_runs(tmp_path / "runs")
+    assert a.splits == ()
+    assert "'![x](&#47;&#47;evil.example)' of a: is not a split's name; expected lower-case letters" in a.fault
+    assert b.usable
+
+
 def test_a_cut_array_is_named_when_the_run_is_used(tmp_path: Path) -> None:
     run = write_run(tmp_path / "runs", "x", images=12)
     file = run / "analysis/dev/text_embeddings.npy"

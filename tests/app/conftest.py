@@ -21,10 +21,12 @@ import torch
 
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
+from coder_core.runs.files.history import HistoryWriter
+from coder_core.runs.files.status import write_status
 from tests.support.concept_runs import write_concept_run
 from tests.support.pages import PROJECT, Opened, open_page
 from tests.support.run_folders import damage, import_run_folder, write_run
-from tests.support.visits import SIZE, Visit, payloads
+from tests.support.visits import SIZE, Visit, payloads, picture
 from tests.support.weighted_runs import train_weighted
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
@@ -94,17 +96,30 @@ def weighted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, listener: tuple[int, list[str]], weighted_root: Path) -> Path:
-    """The demo pair with clusters, a concept run, two runs with weights, and x runs whose captions are hostile."""
+    """The demo pair with clusters, a concept run, two runs with weights, and the same whose captions and names are
+    hostile: "run", "run-baseline", "concepts", "more-concepts", "combined", "opposite" as `picture` writes them."""
     root = tmp_path_factory.mktemp("browser") / "runs"
     evil = [payloads(listener[0])[i % 20] for i in range(40)]
+    name = partial(picture, listener[0])
     for suffix, noise, loss in (("-baseline", 3.0, "btr-hardest"), ("", 2.0, "dcl")):
         make_clusters(write_run(root, f"demo{suffix}", loss=loss, noise=noise, images=IMAGES), "dev", ClusterSettings())
-        hostile = write_run(root, f"x{suffix}", noise=noise, images=8, captions=evil, pictures=False)
+        hostile = write_run(
+            root, name(f"run{suffix}"), noise=noise, images=8, captions=evil, pictures=False,
+            picture_names=[f"{name('picture')}{i}" for i in range(8)],
+        )  # fmt: skip
         make_clusters(hostile, "dev", ClusterSettings(4))
+        with HistoryWriter(hostile / "history.jsonl") as history:
+            history.write("epoch", step=40, epoch=4, **{name("value"): 1.0}, metrics={name("metric"): 2.0})
+        write_status(hostile, name("state"), message=name("message"))
     write_concept_run(root, "concepts")
-    write_concept_run(root, "x-concepts", images=8, captions=evil)
-    for name in ("combined", "opposite"):
-        shutil.copytree(weighted_root / name, root / name)
+    words = [(name(f"word{i}"), name("kind") if i == 2 else "object") for i in range(5)]
+    for kind in ("concepts", "more-concepts"):
+        write_concept_run(root, name(kind), images=8, captions=evil, concepts=words)
+    for kind in ("combined", "opposite"):
+        shutil.copytree(weighted_root / kind, root / kind)
+        shutil.copytree(weighted_root / kind, root / name(kind))
+    analyses = write_run(root, name("holder"), images=8, pictures=False) / "analysis"
+    (analyses / "dev").rename(analyses / name("split"))
     return root
 
 

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pandas as pd
 import pytest
@@ -20,7 +21,7 @@ from app.charts import DARK, LIGHT
 from tests.app.conftest import IMAGES
 from tests.support.pages import PAGES, PROJECT
 from tests.support.tiny_runs import write_tiny_data
-from tests.support.visits import PATIENCE, Visit, given_runs, payloads
+from tests.support.visits import PATIENCE, Visit, given_runs, payloads, picture
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 CORNERS = 32
@@ -102,7 +103,10 @@ def test_the_runs_a_link_names_follow_to_the_first_page_that_is_clicked(visit: V
     assert visit.page.locator(".legendtext").all_text_contents()[:2] == ["demo", "demo-baseline"]
 
 
-def test_a_picture_is_uploaded_and_answered(visit: Visit, runs: Path, tmp_path: Path) -> None:
+def test_a_picture_is_uploaded_and_answered(
+    visit: Visit, runs: Path, tmp_path: Path, listener: tuple[int, list[str]]
+) -> None:
+    listener[1].clear()
     visit.open("retrieval?ask=Picture", charts=False)
     visit.page.get_by_text("No picture yet.").wait_for(timeout=PATIENCE)
     visit.page.locator("input[type=file]").set_input_files(runs.parent / "runs-pictures" / "7.png")
@@ -110,27 +114,55 @@ def test_a_picture_is_uploaded_and_answered(visit: Visit, runs: Path, tmp_path: 
     visit.settle()
     assert visit.page.get_by_text("7.png").count() > 0
     assert visit.page.locator(".cl-card").count() == 20  # the ten captions of either run
-    torn = tmp_path / "torn.png"
+    torn = tmp_path / f"{picture(listener[0], 'torn')}.png"
     torn.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(200))
     visit.page.locator("input[type=file]").set_input_files(torn)
     visit.page.get_by_text("This file cannot be used.").wait_for(timeout=PATIENCE)
+    assert listener[1] == []
+
+
+PAIRS = {"concepts": ("concepts", "more-concepts"), "weights": ("combined", "opposite"), "split": ("holder", "run")}
 
 
 @pytest.mark.parametrize(
     "page",
     ["overview?", "diversity?", "diversity?anchors=Images&", "similarity?", "retrieval?", "clusters?k=4&",
-     "retrieval?direction=Image+→+captions&", f"joint?map=PCA&{EVERYTHING}&focus=caption-2&", "concepts?"],
+     "retrieval?direction=Image+→+captions&", f"joint?map=PCA&{EVERYTHING}&focus=caption-2&", "concepts?", "weights?",
+     "overview?split&", "train?"],
 )  # fmt: skip
-def test_hostile_captions_stay_text(visit: Visit, listener: tuple[int, list[str]], page: str) -> None:
-    visit.open(page + ("run=x-concepts&versus=—" if page == "concepts?" else "run=x-baseline&versus=x"))
+def test_hostile_captions_and_names_stay_text(visit: Visit, listener: tuple[int, list[str]], page: str) -> None:
+    port = listener[0]
+    kinds = next((pair for kind, pair in PAIRS.items() if kind in page), ("run-baseline", "run"))
+    first, second = (picture(port, kind) for kind in kinds)
+    listener[1].clear()
+    values: dict[str, Any] = {"run": first, "versus": second, "watch": second, "curves": [first, second]}
+    values["concept"] = picture(port, "word1")
+    if "split" in page:
+        values = {"run": first, "versus": "—", "split": picture(port, "split")}
+    visit.open(page + urlencode(values, doseq=True), charts=page != "train?")
     for chart in visit.page.locator(".js-plotly-plot").all()[:2]:
         chart.hover()
     visit.check()
     assert visit.page.locator("h1", has_text="closed").count() == 0
+    if page == "concepts?":
+        heading = visit.page.get_by_role("heading", name="Top readers of").inner_text()
+        assert picture(port, "word1") in heading.replace("\u2060", "")
     if page.startswith("retrieval?direction"):
         assert visit.page.get_by_text("![picture]").count() > 0
     assert listener[1] == []
     assert len(payloads(0)) == 20
+
+
+def test_a_hostile_name_that_is_chosen_stays_chosen_in_a_copied_link(
+    visit: Visit, listener: tuple[int, list[str]]
+) -> None:
+    names = [picture(listener[0], kind) for kind in PAIRS["weights"]]
+    visit.open("weights?" + urlencode({"run": names[0], "versus": names[1]}))
+    visit.page.get_by_role("radio", name=names[0].partition("!")[0]).click()
+    visit.page.wait_for_url("**weights-of=*", timeout=PATIENCE)
+    visit.open(visit.page.url.rpartition("/")[2])
+    visit.page.wait_for_url("**weights-of=*", timeout=PATIENCE)
+    assert visit.page.get_by_role("radio", name=names[0].partition("!")[0]).is_checked()
 
 
 def lasso(visit: Visit, pane: int, share: float) -> None:

@@ -59,8 +59,18 @@ def test_csv_starts_no_formula() -> None:
     assert text == "caption,n\n'=1+1,-1.5\nplain,2.0\n'@x,3.0\n"
 
 
-@pytest.mark.parametrize("text", ["![a](http://127.0.0.1:9/y)", "[a](b)", ":red[x]", "*a* _b_ ~c~ `d`", "$x$", "<b>"])
+@pytest.mark.parametrize(
+    "text",
+    ["![a](http://127.0.0.1:9/y)", "[a](b)", ":red[x]", "*a* _b_ ~c~ `d`", "$x$", "<b>", "- a", "+ a", "1. a", "12) a",
+     ":smile:", "www.evil.example"],
+)  # fmt: skip
 def test_a_name_in_a_heading_is_no_markdown(text: str) -> None:
-    assert not re.search(r"(?<!\\)[`*_\[\]()<>:$~!]", cards.literal(text))
-    assert cards.literal(text).replace("\\", "") == text
-    assert cards.literal("demo-baseline 0.2") == "demo-baseline 0.2"
+    escaped = cards.literal(text)
+    assert not re.search(r"(?<!\\)[`*_\[\]()<>:$~!]|^\d*[-+.)]\s|:(?=[a-z/])|www\.", escaped)
+    assert escaped.replace("\\", "").replace("\u2060", "") == text
+    assert "\n" not in cards.literal("a\n\n# b")
+
+
+@pytest.mark.parametrize("name", ["demo-baseline 0.2", "coder_f30k-bigru_2", "R@sum", "γ = 0.3", "1.5 mm"])
+def test_a_usual_name_is_its_own_label(name: str) -> None:
+    assert cards.literal(name) == name

@@ -73,7 +73,9 @@ def test_splits_are_listed(run: Path) -> None:
     assert list_splits(run / "nowhere") == []
 
 
-@pytest.mark.parametrize("split", ["../test", "", "Test", "a/b", ".tmp-1", "-x\n", "te st", "/etc"])
+@pytest.mark.parametrize(
+    "split", ["../test", "", "Test", "a/b", ".tmp-1", "-x\n", "-x", "_x", "te st", "/etc", "![x](y)"]
+)
 def test_names_that_lead_elsewhere_are_refused(run: Path, split: str) -> None:
     with pytest.raises(InputError, match="is not a split's name"):
         open_analysis(run, split)

@@ -24,13 +24,13 @@ from tests.support.run_folders import synthetic
 NAMES = [("dog", "object"), ("grass", "object"), ("ball", "object"), ("red", "property"), ("run", "motion")]
 
 
-def some_concepts() -> Concepts:
+def some_concepts(names: Sequence[tuple[str, str]] = NAMES) -> Concepts:
     """Five concepts; a dog is in every caption that holds a ball, and runs in most."""
     captions = [[0, 2], [0, 2, 3], [0, 4], [0, 4, 1], [0], [1], [1, 3]]
     together, occurrences = count_together(captions, 5)
     entries = tuple(
         Concept(word, kind, int(count), (word, f"{word}s"))  # type: ignore[arg-type]
-        for (word, kind), count in zip(NAMES, occurrences, strict=True)
+        for (word, kind), count in zip(names, occurrences, strict=True)
     )
     vectors = np.eye(5, 3, dtype=np.float32)
     return Concepts(ConceptVocabulary(entries, "textblob"), together, occurrences, vectors)
@@ -47,9 +47,10 @@ def two_branches(images: int, seed: int = 0) -> tuple[SplitEmbeddings, np.ndarra
 
 def write_concept_run(
     root: Path, name: str, *, images: int = 30, beta: float = 0.6, seed: int = 0, captions: Sequence[str] | None = None,
-    attention: tuple[np.ndarray, np.ndarray] | None = None,
+    attention: tuple[np.ndarray, np.ndarray] | None = None, concepts: Sequence[tuple[str, str]] = NAMES,
 ) -> Path:  # fmt: skip
-    """A run whose dev analysis holds both branches; `attention` (n, 5) and (m, 5) takes the place of a random one."""
+    """A run whose dev analysis holds both branches; `attention` (n, 5) and (m, 5) takes the place of a random one;
+    `concepts`: word and kind of five."""
     config = Config(name=name, data=DataConfig(data="demo"))
     config = replace(config, model=replace(config.model, concepts=10, beta=beta))
     folder = write_sealed(root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"})
@@ -57,7 +58,7 @@ def write_concept_run(
     if attention is not None:
         found = found._replace(image_attention=attention[0], text_attention=attention[1])
     ranked = rank(score_tiles(mixture(found.images, found.texts, found.second, beta), owner))
-    arrays, documents = concept_tables(found, some_concepts(), threshold=0.3, rescaled=True)
+    arrays, documents = concept_tables(found, some_concepts(concepts), threshold=0.3, rescaled=True)
     write_analysis(
         folder, "dev", image_embeddings=found.images, text_embeddings=found.texts, image_of_text=owner,
         captions=captions or [f"scene {i}" for i in range(len(owner))], image_names=[f"{i}.png" for i in range(images)],

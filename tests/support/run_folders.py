@@ -75,6 +75,7 @@ def draw_pictures(folder: Path, count: int) -> list[str]:
 def write_run(
     root: Path, name: str, *, loss: str = "dcl", images: int = 40, noise: float = 1.0, seed: int = 0,
     captions: Sequence[str] | None = None, pictures: bool = True, epochs: int = 3,
+    picture_names: Sequence[str] | None = None,
 ) -> Path:  # fmt: skip
     """A finished run with history, status and an analysis of dev."""
     objective = ObjectiveConfig(loss=loss)  # type: ignore[arg-type]
@@ -97,7 +98,7 @@ def write_run(
         history.write("stop", step=10 * epochs)
     write_status(folder, "finished", step=10 * epochs, steps=10 * epochs)
     shown = root.parent / f"{root.name}-pictures"
-    names = draw_pictures(shown, images) if pictures else [f"{i}.png" for i in range(images)]
+    names = draw_pictures(shown, images) if pictures else picture_names or [f"{i}.png" for i in range(images)]
     write_analysis(
         folder, "dev", image_embeddings=v, text_embeddings=w, image_of_text=owner, captions=texts, image_names=names,
         picture_folder=shown if pictures else "", metrics=metrics, fingerprint="0" * 64, image_ranks=image_ranks,

@@ -92,6 +92,11 @@ class Visit:
         return str(self.page.evaluate("document.querySelector('.js-plotly-plot')._fullLayout.font.color"))
 
 
+def picture(port: int, kind: str) -> str:
+    """A name that is a Markdown picture of the listener's; a file's name holds no slash, a character reference does."""
+    return f"x{kind}![{kind}](http:&#47;&#47;127.0.0.1:{port}&#47;{kind})"
+
+
 def payloads(port: int) -> list[str]:
     """Captions that would call the listener if anything took them for more than text."""
     to = f"http://127.0.0.1:{port}"

@@ -22,7 +22,7 @@ IMAGE_PART_LENGTHS = "image_part_lengths"
 KIND_IMPORTED = "embeddings"  # another model's: no configuration, no history and no weights belong to them
 DOCUMENT_IMPORTED = "imported"  # what such an analysis was made of
 PART_NAME = re.compile(r"[a-z0-9_]+")
-_SPLIT = re.compile(r"[a-z0-9_-]+")
+_SPLIT = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
 class Table(NamedTuple):
@@ -113,10 +113,12 @@ def split_folder(run_folder: Path, split: str) -> Path:
     """The folder of a split's analysis.
 
     Raises:
-        InputError: the name could lead out of the run folder.
+        InputError: the name could lead out of the run folder, or be taken for more than a name.
     """
     if not _SPLIT.fullmatch(split):
-        raise InputError(Fault(f"split {split!r}", "is not a split's name", "lower-case letters, digits, '_' and '-'"))
+        expected = "lower-case letters, digits, '.', '_' and '-', the first a letter or digit"
+        place = f"split {split!r} of {Path(run_folder).name}"
+        raise InputError(Fault(place, "is not a split's name", expected, "name it otherwise"))
     return Path(run_folder) / "analysis" / split
 
 

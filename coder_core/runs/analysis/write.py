@@ -23,7 +23,7 @@ def write_analysis(
 
     Args:
         run_folder: the run.
-        split: lower-case letters, digits, "_", "-".
+        split: lower-case letters, digits, ".", "_", "-"; the first a letter or digit.
         captions: m strings.
         image_names: n picture paths relative to `picture_folder`, or ids.
         picture_folder: where the pictures lie, "" when unknown.
