@@ -43,7 +43,7 @@ def settings(choice: Choice) -> Settings:
     loss = open_summary(choice.runs[-1]).loss
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         rows = choose_one("Anchors", {"text": "Captions", "image": "Images"}, "anchors", tip("anchor"))
-        source = choose_one("MatrixSamples", SOURCES, "batch-of", tip("matrix batch"))
+        source = choose_one("Samples", SOURCES, "batch-of", tip("matrix batch"))
         order = choose_one("Order", ORDERS, "order", tip("matrix order"))
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         size, seed, chosen = PAIRS, 0, ""

@@ -1,4 +1,4 @@
-"""What is training, and what to train next?"""
+"""Which run is training, and what comes next?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.views.training_form import show_form
 
 frame.require()
 cards.question(
-    "What is training, and what to train next?",
+    "Which run is training, and what comes next?",
     "A run trains in a process of its own: it continues when this page is closed, and every tab shows the same. A "
     "falling loss with rising R@sum on dev is healthy. Stop when R@sum falls for several epochs.",
 )

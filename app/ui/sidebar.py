@@ -13,11 +13,12 @@ from app.ui.state import NO_RUN, Choice, bound
 
 
 def default_pair(names: list[str]) -> tuple[str, str]:
-    """The pair to show first: a baseline and the run of the same name; else the first two runs."""
+    """The pair to show first: "x-baseline" and the run "coder-x" or "x"; else the first two runs."""
     for name in names:
-        partner = name.removesuffix("-baseline")
-        if partner != name and partner in names:
-            return name, partner
+        stem = name.removesuffix("-baseline")
+        partners = [partner for partner in (f"coder-{stem}", stem) if partner in names and partner != name]
+        if stem != name and partners:
+            return name, partners[0]
     return names[0], names[1] if len(names) > 1 else NO_RUN
 
 

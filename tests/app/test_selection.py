@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from app.ui import selection
+from app.ui import selection, sidebar
+from app.ui.state import NO_RUN
 
 
 def test_rows_become_ids() -> None:
@@ -71,3 +72,17 @@ def test_the_largest_fall_and_rise_come_first() -> None:
     assert selection.largest_change(changes, -1).tolist() == [1, 3, 0, 2]
     assert selection.largest_change(changes, 1).tolist() == [2, 0, 1, 3]
     assert selection.largest_change(None, 1).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("names", "pair"),
+    [
+        (["coder-demo", "demo-baseline"], ("demo-baseline", "coder-demo")),
+        (["demo", "demo-baseline"], ("demo-baseline", "demo")),
+        (["coder-demo", "demo", "demo-baseline"], ("demo-baseline", "coder-demo")),
+        (["a", "b"], ("a", "b")),
+        (["a"], ("a", NO_RUN)),
+    ],
+)
+def test_the_baseline_is_the_first_of_the_default_pair(names: list[str], pair: tuple[str, str]) -> None:
+    assert sidebar.default_pair(names) == pair
