@@ -1,1 +1,8 @@
-"""CODER Lab's core: data, encoders, objectives, training, evaluation. Importing it changes nothing of the process."""
+"""CODER Lab's core: data, encoders, objectives, training, evaluation. Importing it changes nothing of the process.
+
+Only a command (python -m coder_core.…, coder-…) leaves quietly at Ctrl-C from here on.
+"""
+
+from coder_core.console.interrupts import leave_quietly
+
+leave_quietly()

@@ -18,8 +18,9 @@ from coder_core.ablation.tables import TABLES
 from coder_core.config.command_line import parse, translate
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
+from coder_core.console.outputs import check_file, check_folder
 from coder_core.console.runner import asks_for_help, command
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.console.tables import Column, FittingTable
@@ -142,6 +143,8 @@ def _run(
 
     root = parsed.root or ROOT / f"ablation-{table.name}"
     interrupted, failed = False, list["PlannedRun"]()
+    if not parsed.dry_run:
+        _check_outputs(root)
     if not parsed.report:
         overrides = named_flags(flags, parsed.config)
         rows = table.choose(parsed.rows)
@@ -165,6 +168,14 @@ def _run(
     if interrupted:
         raise StoppedBySignalError(f"stopped, and saved. Continue with: {command_line}")
     return 1 if failed else 0
+
+
+def _check_outputs(root: Path) -> None:
+    """Refuse, before anything is trained, a root in which the results could not be written."""
+    stop_on_errors(check_folder(f"--root {root}", root))
+    if root.is_dir():
+        names = ("results.md", "results.tex", "results.csv", "results.html")
+        stop_on_errors([fault for name in names for fault in check_file("result", root / name)])
 
 
 def _print_plan(planned: Sequence[PlannedRun], split: str, threads: int, console: Console) -> None:

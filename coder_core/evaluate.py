@@ -11,6 +11,7 @@ import tyro
 
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults
+from coder_core.console.outputs import check_file, check_folder
 from coder_core.console.plain_files import check_plain
 from coder_core.console.runner import command
 from coder_core.console.tables import Metrics, choices_table, metrics_table
@@ -116,9 +117,13 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
         faults.append(Fault("--ways-repeats", f"is {parsed.ways_repeats}", "2 or more", fix))
     if any(c < 2 for c in parsed.ways):
         faults.append(Fault("--ways", f"are {' '.join(map(str, parsed.ways))}", "2 options or more"))
-    for file in (parsed.json, parsed.csv, parsed.similarities):
-        if file is not None and file.exists() and not parsed.overwrite:
+    for flag, file in (("--json", parsed.json), ("--csv", parsed.csv), ("--similarities", parsed.similarities)):
+        unwritable = check_file(flag, file) if file is not None else []
+        faults += unwritable
+        if file is not None and not unwritable and file.exists() and not parsed.overwrite:
             faults.append(Fault(str(file), "exists", fix="choose another file, or add --overwrite"))
+    for folder in parsed.runs:
+        faults += check_folder(str(folder), folder / "analysis")
     return faults
 
 

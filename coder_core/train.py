@@ -97,6 +97,10 @@ def _start(config: Config, root: Path, console: Console) -> None:
 
 
 def _resume(folder: Path, arguments: Sequence[str], console: Console) -> None:
+    if any(argument.split("=")[0] == "--name" for argument in arguments):
+        fix = f"leave it out, or start another run with --name and without --resume; {folder} keeps its name"
+        raise InputError(Fault("--name", "is given with --resume, which continues a run in its folder", fix=fix))
+
     from coder_core.runs.load import read_config
     from coder_core.training.launch import continue_run
 

@@ -56,7 +56,7 @@ def read_grid(path: Path) -> AblationTable:
     names = [row.name for row in rows]
     places = {name: f"{path} row {name!r}" for name in names}
     faults = [Fault(places[name], "stands there twice") for name in places if names.count(name) > 1]
-    expected = "letters, digits, '.', '_' and '-'"
+    expected = "at most 200 letters, digits, '.', '_' and '-'"
     faults += [
         Fault(place, "cannot name a folder", expected) for name, place in places.items() if not RUN_NAME.fullmatch(name)
     ]

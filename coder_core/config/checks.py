@@ -18,7 +18,7 @@ def problems(config: Config) -> list[Fault]:
     ranges = [known.fault(getattr(getattr(config, known.section), known.key)) for known in settings().values()]
     faults = [fault for fault in ranges if fault is not None]
     if config.name and not RUN_NAME.fullmatch(config.name):
-        expected = "letters, digits, '.', '_' and '-', a letter or digit first"
+        expected = "at most 200 letters, digits, '.', '_' and '-', a letter or digit first"
         faults.append(Fault("--name", f"is {config.name!r}", expected, "it becomes the name of a folder"))
     for check in (_loss, _bank, _concepts, _prototypes, _scorer, _boosting):
         faults += check(config)

@@ -20,7 +20,7 @@ from coder_core.console.faults import Fault, InputError
 Loss = Literal["btr-sum", "btr-hardest", "npairs-hinge", "infonce", "cmpm", "polynomial", "dcl-i", "dcl"]
 Diversity = Literal["std", "entropy"]
 Pooling = Literal["gpo", "mean", "max"]
-RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # with what is added to it, a file name
 
 # fmt: off
 

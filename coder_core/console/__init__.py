@@ -6,8 +6,10 @@ output      a console as wide as what it writes to, plain lines, faults
 tables      tables that leave out columns before they break words; the tables of retrieval metrics
 bars        progress on the screen; progress: callbacks, and a file for other processes
 display     the progress of a training run
+outputs     is a result's place there and writable, before the work
+interrupts  Ctrl-C while a command still imports what it needs
 processes   processes of their own: start, watch, stop
-signals     SIGTERM and Ctrl-C, noted instead of raised
+signals     SIGTERM, SIGHUP and Ctrl-C, noted instead of raised
 """
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors

@@ -21,6 +21,7 @@ from coder_core.config.schema import Config, to_document
 from coder_core.console.bars import preparing, watching
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import print_faults
+from coder_core.console.outputs import check_folder
 from coder_core.console.plain_files import check_plain
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.console.tables import metrics_table
@@ -75,6 +76,7 @@ def start_run(config: Config, root: Path, console: Console) -> Path:
     if folder.exists() and any(folder.iterdir()):
         fix = f"continue it with --resume {folder}, or choose another --name"
         raise InputError(Fault(str(folder), "already holds a run", "a new name", fix))
+    stop_on_errors(check_folder(str(folder), folder))
     device = _begin(config)
     with preparing(console) as progress:
         prepared = prepare(config, progress=progress)
@@ -99,6 +101,7 @@ def continue_run(folder: Path, overrides: Config | None, console: Console) -> Pa
     check_plain(folder)  # before minutes are spent on the data
     stored, about = read_config(folder)
     config = _merge(stored, overrides) if overrides is not None else stored
+    stop_on_errors(check_folder(str(folder), folder))
     device = _begin(config)
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
     with preparing(console) as progress:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +28,7 @@ class StopRequestedError(Exception):
 
 
 class StopRequest(StopSignals):
-    """SIGTERM or Ctrl-C asks to save and leave; a second one leaves at once. `signal` is its number, 0 before."""
+    """SIGTERM, SIGHUP or Ctrl-C asks to save and leave; a second leaves at once. `signal` is its number, 0 before."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +39,8 @@ class StopRequest(StopSignals):
             os._exit(128 + number)
         self.signal = number
         message = f"\n{signal.Signals(number).name}: saving, then leaving (once more leaves at once)\n"
-        os.write(sys.stderr.fileno(), message.encode())
+        with suppress(OSError):  # the terminal may be gone
+            os.write(sys.stderr.fileno(), message.encode())
 
 
 def check_losses(losses: Losses, batch: Batch, step: int) -> None:

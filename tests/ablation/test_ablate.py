@@ -226,3 +226,14 @@ def test_runs_on_different_data_are_not_compared(table: Path, tmp_path: Path) ->
     assert evaluate([str(root / "dcl-s0"), f"--data={smaller}"]) == 0
     with pytest.raises(InputError, match="was evaluated on other captions than"):
         collect(TABLES["objectives"], root, "dev", reference="dcl")
+
+
+def test_a_root_that_cannot_hold_the_results_is_refused_before_anything_is_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "runs" / "results.md").mkdir(parents=True)
+    for root, said in (("file/runs", "file is a file; expected a folder"), ("runs", "results.md: is a folder")):
+        assert main(["objectives", "--data=missing", f"--root={tmp_path / root}"]) == 1
+        assert said in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["results.md"]

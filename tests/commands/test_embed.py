@@ -166,6 +166,23 @@ def test_a_name_cannot_leave_the_folder_of_runs(files: Path, name: str, capsys: 
     assert not (files.parent / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (["--name", 300 * "a"], "at most 200 letters"),
+        (["--name", "a", "--split", 300 * "a"], "at most 200 lower-case letters"),
+        (["--name", "a", "--root", "pyproject.toml"], "pyproject.toml is a file"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_before_the_files_are_read(
+    place: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["import", "--images=x", "--texts=x", "--captions=x", *place]) == 1
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("error:") == 1
+
+
 def test_a_split_is_a_name_too(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "is not a split's name" in refused(files, capsys, "--split=../x")
     assert run_import(files, "--split=test") == 0
@@ -274,4 +291,4 @@ def test_collapsed_embeddings_are_a_warning(files: Path, capsys: pytest.CaptureF
 def test_a_folder_that_cannot_be_written_leaves_nothing(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files.parent / "runs").write_text("a file stands here")
     assert run_import(files) == 1
-    assert "could not be written" in capsys.readouterr().err
+    assert "runs is a file; expected a folder" in capsys.readouterr().err

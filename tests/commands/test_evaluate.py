@@ -153,6 +153,18 @@ def test_a_file_that_exists_is_replaced_only_when_asked(runs: list[Path], tmp_pa
     assert kept.read_text().startswith("run,split")
 
 
+@pytest.mark.parametrize("flag", ["--csv", "--json", "--similarities"])
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(
+    tmp_path: Path, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file, said in ((tmp_path / "missing" / "a", "there is no folder"), (tmp_path / (300 * "a"), "too long")):
+        assert main([str(tmp_path / "no-run"), flag, str(file)]) == 1
+        told = capsys.readouterr().err
+        assert f"error: {flag} {file}: " in told
+        assert said in told
+        assert "no-run" not in told.replace(str(file), "")
+
+
 def test_it_refuses_missing_runs_splits_and_other_features(
     runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import re
+import select
 import subprocess
 import sys
+import termios
 from dataclasses import fields
 from pathlib import Path
 
@@ -96,6 +100,7 @@ def test_a_preset_with_values_of_ones_own(data: Path, tmp_path: Path, capsys: py
         (["--bank-size=4"], "smaller than the batch of 8"),
         (["--momentum=1.5", "--margin=-1"], "--momentum: is 1.5"),
         (["--name=../up"], "--name: is '../up'"),
+        ([f"--name={300 * 'a'}"], "at most 200 letters"),
         (["--batch-size=50"], "at most the 40 captions of train"),
         (["--data=/nowhere/at/all"], "there is no such folder"),
         (["--data="], "--data: is empty"),
@@ -111,6 +116,43 @@ def test_what_cannot_work_fails_before_anything_is_written(
     assert main([*SMALL, f"--data={data}", f"--root={root}", *arguments]) == 1
     assert said in plain(capsys.readouterr().err)
     assert not root.exists()
+
+
+@pytest.mark.parametrize(
+    ("root", "said"), [("file/runs", "file is a file; expected a folder"), (300 * "a", "File name too long")]
+)
+def test_a_root_that_cannot_hold_a_run_is_refused_before_the_data_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], root: str, said: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert main([*SMALL, "--data=missing", f"--root={tmp_path / root}"]) == 1
+    assert said in plain(capsys.readouterr().err)
+
+
+def test_a_name_does_not_go_with_resume(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in (["--name", "other"], ["--name=other"]):
+        assert main(["--resume", str(tmp_path / "run"), *name]) == 1
+        assert "--name: is given with --resume, which continues a run in its folder" in capsys.readouterr().err
+
+
+def test_a_closed_terminal_saves_as_sigterm_does(data: Path, tmp_path: Path) -> None:
+    terminal, inside = pty.openpty()
+    arguments = [*SMALL, "--epochs=100000", "--patience=0", f"--data={data}", f"--root={tmp_path}", "--name=run"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "coder_core.train", *arguments], cwd=ROOT, stdin=inside, stdout=inside, stderr=inside,
+        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(inside)
+    while ((status := read_status(tmp_path / "run")) or {}).get("step", 0) < 20:
+        assert process.poll() is None
+        if select.select([terminal], [], [], 0.1)[0]:
+            os.read(terminal, 4096)
+    os.close(terminal)
+    assert process.wait(timeout=60) == 3
+    status = read_status(tmp_path / "run")
+    assert status is not None
+    assert status["state"] == "stopped"
+    assert position(tmp_path / "run")["step"] == status["step"]
 
 
 def test_a_gpu_that_is_not_there_is_refused(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

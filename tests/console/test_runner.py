@@ -18,6 +18,8 @@ from coder_core.console.signals import StoppedBySignalError
         (MemoryError("the map needs 9 GiB"), 1, "",
          "error: memory: the map needs 9 GiB. Close other programs, or ask for less\n"),
         (StoppedBySignalError("saved [bold]; continue with …"), 3, "saved [bold]; continue with …\n", ""),
+        (PermissionError(13, "Permission denied", "/a/b"), 1, "",
+         "error: /a/b: cannot be read or written: Permission denied\n"),
         (KeyboardInterrupt(), 130, "", "interrupted; everything saved before is intact\n"),
     ],
 )  # fmt: skip

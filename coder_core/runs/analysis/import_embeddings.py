@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from coder_core.config.schema import RUN_NAME
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.outputs import check_folder
 from coder_core.console.plain_files import check_plain
 from coder_core.data.embeddings import Embeddings
 from coder_core.evaluation.ranking import rank
@@ -31,14 +32,15 @@ def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False
         overwrite: take the place of a split that was imported before.
 
     Raises:
-        InputError: an impossible name of run or split, a run of that name that was not imported, or a split that it
-            has already.
+        InputError: an impossible name of run or split, a place that cannot be written, a run of that name that was not
+            imported, or a split that it has already.
     """
     if not RUN_NAME.fullmatch(name):
-        expected = "letters, digits, '.', '_' and '-', a letter or digit first"
+        expected = "at most 200 letters, digits, '.', '_' and '-', a letter or digit first"
         raise InputError(Fault("--name", f"is {name!r}", expected, "it becomes the name of a folder"))
     folder = Path(root) / name
     place = split_folder(folder, split)
+    stop_on_errors(check_folder(str(place), place))
     if not folder.exists() and not folder.is_symlink():
         return folder
     if folder.is_symlink() or not _imported(folder):

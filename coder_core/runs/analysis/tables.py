@@ -23,6 +23,7 @@ KIND_IMPORTED = "embeddings"  # another model's: no configuration, no history an
 DOCUMENT_IMPORTED = "imported"  # what such an analysis was made of
 PART_NAME = re.compile(r"[a-z0-9_]+")
 _SPLIT = re.compile(r"[a-z0-9][a-z0-9._-]*")
+LONGEST_SPLIT = 200
 
 
 class Table(NamedTuple):
@@ -115,8 +116,8 @@ def split_folder(run_folder: Path, split: str) -> Path:
     Raises:
         InputError: the name could lead out of the run folder, or be taken for more than a name.
     """
-    if not _SPLIT.fullmatch(split):
-        expected = "lower-case letters, digits, '.', '_' and '-', the first a letter or digit"
+    if not _SPLIT.fullmatch(split) or len(split) > LONGEST_SPLIT:
+        expected = f"at most {LONGEST_SPLIT} lower-case letters, digits, '.', '_' and '-', the first a letter or digit"
         place = f"split {split!r} of {Path(run_folder).name}"
         raise InputError(Fault(place, "is not a split's name", expected, "name it otherwise"))
     return Path(run_folder) / "analysis" / split
