@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 from coder_core.api.diversity.anchor import Loss
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.tables import DOCUMENT_IMPORTED, KIND_IMPORTED, split_folder
-from coder_core.runs.files.sealed import read_checked, read_manifest
+from coder_core.runs.files.sealed import SealedFolder, read_manifest, read_toml
 from coder_core.runs.files.status import read_status
 
 IMPORTED = "imported"
@@ -111,7 +109,7 @@ def _origin(path: Path, manifests: Mapping[str, Mapping[str, Any]]) -> dict[str,
     split, manifest = next(iter(manifests.items()))
     if f"{DOCUMENT_IMPORTED}.json" not in manifest["files"]:
         return {}
-    document = json.loads(read_checked(path / "analysis" / split, f"{DOCUMENT_IMPORTED}.json"))
+    document = SealedFolder(path / "analysis" / split).document(DOCUMENT_IMPORTED)
     return document if isinstance(document, dict) else {}
 
 
@@ -121,10 +119,7 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is missing, damaged or not TOML.
     """
-    try:
-        return tomllib.loads(read_checked(path, "config.toml").decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(Fault(str(path / "config.toml"), f"cannot be read: {error}", "TOML")) from None
+    return read_toml(path, "config.toml")
 
 
 def loss_values(config: Mapping[str, Any]) -> Loss:

@@ -35,7 +35,7 @@ class BoostingConfig:
     boosting_scenario: Literal["offline", "online", "momentum"] = setting("momentum", help=
         "Who the teacher is: a finished run (offline), branches from other seeds that train in the same step "
         "(online), or a moving average of the model itself (momentum).")
-    boosting_branches: int = setting(2, minimum=2, help=
+    boosting_branches: int = setting(2, minimum=2, maximum=64, help=
         "Online: M, branches that train together; each is set against all before it, and the last is the model (DBL: "
         "2, best with 3).")
     boosting_momentum: float = setting(0.99995, minimum=0, maximum=1, help=

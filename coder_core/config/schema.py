@@ -49,8 +49,9 @@ class ModelConfig:
 
     text_encoder: Literal["bigru", "bert"] = setting("bigru", help="BiGRU over words, or BERT through transformers.")
     bert: str = setting("bert-base-uncased", help="Name or folder of the BERT model (used with text-encoder bert).")
-    dimension: int = setting(1024, minimum=2, help="D, size of the joint space (CODER section 4.1: 1024).")
-    word_size: int = setting(300, minimum=1, help=
+    dimension: int = setting(1024, minimum=2, maximum=65_536, help=
+        "D, size of the joint space (CODER section 4.1: 1024).")
+    word_size: int = setting(300, minimum=1, maximum=65_536, help=
         "Size of a word vector (vse_infty: 300). A GloVe file must have this width.")
     image_pooling: Pooling = setting("gpo", help=
         "How regions become one vector. GPO: Chen et al. 2021; CODER supplement eq. 9-11.")
@@ -58,25 +59,25 @@ class ModelConfig:
     scorer: Literal["cosine", "interaction"] = setting("cosine", help=
         "How a pair is scored: the cosine of its two embeddings, or DBL's single-branch interaction model, in which "
         "every word attends to the regions and nothing is pooled (Diao et al. 2024, section III-A).")
-    embeddings: int = setting(1, minimum=1, help=
+    embeddings: int = setting(1, minimum=1, maximum=64, help=
         "K, embeddings of every sample by self-attention over its local features; a pair scores the best of its K² "
         "cosines (PVSE, Song & Soleymani 2019; 1 is the plain model).")
-    interaction_size: int = setting(256, minimum=1, help=
+    interaction_size: int = setting(256, minimum=1, maximum=65_536, help=
         "Size of an alignment vector of the interaction scorer (DBL section IV-A: 256).")
     interaction_sharpness: float = setting(9.0, above=0, help=
         "λ of the interaction scorer's attention; larger is sharper (DBL section IV-A: 9).")
-    image_layers: int = setting(2, minimum=0, help=
+    image_layers: int = setting(2, minimum=0, maximum=64, help=
         "Layers of the region MLP beside the linear layer; 0 leaves the linear layer alone (vse_infty: 2).")
     region_norm: Literal["none", "rms"] = setting("none", help=
         "Region features as the file has them, or every region divided by its root mean square, for features whose "
         "lengths differ much and say little.")
-    text_layers: int = setting(1, minimum=1, help="Layers of the BiGRU (vse_infty: 1).")
+    text_layers: int = setting(1, minimum=1, maximum=64, help="Layers of the BiGRU (vse_infty: 1).")
     image_dropout: float = setting(0.0, minimum=0, below=1, help="Dropout on the region features.")
     word_dropout: float = setting(0.0, minimum=0, below=1, help="Dropout on the components of the word vectors.")
     embedding_dropout: float = setting(0.0, minimum=0, below=1, help=
         "Dropout on regions and words just before they are pooled.")
     freeze_bert: bool = setting(False, help="Leave BERT's own weights as they are and train what stands on them.")
-    concepts: int = setting(0, minimum=0, help=
+    concepts: int = setting(0, minimum=0, maximum=100_000, help=
         "g, concepts of the concept branch, objects 7 : properties 2 : motions 1 (CODER: 400); 0 has no such branch.")
     concept_list: str = setting("", help=
         'JSON file {"objects": […], "properties": […], "motions": […]} with the concepts; empty takes them from the '
@@ -150,12 +151,13 @@ class ObjectiveConfig:
 class MemoryConfig:
     """Momentum encoders and the two coupled banks (CODER section 3.3, MoCo)."""
 
-    bank_size: int = setting(0, minimum=0, help="Keys kept per modality; 0 keeps no bank (CODER: 4096 on Flickr30K).")
+    bank_size: int = setting(0, minimum=0, maximum=100_000_000, help=
+        "Keys kept per modality; 0 keeps no bank (CODER: 4096 on Flickr30K).")
     momentum: float = setting(0.995, minimum=0, maximum=1, help=
         "Share of the old key encoder that stays at every step (CODER: 0.995).")
     bank_start_epoch: float = setting(0.0, minimum=0, help=
         "Epochs before the bank loss counts; keys are collected from the start.")
-    prototypes: int = setting(0, minimum=0, help=
+    prototypes: int = setting(0, minimum=0, maximum=10_000_000, help=
         "K, prototypes that image-caption pairs are clustered into and classified by; 0 has none (CODER: 10000 for "
         "the 145,000 pairs of Flickr30K, 20000 on MS-COCO). The concept branch is classified, or the instance branch "
         "without.")

@@ -39,15 +39,15 @@ class WeightingConfig:
     diversity_share: float = setting(1.0, minimum=0, help=
         "β̂ of combined; the paper chooses (β̂, γ̂) on dev from (1, 1), (1, 2) … (1, 5) and (2, 1) … (5, 1).")
     discrepancy_share: float = setting(1.0, minimum=0, help="γ̂ of combined, the share of discrepancy.")
-    neighbours: int = setting(200, minimum=1, help=
+    neighbours: int = setting(200, minimum=1, maximum=1_000_000, help=
         "N, semantic neighbours of a caption; not itself nor captions of its image (the paper: 200).")
-    neighbours_of_neighbours: int = setting(1000, minimum=0, help=
+    neighbours_of_neighbours: int = setting(1000, minimum=0, maximum=1_000_000_000, help=
         "Neighbours of neighbours drawn for discrepancy each epoch, equally many of every neighbour (the paper: at "
         "most 1000 at a time); 0 takes all N².")
     text_space: str = setting("", help=
         "Folder of a sentence-embedding model for transformers, in whose space neighbours are found; empty takes "
         "TF-IDF and truncated SVD of the train captions.")
-    text_space_size: int = setting(256, minimum=2, help="Numbers per caption after the truncated SVD.")
+    text_space_size: int = setting(256, minimum=2, maximum=65_536, help="Numbers per caption after the truncated SVD.")
     within_image: float = setting(0.0, minimum=0, help=
         "Weight of the loss that keeps images of neighbouring captions together (THOMAS in the paper's tables: "
         "Thomas and Kovashka 2020); 0 has none.")

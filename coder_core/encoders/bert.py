@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,22 +46,24 @@ def _read_settings(file: Path) -> dict[str, Any]:
     return settings
 
 
-def load_tokenizer(name: str) -> Any:
+def load_tokenizer(name: str, *, download: bool = True) -> Any:
     """Load the tokenizer of a BERT by name or folder; it truncates captions at the model's number of positions.
+
+    Args:
+        name: of the model, or its folder.
+        download: what this machine lacks. Without, nothing is asked of the hub, for the name may be a stranger's.
 
     Raises:
         InputError: it cannot be loaded, is no BERT, or has more words than the model.
     """
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoTokenizer
 
-    if Path(name).is_dir():
-        check_folder(Path(name))
+    source = _source(name, download)
+    settings = _load_settings(source, download)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-        settings = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(source, **_options(download))
     except (OSError, ValueError) as error:
-        expected = "a model name that can be downloaded, or a folder"
-        raise InputError(Fault("--bert", f"{name!r} could not be loaded", expected)) from error
+        raise _not_loaded(name) from error
     if settings.model_type != "bert":
         raise InputError(Fault(f"--bert {name}", f"is of type {settings.model_type!r}", "'bert'"))
     size = settings.vocab_size
@@ -71,11 +74,49 @@ def load_tokenizer(name: str) -> Any:
     return tokenizer
 
 
+def _load_settings(source: str, download: bool) -> Any:
+    from transformers import AutoConfig
+
+    if Path(source).is_dir():
+        check_folder(Path(source))
+    try:
+        return AutoConfig.from_pretrained(source, **_options(download))
+    except (OSError, ValueError) as error:
+        raise _not_loaded(source) from error
+
+
+def _source(name: str, download: bool) -> str:
+    """What transformers loads. Without `download` always a folder, for with a name it asks the hub even for what is
+    cached."""
+    if download or Path(name).is_dir():
+        return name
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    with suppress(HFValidationError):
+        file = try_to_load_from_cache(name, "config.json")
+        if isinstance(file, str):
+            return str(Path(file).parent)
+    fix = "if you trust it, download it with hf download NAME, or put the folder there; opening a run downloads nothing"
+    raise InputError(
+        Fault(f"the run's bert, {name!r}", "is not on this machine", "a folder, or a downloaded model", fix)
+    )
+
+
+def _options(download: bool) -> dict[str, Any]:
+    return {"trust_remote_code": False} | ({} if download else {"local_files_only": True, "token": False})
+
+
+def _not_loaded(name: str) -> InputError:
+    return InputError(Fault("--bert", f"{name!r} could not be loaded", "a model name to download, or a folder"))
+
+
 class BertWords(nn.Module):
     """Word piece ids -> (B, T, D). The word pieces [CLS] and [SEP] count as words, as in vse_infty.
 
     Args:
-        name: a model's name or folder; its weights are loaded when `pretrained`, otherwise only its configuration.
+        name: a model's name or folder; its weights are loaded when `pretrained`, otherwise only its configuration, and
+            nothing is downloaded.
         dimension: D.
         frozen: leave BERT's weights alone.
         checkpointing: recompute activations in the backward pass.
@@ -85,14 +126,12 @@ class BertWords(nn.Module):
         self, name: str, dimension: int, *, frozen: bool = False, checkpointing: bool = False, pretrained: bool = True
     ) -> None:
         super().__init__()
-        from transformers import AutoConfig, BertModel
+        from transformers import BertModel
 
-        if Path(name).is_dir():
-            check_folder(Path(name))
+        settings = _load_settings(_source(name, pretrained), pretrained)
         if pretrained:
             self.bert = BertModel.from_pretrained(name, add_pooling_layer=False)
         else:
-            settings = AutoConfig.from_pretrained(name, trust_remote_code=False)
             self.bert = BertModel(settings, add_pooling_layer=False)
         self.linear = nn.Linear(self.bert.config.hidden_size, dimension)
         if frozen:

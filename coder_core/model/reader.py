@@ -33,18 +33,18 @@ class CaptionReader:
     fixed_ends: bool
 
 
-def make_reader(config: Config, vocabulary: Vocabulary | None) -> CaptionReader:
-    """The reader of a configuration; `vocabulary` is needed for a BiGRU."""
+def make_reader(config: Config, vocabulary: Vocabulary | None, *, download: bool = True) -> CaptionReader:
+    """The reader of a configuration; `vocabulary` is needed for a BiGRU, `download` is of BERT's word pieces."""
     if config.model.text_encoder == "bert":
-        return piece_reader(config.model.bert)
+        return piece_reader(config.model.bert, download=download)
     if vocabulary is None:
         raise ValueError("a BiGRU needs a vocabulary")
     return CaptionReader(vocabulary.encode, len(vocabulary), fixed_ends=False)
 
 
-def piece_reader(name: str) -> CaptionReader:
+def piece_reader(name: str, *, download: bool = True) -> CaptionReader:
     """Word pieces of a BERT, [CLS] and [SEP] included, truncated at its number of positions (512)."""
-    tokenizer = load_tokenizer(name)
+    tokenizer = load_tokenizer(name, download=download)
 
     def encode(captions: Sequence[str]) -> Tokens:
         ids = tokenizer(list(captions), truncation=True)["input_ids"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ from coder_core.model.reader import CaptionReader, make_reader
 from coder_core.model.score import ImageParts, score_texts
 from coder_core.ops.mixture import mixed_embeddings
 from coder_core.runs.files.saves import Save, SaveStore
-from coder_core.runs.files.sealed import read_checked
+from coder_core.runs.files.sealed import read_checked, read_toml
 
+MOST_FEATURES = 1 << 20  # numbers a region
 ABOUT = "about"  # the table of config.toml that tells of the command, versions and data; not part of the configuration
 
 
@@ -103,12 +104,24 @@ class LoadedModel:
 def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
     """A run's configuration and its [about] table, verified against the run's manifest."""
     place = folder / "config.toml"
-    try:
-        document = tomllib.loads(read_checked(folder, "config.toml").decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(Fault(str(place), f"is not TOML: {error}")) from None
+    document = read_toml(folder, "config.toml")
     about = document.pop(ABOUT, {})
+    if not isinstance(about, dict):
+        raise InputError(Fault(f"{place} [{ABOUT}]", f"is {about!r:.80}", "a table"))
     return from_document(document, str(place)), about
+
+
+def read_feature_size(folder: Path, about: Mapping[str, Any]) -> int:
+    """F of the regions a run was trained on, from its [about] table.
+
+    Raises:
+        InputError: missing, or no number from 1 to 1,048,576.
+    """
+    size = about.get("feature_size")
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST_FEATURES:
+        place = f"{folder / 'config.toml'} [{ABOUT}] key feature_size"
+        raise InputError(Fault(place, f"is {size!r:.80}", f"a value from 1 to {MOST_FEATURES}"))
+    return size
 
 
 def read_vocabulary(folder: Path, config: Config) -> Vocabulary | None:
@@ -127,7 +140,13 @@ def read_concepts(folder: Path, config: Config) -> Concepts | None:
 
 
 def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) -> None:
-    """Give a module its weights.
+    """Give a module its weights; errors as for `check_weights`."""
+    check_weights(module, tensors, place)
+    module.load_state_dict(dict(tensors))
+
+
+def check_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) -> None:
+    """Compare weights with the module they are for, which may be on the device "meta".
 
     Raises:
         InputError: missing or unexpected names, or other shapes; up to 20 of them are named.
@@ -140,7 +159,6 @@ def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) -
             faults.append(Fault(place, f"{name} has shape {tuple(tensor.shape)}", f"{tuple(wanted[name].shape)}"))
     if faults:
         raise InputError(faults)
-    module.load_state_dict(dict(tensors))
 
 
 def best_save(folder: Path) -> Save:
@@ -165,12 +183,18 @@ def load_model(folder: str | Path, *, device: str = "cpu") -> LoadedModel:
     """
     folder = Path(folder)
     config, about = read_config(folder)
-    reader = make_reader(config, read_vocabulary(folder, config))
+    size = read_feature_size(folder, about)
+    reader = make_reader(config, read_vocabulary(folder, config), download=False)
     save = best_save(folder)
-    size = int(about["feature_size"])
     concepts = read_concepts(folder, config)
-    model = build_model(config.model, feature_size=size, words=reader.size, pretrained=False, concepts=concepts)
-    load_weights(model, save.tensors("model"), str(save.path / "model.safetensors"))
+    build = partial(
+        build_model, config.model, feature_size=size, words=reader.size, pretrained=False, concepts=concepts
+    )  # fmt: skip
+    tensors, file = save.tensors("model"), str(save.path / "model.safetensors")
+    with torch.device("meta"):
+        check_weights(build(), tensors, file)  # before memory is taken for what the configuration asks for
+    model = build()
+    load_weights(model, tensors, file)
     place = torch.device(device)
     model = model.to(place).eval()
     return LoadedModel(config, model, reader, save.fingerprint, save.name, place, size, save.skipped, concepts)

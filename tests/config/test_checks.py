@@ -20,18 +20,24 @@ def errors(config: Config) -> list[Fault]:
 NAN, INF = float("nan"), float("inf")
 OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
     "0 or more": {
-        "concepts": (-1,), "bank_size": (-1,), "prototypes": (-1,), "prototype_recluster": (-1,), "image_layers": (-1,),
-        "warmup_steps": (-1,), "patience": (-1,), "threads": (-1,), "bert_rate": (-0.1,), "margin": (-0.1, NAN),
-        "npairs_margin": (-0.1,), "warmup_epochs": (-1.0,), "weight_instance": (-1.0,), "weight_memory": (-1.0,),
-        "weight_concept": (-1.0,), "weight_prototypes": (-1.0,), "weight_decay": (-1e-4,), "bank_start_epoch": (-1.0,),
-        "boosting_weight": (-1.0,), "boosting_margin": (-0.1, NAN), "boosting_start_epoch": (-1.0,),
-        "diversity_share": (-1.0,), "discrepancy_share": (NAN,), "within_image": (-1.0,), "within_text": (-1.0,),
+        "prototype_recluster": (-1,), "warmup_steps": (-1,), "patience": (-1,), "threads": (-1,), "bert_rate": (-0.1,),
+        "margin": (-0.1, NAN), "npairs_margin": (-0.1,), "warmup_epochs": (-1.0,), "weight_instance": (-1.0,),
+        "weight_memory": (-1.0,), "weight_concept": (-1.0,), "weight_prototypes": (-1.0,), "weight_decay": (-1e-4,),
+        "bank_start_epoch": (-1.0,), "boosting_weight": (-1.0,), "boosting_margin": (-0.1, NAN),
+        "boosting_start_epoch": (-1.0,), "diversity_share": (-1.0,), "discrepancy_share": (NAN,),
+        "within_image": (-1.0,), "within_text": (-1.0,),
     },
-    "1 or more": {
-        "embeddings": (0,), "interaction_size": (0,), "text_layers": (0,), "word_size": (0,), "epochs": (0,),
-        "word_threshold": (0,), "evaluate_every": (0,), "neighbours": (0,),
-    },
-    "2 or more": {"dimension": (1,), "text_space_size": (1,), "boosting_branches": (1,)},
+    "1 or more": {"epochs": (0,), "word_threshold": (0,), "evaluate_every": (0,)},
+    "a value from 0 to 64": {"image_layers": (-1, 10**9)},
+    "a value from 0 to 100000": {"concepts": (-1, 10**9)},
+    "a value from 0 to 10000000": {"prototypes": (-1, 10**9)},
+    "a value from 0 to 100000000": {"bank_size": (-1, 10**9)},
+    "a value from 0 to 1000000000": {"neighbours_of_neighbours": (10**10,)},
+    "a value from 1 to 64": {"embeddings": (0, 65), "text_layers": (0, 10**9)},
+    "a value from 1 to 65536": {"interaction_size": (0, 10**9), "word_size": (0, 10**9)},
+    "a value from 1 to 1000000": {"neighbours": (0,)},
+    "a value from 2 to 65536": {"dimension": (1, 10**9), "text_space_size": (1, 10**9)},
+    "a value from 2 to 64": {"boosting_branches": (1,)},
     "2 or more. A contrastive loss needs negatives in the batch": {"batch_size": (1,)},
     "a value above 0": {
         "temperature": (0.0, -0.1, NAN), "prototype_temperature": (0.0,), "epsilon": (0.0,), "learning_rate": (0.0,),
@@ -72,7 +78,7 @@ def test_a_value_out_of_range_names_its_flag_and_the_range(key: str, value: floa
 
 def test_every_number_has_a_range_but_gamma_which_infonce_does_not_read() -> None:
     numbers = {key for key, setting in settings().items() if setting.value_type in (int, float)}
-    assert numbers == {key for keys in OUT_OF_RANGE.values() for key in keys} | {"neighbours_of_neighbours"}
+    assert numbers == {key for keys in OUT_OF_RANGE.values() for key in keys}
     assert errors(changed(Config(), gamma=1.5, loss="infonce")) == []
 
 

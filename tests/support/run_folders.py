@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from coder_core.data.embeddings import read_embeddings
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.files.history import HistoryWriter
-from coder_core.runs.files.sealed import write_sealed
+from coder_core.runs.files.sealed import render_manifest, write_sealed
 from coder_core.runs.files.status import write_status
 
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
@@ -132,6 +134,15 @@ def import_run_folder(root: Path, name: str, *, images: int = 40, noise: float =
     captions = given / "captions.txt"
     captions.write_text("".join(f"scene {i}, told in way {k}\n" for i in range(images) for k in range(5)))
     return import_run(read_embeddings(given / "images.npy", given / "texts.npy", captions), root, name, "dev")[0]
+
+
+def reseal(folder: Path) -> None:
+    """Make the manifest of a sealed folder fit its files, as whoever wants to do harm would."""
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    for name in manifest["files"]:
+        content = (folder / name).read_bytes()
+        manifest["files"][name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (folder / "manifest.json").write_bytes(render_manifest(manifest))
 
 
 def flip(path: Path) -> None:

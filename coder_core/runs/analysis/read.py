@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.concepts import CONCEPTS, ConceptTables, read_concept_tables
 from coder_core.runs.files import sealed
@@ -83,14 +84,21 @@ class Analysis(sealed.SealedFolder):
 
     @cached_property
     def captions(self) -> list[str]:
-        """The m captions."""
-        captions: list[str] = self.document("captions")
-        return captions
+        """The m captions; what training would not read of a longer one is cut."""
+        captions = self.document("captions")
+        if not _are_strings(captions, self.n_texts):
+            raise InputError(Fault(str(self.path / "captions.json"), "is no list of captions", f"{self.n_texts} texts"))
+        longest = LONGEST_CAPTION_CHARACTERS
+        return [text if len(text) <= longest else f"{text[: longest - 1]}…" for text in captions]
 
     @cached_property
     def _images(self) -> dict[str, Any]:
-        images: dict[str, Any] = self.document("images")
-        return images
+        images = self.document("images")
+        sound = isinstance(images, dict) and isinstance(images.get("folder"), str)
+        if not sound or not _are_strings(images.get("names"), self.n_images):
+            expected = f"names of {self.n_images} pictures and their folder"
+            raise InputError(Fault(str(self.path / "images.json"), "is no list of pictures", expected))
+        return cast(dict[str, Any], images)
 
     @property
     def image_names(self) -> list[str]:
@@ -122,6 +130,10 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
         except InputError:
             if sealed.identity(folder) == opened:  # not replaced meanwhile
                 raise
+
+
+def _are_strings(values: Any, count: int) -> bool:
+    return isinstance(values, list) and len(values) == count and all(isinstance(value, str) for value in values)
 
 
 def _check_manifest(manifest: dict[str, Any], place: str) -> None:

@@ -15,6 +15,7 @@ import re
 import secrets
 import shutil
 import stat
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -205,10 +206,13 @@ class SealedFolder:
     def document(self, name: str) -> Any:
         """The value of `<name>.json`, verified."""
         path = self._listed(f"{name}.json")
+        content = self.read(path.name)
         try:
-            return json.loads(self.read(path.name))
-        except RecursionError as error:
-            raise InputError(Fault(str(path), "is nested too deeply")) from error
+            return json.loads(content)
+        except RecursionError:
+            raise InputError(Fault(str(path), "is nested too deeply")) from None
+        except ValueError as error:
+            raise InputError(Fault(str(path), f"cannot be read: {error}", "JSON")) from None
 
     def array(self, name: str) -> np.ndarray:
         """`<name>.npy`, memory-mapped, read-only, of the shape and dtype in the manifest."""
@@ -257,6 +261,16 @@ def read_checked(place: Path, name: str) -> bytes:
         InputError: not there, cut or damaged, with the file named.
     """
     return SealedFolder(place).read(name)
+
+
+def read_toml(place: Path, name: str) -> dict[str, Any]:
+    """The tables of a TOML file of a sealed folder, verified; errors as for `read_checked`, or it is not TOML."""
+    try:
+        return tomllib.loads(read_checked(place, name).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(Fault(str(place / name), f"cannot be read: {error}", "TOML")) from None
+    except RecursionError:
+        raise InputError(Fault(str(place / name), "is nested too deeply", "TOML")) from None
 
 
 def render_manifest(manifest: dict[str, Any]) -> bytes:

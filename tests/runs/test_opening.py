@@ -1,0 +1,208 @@
+"""Opening a run has no effects: no request, no pipe or device read, no memory for what only its configuration says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+import tomli_w
+
+from coder_core.api import list_runs, open_run
+from coder_core.config.schema import to_document
+from coder_core.console.faults import InputError
+from coder_core.runs.files.history import history_faults
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.status import read_status
+from coder_core.runs.load import load_model, read_config
+from coder_core.training.launch import start_run
+from tests.support.run_folders import reseal
+from tests.support.tiny_bert import write_tiny_bert
+from tests.support.tiny_runs import WORDS, quiet, tiny_config, write_tiny_data
+
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "run_of_0_1" / "checkpoints"
+pytestmark = [pytest.mark.usefixtures("own_threads"), pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(FIXTURE / "whole", tmp_path / "runs" / "whole"))
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every address this process looks up or connects to; nothing is sent."""
+    seen: list[Any] = []
+
+    def refuse(*address: Any, **_: Any) -> NoReturn:
+        seen.append(address)
+        raise OSError("there is no network in this test")
+
+    for name in ("getaddrinfo", "create_connection"):
+        monkeypatch.setattr(socket, name, refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    return seen
+
+
+def configure(run: Path, **tables: dict[str, Any]) -> None:
+    """Change a run's configuration and seal it again."""
+    config, about = read_config(FIXTURE / run.name)
+    document: dict[str, Any] = {**to_document(config), "about": about}
+    for table, values in tables.items():
+        document[table] |= values
+    (run / "config.toml").write_text(tomli_w.dumps(document))
+    reseal(run)
+
+
+def test_a_model_name_of_a_stranger_is_asked_of_nobody(run: Path, requests: list[Any]) -> None:
+    configure(run, model={"text_encoder": "bert", "bert": "somebody/x"})
+    with pytest.raises(InputError, match=r"bert, 'somebody/x': is not on this machine.*hf download"):
+        open_run(run).search("a red ring", split="dev")
+    with pytest.raises(InputError, match="somebody/x"):
+        load_model(run)
+    assert requests == []
+
+
+def test_a_bert_on_this_machine_is_opened_without_a_request(
+    tmp_path: Path, requests: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its folder, and by its name when it was downloaded before."""
+    data = write_tiny_data(tmp_path / "data")
+    bert = write_tiny_bert(tmp_path / "bert", WORDS)
+    snapshot = tmp_path / "hub" / "models--somebody--x" / "snapshots" / "0123"
+    shutil.copytree(bert, snapshot)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("0123")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    plain = tiny_config(data, epochs=1)
+    config = replace(plain, model=replace(plain.model, text_encoder="bert", bert=str(bert)))
+    run = start_run(config, tmp_path / "runs", quiet())
+    rows = load_model(run).encode_text(["a red star"])
+    text = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(text.replace(str(bert), "somebody/x"))
+    reseal(run)
+    shutil.rmtree(bert)
+    np.testing.assert_array_equal(load_model(run).encode_text(["a red star"]), rows)
+    assert requests == []
+
+
+def open_everything(run: Path) -> list[str]:
+    """Read all of a run as api and commands do; the faults that were raised or listed."""
+    said: list[str] = []
+
+    def attempt(read: Callable[[], object]) -> None:
+        try:
+            read()
+        except InputError as error:
+            said.append(str(error))
+
+    said += [summary.fault for summary in list_runs(run.parent) if summary.fault]
+    attempt(lambda: open_run(run))
+    attempt(lambda: read_status(run))
+    attempt(lambda: said.extend(map(str, history_faults(run / "history.jsonl"))))
+    attempt(lambda: load_model(run))
+    attempt(lambda: said.extend(map(str, getattr(SaveStore(run / "state", keep=2).newest(), "skipped", []))))
+    if not said:
+        opened = open_run(run)
+        attempt(lambda: opened.analysis("dev").captions)
+        attempt(lambda: opened.analysis("dev").image_names)
+        attempt(lambda: opened.concepts("dev"))
+    return said
+
+
+FILES = [
+    "status.json", "history.jsonl", "config.toml", "words.json", "concepts.json", "concepts.safetensors",
+    "manifest.json", "best/5/model.safetensors", "best/5/manifest.json", "state/5/position.json",
+    "analysis/dev/manifest.json", "analysis/dev/captions.json", "analysis/dev/image_embeddings.npy",
+    "analysis/dev/concepts.json",
+]  # fmt: skip
+STRANGE: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "zeros": lambda path: path.symlink_to("/dev/zero"),
+    "terabyte": lambda path: (path.touch(), os.truncate(path, 1 << 40)),
+    "folder": lambda path: path.mkdir(),
+}
+
+
+def test_the_run_has_no_faults(run: Path) -> None:
+    assert open_everything(run) == []
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("kind", STRANGE)
+def test_no_pipe_device_or_endless_file_is_read(run: Path, file: str, kind: str) -> None:
+    path = next(run.glob(file.replace("/5/", "/*/")))
+    path.unlink()
+    STRANGE[kind](path)
+    said = open_everything(run)
+    assert any(str(path) in fault for fault in said), said
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"model": {"text_layers": 10**9}}, r"key text_layers: is 1000000000; expected a value from 1 to 64"),
+        ({"model": {"image_layers": 10**9}}, "key image_layers"),
+        ({"model": {"dimension": 10**9}}, "key dimension"),
+        ({"model": {"word_size": 10**9}}, "key word_size"),
+        ({"model": {"concepts": 10**9}}, "key concepts"),
+        ({"about": {"feature_size": 10**9}}, "key feature_size: is 1000000000; expected a value from 1 to 1048576"),
+        ({"about": {"feature_size": "6"}}, "key feature_size: is '6'"),
+        ({"model": {"dimension": 65_536, "text_layers": 64, "image_layers": 64}}, r"model\.safetensors: lacks regions"),
+        ({"about": {"feature_size": 1 << 20}, "model": {"dimension": 65_536}}, r"model\.safetensors: .* has shape"),
+    ],
+)  # fmt: skip
+def test_sizes_are_compared_with_the_weights_before_memory_is_taken(
+    run: Path, tables: dict[str, Any], said: str
+) -> None:
+    configure(run, **tables)
+    with pytest.raises(InputError, match=said):
+        load_model(run)
+
+
+@pytest.mark.parametrize("file", [name for name in FILES if name.endswith((".json", ".toml", ".jsonl"))])
+def test_nesting_is_named(run: Path, file: str) -> None:
+    path = next(run.glob(file.replace("/5/", "/*/")))
+    deep = "[" * 100_000 + "]" * 100_000
+    path.write_text(f"a = {deep}\n" if path.suffix == ".toml" else f'{{"a":{deep}}}\n')
+    if path.name not in ("status.json", "history.jsonl", "manifest.json"):
+        reseal(path.parent)
+    said = open_everything(run)
+    if path.name == "position.json":
+        save = SaveStore(run / "state", keep=2).newest()
+        assert save is not None
+        with pytest.raises(InputError, match=r"position\.json: is nested too deeply"):
+            save.document("position")
+    else:
+        assert any(str(path) in fault for fault in said), said
+
+
+def test_a_caption_of_a_megabyte_is_cut(run: Path) -> None:
+    path = run / "analysis" / "dev" / "captions.json"
+    captions = json.loads(path.read_text())
+    path.write_text(json.dumps(["a" * 1_000_000, *captions[1:]]))
+    reseal(path.parent)
+    shown = open_run(run).captions("dev")
+    assert shown[0] == "a" * 3_999 + "…"
+    assert shown[1:] == captions[1:]
+
+
+@pytest.mark.parametrize("value", [None, {}, [], ["a"], [1] * 40, "x"])
+def test_captions_and_names_that_are_none_are_named(run: Path, value: Any) -> None:
+    for file, read in (("captions", lambda run: run.captions("dev")), ("images", lambda run: run.picture("dev", 0))):
+        path = run / "analysis" / "dev" / f"{file}.json"
+        before = path.read_bytes()
+        path.write_text(json.dumps(value))
+        reseal(path.parent)
+        with pytest.raises(InputError, match=f"{file}.json: is no list of"):
+            read(open_run(run))
+        path.write_bytes(before)
+        reseal(path.parent)
