@@ -204,7 +204,8 @@ def fingerprint(split: Split) -> str:
 def compare_splits(splits: Sequence[Split]) -> list[Fault]:
     """Faults between splits, each compared with the first one, train.
 
-    Another feature size is an error: one model reads all splits. The same picture in train and in another split is a
+    Another feature size is an error: one model reads all splits. Another number of regions or captions an image is
+    noted. The same picture in train and in another split is a
     warning: what is measured there was seen in training.
     """
     faults = []
@@ -217,6 +218,10 @@ def compare_splits(splits: Sequence[Split]) -> list[Fault]:
             faults.append(Fault(place, sizes, "the same feature size in every split", fix))
         if split.regions != train.regions:
             counts = f"{split.regions} and {train.regions} regions an image; one model reads both"
+            faults.append(Fault(place, counts, severity="note"))
+        each, in_train = (f"{some.n_texts / some.n_images:.1f}" for some in (split, train))
+        if each != in_train:
+            counts = f"{each} and {in_train} captions an image; recalls depend on their number"
             faults.append(Fault(place, counts, severity="note"))
         shared = sorted(_names(split) & _names(train))
         if shared and train.name == "train" and split.name != "train":

@@ -7,7 +7,7 @@ import os
 import warnings
 from pathlib import Path, PurePosixPath
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.lines import shown
@@ -15,6 +15,8 @@ from coder_core.data.lines import shown
 FORMATS = ("JPEG", "PNG", "WEBP")
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
 MOST_PIXELS = 50_000_000
+MOST_PIXELS_OF = {"WEBP": 20_000_000}  # its decoder holds four copies of four bytes a pixel
+BAND_PIXELS = 2_000_000  # converted at a time
 NAMES_SHOWN = 10
 USUAL_FOLDERS = ("images", "flickr30k-images")
 NAMES_TRIED = 3
@@ -72,7 +74,7 @@ def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> I
         size: longest side in pixels of the result, when the picture is larger.
 
     Raises:
-        InputError: missing, outside the folder, not JPEG, PNG or WEBP, cut short, or over 50 megapixels.
+        InputError: missing, outside the folder, not JPEG, PNG or WEBP, cut short, or over 50 megapixels (WEBP: 20).
     """
     path = picture_path(Path(folder), name)
     if path is None:
@@ -84,7 +86,7 @@ def read_picture(content: bytes, name: str, *, size: int | None = None) -> Image
     """Decode the content of a picture file, as `open_picture` does; its name is for messages only.
 
     Raises:
-        InputError: not JPEG, PNG or WEBP, cut short, or over 50 megapixels.
+        InputError: not JPEG, PNG or WEBP, cut short, or over 50 megapixels (WEBP: 20).
     """
     return _open(io.BytesIO(content), shown(name), size)
 
@@ -105,17 +107,34 @@ def _open(file: Path | io.BytesIO, place: str, size: int | None) -> Image.Image:
 
 def _decode(picture: Image.Image, place: str, size: int | None) -> Image.Image:
     width, height = picture.size
-    if width * height > MOST_PIXELS:
+    most = MOST_PIXELS_OF.get(picture.format or "", MOST_PIXELS)
+    if width * height > most:
         problem = f"{width:,} × {height:,} pixels"
-        raise InputError(Fault(place, problem, f"at most {MOST_PIXELS:,} pixels", "make it smaller"))
+        raise InputError(Fault(place, problem, f"at most {most:,} pixels", "scale it down"))
     if size is not None:
         picture.draft("RGB", (size, size))  # JPEG: decode at a reduced scale already
     picture.load()
-    upright = ImageOps.exif_transpose(picture)
-    image = _to_rgb(upright)
+    image = _reduce(picture, size)
+    image.getexif()[ExifTags.Base.Orientation] = picture.getexif().get(ExifTags.Base.Orientation, 1)
+    ImageOps.exif_transpose(image, in_place=True)
     if size is not None:
         image.thumbnail((size, size))
     return image
+
+
+def _reduce(picture: Image.Image, size: int | None) -> Image.Image:
+    """As RGB and, where it stays twice as large as asked for, smaller by a whole factor, a band of rows at a time.
+
+    So a large picture is held once, as it was decoded, and not once more for every conversion.
+    """
+    width, height = picture.size
+    factor = max(1, max(width, height) // (2 * size)) if size is not None else 1
+    reduced = Image.new("RGB", (-(-width // factor), -(-height // factor)))
+    rows = max(1, BAND_PIXELS // (width * factor)) * factor
+    for top in range(0, height, rows):
+        band = _to_rgb(picture.crop((0, top, width, min(top + rows, height))))
+        reduced.paste(band.reduce(factor) if factor > 1 else band, (0, top // factor))
+    return reduced
 
 
 def _to_rgb(picture: Image.Image) -> Image.Image:

@@ -98,6 +98,13 @@ def test_splits_of_different_width_are_refused(data, capsys):
     assert "dev and train: 6 and 5 numbers a region" in out
 
 
+def test_another_number_of_captions_an_image_is_noted(data, capsys):
+    (data / "dev_caps.txt").write_text("".join(f"caption {i}\n" for i in range(4)))
+    status, out = run(capsys, data)
+    assert status == 0
+    assert "note: dev and train: 1.0 and 2.0 captions an image; recalls depend on their number" in out
+
+
 def test_the_word_threshold_decides_the_vocabulary(data, capsys):
     status, out = run(capsys, data, "--word-threshold", 9)
     assert status == 1

@@ -1,7 +1,10 @@
 """Picture files: names that stay inside, formats that are photos, pixels that are what a person sees."""
 
 import struct
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from coder_core.data.dataset import read_split
 from coder_core.data.pictures import open_picture
 from tests.support.precomp_folders import refusal, write_split
 
+ROOT = Path(__file__).resolve().parents[2]
 UNSAFE = [
     "../x.jpg",
     "a/../../x.jpg",
@@ -172,3 +176,54 @@ def png_of(width, height):
 def test_over_fifty_megapixels_is_refused_before_decoding(folder, width, height):
     (folder / "a.png").write_bytes(png_of(width, height))
     assert "a.png" in str(refusal(open_picture, folder, "a.png"))
+
+
+PEAK = """
+import sys
+from coder_core.data.pictures import open_picture
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
+before = peak()
+open_picture(sys.argv[1], sys.argv[2], size=400)
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of memory from /proc")
+@pytest.mark.parametrize(
+    ("mode", "ending", "mebibytes"),
+    [
+        ("RGBA", "png", 300), ("RGB", "png", 300), ("LA", "png", 300), ("P", "png", 150), ("I;16", "png", 200),
+        ("RGB", "jpg", 60), ("CMYK", "jpg", 60),
+    ],
+)  # fmt: skip
+def test_a_small_file_of_49_megapixels_takes_the_memory_of_one_copy(folder, mode, ending, mebibytes):
+    """Decoded it is 187 MiB; a JPEG is decoded at a reduced size."""
+    picture = Image.new(mode, (7_000, 7_000))
+    picture.save(folder / f"a.{ending}", **({"transparency": 0} if mode == "P" else {}))
+    program = [sys.executable, "-c", PEAK, folder, f"a.{ending}"]
+    assert float(subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True).stdout) < mebibytes
+
+
+def test_a_large_webp_is_refused_because_its_decoder_holds_four_copies(folder):
+    Image.new("RGB", (5_001, 4_000)).save(folder / "a.webp", lossless=True, quality=0, method=0)
+    assert "5,001 × 4,000 pixels; expected at most 20,000,000" in str(refusal(open_picture, folder, "a.webp"))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "P", "I;16"])
+@pytest.mark.parametrize("size", [None, 7, 30])
+def test_bands_of_rows_join_to_the_whole_picture(folder, mode, size, monkeypatch):
+    random = np.random.default_rng(0)
+    colours = Image.fromarray(random.integers(0, 256, (83, 61, 4), dtype=np.uint8))
+    values = random.integers(0, 2**16, (83, 61), dtype=np.uint16)
+    picture = (
+        Image.fromarray(values) if mode == "I;16" else colours.convert("RGB" if mode == "P" else mode).convert(mode)
+    )
+    exif = Image.Exif()
+    exif[0x112] = 6
+    picture.save(folder / "a.png", exif=exif)
+    whole = open_picture(folder, "a.png", size=size)
+    monkeypatch.setattr("coder_core.data.pictures.BAND_PIXELS", 300)
+    assert np.array_equal(np.array(open_picture(folder, "a.png", size=size)), np.array(whole))
+    assert max(whole.size) == (size or 83)
+    assert whole.size[0] > whole.size[1]
