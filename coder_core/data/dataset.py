@@ -37,6 +37,7 @@ class Split:
         picture_folder: where the names are files, or None.
         source: what was read from where.
         faults: warnings and notes: everything training changes about the data.
+        rows: the rows of the features file, from, up to, and every how many.
         zero_regions: (z,) int64, image · L + region of the regions that are all zero and are masked; empty when the
             values were not checked.
     """
@@ -49,6 +50,7 @@ class Split:
     picture_folder: Path | None = None
     source: dict[str, str] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    rows: tuple[int, int, int] | None = None
     zero_regions: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
@@ -110,6 +112,7 @@ def read_split(path: str | Path, split: str, *, pictures: str | Path | None = No
         picture_folder=folder,
         source=raw.source | ({"pictures": str(folder)} if folder else {}),
         faults=faults,
+        rows=(*raw.rows, raw.stride),
         zero_regions=_flat_rows(zero, raw),
     )
 

@@ -6,10 +6,12 @@ import platform
 import shlex
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tomli_w
@@ -40,6 +42,8 @@ from coder_core.training.stopping import StopRequest, StopRequestedError
 from coder_core.training.trainer import Trainer
 
 TEACHER = "boosting_anchor_fingerprint"  # in the table [about] of a run with an offline teacher
+CHECKED = ("train_features", "train_captions", "dev_features", "dev_captions")
+CHECKSUM = "{}_sha256"  # in the table [about]
 MAY_CHANGE = {
     "data.data", "data.pictures", "model.concept_list", "boosting.boosting_teacher", "weighting.text_space",
     "training.device", "training.threads", "training.precision", "training.twin_precision",
@@ -106,15 +110,41 @@ def continue_run(folder: Path, overrides: Config | None, console: Console) -> Pa
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
     with preparing(console) as progress:
         prepared = prepare(config, read_vocabulary(folder, config), progress, read_concepts(folder, config), space)
-    if prepared.fingerprint != about.get("data_fingerprint"):
-        fix = "give --data the folder the run was started with"
-        raise InputError(Fault(config.data.data, "holds other training data than the run began with", fix=fix))
+    notes = _same_data(prepared, about, config)
+    if parallel.rank() == 0:
+        print_faults(console, notes)
     if prepared.teacher is not None and prepared.teacher.fingerprint != about.get(TEACHER):
         place, fix = f"--boosting-teacher {config.boosting.boosting_teacher}", "give the teacher as it was then"
         raise InputError(Fault(place, "holds another best model than when the run began", fix=fix))
     if prepared.neighbourhood is not None and parallel.rank() == 0:
         print_faults(console, same_neighbours(prepared.neighbourhood, config, about))
     return _train(config, folder, prepared, device, console, resume=True)
+
+
+def _same_data(prepared: Prepared, about: Mapping[str, Any], config: Config) -> list[Fault]:
+    """Compare the data with what the run noted at its start.
+
+    Raises:
+        InputError: names every file that holds other features or captions, or a dev split that came or went.
+    """
+    fix = "give --data the folder the run was started with, as it was"
+    stored = {name: str(about[CHECKSUM.format(name)]) for name in CHECKED if CHECKSUM.format(name) in about}
+    if not stored:
+        if prepared.fingerprint != about.get("data_fingerprint"):
+            raise InputError(Fault(config.data.data, "holds other training data than the run began with", fix=fix))
+        text = "the run began with a version that noted a sample of 64 images only; these are the same"
+        return [Fault(config.data.data, text, severity="note")]
+    splits = {split.name: split for split in (prepared.train, prepared.dev) if split is not None}
+    faults = []
+    for name in CHECKED:
+        split_name, part = name.split("_")
+        if name in stored and name in prepared.checksums and stored[name] != prepared.checksums[name]:
+            place = splits[split_name].source[part]
+            faults.append(Fault(place, f"holds other {part} of {split_name} than the run began with", fix=fix))
+    if ("dev_captions" in stored) != ("dev_captions" in prepared.checksums):
+        problem = "has no dev split any more" if "dev_captions" in stored else "has a dev split now, and had none then"
+        faults.append(Fault(config.data.data, problem, "the data the run began with", fix))
+    return stop_on_errors(faults)
 
 
 def differences(before: Config, after: Config) -> dict[str, tuple[object, object]]:
@@ -166,6 +196,7 @@ def _files(config: Config, prepared: Prepared, device: torch.device) -> dict[str
         "twin_precision": twin_precision(config.training, device),
         "processes": parallel.world_size(),
         "data_fingerprint": prepared.fingerprint,
+        **{CHECKSUM.format(name): checksum for name, checksum in prepared.checksums.items()},
         "feature_size": prepared.train.feature_size,
         "train_images": prepared.train.n_images,
         "train_captions": prepared.train.n_texts,

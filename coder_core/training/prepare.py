@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from coder_core.concepts.knowledge import Concepts
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.batches import TrainingBatches
+from coder_core.data.checksums import split_checksums
 from coder_core.data.dataset import Split, available_splits, compare_splits, fingerprint, read_split
 from coder_core.data.demo import DEMO_FOLDER, make_demo
 from coder_core.data.words import Tokens, Vocabulary
@@ -48,7 +49,8 @@ class Prepared:
         vocabulary: of a BiGRU run.
         batches: the stream of training batches.
         model: on the CPU, at its start.
-        fingerprint: of the train split.
+        fingerprint: of a sample of the train split, as runs of version 0.1 have it.
+        checksums: "train_features", "train_captions" and the same of dev -> sha256 (hex) of all of them.
         faults: warnings and notes about all of it.
         concepts: of the concept branch, or None.
         teacher: the finished run whose margins boosting surpasses, or None.
@@ -64,6 +66,7 @@ class Prepared:
     batches: TrainingBatches
     model: Coder
     fingerprint: str
+    checksums: dict[str, str]
     faults: list[Fault]
     concepts: Concepts | None = None
     teacher: LoadedModel | None = None
@@ -146,10 +149,27 @@ def prepare(
     if teacher is not None:
         start_from_teacher(config, model, teacher)
     dev_tokens = reader.encode(dev.captions) if dev else None
+    checksums = _checksums([train, dev] if dev else [train], progress)
     return Prepared(
         train, dev, dev_tokens, reader, vocabulary if config.model.text_encoder == "bigru" else None, batches, model,
-        fingerprint(train), faults, concepts, teacher, neighbourhood, branches,
+        fingerprint(train), checksums, faults, concepts, teacher, neighbourhood, branches,
     )  # fmt: skip
+
+
+def _checksums(splits: Sequence[Split], progress: Progress | None) -> dict[str, str]:
+    """Checksums of the data. The first process reads the features, the others its cache."""
+    if parallel.rank() != 0:
+        parallel.barrier()
+    checksums = {
+        f"{split.name}_{part}": checksum
+        for split in splits
+        for part, checksum in split_checksums(
+            split, partial(progress, f"checksum of {split.name}") if progress else None
+        ).items()
+    }
+    if parallel.rank() == 0:
+        parallel.barrier()
+    return checksums
 
 
 def _branches(config: Config, build: Callable[[], Coder]) -> tuple[Coder, ...]:

@@ -32,6 +32,7 @@ def test_an_older_run_resumes_to_the_end_it_had(name: str, tmp_path: Path) -> No
     console = quiet()
     continue_run(run, None, console)
     assert "damaged" not in printed(console)
+    assert "noted a sample of 64 images only; these are the same" in printed(console)
     status = read_status(run)
     assert status is not None
     assert (status["state"], status["step"]) == ("finished", ENDS[name])

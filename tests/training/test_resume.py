@@ -230,8 +230,43 @@ def test_another_thread_count_warns_with_both_values(whole: Path, tmp_path: Path
 def test_other_data_is_refused(whole: Path, tmp_path: Path) -> None:
     other = write_tiny_data(tmp_path / "other", images=25)
     config, _ = read_config(whole)
-    with pytest.raises(InputError, match="holds other training data than the run began with"):
+    with pytest.raises(InputError) as refused:
         continue_run(whole, with_data(config, data=str(other)), quiet())
+    assert [fault.place for fault in refused.value.faults] == [
+        str(other / f"{split}_{part}") for split in ("train", "dev") for part in ("ims.npy", "caps.txt")
+    ]
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+@pytest.mark.parametrize("part", ["features", "captions"])
+def test_one_changed_number_or_word_is_refused_by_the_file(tmp_path: Path, split: str, part: str) -> None:
+    """More images than the 64 that a sample compares, and the one changed is none of these."""
+    data = write_tiny_data(tmp_path / "data", images=500)
+    config = tiny_config(data, epochs=1, batch_size=250, bank_size=250)
+    run = start_run(config, tmp_path / "runs", quiet())
+    file = data / f"{split}_{'ims.npy' if part == 'features' else 'caps.txt'}"
+    if part == "features":
+        array = np.load(file)
+        array[2, 2, 3] += 1
+        np.save(file, array)
+    else:
+        lines = file.read_text().split("\n")
+        file.write_text("\n".join([lines[0], f"{lines[1]} {lines[1]}", *lines[2:]]))
+    with pytest.raises(InputError) as refused:
+        continue_run(run, None, quiet())
+    (fault,) = refused.value.faults
+    assert (fault.place, fault.found) == (str(file), f"holds other {part} of {split} than the run began with")
+
+
+def test_a_dev_split_that_went_or_came_is_refused(tmp_path: Path) -> None:
+    data, bare = write_tiny_data(tmp_path / "data"), write_tiny_data(tmp_path / "bare")
+    for file in bare.glob("dev_*"):
+        file.unlink()
+    for began, now, said in ((data, bare, "has no dev split any more"), (bare, data, "has a dev split now")):
+        run = start_run(tiny_config(began, began.name, epochs=1), tmp_path / "runs", quiet())
+        config, _ = read_config(run)
+        with pytest.raises(InputError, match=f"{now}: {said}"):
+            continue_run(run, with_data(config, data=str(now)), quiet())
 
 
 def test_the_data_may_have_moved(whole: Path, data: Path, tmp_path: Path) -> None:

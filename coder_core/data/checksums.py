@@ -1,0 +1,91 @@
+"""Checksums of all features and captions of a split, by which a run recognises its data."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from coder_core.data.dataset import Split
+from coder_core.data.gather import cache_folder
+
+VERSION = 1  # of how a checksum is made
+PIECE_BYTES = 8 * 2**20
+THREADS = 2
+SETTLED_NS = 2_000_000_000  # a file changed more recently may change again without another time of change
+HEX = re.compile("[0-9a-f]{64}")
+
+Progress = Callable[[int, int], None]
+
+
+def split_checksums(split: Split, progress: Progress | None = None) -> dict[str, str]:
+    """The sha256 (hex) of a split's "features" and of its "captions" with the image each belongs to.
+
+    The layout on disk takes no part. The features' is kept in $CODER_CACHE under the file's place, size, times and
+    inode, so that an unchanged file is read once.
+    """
+    return {"features": _features(split, progress), "captions": _captions(split)}
+
+
+def _captions(split: Split) -> str:
+    digest = hashlib.sha256(np.ascontiguousarray(split.image_of_text, dtype="<i8").tobytes())
+    for caption in split.captions:
+        digest.update(caption.encode("utf-8", "surrogatepass") + b"\n")
+    return digest.hexdigest()
+
+
+def _features(split: Split, progress: Progress | None) -> str:
+    path = Path(split.source["features"]) if "features" in split.source else None
+    identity = _identity(path, split) if path is not None else ""
+    cached = cache_folder() / "checksums" / hashlib.sha256(identity.encode()).hexdigest()
+    with suppress(OSError, UnicodeDecodeError):
+        if identity and HEX.fullmatch(known := cached.read_text("ascii")):
+            return known
+    checksum = _hash(split.features, progress)
+    if path is not None and identity and identity == _identity(path, split):
+        _keep(cached, checksum)
+    return checksum
+
+
+def _identity(path: Path, split: Split) -> str:
+    """What tells this state of a file, and the rows a split shows, from any other; empty just after a change."""
+    state = path.stat()
+    if time.time_ns() - max(state.st_mtime_ns, state.st_ctime_ns) < SETTLED_NS:
+        return ""
+    times = state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_dev
+    return repr((VERSION, str(path.resolve()), *times, split.features.shape, split.features.dtype.str, split.rows))
+
+
+def _hash(features: np.ndarray, progress: Progress | None) -> str:
+    """The sha256 of the shape, the type and the sha256 of every piece of rows; pieces are read at the same time."""
+    rows = max(1, PIECE_BYTES // (features[0].size * features.itemsize))
+    digest = hashlib.sha256(repr((features.shape, features.dtype.str)).encode())
+
+    def piece(start: int) -> bytes:
+        return hashlib.sha256(np.ascontiguousarray(features[start : start + rows]).data).digest()
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        starts = range(0, len(features), rows)
+        for start, part in zip(starts, pool.map(piece, starts), strict=True):
+            digest.update(part)
+            if progress is not None:
+                progress(min(start + rows, len(features)), len(features))
+    return digest.hexdigest()
+
+
+def _keep(place: Path, checksum: str) -> None:
+    """Write it in one step. A cache that cannot be written costs the time of reading the file again."""
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".tmp-", dir=place.parent)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(checksum)
+        os.replace(name, place)
