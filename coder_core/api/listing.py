@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from coder_core.api.diversity.anchor import Loss
+from coder_core.config.schema import from_document
+from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
+from coder_core.runs.analysis.read import check_manifest
 from coder_core.runs.analysis.tables import DOCUMENT_IMPORTED, KIND_IMPORTED, split_folder
-from coder_core.runs.files.sealed import SealedFolder, read_manifest, read_toml
+from coder_core.runs.files.sealed import MANIFEST, SealedFolder, read_manifest, read_toml
 from coder_core.runs.files.status import read_status
 
 IMPORTED = "imported"
@@ -68,9 +71,17 @@ def list_runs(root: str | Path) -> list[RunSummary]:
             continue
         if not path.resolve().is_relative_to(base.resolve()):
             runs.append(_left_out(path))
-        elif any((path / part).exists() for part in ("config.toml", "history.jsonl", "status.json", "analysis")):
+        elif _holds_run(path):
             runs.append(summarise(path))
     return runs
+
+
+def _holds_run(path: Path) -> bool:
+    """Whether a folder looks like a run. One that cannot be read does: `summarise` says why."""
+    try:
+        return any((path / part).exists() for part in ("config.toml", "history.jsonl", "status.json", "analysis"))
+    except OSError:
+        return True
 
 
 def _left_out(path: Path) -> RunSummary:
@@ -83,20 +94,32 @@ def _left_out(path: Path) -> RunSummary:
 def summarise(path: Path) -> RunSummary:
     """The summary of one run folder; a damaged one has a fault."""
     try:
-        folders = sorted((path / "analysis").glob("*/"), key=lambda folder: (folder.name != "dev", folder.name))
+        entries = sorted((path / "analysis").iterdir()) if (path / "analysis").exists() else []
+        folders = sorted((f for f in entries if f.is_dir()), key=lambda folder: folder.name != "dev")
         splits = [split_folder(path, folder.name) for folder in folders if not folder.name.startswith(".")]
-        manifests = {folder.name: read_manifest(folder) for folder in splits}
+        manifests = {folder.name: _read_manifest(folder) for folder in splits}
         imported = _imported(path, manifests.values())
         config = {} if imported else read_config(path)
         status = {"state": IMPORTED} if imported else read_status(path) or {}
         origin = _origin(path, manifests) if imported else {}
-    except (InputError, OSError) as error:
-        return RunSummary(path.name, path, "damaged", str(error) or type(error).__name__)
+    except InputError as error:
+        return RunSummary(path.name, path, "damaged", str(error))
+    except OSError as error:
+        fault = Fault(
+            error.filename or str(path), f"cannot be read ({error.strerror})", fix="change its owner or rights"
+        )
+        return RunSummary(path.name, path, "damaged", str(fault))
     return RunSummary(
         path.name, path, str(status.get("state", "unknown")), config=config, status=status, splits=tuple(manifests),
         metrics={split: manifest.get("metrics", {}) for split, manifest in manifests.items()},
         stamp="|".join(f"{split}:{manifest.get('self', '')}" for split, manifest in manifests.items()), origin=origin,
     )  # fmt: skip
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    manifest = read_manifest(folder)
+    check_manifest(manifest, str(folder / MANIFEST))
+    return manifest
 
 
 def _imported(path: Path, manifests: Iterable[Mapping[str, Any]]) -> bool:
@@ -109,17 +132,24 @@ def _origin(path: Path, manifests: Mapping[str, Mapping[str, Any]]) -> dict[str,
     split, manifest = next(iter(manifests.items()))
     if f"{DOCUMENT_IMPORTED}.json" not in manifest["files"]:
         return {}
-    document = SealedFolder(path / "analysis" / split).document(DOCUMENT_IMPORTED)
-    return document if isinstance(document, dict) else {}
+    folder = path / "analysis" / split
+    document: dict[str, Any] = SealedFolder(folder).document(DOCUMENT_IMPORTED)
+    kinds = {"created": str, "files": dict, "images": int, "captions": int, "dimension": int, "notes": list}
+    check_values(document, kinds, str(folder / f"{DOCUMENT_IMPORTED}.json"))
+    return document
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """The tables of a run's config.toml, verified against the run's manifest.
 
     Raises:
-        InputError: the file is missing, damaged or not TOML.
+        InputError: the file is missing, damaged or not TOML, or a value is none of its setting.
     """
-    return read_toml(path, "config.toml")
+    document = read_toml(path, "config.toml")
+    place = str(path / "config.toml")
+    check_values(document, {"about": dict}, place)
+    from_document({name: table for name, table in document.items() if name != "about"}, place)
+    return document
 
 
 def loss_values(config: Mapping[str, Any]) -> Loss:

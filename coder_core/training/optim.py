@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from coder_core.config.schema import TrainingConfig
+from coder_core.console.documents import trusting
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import Batch
 from coder_core.runs.files.saves import Save
@@ -103,14 +104,15 @@ def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:
     parameters, tensors = _named_parameters(optimizer), save.tensors("optimizer")
     names = list(parameters)
     if "optimizer.json" in save.manifest["files"]:  # version 0.1
-        numbered = save.document("optimizer")["state"].get("value", [])
-        if len(numbered) > len(names):
-            raise InputError(
-                Fault(str(save.path / "optimizer.json"), f"has {len(numbered)} parameters", f"{len(names)}")
-            )
-        tensors = {
-            f"{names[i]}.{key}": tensors[value["value"]] for i, values in numbered for key, value in values.items()
-        }
+        with trusting(str(save.path / "optimizer.json")):
+            numbered = save.document("optimizer")["state"].get("value", [])
+            if len(numbered) > len(names):
+                raise InputError(
+                    Fault(str(save.path / "optimizer.json"), f"has {len(numbered)} parameters", f"{len(names)}")
+                )
+            tensors = {
+                f"{names[i]}.{key}": tensors[value["value"]] for i, values in numbered for key, value in values.items()
+            }
     state: dict[int, dict[str, Tensor]] = defaultdict(dict)
     for key, tensor in tensors.items():
         name, _, moment = key.rpartition(".")

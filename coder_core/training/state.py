@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from coder_core.config.schema import Config
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.documents import NUMBER, check_values, trusting
+from coder_core.console.faults import Fault
 from coder_core.cpu.products import product_library
 from coder_core.model.coder import Coder
 from coder_core.runs.files.saves import Save, SaveStore
@@ -58,6 +59,12 @@ class Position:
     without_gain: int = 0
     seconds: float = 0.0
     loss_sum: float = 0.0
+
+
+POSITION: dict[str, type | tuple[type, ...]] = {
+    "step": int, "evaluated": int, "best_step": int, "without_gain": int, "seconds": NUMBER,
+    "best": (*NUMBER, type(None)),
+}  # fmt: skip
 
 
 def environment(config: Config, device: torch.device) -> dict[str, Any]:
@@ -111,10 +118,11 @@ class TrainingState:
         for stem, module in modules.items():
             load_weights(module, save.tensors(stem), str(save.path / f"{stem}.safetensors"))
         load_optimizer(self.optimizer, save)
-        try:
-            self.position = Position(**save.document("position"))
-        except TypeError as error:
-            raise InputError(Fault(str(save.path), f"is not a state of this configuration: {error}")) from error
+        place = str(save.path / "position.json")
+        document = save.document("position")
+        check_values(document, POSITION, place, least=0)
+        with trusting(place):
+            self.position = Position(**document)
 
 
 class Checkpoints:
@@ -143,7 +151,9 @@ class Checkpoints:
             return []
         state.restore(save)
         damaged = [replace(fault, place=f"passed over a damaged save: {fault.place}") for fault in save.skipped]
-        return damaged + environment_changes(save.document(ENVIRONMENT_FILE), self.environment)
+        before = save.document(ENVIRONMENT_FILE)
+        check_values(before, {}, str(save.path / f"{ENVIRONMENT_FILE}.json"))
+        return damaged + environment_changes(before, self.environment)
 
     def save(self, state: TrainingState) -> None:
         """Save a state, unless it holds NaN or Inf."""

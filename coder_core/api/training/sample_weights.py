@@ -7,12 +7,14 @@ trained with `--sample-weights`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from coder_core.api.run import Run
 from coder_core.api.sides import Array, Modality
+from coder_core.console.documents import check_values, trusting
 from coder_core.console.faults import Fault, InputError
 
 WEIGHT, DIVERSITY, DISCREPANCY, CODER = "weight", "DIVERSITY", "DISCREPANCY", "CODER"
@@ -51,19 +53,20 @@ def weighting(run: Run, split: str) -> Weighting:
     if not has_weights(run, split):
         fix = "train with --sample-weights diversity, or another of them"
         raise InputError(Fault(f"run {run.name}", "was trained without sample weights", fix=fix))
-    about = run.analysis(split).document("weighting")
-    means, deviations = about.get("mean", {}), about.get("std", {})
-    names = [name for name in (DIVERSITY, DISCREPANCY) if name.lower() in means]
-    statistics = pd.DataFrame(
-        {
-            "measure": names, "mean": [float(means[name.lower()]) for name in names],
-            "std": [float(deviations[name.lower()]) for name in names],
-        }
-    )  # fmt: skip
-    return Weighting(
-        str(about["sample_weights"]), float(about["lambda"]), int(about.get("neighbours", 0)),
-        str(about.get("text_space", "")), statistics,
-    )  # fmt: skip
+    about = _document(run, split)
+    with trusting(f"{run.analysis(split).path}/weighting.json"):
+        means, deviations = about.get("mean", {}), about.get("std", {})
+        names = [name for name in (DIVERSITY, DISCREPANCY) if name.lower() in means]
+        statistics = pd.DataFrame(
+            {
+                "measure": names, "mean": [float(means[name.lower()]) for name in names],
+                "std": [float(deviations[name.lower()]) for name in names],
+            }
+        )  # fmt: skip
+        return Weighting(
+            str(about["sample_weights"]), float(about["lambda"]), int(about.get("neighbours", 0)),
+            str(about.get("text_space", "")), statistics,
+        )  # fmt: skip
 
 
 def weight_table(run: Run, split: str, modality: Modality) -> pd.DataFrame:
@@ -102,7 +105,14 @@ def correlations(table: pd.DataFrame) -> pd.DataFrame:
 
 def _direction(run: Run, split: str) -> int:
     """Γ, with which the raw scores were written; −1 where the run had none."""
-    return int(run.analysis(split).document("weighting").get("direction", -1)) or -1
+    return int(_document(run, split).get("direction", -1)) or -1
+
+
+def _document(run: Run, split: str) -> dict[str, Any]:
+    analysis = run.analysis(split)
+    document: dict[str, Any] = analysis.document("weighting")
+    check_values(document, {"direction": int, "mean": dict, "std": dict}, f"{analysis.path}/weighting.json")
+    return document
 
 
 def _column(values: Array, modality: Modality) -> Array:

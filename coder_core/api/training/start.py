@@ -129,9 +129,9 @@ def teacher_runs(
     for run in runs:
         if run.state != "finished" or run.fault or not _same_folder(run.config.get("data", {}).get("data", ""), data):
             continue
-        if any(run.config[section].get(key) != wanted[section][key] for section, key in READ_BY):
+        if any(run.config.get(section, {}).get(key) != wanted[section][key] for section, key in READ_BY):
             continue
-        model = defaults["model"] | run.config["model"]
+        model = defaults["model"] | run.config.get("model", {})
         same = all(model[key] == value for key, value in wanted["model"].items() if key not in UNSHAPED)
         teachers.append(TeacherRun(run.name, str(run.path), same))
     return teachers

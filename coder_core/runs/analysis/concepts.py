@@ -153,4 +153,6 @@ def _names(document: Any, size: int, place: str) -> dict[str, Any]:
         values = document.get(key)
         if not isinstance(values, list) or len(values) != size or not all(isinstance(value, kind) for value in values):
             raise InputError(Fault(f"{place} key {key}", f"does not name {size} concepts", f"{size} values"))
+    if not all(isinstance(form, str) for forms in document["forms"] for form in forms):
+        raise InputError(Fault(f"{place} key forms", "holds more than words", "arrays of words"))
     return {key: document[key] for key in kinds}

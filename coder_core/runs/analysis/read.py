@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from coder_core.console.documents import NUMBER, check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.concepts import CONCEPTS, ConceptTables, read_concept_tables
 from coder_core.runs.files import sealed
 
-_KEYS = ("kind", "split", "fingerprint", "metrics", "arrays", "documents")
+_KINDS = {"kind": str, "split": str, "fingerprint": str, "metrics": dict, "arrays": dict, "documents": list}
 
 
 class Analysis(sealed.SealedFolder):
@@ -39,7 +41,8 @@ class Analysis(sealed.SealedFolder):
 
     def __init__(self, path: Path, *, verify: bool = False) -> None:
         super().__init__(path)
-        _check_manifest(self.manifest, str(self.path / sealed.MANIFEST))
+        _check_version(self.manifest, str(self.path / sealed.MANIFEST))
+        check_manifest(self.manifest, str(self.path / sealed.MANIFEST))
         self.check(digest=verify)
         self._arrays = {name: super(Analysis, self).array(name) for name in self.manifest["arrays"]}
         tables.check_tables(self._arrays, tables.required_tables(self.manifest["version"]), str(self.path))
@@ -136,14 +139,24 @@ def _are_strings(values: Any, count: int) -> bool:
     return isinstance(values, list) and len(values) == count and all(isinstance(value, str) for value in values)
 
 
-def _check_manifest(manifest: dict[str, Any], place: str) -> None:
+def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
+    """Check what a listing reads of an analysis: its keys and the types of their values.
+
+    Raises:
+        InputError: names what is missing, or another value than was written.
+    """
+    missing = [key for key in _KINDS if key not in manifest]
+    if missing:
+        raise InputError(Fault(place, f"lacks {', '.join(missing)}", "the manifest of an analysis"))
+    check_values(manifest, {**_KINDS, "source": str}, place)
+    check_values(manifest["metrics"], dict.fromkeys(manifest["metrics"], NUMBER), f"{place} key metrics", least=-1e9)
+    for name in (*manifest["arrays"], *manifest["documents"]):
+        if not tables.PART_NAME.fullmatch(str(name)):
+            raise InputError(Fault(place, f"names the table {name!r:.80}", "lower-case letters, digits and '_'"))
+
+
+def _check_version(manifest: Mapping[str, Any], place: str) -> None:
     if manifest.get("version") not in tables.VERSIONS:
         fix = "evaluate the run again, or use the version that wrote it"
         expected = f"version {' or '.join(map(str, tables.VERSIONS))}"
-        raise InputError(Fault(place, f"has version {manifest.get('version')}", expected, fix))
-    missing = [key for key in _KEYS if key not in manifest]
-    if missing:
-        raise InputError(Fault(place, f"lacks {', '.join(missing)}", "the manifest of an analysis"))
-    for name in (*manifest["arrays"], *manifest["documents"]):
-        if not tables.PART_NAME.fullmatch(str(name)):
-            raise InputError(Fault(place, f"names the table {name!r}", "lower-case letters, digits and '_'"))
+        raise InputError(Fault(place, f"has version {manifest.get('version')!r:.80}", expected, fix))

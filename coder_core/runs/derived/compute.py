@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from coder_core.console.documents import trusting
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import check_plain
 from coder_core.console.progress import Tell, silent, within
@@ -43,9 +44,12 @@ def read_layout(folder: DerivedFolder) -> Layout | None:
     stored = read_derived(folder)
     if stored is None:
         return None
-    shares = stored.facts.get("shares")
-    disparity = stored.facts.get("disparity")
-    return Layout(stored.arrays["plane"], stored.notes, disparity, (shares[0], shares[1]) if shares else None)
+    with trusting(str(folder.path)):
+        shares, disparity = stored.facts.get("shares"), stored.facts.get("disparity")
+        return Layout(
+            stored.arrays["plane"], stored.notes, None if disparity is None else float(disparity),
+            (float(shares[0]), float(shares[1])) if shares else None,
+        )  # fmt: skip
 
 
 def read_clusters(folder: DerivedFolder) -> Clustering | None:
@@ -55,7 +59,10 @@ def read_clusters(folder: DerivedFolder) -> Clustering | None:
         InputError: they are damaged.
     """
     stored = read_derived(folder)
-    return None if stored is None else Clustering(**stored.arrays)
+    if stored is None:
+        return None
+    with trusting(str(folder.path)):
+        return Clustering(**stored.arrays)
 
 
 def make_layouts(

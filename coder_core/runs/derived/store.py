@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from coder_core.console.documents import check_values, trusting
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.read import Analysis
 from coder_core.runs.analysis.tables import split_folder
@@ -118,7 +119,9 @@ def read_derived(folder: DerivedFolder) -> Derived | None:
     if manifest.get("key") != folder.key or any(manifest.get(name) != value for name, value in folder.about.items()):
         raise InputError(Fault(str(folder.path), "holds another result than its name says", fix="compute it again"))
     arrays = {name: np.array(stored.array(name)) for name in manifest["arrays"]}
-    return Derived(arrays, tuple(str(note) for note in manifest["notes"]), manifest["facts"])
+    check_values(manifest, {"notes": list, "facts": dict}, str(folder.path / sealed.MANIFEST))
+    with trusting(str(folder.path / sealed.MANIFEST)):
+        return Derived(arrays, tuple(str(note) for note in manifest["notes"]), manifest["facts"])
 
 
 def _source(analysis: Analysis) -> dict[str, str]:

@@ -15,6 +15,7 @@ from coder_core.runs.files.lines import open_line, seal_line
 from coder_core.runs.files.sealed import WriteError
 
 HISTORY = "history.jsonl"
+REPEATABLE = ("step", "epoch")  # events with measured values; another one at the same step takes its place
 TAIL_BYTES = 1 << 16  # read at a time when looking for the last newline
 
 
@@ -99,10 +100,24 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], list[Fault]]:
     faults = []
     for number, line in enumerate(content.split(b"\n")[:-1], start=1):
         try:
-            events.append(open_line(line.decode()))
+            event = open_line(line.decode())
+            if not isinstance(event.get("event"), str):
+                raise ValueError("the line has no event")
+            if event["event"] in REPEATABLE and not _is_measured(event):
+                raise ValueError("a value is no number")
+            if not isinstance(event.get("step", 0), int | float):
+                raise ValueError("its step is no number")
+            events.append(event)
         except ValueError as error:
             faults.append(Fault(f"{path} line {number}", f"cannot be read ({error})", severity="warning"))
     return _surviving(events), faults
+
+
+def _is_measured(value: Any) -> bool:
+    """Whether all that a line says besides its event are numbers, as tables and curves need it."""
+    if isinstance(value, dict):
+        return all(key == "event" or _is_measured(item) for key, item in value.items())
+    return value is None or isinstance(value, int | float)
 
 
 def _surviving(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -111,7 +126,7 @@ def _surviving(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for number, event in enumerate(events):
         if event.get("event") == "resume":
             latest = {key: earlier for key, earlier in latest.items() if _step(earlier) <= _step(event)}
-        repeatable = event.get("event") in ("step", "epoch") and "step" in event
+        repeatable = event["event"] in REPEATABLE and "step" in event
         key = (event["event"], event["step"]) if repeatable else number
         latest.pop(key, None)
         latest[key] = event

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, open_plain, plain_fault, read_plain
 
@@ -216,7 +217,9 @@ class SealedFolder:
 
     def array(self, name: str) -> np.ndarray:
         """`<name>.npy`, memory-mapped, read-only, of the shape and dtype in the manifest."""
-        path, entry = self._listed(f"{name}.npy"), self.manifest["arrays"][name]
+        path, entry = self._listed(f"{name}.npy"), self.manifest.get("arrays", {}).get(name)
+        if entry is None:
+            raise InputError(Fault(str(self.path / MANIFEST), f"has no array {name}"))
         shape, dtype = tuple(entry["shape"]), str(entry["dtype"])
         if not _DTYPE.fullmatch(dtype):
             raise InputError(Fault(str(path), f"has dtype {dtype}", "plain numbers"))
@@ -299,10 +302,24 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         raise NewerFormatError(Fault(str(path), f"has format {manifest.get('format')}", f"format {FORMAT}", fix))
     files = manifest.get("files")
     for name, entry in files.items() if isinstance(files, dict) else [("", None)]:  # a made-up one must not lead out
-        sound = isinstance(entry, dict) and isinstance(entry.get("bytes"), int) and isinstance(entry.get("sha256"), str)
-        if not sound or not _PLAIN_NAME.fullmatch(name):
-            raise InputError(Fault(str(path), f"lists {name!r}", "file names with their bytes and sha256"))
+        check_values(entry, {"bytes": int, "sha256": str}, f"{path} key files, {name[:80]}", least=0)
+        if not isinstance(entry, dict) or not {"bytes", "sha256"} <= set(entry) or not _PLAIN_NAME.fullmatch(name):
+            raise InputError(Fault(str(path), f"lists {name[:80]!r}", "file names with their bytes and sha256"))
+    check_values(manifest, {"arrays": dict}, str(path))
+    for name, entry in manifest.get("arrays", {}).items():
+        check_values(entry, {"shape": list, "dtype": str}, f"{path} key arrays, {name[:80]}")
+        shape = entry.get("shape")
+        if "dtype" not in entry or not _is_shape(shape):
+            place = f"{path} key arrays, {name[:80]}"
+            raise InputError(Fault(place, "has no shape and dtype", "sizes, and a type of number"))
     return manifest
+
+
+def _is_shape(shape: Any) -> bool:
+    """Whether this is a list of sizes."""
+    if not isinstance(shape, list):
+        return False
+    return all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in shape)
 
 
 @contextmanager

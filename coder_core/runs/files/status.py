@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 
+from coder_core.console.documents import NUMBER, check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import read_plain
 from coder_core.console.processes import find_process
@@ -16,6 +17,11 @@ from coder_core.runs.files.lines import open_line, seal_line
 from coder_core.runs.files.sealed import replace_file
 
 STATUS = "status.json"
+KINDS: dict[str, type | tuple[type, ...]] = {
+    "state": str, "host": str, "message": str, "pid": int, "step": int, "steps": int, "evaluated": int,
+    "best_step": int, "without_gain": int, "started": NUMBER, "time": NUMBER, "seconds": NUMBER,
+    "peak_mebibytes": NUMBER, "best": (*NUMBER, type(None)),
+}  # fmt: skip
 
 
 def write_status(folder: Path, state: str, **fields: Any) -> None:
@@ -53,6 +59,7 @@ def read_status(folder: Path) -> dict[str, Any] | None:
         raise
     except (ValueError, OSError) as error:
         raise InputError(Fault(str(path), f"cannot be read ({error})", "the status of a run")) from error
+    check_values(record, KINDS, str(path), least=0)
     if record.get("state") == "running" and not _alive(record):
         record["state"] = "interrupted"
     return record
@@ -63,6 +70,6 @@ def _alive(record: dict[str, Any]) -> bool:
     if record.get("host") != socket.gethostname():
         return True
     try:
-        return find_process(int(record["pid"]), float(record["started"])) is not None
-    except (KeyError, TypeError, ValueError):
+        return find_process(record["pid"], record["started"]) is not None
+    except KeyError:
         return False

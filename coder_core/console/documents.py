@@ -1,0 +1,64 @@
+"""JSON that somebody else may have written: the types of its values are checked before anything relies on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from coder_core.console.faults import Fault, InputError
+
+NUMBER = (int, float)
+LARGEST = 2**63
+
+
+def check_values(record: Any, kinds: Mapping[str, type | tuple[type, ...]], place: str, *, least: float = -1) -> None:
+    """Compare the values of a JSON object with the types that their writer gave them. Missing keys are passed over.
+
+    Args:
+        record: the object.
+        kinds: key → type or types; `type(None)` allows null. A number is finite and below 2⁶³; true is none.
+        place: the file, for messages.
+        least: the smallest number allowed.
+
+    Raises:
+        InputError: no object, or names every key whose value is another.
+    """
+    if not isinstance(record, dict):
+        raise InputError(Fault(place, f"holds {_shown(record)}", "an object", "restore the file"))
+    faults = []
+    for key, kind in kinds.items():
+        if key in record and not _fits(record[key], kind, least):
+            names = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
+            expected = names.replace("NoneType", "null").replace("dict", "object").replace("list", "array")
+            faults.append(Fault(f"{place} key {key}", f"is {_shown(record[key])}", expected, "restore the file"))
+    if faults:
+        raise InputError(faults)
+
+
+@contextmanager
+def trusting(place: str) -> Iterator[None]:
+    """Name the file when a value in it is of another kind than the block expects.
+
+    Raises:
+        InputError: a value is missing, or of a type or in a range that the block cannot use.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+        fault = Fault(place, f"holds a value that no version of this program writes ({error})", fix="restore the file")
+        raise InputError(fault) from error
+
+
+def _fits(value: Any, kind: type | tuple[type, ...], least: float) -> bool:
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        return False
+    return not isinstance(value, int | float) or (math.isfinite(value) and least <= value < LARGEST)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,0 +1,226 @@
+"""Every value of every JSON and TOML file of a run replaced by values of other kinds: named, or read; never a crash.
+
+A run that cannot be read is named in its own row; the runs beside it list and open.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from app.ui.progress import curves, latest, steps_done
+from coder_core import train
+from coder_core.api import facts, list_runs, open_run
+from coder_core.api.training import sample_weights
+from coder_core.api.training.start import DataSet, teacher_runs
+from coder_core.console.faults import InputError
+from coder_core.geometry.settings import ClusterSettings, LayoutSettings
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.derived.compute import clusters_folder, layout_folder, read_clusters, read_layout
+from coder_core.runs.files.sealed import render_manifest
+from coder_core.runs.load import load_model
+from tests.support.run_folders import reseal, write_run
+
+ROOT = Path(__file__).resolve().parents[2]
+FIXTURE = ROOT / "tests" / "fixtures" / "run_of_0_1" / "checkpoints"
+VALUES: list[Any] = [None, True, math.inf, -1, "", [], {}, [[["x"]]]]
+pytestmark = [pytest.mark.usefixtures("own_threads"), pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The two runs of version 0.1, and one that must always open."""
+    shutil.copytree(FIXTURE, tmp_path / "runs")
+    write_run(tmp_path / "runs", "good", images=4, pictures=False)
+    return tmp_path / "runs"
+
+
+def variants(document: Any) -> Iterator[Any]:
+    """The document with each of its values, at any depth, replaced by each of `VALUES`."""
+    for value in VALUES:
+        yield copy.deepcopy(value)
+    items = list(document.items()) if isinstance(document, dict) else list(enumerate(document))[:2]
+    for key, part in items:
+        for value in variants(part) if isinstance(part, dict | list) else VALUES:
+            changed = copy.copy(document)
+            changed[key] = value
+            yield changed
+
+
+def attempt(read: Callable[[], object]) -> None:
+    """An input error is an answer; any other exception fails the test."""
+    with suppress(InputError):
+        read()
+
+
+def use(root: Path, name: str) -> None:
+    """List everything and read the small files of one run as pages and commands do."""
+    runs = {run.name: run for run in list_runs(root)}
+    assert set(runs) == {"good", "weighted", "whole"}
+    assert (runs["good"].fault, runs["good"].state) == ("", "finished")
+    for run in runs.values():
+        facts(run)
+        steps_done(run)
+        for metrics in run.metrics.values():
+            assert all(math.isfinite(float(value)) for value in metrics.values())
+    teacher_runs(list(runs.values()), "demo", DataSet("demo", "demo"), {})
+    path = root / name
+
+    def read() -> None:
+        run = open_run(path)
+        latest(run.history)
+        curves([run.history, run.steps])
+        assert run.loss.temperature > 0
+        if "dev" in run.splits:
+            attempt(lambda: run.concepts("dev"))
+            attempt(lambda: run.captions("dev"))
+            attempt(lambda: run.picture("dev", 0))
+            attempt(lambda: sample_weights.weighting(run, "dev"))
+
+    attempt(read)
+
+
+def writer(file: Path) -> Callable[[Any], None]:
+    """Put a document into a file, as one who wants to do harm would: every checksum fits."""
+
+    def write(document: Any) -> None:
+        if file.name == "manifest.json":
+            file.write_bytes(render_manifest(document))
+        elif file.suffix == ".toml":
+            file.write_text(tomli_w.dumps(document))
+            reseal(file.parent)
+        elif file.suffix == ".jsonl":
+            file.write_text(json.dumps(document) + "\n")
+        else:
+            file.write_text(json.dumps(document))
+            if file.name != "status.json":
+                reseal(file.parent)
+
+    return write
+
+
+def harm(file: Path, use: Callable[[], None]) -> int:
+    """Every variant of a file that can be written at all; how many those were."""
+    before = {path: path.read_bytes() for path in file.parent.iterdir() if path.is_file()}
+    lines = before[file].decode().splitlines() if file.suffix == ".jsonl" else [before[file].decode()]
+    count = 0
+    texts = list({json.loads(line)["event"]: line for line in lines}.values()) if file.suffix == ".jsonl" else lines
+    for text in texts:
+        document = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+        if isinstance(document, dict):
+            document.pop("crc", None)  # a line without one is believed
+        for variant in variants(document):
+            try:
+                writer(file)(variant)
+            except (TypeError, ValueError, AttributeError):  # TOML has no null, a manifest no infinity
+                continue
+            count += 1
+            try:
+                use()
+            except Exception as error:
+                raise AssertionError(f"{file}: {variant!r:.2000}") from error
+    for path, content in before.items():
+        path.write_bytes(content)
+    return count
+
+
+SMALL = ["config.toml", "manifest.json", "status.json", "history.jsonl"]
+ANALYSIS = ["analysis/dev/manifest.json", "analysis/dev/images.json", "analysis/dev/captions.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("whole", file) for file in [*SMALL, *ANALYSIS, "analysis/dev/concepts.json"]]
+    + [("weighted", "analysis/dev/weighting.json"), ("weighted", "status.json")],
+)
+def test_a_value_of_another_kind_takes_down_nothing(root: Path, name: str, file: str) -> None:
+    assert harm(root / name / file, lambda: use(root, name)) > 5
+
+
+@pytest.mark.parametrize("file", ["config.toml", "words.json", "concepts.json", "best/*/manifest.json"])
+def test_a_model_is_loaded_or_the_fault_named(root: Path, file: str) -> None:
+    [path] = (root / "whole").glob(file)
+    assert harm(path, lambda: attempt(lambda: load_model(root / "whole"))) > 5
+
+
+def test_derived_results_are_read_or_named(root: Path) -> None:
+    run = root / "whole"
+    analysis = open_analysis(run, "dev")
+    layout = layout_folder(run, "dev", LayoutSettings("pca"), analysis)
+    clusters = clusters_folder(run, "dev", ClusterSettings(4), analysis)
+    assert harm(layout.path / "manifest.json", lambda: attempt(lambda: read_layout(layout))) > 50
+    assert harm(clusters.path / "manifest.json", lambda: attempt(lambda: read_clusters(clusters))) > 50
+
+
+@pytest.mark.parametrize("pid", ["1e400", "-1", '"x"', "1e30", "99999999999999999999999", "null", "true"])
+def test_a_process_number_that_is_none_is_named(root: Path, pid: str) -> None:
+    status = f'{{"state":"running","pid":{pid},"started":1.0,"host":"{os.uname().nodename}"}}'
+    (root / "whole" / "status.json").write_text(status)
+    use(root, "whole")
+    run = next(run for run in list_runs(root) if run.name == "whole")
+    assert "status.json key pid: is" in run.fault
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value"),
+    [("position", "step", "x"), ("position", "step", -1), ("position", "best", []), ("position", None, []),
+     ("circumstances", None, None), ("optimizer", "state", []), ("optimizer", None, None)],
+)  # fmt: skip
+def test_a_state_of_other_values_is_not_continued(
+    root: Path, file: str, key: str | None, value: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = max((root / "whole" / "state").iterdir(), key=lambda path: int(path.name))
+    path = newest / f"{file}.json"
+    path.write_text(json.dumps(value if key is None else {**json.loads(path.read_text()), key: value}))
+    reseal(newest)
+    assert train.main(["--resume", str(root / "whole"), f"--data={FIXTURE.parent / 'data'}"]) == 1
+    assert str(path) in capsys.readouterr().err.replace("\n", "")
+
+
+LIST_AS_NOBODY = """
+import os, sys
+from coder_core.api import InputError, list_runs, open_run
+from pathlib import Path
+os.geteuid() == 0 and os.seteuid(65534)
+root = Path(sys.argv[1])
+for run in list_runs(root):
+    print(run.name, run.state, run.fault)
+    try:
+        print(run.name, "opens", len(open_run(run.path).captions("dev")))
+    except InputError as error:
+        print(run.name, "refused", error)
+"""
+
+
+@pytest.mark.parametrize("place", [".", "analysis", "analysis/dev", "config.toml", "status.json", "manifest.json"])
+def test_a_folder_without_rights_is_named_in_its_own_row(root: Path, place: str) -> None:
+    """As root, who may read everywhere, the runs are listed by a user who may not."""
+    for folder in (root, *root.parents[:3]):
+        if folder.owner() == Path.home().owner() and folder != Path("/tmp"):
+            folder.chmod(0o755)
+    closed = root / "whole" / place
+    mode = closed.stat().st_mode
+    closed.chmod(0)
+    command = [sys.executable, "-c", LIST_AS_NOBODY, str(root)]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    closed.chmod(mode)
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    assert lines[:2] == ["good finished ", "good opens 20"]
+    assert lines[2:4] == ["weighted finished ", "weighted opens 40"]
+    assert lines[4].startswith("whole damaged ")
+    assert str(closed) in lines[4]
+    assert "ermission denied" in lines[4]
