@@ -1,46 +1,100 @@
-"""Reject requests whose Host or Origin is not this machine.
+"""Reject requests from foreign pages, and forbid browsers what the app's own pages do not need.
 
-A foreign page opened in the same browser may call this server under a name of its own (DNS rebinding) or under ours (a
-foreign Origin). Streamlit rejects both on its socket; this rejects them everywhere.
+A foreign page opened in the same browser may call this server under a name of its own (DNS rebinding), under ours (a
+foreign Origin, which another port of this machine is too), or show our pages in a frame and lead a click onto a button.
+Streamlit rejects foreign names on its socket; this rejects all of that everywhere.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-NAMES = frozenset({"localhost", "127.0.0.1"})
-REFUSED = b"Refused: this server answers localhost and 127.0.0.1 only.\n"
+import streamlit
 
-
-def is_own(host: str) -> bool:
-    """Whether a Host header, or an Origin's host and port, is this machine's."""
-    return urlsplit(f"//{host}").hostname in NAMES
+_HOST = re.compile(r"(?P<name>localhost|127\.0\.0\.1)(:(?P<port>\d{1,5}))?", re.IGNORECASE)
+SCHEME = "http://"
+REFUSED = b"Refused: this server answers its own pages at localhost and 127.0.0.1 only.\n"
+_INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
+# 'unsafe-eval': Plotly compiles the shaders of its WebGL points; blob: the clicks on cells, a component's module;
+# 'unsafe-inline' styles: Streamlit writes its own style elements.
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-eval' blob: {hashes}; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' ws://{host}; worker-src 'self' blob:; "
+    "object-src 'none'; frame-src 'none'; media-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_BEGINNINGS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
 
 
 def is_allowed(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether a request has exactly one Host, and Host and Origin (if any) are this machine's."""
+    """Whether a request has exactly one Host, this machine's, and its Origin (if any) is the same host and port."""
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
     origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
-    try:
-        return len(hosts) == 1 and is_own(hosts[0]) and all(urlsplit(o).hostname in NAMES for o in origins)
-    except ValueError:  # not an address
-        return False
+    own = [_address(host) for host in hosts]
+    theirs = [_address(origin[len(SCHEME) :]) if origin.startswith(SCHEME) else None for origin in origins]
+    return len(own) == 1 and own[0] is not None and all(address == own[0] for address in theirs)
+
+
+def _address(host: str) -> tuple[str, int] | None:
+    """Name and port of this machine's; None for any other."""
+    match = _HOST.fullmatch(host)
+    return None if match is None else (match["name"].lower(), int(match["port"] or 80))
+
+
+@cache
+def _hashes() -> str:
+    """The inline scripts of Streamlit's page, as a policy names them."""
+    page = (Path(streamlit.__file__).parent / "static" / "index.html").read_bytes()
+    digests = (base64.b64encode(hashlib.sha256(script).digest()).decode() for script in _INLINE.findall(page))
+    return " ".join(f"'sha256-{digest}'" for digest in digests)
+
+
+def protection(host: str) -> list[tuple[bytes, bytes]]:
+    """The headers of every answer: no frame, no foreign script, picture or connection, no guessed type, no referrer."""
+    headers = {
+        "content-security-policy": _POLICY.format(hashes=_hashes(), host=host),
+        "x-frame-options": "DENY",
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+    }
+    return [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
 
 
 class Guard:
-    """ASGI middleware: answer 403 to all other requests, on pages and on the socket."""
+    """ASGI middleware: answer 403 to foreign requests, on pages and on the socket, and add `protection` to all."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] not in ("http", "websocket") or is_allowed(scope["headers"]):
+        if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
-        elif scope["type"] == "websocket":
+            return
+        allowed = is_allowed(scope["headers"])
+        host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
+        headers = protection(host if allowed else "localhost")
+        own = {name for name, _ in headers}
+
+        async def protected(message: Any) -> None:
+            if message["type"] in _BEGINNINGS:
+                others = [(name, value) for name, value in message.get("headers", []) if name.lower() not in own]
+                message = message | {"headers": [*others, *headers]}
+            await send(message)
+
+        if allowed:
+            await self.app(scope, receive, protected)
+            return
+        answer = "http.response"
+        if scope["type"] == "websocket":
             await receive()
-            await send({"type": "websocket.close", "code": 1008})  # before it is accepted, so the answer is 403
-        else:
-            headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(REFUSED))]
-            await send({"type": "http.response.start", "status": 403, "headers": headers})
-            await send({"type": "http.response.body", "body": REFUSED})
+            if "websocket.http.response" not in (scope.get("extensions") or {}):
+                await send({"type": "websocket.close", "code": 1008})  # before it is accepted: the server answers 403
+                return
+            answer = "websocket.http.response"
+        kind = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(REFUSED))]
+        await protected({"type": f"{answer}.start", "status": 403, "headers": kind})
+        await protected({"type": f"{answer}.body", "body": REFUSED})

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 import pandas as pd
 import pytest
+import streamlit
 
 from app.backend import training
 from app.charts import DARK, LIGHT
@@ -24,6 +25,7 @@ from tests.support.tiny_runs import write_tiny_data
 from tests.support.visits import PATIENCE, Visit, given_runs, payloads, picture
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+STREAMLIT = Path(streamlit.__file__).parent
 CORNERS = 32
 EVERYTHING = "area=a:-9,-9,9,-9,9,9,-9,9"
 WEIGHTED = "weights?run=combined&versus=opposite"
@@ -295,32 +297,79 @@ def test_two_tabs_and_a_reload_show_the_same_run(
         until(lambda: not any(entry.alive for entry in fresh()))
 
 
-def request(port: int, path: str, host: str, origin: str | None = None, method: str = "GET", **headers: str) -> int:
-    """Status of a request with this Host and Origin."""
+def answer(
+    port: int, path: str, host: str, origin: str | None = None, method: str = "GET", **headers: str
+) -> http.client.HTTPResponse:
+    """The answer to a request with this Host and Origin."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     connection.putrequest(method, path, skip_host=True)
     for name, value in {"Host": host, **({"Origin": origin} if origin else {}), **headers}.items():
         connection.putheader(name, value)
     connection.endheaders()
-    status = connection.getresponse().status
+    response = connection.getresponse()
     connection.close()
-    return status
+    return response
+
+
+def request(*arguments: Any, **headers: str) -> int:
+    """The status of `answer`."""
+    return answer(*arguments, **headers).status
+
+
+UPGRADE = {
+    "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}  # fmt: skip
 
 
 def test_a_foreign_host_or_origin_is_refused_on_pages_uploads_and_the_socket(port: int) -> None:
     own, foreign = f"127.0.0.1:{port}", "http://evil.example"
-    upgrade = {
-        "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-    }  # fmt: skip
     for path in ("/", "/diversity", "/overview?run=../../etc", "/_stcore/health", "/_stcore/stream"):
-        headers, success = (upgrade, 101) if path.endswith("stream") else ({}, 200)
+        headers, success = (UPGRADE, 101) if path.endswith("stream") else ({}, 200)
         assert request(port, path, own, f"http://{own}", **headers) == success
         assert request(port, path, f"localhost:{port}", f"http://localhost:{port}", **headers) == success
         assert request(port, path, f"evil.example:{port}", **headers) == 403
-        assert request(port, path, own, foreign, **headers) == 403
+        for origin in (foreign, f"http://127.0.0.1:{port + 1}", "http://127.0.0.1", f"https://{own}"):
+            assert request(port, path, own, origin, **headers) == 403
     assert request(port, "/", own) == 200
     assert request(port, "/_stcore/upload_file/a/b", own, foreign, "PUT") == 403
+
+
+def test_every_answer_forbids_frames_and_foreign_content(port: int) -> None:
+    own = f"127.0.0.1:{port}"
+    script = re.search(r"\./(static/js/[\w.-]+\.js)", (STREAMLIT / "static" / "index.html").read_text())
+    assert script is not None
+    answers = {path: answer(port, path, own) for path in
+               ("/", "/train", f"/{script[1]}", "/_stcore/health", "/media/none.png", "/none/none.js")}  # fmt: skip
+    answers["socket"] = answer(port, "/_stcore/stream", own, f"http://{own}", **UPGRADE)
+    answers["refused socket"] = answer(port, "/_stcore/stream", own, f"http://127.0.0.1:{port + 1}", **UPGRADE)
+    answers["refused page"] = answer(port, "/", "evil.example")
+    assert {name: response.status for name, response in answers.items() if response.status not in (200, 404)} == {
+        "socket": 101, "refused socket": 403, "refused page": 403
+    }  # fmt: skip
+    for response in answers.values():
+        assert response.headers.get_all("X-Frame-Options") == ["DENY"]
+        assert response.headers.get_all("X-Content-Type-Options") == ["nosniff"]
+        assert response.headers.get_all("Referrer-Policy") == ["no-referrer"]
+        [policy] = response.headers.get_all("Content-Security-Policy")
+        rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+        assert rules["frame-ancestors"] == rules["object-src"] == rules["form-action"] == rules["base-uri"] == "'none'"
+        assert rules["default-src"] == "'self'"
+        assert "'unsafe-inline'" not in rules["script-src"]
+        assert not re.search(r"\*|https?:|(?<!127\.0\.0\.1):\d", policy)
+
+
+def test_no_foreign_page_may_frame_the_app(browser: Any, port: int, tmp_path: Path) -> None:
+    tab = browser.new_context().new_page()
+    page = tmp_path / "foreign.html"
+    page.write_text(f"<iframe src=http://127.0.0.1:{port}/train></iframe>")
+    refusals: list[str] = []
+    tab.on("console", lambda message: refusals.append(message.text))
+    tab.goto(page.as_uri())
+    tab.wait_for_timeout(1500)
+    assert any("frame-ancestors" in text for text in refusals)
+    assert tab.frame_locator("iframe").locator("[data-testid=stApp]").count() == 0
+    tab.context.close()
 
 
 def test_the_server_listens_on_this_machine_only_and_reports_nothing() -> None:
