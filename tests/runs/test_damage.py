@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from coder_core.ablation.results import _hits
+from coder_core.api import open_run
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.files.history import history_faults, read_history
@@ -64,8 +69,8 @@ def cut(content: bytes) -> bytes:
 def test_flipped_bits_and_cuts_are_noticed_and_named(run: Path, harm: Callable[[bytes], bytes], times: int) -> None:
     random.seed(0)
     files = [path for path in files_of(run) if path.parent.name != "10"]
-    for time in range(times):
-        path = files[time % len(files)]
+    for turn in range(times):
+        path = files[turn % len(files)]
         content = path.read_bytes()
         path.write_bytes(harm(content))
         if path.name == "history.jsonl" and harm is cut:
@@ -125,3 +130,56 @@ def test_a_newer_format_says_so(run: Path) -> None:
     path.write_bytes(render_manifest({**manifest, "format": 2}))
     with pytest.raises(InputError, match="has format 2; expected format 1"):
         SaveStore(run / "state", keep=2).newest()
+
+
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "run_of_0_1" / "checkpoints" / "whole"
+
+
+@pytest.mark.parametrize("array", [path.name for path in sorted((FIXTURE / "analysis" / "dev").glob("*.npy"))])
+def test_a_flipped_bit_in_any_array_is_named_and_the_array_never_shown(tmp_path: Path, array: str) -> None:
+    """By the api, which the pages ask, in the process that read the array before it was damaged too."""
+    run = Path(shutil.copytree(FIXTURE, tmp_path / "whole"))
+    path = run / "analysis" / "dev" / array
+    content = path.read_bytes()
+    for age in (0, 3600):  # a file that was just written, and one that this process remembers
+        os.utime(path, (time.time() - age,) * 2)
+        assert len(open_run(run).captions("dev")) == 40
+        for position in (-1, len(content) - (len(content) - 128) // 2):
+            damaged = bytearray(content)
+            damaged[position] ^= 4
+            path.write_bytes(bytes(damaged))
+            with pytest.raises(
+                InputError, match=rf"{array}: is damaged.*sha256 in manifest.json.*coder_core\.evaluate"
+            ):
+                open_run(run).ranks("dev")
+            with pytest.raises(InputError, match=array):
+                open_analysis(run, "dev")
+        path.write_bytes(content)
+
+
+def test_an_analysis_is_read_once_as_long_as_its_files_stay(tmp_path: Path) -> None:
+    run = Path(shutil.copytree(FIXTURE, tmp_path / "whole"))
+    for path in (run / "analysis" / "dev").iterdir():
+        os.utime(path, (1, 1))
+    open_analysis(run, "dev")
+    path = run / "analysis" / "dev" / "text_ranks.npy"
+    content = path.read_bytes()
+    with path.open("r+b") as file:  # as nothing but a broken disk changes it: same inode, same time
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([content[-1] ^ 1]))
+    os.utime(path, (1, 1))
+    open_analysis(run, "dev")
+    with pytest.raises(InputError, match=r"text_ranks\.npy: is damaged"):
+        open_analysis(run, "dev", verify=True)
+
+
+def test_an_ablation_counts_no_damaged_ranks(tmp_path: Path) -> None:
+    run = Path(shutil.copytree(FIXTURE, tmp_path / "whole"))
+    flipped = run / "analysis" / "dev" / "image_ranks.npy"
+    flipped.write_bytes(flip_last(flipped.read_bytes()))
+    with pytest.raises(InputError, match=r"image_ranks\.npy: is damaged"):
+        _hits(run, "dev")
+
+
+def flip_last(content: bytes) -> bytes:
+    return content[:-1] + bytes([content[-1] ^ 1])

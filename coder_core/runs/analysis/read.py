@@ -43,7 +43,7 @@ class Analysis(sealed.SealedFolder):
         super().__init__(path)
         _check_version(self.manifest, str(self.path / sealed.MANIFEST))
         check_manifest(self.manifest, str(self.path / sealed.MANIFEST))
-        self.check(digest=verify)
+        self.check(remember=not verify)
         self._arrays = {name: super(Analysis, self).array(name) for name in self.manifest["arrays"]}
         tables.check_tables(self._arrays, tables.required_tables(self.manifest["version"]), str(self.path))
         self.kind, self.split = str(self.manifest["kind"]), str(self.manifest["split"])
@@ -117,7 +117,7 @@ class Analysis(sealed.SealedFolder):
 def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Analysis:
     """Open the analysis of a split.
 
-    Sizes, shapes and dtypes are compared with the manifest at once; `verify` reads every byte and compares sha256.
+    Every byte is compared with the manifest the first time a process opens it, and with `verify` every time.
 
     Raises:
         InputError: not there, cut, damaged, of a newer version, or not what the manifest says; the file is named.

@@ -15,8 +15,10 @@ import re
 import secrets
 import shutil
 import stat
+import time
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+THREADS = 4  # that read files to compare them with the manifest
+SETTLED = 2_000_000_000  # nanoseconds after which a change leaves a file another time than the one before
+_digests: dict[Path, tuple[tuple[int, ...], str]] = {}
 _ROOM = 1 << 16  # bytes for the manifest and the headers of arrays
 _UNFINISHED = re.compile(r"\.tmp-.+-\d+-[0-9a-f]{8}")
 _ASIDE = re.compile(r"\.tmp-(.+)-old")
@@ -183,13 +188,21 @@ class SealedFolder:
         self.path = locate(place)
         self.manifest = _read_manifest(self.path / MANIFEST)
 
-    def check(self, names: Iterable[str] | None = None, *, digest: bool = True) -> None:
+    def check(self, names: Iterable[str] | None = None, *, digest: bool = True, remember: bool = False) -> None:
         """Compare files with the manifest: sizes, and with `digest` their sha256.
+
+        Args:
+            names: of the files; all when None.
+            digest: compare sha256 too. Files are read in threads.
+            remember: a file that this process has read before, and whose size, time of change and inode are the same
+                since, is not read again.
 
         Raises:
             InputError: names every file that is missing, cut or damaged.
         """
-        faults = [self._check(name, digest) for name in (self.manifest["files"] if names is None else names)]
+        check = partial(self._check, sha256=(_remembered_sha256 if remember else _sha256) if digest else None)
+        with ThreadPoolExecutor(THREADS) as threads:
+            faults = list(threads.map(check, self.manifest["files"] if names is None else names))
         if any(faults):
             raise InputError([fault for fault in faults if fault])
 
@@ -236,7 +249,7 @@ class SealedFolder:
             raise InputError(Fault(str(self.path), f"holds no {name}", f"one of {', '.join(self.manifest['files'])}"))
         return self.path / name
 
-    def _check(self, name: str, digest: bool) -> Fault | None:
+    def _check(self, name: str, *, sha256: Callable[[Path], str] | None) -> Fault | None:
         path, entry = self.path / name, self.manifest["files"].get(name)
         if entry is None:
             return Fault(str(path), "is not listed in manifest.json")
@@ -247,7 +260,7 @@ class SealedFolder:
             if information.st_size != entry["bytes"]:
                 expected = f"{entry['bytes']:,} bytes; the file is cut"
                 return Fault(str(path), f"has {information.st_size:,} bytes", expected)
-            return _damaged(path) if digest and _sha256(path) != entry["sha256"] else None
+            return _damaged(path) if sha256 is not None and sha256(path) != entry["sha256"] else None
         except OSError as error:
             return Fault(str(path), f"cannot be read ({error.strerror})", f"a file of {entry['bytes']:,} bytes")
 
@@ -416,8 +429,24 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _remembered_sha256(path: Path) -> str:
+    """`_sha256`, from memory when the file has not changed since. One changed in the last two seconds is not
+    remembered: another change might leave it the same time."""
+    status = path.stat()
+    signature = status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
+    if (known := _digests.get(path)) and known[0] == signature:
+        return known[1]
+    digest = _sha256(path)
+    if time.time_ns() - status.st_mtime_ns > SETTLED:
+        _digests[path] = signature, digest
+    return digest
+
+
 def _damaged(path: Path) -> Fault:
-    return Fault(str(path), "is damaged: its contents do not match the sha256 in manifest.json")
+    found = "is damaged: its contents do not match the sha256 in manifest.json"
+    return Fault(
+        str(path), found, fix="restore it from a copy, or write it again: an analysis with coder_core.evaluate"
+    )
 
 
 def _write_error(place: Path, needed: int, reason: str = "") -> WriteError:
