@@ -170,7 +170,7 @@ def test_a_name_cannot_leave_the_folder_of_runs(files: Path, name: str, capsys: 
     ("place", "said"),
     [
         (["--name", 300 * "a"], "at most 200 letters"),
-        (["--name", "a", "--split", 300 * "a"], "at most 200 lower-case letters"),
+        (["--name", "a", "--split", 300 * "a"], "the first a letter or digit, at most 200"),
         (["--name", "a", "--root", "pyproject.toml"], "pyproject.toml is a file"),
     ],
 )

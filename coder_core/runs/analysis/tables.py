@@ -117,7 +117,7 @@ def split_folder(run_folder: Path, split: str) -> Path:
         InputError: the name could lead out of the run folder, or be taken for more than a name.
     """
     if not _SPLIT.fullmatch(split) or len(split) > LONGEST_SPLIT:
-        expected = f"at most {LONGEST_SPLIT} lower-case letters, digits, '.', '_' and '-', the first a letter or digit"
+        expected = f"lower-case letters, digits, '.', '_' and '-', the first a letter or digit, at most {LONGEST_SPLIT}"
         place = f"split {split!r} of {Path(run_folder).name}"
         raise InputError(Fault(place, "is not a split's name", expected, "name it otherwise"))
     return Path(run_folder) / "analysis" / split
