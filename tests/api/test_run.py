@@ -55,7 +55,7 @@ def test_a_folder_that_is_no_split_is_a_fault_of_its_run(tmp_path: Path) -> None
     (analyses / "dev").rename(analyses / "![x](&#47;&#47;evil.example)")
     a, b = list_runs(tmp_path / "runs")
     assert a.splits == ()
-    assert "'![x](&#47;&#47;evil.example)' of a: is not a split's name; expected at most 200 lower-case" in a.fault
+    assert "'![x](&#47;&#47;evil.example)' of a: is not a split's name; expected lower-case letters" in a.fault
     assert b.usable
 
 
