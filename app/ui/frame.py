@@ -10,6 +10,7 @@ import streamlit as st
 from app.backend.runs import all_runs
 from app.backend.training import demo_job
 from app.ui import downloads
+from app.ui.state import remember_link
 
 APP = Path(__file__).parents[1]
 CHOSEN = "chosen-runs"
@@ -57,7 +58,11 @@ def leave_home(page: st.Page, pages: list[st.Page]) -> None:
 
 
 def configure() -> None:
-    """Title, icon and width. The icon is a file: a Material icon as favicon would be fetched from the internet."""
+    """Title, icon and width; the address a session begins with is kept.
+
+    The icon is a file: a Material icon as favicon would be fetched from the internet.
+    """
+    remember_link()
     st.set_page_config(page_title="CODER Lab", page_icon=APP / "icon.png", layout="wide")
 
 

@@ -15,6 +15,7 @@ import streamlit as st
 from app.backend.runs import RunSummary
 
 NO_RUN = "—"
+_LINKED = "parameters-of-the-link"
 NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,12})?")
 
 
@@ -39,6 +40,17 @@ def bound(key: str) -> dict[str, Any]:
 def bound_number(key: str) -> dict[str, Any]:
     """`bound` for a number, unless the URL holds no finite number: Streamlit 1.67 fails on an infinite one."""
     return bound(key) if NUMBER.fullmatch(st.query_params.get(key, "0")) else {"key": key}
+
+
+def remember_link() -> None:
+    """Keep which parameters the address had when this session began: a link sets them, a click inside the app later."""
+    st.session_state.setdefault(_LINKED, tuple(st.query_params))
+
+
+def linked() -> tuple[str, ...]:
+    """The parameters of the address this session began with."""
+    parameters: tuple[str, ...] = st.session_state.get(_LINKED, ())
+    return parameters
 
 
 def put(key: str, value: Any) -> None:

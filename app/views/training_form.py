@@ -12,11 +12,13 @@ from app.backend import training
 from app.backend.runs import InputError
 from app.backend.training import DataSet, Option, TeacherRun
 from app.ui import cards
-from app.ui.state import bound, bound_number, put
+from app.ui.state import bound, bound_number, linked, put
 
 METHODS = ("boosting", "weighting")  # sections with fields of their own
 SCENARIO, OFFLINE, START, WEIGHTS = "boosting_scenario", "offline", "boosting_start", "sample_weights"
 USUAL = ("epochs", "batch_size", "learning_rate", "seed")
+FIELDS = frozenset({"preset", "data", "name", "set", "set-boosting", "set-weighting", "teacher"})
+ASKED = "train-asked"
 COLUMNS = 4
 DATA_HELP = (
     "The built-in pictures, and the data sets in data/ or in the folders that CODER_DATA named when the app was "
@@ -118,11 +120,25 @@ def _offer(preset: str, name: str, data: DataSet, values: dict[str, Any], teache
         return
     for warning in warnings:
         cards.note(str(warning))
+    command, begin = shlex.join(["python", "-m", "coder_core.train", *arguments]), (preset, name, data, values, teacher)
+    asks = _from_link()
     st.button(
         f"Train {cards.literal(name)}", type="primary", icon=":material/play_arrow:", key="train-start",
-        on_click=_begin, args=(preset, name, data, values, teacher),
+        on_click=put if asks else _begin, args=(ASKED, command) if asks else begin,
     )  # fmt: skip
-    st.code(shlex.join(["python", "-m", "coder_core.train", *arguments]), language=None, wrap_lines=True)
+    if asks and st.session_state.get(ASKED) == command:
+        cards.empty(
+            f"A link filled this form. It starts a training of {name} on {data.name} with the preset {preset}.",
+            "Read the command below, then start it, or change the form.",
+        )
+        st.button("Start it", type="primary", key="train-confirm", on_click=_begin, args=begin)
+    st.code(command, language=None, wrap_lines=True)
+
+
+def _from_link() -> bool:
+    """Whether the address this session began with holds a value of the form; then a click only asks."""
+    begins = tuple(f"{preset}-" for preset in training.presets())
+    return any(key in FIELDS or key.startswith(begins) for key in linked())
 
 
 def _begin(preset: str, name: str, data: DataSet, values: dict[str, Any], teacher: TeacherRun | None) -> None:
@@ -131,4 +147,5 @@ def _begin(preset: str, name: str, data: DataSet, values: dict[str, Any], teache
     except (OSError, InputError) as error:
         st.session_state["train-fault"] = str(error)
         return
+    st.session_state.pop(ASKED, None)
     put("watch", name)

@@ -61,6 +61,22 @@ def until(condition: Callable[[], bool], seconds: float = 120) -> None:
     raise AssertionError("it did not happen in time")
 
 
+def test_what_a_link_filled_in_is_shown_and_starts_only_after_a_second_click(opened: Opened, root: Path) -> None:
+    app = opened(root, "train", name="mine", data="tiny", **{"demo-epochs": "3"})
+    fill(app, 100_000)
+    app.button(key="train-start").click().run()
+    assert not fresh()
+    assert "training of mine on tiny with the preset demo" in texts(app)
+    app.number_input(key="demo-seed").set_value(7).run()  # other values are asked for again
+    assert "train-confirm" not in [button.key for button in app.button]
+    app.button(key="train-start").click().run()
+    assert not fresh()
+    assert app.button(key="train-confirm").label == "Start it"
+    app.button(key="train-confirm").click().run()
+    assert one(root).stoppable
+    assert not app.exception
+
+
 def one(root: Path, name: str = "mine") -> TrainingRun:
     """What the page knows of a run: read from files, nothing of a session takes part."""
     return next(found for found in fresh() if found.name == name)
