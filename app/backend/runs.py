@@ -27,8 +27,8 @@ from coder_core.api import (
 
 __all__ = [
     "BY_STAMP", "METRICS", "InputError", "Loss", "Run", "RunSummary", "Sample", "all_runs", "comparable",
-    "configuration_changes", "epochs", "facts", "has_embeddings", "open_summary", "runs_root", "split_sample", "steps",
-    "thumbnail", "thumbnails",
+    "configuration_changes", "epochs", "facts", "has_embeddings", "history_faults", "open_summary", "runs_root",
+    "split_sample", "steps", "thumbnail", "thumbnails",
 ]  # fmt: skip
 
 # Several visitors share the server, and no page multiplies more than takes one processor a second: a second thread of
@@ -70,6 +70,12 @@ def epochs(run: RunSummary) -> pd.DataFrame:
 def steps(run: RunSummary) -> pd.DataFrame:
     """One row every few training steps; "epoch" is a fraction here."""
     return open_run(run.path).steps
+
+
+@st.cache_data(ttl=LISTING_SECONDS, show_spinner=False, hash_funcs=BY_STAMP)
+def history_faults(run: RunSummary) -> list[str]:
+    """What is lost or damaged of the curves, in sentences."""
+    return open_run(run.path).history_faults
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=BY_STAMP)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app.backend.runs import RunSummary, all_runs, comparable
+from app.backend.runs import InputError, RunSummary, all_runs, comparable
 from app.ui import cards, frame
 from app.ui.glossary import tip
 from app.ui.state import NO_RUN, Choice, bound
@@ -62,11 +62,17 @@ def draw() -> Choice | None:
 
 
 def page(title: str, how: str, show: Callable[[Choice], None]) -> None:
-    """A page about the chosen runs: its question, how to read it, and `show`; without a run, how to get one."""
+    """A page about the chosen runs: its question, how to read it, and `show`; without a run, how to get one.
+
+    A run that turns out to be damaged is named where `show` came to it.
+    """
     chosen = choice()
     cards.question(title, how)
     if chosen is not None:
-        show(chosen)
+        try:
+            show(chosen)
+        except InputError as error:
+            cards.empty("The rest of this page cannot be shown.", str(error))
         return
     broken = [(run.name, run.fault) for run in all_runs() if run.fault]
     if broken:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import charts
 from app.backend import training
-from app.backend.runs import epochs, steps
+from app.backend.runs import epochs, history_faults, steps
 from app.backend.training import TrainingRun
 from app.ui import cards, downloads
 from app.ui.progress import RSUM_COLUMNS, curve_label, curves, latest, steps_done
@@ -51,6 +51,8 @@ def _draw(entry: TrainingRun) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         _buttons(entry)
         st.html(f'<p class="cl-how">{_state(entry, text)}{latest(epochs(entry.run))}</p>')
+    for fault in history_faults(entry.run):
+        cards.note(fault)
     _curves(entry)
     _output(entry, expanded=entry.alive or entry.run.state in ENDED_BADLY)
 

@@ -27,7 +27,7 @@ from coder_core.ops.diversity_scaling import squash
 from coder_core.ops.mixture import mixed_embeddings
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.analysis.tables import IMAGE_PART_LENGTHS, IMAGE_PARTS
-from coder_core.runs.files.history import read_frame
+from coder_core.runs.files.history import HISTORY, history_faults, read_frame
 
 
 class Run:
@@ -60,6 +60,12 @@ class Run:
     def steps(self) -> pd.DataFrame:
         """One row every few steps: losses, learning rate, quartiles of the diversity."""
         return read_frame(self.path, "step")
+
+    @property
+    def history_faults(self) -> list[str]:
+        """What is lost or damaged of `history` and `steps`, in sentences; the rest of the run is not affected."""
+        step, epochs = self.status.get("step", 0), self.status.get("evaluated", 0)
+        return [str(fault) for fault in history_faults(self.path / HISTORY, step=step, epochs=epochs)]
 
     @property
     def loss(self) -> Loss:

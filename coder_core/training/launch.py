@@ -31,6 +31,7 @@ from coder_core.cpu.allocation import keep_buffers
 from coder_core.cpu.products import product_library, use_onednn
 from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.derived.neighbours import run_text_space, same_neighbours
+from coder_core.runs.files.history import HISTORY, history_faults
 from coder_core.runs.files.lock import RunLock
 from coder_core.runs.files.sealed import write_sealed
 from coder_core.runs.load import ABOUT, load_model, read_concepts, read_config, read_vocabulary
@@ -223,6 +224,11 @@ def _train(
         trainer = Trainer(config, folder, prepared, device, console)
         if resume:
             trainer.resume()
+            position = trainer.position
+            if first:
+                print_faults(
+                    console, history_faults(folder / HISTORY, step=position.step, epochs=position.evaluated)
+                )  # fmt: skip
         outcome = trainer.run()
         if not first:
             return folder

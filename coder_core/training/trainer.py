@@ -17,6 +17,7 @@ from coder_core.data.batches import Batch
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.model.encode import SplitEmbeddings, autocast, encode_split
 from coder_core.model.score import score_split
+from coder_core.runs.files.history import STEPS_BETWEEN_LINES
 from coder_core.training import parallel
 from coder_core.training.losses import Losses
 from coder_core.training.optim import clip_gradients, learning_rate, make_optimizer, set_rate
@@ -27,8 +28,6 @@ from coder_core.training.reporting import Reporter
 from coder_core.training.state import Checkpoints, Position, TrainingState, environment, seed_step
 from coder_core.training.step import compute_losses
 from coder_core.training.stopping import StopRequest, StopRequestedError, check_losses
-
-STEPS_BETWEEN_LINES = 10  # of history.jsonl
 
 
 class Trainer:

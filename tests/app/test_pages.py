@@ -11,7 +11,7 @@ from coder_core.api import open_run
 from tests.app.conftest import ROOTS
 from tests.support.concept_runs import write_concept_run
 from tests.support.pages import PAGES, Opened, texts
-from tests.support.run_folders import write_run
+from tests.support.run_folders import flip, write_run
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,15 @@ def test_a_damaged_run_is_named(roots: dict[str, Path], opened: Opened) -> None:
     assert "torn" in texts(app)
     assert "config.toml" in texts(app)
     assert "torn" not in app.selectbox(key="run").options
+
+
+@pytest.mark.parametrize("page", ["retrieval", "diversity", "joint"])
+def test_a_damaged_array_is_named_and_not_shown(tmp_path: Path, page: str, opened: Opened) -> None:
+    run = write_run(tmp_path / "runs", "torn", images=12, pictures=False)
+    flip(run / "analysis" / "dev" / "text_embeddings.npy")
+    app = opened(tmp_path / "runs", page)
+    assert "text_embeddings.npy: is damaged" in texts(app)
+    assert not app.get("plotly_chart")
 
 
 def test_the_baseline_stands_first(roots: dict[str, Path], opened: Opened) -> None:

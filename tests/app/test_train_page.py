@@ -125,6 +125,15 @@ def test_it_opens_with_every_kind_of_run(
         assert "started outside the app; stop it there" in texts(app)
 
 
+def test_a_lost_history_is_noted_beside_the_run(root: Path, opened: Opened) -> None:
+    run = write_run(root, "demo", images=6, pictures=False)
+    write_status(run, "finished", step=30, steps=30, evaluated=3)
+    (run / "history.jsonl").unlink()
+    said = texts(opened(root, "train", watch="demo"))
+    assert "history.jsonl: lacks 3 of 3 finished epochs" in said
+    assert "the run itself is not affected" in said
+
+
 def test_another_preset_begins_with_its_own_values(root: Path, opened: Opened) -> None:
     app = opened(root, "train")
     assert app.number_input(key="demo-epochs").value == 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,30 @@ def test_a_closed_history_refuses_events(tmp_path: Path) -> None:
     history.close()
     with pytest.raises(ValueError, match="could not be written"):
         history.write("step", step=1)
+
+
+@pytest.mark.parametrize(
+    ("keep", "said"),
+    [
+        (lambda lines: lines, []),
+        (lambda lines: [], ["lacks 3 of 3 finished epochs", "lacks the steps from 0 to 30"]),
+        (lambda lines: lines[:-2], ["lacks 1 of 3 finished epochs", "lacks the steps from 20 to 30"]),
+        (lambda lines: [lines[0], *lines[3:]], ["lacks 1 of 3 finished epochs"]),
+        (lambda lines: [*lines[:3], lines[3].replace("2", "3", 1), *lines[4:]], ["line 4: cannot be read"]),
+    ],
+)
+def test_lost_and_damaged_lines_are_told(
+    tmp_path: Path, keep: Callable[[list[str]], list[str]], said: list[str]
+) -> None:
+    path = tmp_path / "history.jsonl"
+    with HistoryWriter(path) as history:
+        history.write("start", step=0)
+        for epoch in (1, 2, 3):
+            history.write("step", step=10 * epoch, loss=1.0)
+            history.write("epoch", step=10 * epoch, epoch=epoch)
+    path.write_text("".join(f"{line}\n" for line in keep(path.read_text().splitlines())))
+    faults = [str(fault) for fault in history_faults(path, step=30, epochs=3)]
+    assert len(faults) == len(said)
+    for fault, words in zip(faults, said, strict=True):
+        assert words in fault
+        assert str(path) in fault

@@ -224,3 +224,22 @@ def test_a_folder_without_rights_is_named_in_its_own_row(root: Path, place: str)
     assert lines[4].startswith("whole damaged ")
     assert str(closed) in lines[4]
     assert "ermission denied" in lines[4]
+
+
+def test_a_lost_history_is_told_when_training_goes_on(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history = root / "whole" / "history.jsonl"
+    lines = history.read_text().splitlines(keepends=True)
+    arguments = ["--resume", str(root / "whole"), f"--data={FIXTURE.parent / 'data'}"]
+    for text, said in (
+        ("".join(lines), None),
+        ("".join(lines[:3]), "lacks 2 of 3 finished epochs"),
+        ("".join([*lines[:1], lines[1].replace("5", "6", 1), *lines[2:]]), "line 2: cannot be read"),
+        (None, "lacks 3 of 3 finished epochs"),
+    ):
+        history.unlink()
+        if text is not None:
+            history.write_text(text)
+        assert train.main(arguments) == 0
+        printed = " ".join(capsys.readouterr().out.split())
+        assert said is None or (said in printed and f"{history}" in printed.replace(" ", "")), printed
+        assert said is not None or "history.jsonl" not in printed

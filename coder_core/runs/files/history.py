@@ -16,6 +16,7 @@ from coder_core.runs.files.sealed import WriteError
 
 HISTORY = "history.jsonl"
 REPEATABLE = ("step", "epoch")  # events with measured values; another one at the same step takes its place
+STEPS_BETWEEN_LINES = 10
 TAIL_BYTES = 1 << 16  # read at a time when looking for the last newline
 
 
@@ -73,9 +74,25 @@ def read_history(path: Path) -> list[dict[str, Any]]:
     return _read(Path(path))[0]
 
 
-def history_faults(path: Path) -> list[Fault]:
-    """The damaged lines, which `read_history` leaves out, as warnings with their numbers."""
-    return _read(Path(path))[1]
+def history_faults(path: Path, *, step: int = 0, epochs: int = 0) -> list[Fault]:
+    """Warnings about the damaged lines, which `read_history` leaves out, by their numbers, and about lost ones.
+
+    Args:
+        path: the run's `history.jsonl`.
+        step: the run has come to; every tenth has a line.
+        epochs: that the run has finished; each has a line.
+    """
+    events, faults = _read(Path(path))
+    fix = "curves and tables lack them; the run itself is not affected"
+    numbers = [event.get("epoch") for event in events if event["event"] == "epoch"]
+    missing = epochs - len({number for number in numbers if isinstance(number, int) and 0 < number <= epochs})
+    if missing > 0:
+        faults.append(Fault(str(path), f"lacks {missing:,} of {epochs:,} finished epochs", fix=fix, severity="warning"))
+    last = max((_step(event) for event in events if event["event"] == "step" and _step(event) <= step), default=0)
+    if step - last >= STEPS_BETWEEN_LINES:
+        found = f"lacks the steps from {last:,.0f} to {step:,}"
+        faults.append(Fault(str(path), found, fix=fix, severity="warning"))
+    return faults
 
 
 def read_frame(folder: Path, event: str = "step") -> pd.DataFrame:
