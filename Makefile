@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: app train-demo test check bench setup clean
+.PHONY: app train-demo test check attack bench setup clean
 
 app: train-demo
 	$(BIN)/streamlit run streamlit_app.py
@@ -31,6 +31,10 @@ check: $(STAMP)
 
 test: check
 	$(BIN)/pytest --numprocesses 2 --dist loadfile
+
+# Damage, kills, bad inputs and links, counted; minutes. See tests/attack.
+attack: $(STAMP)
+	$(BIN)/python -m tests.attack
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

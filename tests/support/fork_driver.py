@@ -89,10 +89,12 @@ def newest_step(folder: Path) -> tuple[int, int]:
     return (int(save.name), len(save.skipped)) if save else (0, 0)
 
 
-def kills(data: str, root: Path) -> dict[str, Any]:
+def kills(
+    data: str, root: Path, *, anywhere: int = RANDOM_KILLS, in_saves: int = SAVE_KILLS, seed: int = 0
+) -> dict[str, Any]:
     """One run after the other is killed again and again; each is then let go to its end."""
-    random.seed(0)
-    plan = ["random"] * RANDOM_KILLS + ["save"] * SAVE_KILLS
+    random.seed(seed)
+    plan = ["random"] * anywhere + ["save"] * in_saves
     random.shuffle(plan)
     told, number = [], 0
     started = time.monotonic()

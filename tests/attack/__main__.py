@@ -1,0 +1,30 @@
+"""All campaigns, one table: `python -m tests.attack --seed 0`. The exit status is 1 when anything was bad."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from tests.attack import corruptions, inputs, kills, links
+from tests.attack.campaign import Campaign, arguments, report, workplace
+
+
+def main() -> int:
+    """Run them one after the other, each in a folder of its own."""
+    given = arguments("", None)
+    torch.set_num_threads(1)
+    campaigns: list[Campaign] = []
+    for module in (corruptions, kills, inputs, links):
+        started = time.monotonic()
+        extra = {} if given.cases is None else {"cases": given.cases}
+        if module is not kills:
+            extra["jobs"] = given.jobs
+        with workplace() as folder:
+            campaigns.append(module.campaign(folder, seed=given.seed, **extra))
+        print(f"{campaigns[-1].name}: {len(campaigns[-1].cases)} in {time.monotonic() - started:.0f} s", flush=True)
+    return report(campaigns, given.show)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,224 @@
+"""What the campaigns share: everything is imported once, every case is a fork, and what came of it is counted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[2]
+FIXTURE = Path("tests") / "fixtures" / "run_of_0_1"  # the campaigns run in ROOT
+LONGEST = 60  # seconds of a case; what takes longer hangs
+PACKAGES = ("coder_core", "numpy", "pandas", "rich", "safetensors", "sklearn", "torch", "tyro", "typeguard")
+USUAL_EXITS = (1, 2, 3)  # of a command that refuses or was stopped
+
+Outcome = Literal["named", "harmless", "silent", "traceback"]
+OUTCOMES: tuple[Outcome, ...] = ("named", "harmless", "silent", "traceback")
+Case = TypeVar("Case")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one door made of one case.
+
+    Args:
+        case: what was done and where.
+        door: the program or function that met it.
+        outcome: "named": refused or gone on with the place said; "harmless": nothing differs; "silent": other numbers
+            or other files without a word, or a refusal that does not name the place; "traceback": an exception that
+            nobody expected, a crash, a hang.
+        text: what was said.
+    """
+
+    case: str
+    door: str
+    outcome: Outcome
+    text: str = ""
+
+    @property
+    def bad(self) -> bool:
+        """Whether the campaign fails because of it."""
+        return self.outcome in ("silent", "traceback")
+
+
+@dataclass
+class Campaign:
+    """The findings of one campaign, a list for every case."""
+
+    name: str
+    cases: list[list[Finding]] = field(default_factory=list)
+
+    @property
+    def bad(self) -> list[Finding]:
+        """Everything silent and every traceback."""
+        return [finding for case in self.cases for finding in case if finding.bad]
+
+    def counts(self) -> Counter[str]:
+        """Cases by their worst outcome; named is worse than harmless."""
+        order = ("harmless", "named", "silent", "traceback")
+        return Counter(max((f.outcome for f in case), key=order.index) for case in self.cases if case)
+
+
+class Listener:
+    """Standard output and error of this process, caught in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+
+    def hear(self, call: Callable[[], int | None]) -> tuple[int | None, str]:
+        """Exit status of a command and all it printed; None and the traceback when it raised."""
+        os.truncate(self.path, 0)
+        status: int | None
+        try:
+            status = call() or 0
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else 1
+        except BaseException:
+            status = None
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return status, self.path.read_bytes().decode("utf-8", "replace").strip()
+
+
+def forked(
+    cases: Sequence[Case], task: Callable[[Case, Path, Listener], Iterable[Finding]], folder: Path, jobs: int
+) -> Iterator[list[Finding]]:
+    """Fork for every case, `jobs` at once; the findings of each, in order. A child that dies is a traceback."""
+    running: dict[int, int] = {}
+    done: dict[int, list[Finding]] = {}
+    shown = 0
+    for number, case in enumerate(cases):
+        while len(running) >= jobs:
+            _reap(running, done, folder, cases)
+        running[_fork(number, case, task, folder)] = number
+        while shown in done:
+            yield done.pop(shown)
+            shown += 1
+    while running:
+        _reap(running, done, folder, cases)
+    yield from (done[number] for number in sorted(done))
+
+
+def _fork(number: int, case: Case, task: Callable[[Case, Path, Listener], Iterable[Finding]], folder: Path) -> int:
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        signal.alarm(LONGEST)
+        own = folder / str(number)
+        own.mkdir()
+        with (folder / f"{number}.findings").open("w") as file:
+            for finding in task(case, own, Listener(folder / f"{number}.output")):
+                file.write(json.dumps(asdict(finding)) + "\n")
+                file.flush()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _reap(running: dict[int, int], done: dict[int, list[Finding]], folder: Path, cases: Sequence[object]) -> None:
+    pid, status = os.wait()
+    number = running.pop(pid, None)
+    if number is None:
+        return
+    notes, output = folder / f"{number}.findings", folder / f"{number}.output"
+    lines = notes.read_text().splitlines() if notes.exists() else []
+    findings = [Finding(**json.loads(line)) for line in lines]
+    code = os.waitstatus_to_exitcode(status)
+    if code:
+        heard = output.read_bytes().decode("utf-8", "replace")[-3000:] if output.exists() else ""
+        name = findings[-1].case if findings else str(cases[number])
+        findings.append(Finding(name, f"after door {len(findings)}", "traceback", f"ended with {code}: {heard}"))
+    done[number] = findings
+    for path in (notes, output):
+        path.unlink(missing_ok=True)
+    shutil.rmtree(folder / str(number), ignore_errors=True)
+
+
+def import_all(folder: Path, warm_up: Callable[[Path], object]) -> None:
+    """Import here what `warm_up` imports when it is run in a child, so that no fork has to."""
+    listing = folder / "modules"
+    pid = os.fork()
+    if pid == 0:
+        code = 70
+        try:
+            Listener(folder / "warm-up.output")
+            warm_up(folder)
+            listing.write_text("\n".join(sys.modules))
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+        raise RuntimeError((folder / "warm-up.output").read_text())
+    for name in listing.read_text().splitlines():
+        if name.partition(".")[0] in PACKAGES:
+            with suppress(Exception):  # what its parent made without importing it
+                __import__(name)
+
+
+@contextmanager
+def workplace() -> Iterator[Path]:
+    """A folder in memory where the system has one, with the cache of this process inside; the repository is entered."""
+    memory = Path("/dev/shm")
+    os.chdir(ROOT)
+    with tempfile.TemporaryDirectory(prefix="attack-", dir=memory if os.access(memory, os.W_OK) else None) as name:
+        before = os.environ.get("CODER_CACHE")
+        os.environ["CODER_CACHE"] = str(Path(name) / "cache")
+        try:
+            yield Path(name)
+        finally:
+            os.environ.pop("CODER_CACHE")
+            if before is not None:
+                os.environ["CODER_CACHE"] = before
+
+
+def arguments(name: str, cases: int | None) -> argparse.Namespace:
+    """--seed, --cases (0: all) and --jobs of a campaign's program; --show prints what was bad."""
+    parser = argparse.ArgumentParser(prog=f"python -m tests.attack.{name}".rstrip("."))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cases", type=int, default=cases, help="how many; of links 0 is all")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--show", type=int, default=20, help="how many bad findings are printed")
+    return parser.parse_args()
+
+
+def report(campaigns: Sequence[Campaign], show: int = 20) -> int:
+    """Print the bad findings and the table; the exit status."""
+    console = Console(width=200, highlight=False)
+    for campaign in campaigns:
+        for finding in campaign.bad[:show]:
+            text = " ".join(finding.text.split())[:700]
+            text = f"{campaign.name}: {finding.case}: {finding.door}: {finding.outcome}: {text}"
+            console.print(text, markup=False, soft_wrap=True)
+        if len(campaign.bad) > show:
+            console.print(f"{campaign.name}: … and {len(campaign.bad) - show} more")
+    table = Table("campaign", "tried", *OUTCOMES)
+    for campaign in campaigns:
+        counts = campaign.counts()
+        table.add_row(campaign.name, str(len(campaign.cases)), *(str(counts[outcome]) for outcome in OUTCOMES))
+    console.print(table)
+    return 1 if any(campaign.bad for campaign in campaigns) else 0

@@ -1,0 +1,287 @@
+"""Damage every kind of file of a run; meet it in the API, in `evaluate` and when training is resumed.
+
+    python -m tests.attack.corruptions --cases 700 --seed 0
+
+Two runs stopped during their last epoch, one with concepts, bank and prototypes, one with sample weights, are
+evaluated, laid out and clustered. One file is then cut, emptied, changed by one bit or replaced by another file's
+contents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from coder_core import cluster, evaluate, project, train
+from coder_core.api import Run, open_run
+from coder_core.api.clusters import offline_clusters
+from coder_core.api.joint_space import stored_layout
+from coder_core.console.faults import InputError
+from coder_core.cpu.products import use_onednn
+from coder_core.geometry.settings import ClusterSettings, LayoutSettings
+from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.files.history import HISTORY, history_faults
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.sealed import MANIFEST, read_checked, read_manifest, write_sealed
+from tests.attack.campaign import (
+    FIXTURE,
+    USUAL_EXITS,
+    Campaign,
+    Finding,
+    Listener,
+    arguments,
+    forked,
+    import_all,
+    report,
+    workplace,
+)
+from tests.support.interrupted import stop_during
+from tests.support.tiny_runs import position, state_tensors, told
+
+CASES = 700
+RUNS = ("whole", "weighted")
+LAST_STEP = 12  # of 15; the third epoch
+CLUSTERS = 4
+KINDS = ("cut", "bit", "empty", "swapped")
+Facts = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """One file of one run, and what becomes of it."""
+
+    run: str
+    path: str
+    kind: str
+    content: bytes
+    about: str
+
+    def __str__(self) -> str:
+        return f"{self.run}/{self.path} {self.about}"
+
+
+def three_epochs(name: str, folder: Path) -> Path:
+    """The files that a run begins with, as the fixture has them, for three epochs."""
+    like = FIXTURE / "checkpoints" / name
+    files = {file: read_checked(like, file) for file in read_manifest(like)["files"]}
+    files["config.toml"] = re.sub(rb"\nepochs = \d+", b"\nepochs = 3", files["config.toml"])
+    return write_sealed(folder, files)
+
+
+def prepare_runs(folder: Path) -> None:
+    """Make both runs, their derived results, and what each door says of them while they are intact."""
+    use_onednn()  # as the commands do
+    for name in RUNS:
+        run = stop_during(three_epochs(name, folder / "like" / name), folder / "runs" / name, LAST_STEP)
+        assert evaluate.main([str(run)]) == 0
+        assert project.main([str(run), "--method", "pca"]) == 0
+        assert cluster.main([str(run), "--clusters", str(CLUSTERS)]) == 0
+        for door, (use, facts) in DOORS.items():
+            if use is not None:
+                copy = Path(shutil.copytree(run, folder / door / name))
+                assert use(copy) == 0
+            else:
+                copy = run
+            seen, said = facts(copy)
+            assert not said, said
+            torch.save(seen, folder / f"{door}-{name}.facts")
+
+
+def digest(value: Any) -> str:
+    """One number for arrays, tables and plain values."""
+    if isinstance(value, np.ndarray):
+        return hashlib.sha256(
+            f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
+        ).hexdigest()
+    if isinstance(value, torch.Tensor):
+        return digest(value.float().numpy())
+    if isinstance(value, dict):
+        return digest([(key, digest(part)) for key, part in sorted(value.items())])
+    if isinstance(value, tuple):
+        return digest([digest(part) for part in value])
+    text = value.to_json() if hasattr(value, "to_json") else repr(value)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def seen_by_the_api(folder: Path) -> tuple[Facts, list[str]]:
+    """Everything a page shows of a run: name of the part → its digest, and what was said instead."""
+    said: list[str] = []
+
+    def stored(result: Any) -> Any:
+        said.extend([result.fault] if result.fault else [])
+        return result.value and vars(result.value)
+
+    try:
+        run = open_run(folder)
+    except InputError as error:
+        return {}, [str(error)]
+    said += [str(fault) for fault in getattr(run, "faults", None) or getattr(run.summary, "notes", ())]
+    parts: dict[str, Callable[[Run], Any]] = {
+        "config": lambda run: dict(run.config),
+        "status": lambda run: dict(run.status),
+        "metrics": lambda run: run.metrics("dev"),
+        "embeddings": lambda run: run.embeddings("dev"),
+        "scoring": lambda run: run.scoring("dev"),
+        "diversity": lambda run: run.diversity("dev"),
+        "captions": lambda run: list(run.captions("dev")),
+        "ranks": lambda run: run.ranks("dev"),
+        "tables": lambda run: tables_of(run.analysis("dev")),
+        "images": lambda run: run.analysis("dev").image_names,
+        "documents": lambda run: documents_of(run.analysis("dev")),
+        "history": lambda run: run.history,
+        "steps": lambda run: run.steps,
+        "layout": lambda run: stored(stored_layout(run, "dev", LayoutSettings("pca"))),
+        "clusters": lambda run: stored(offline_clusters(run, "dev", ClusterSettings(CLUSTERS))),
+        "query": lambda run: run.encode_text(["a red ring"]),
+    }  # fmt: skip
+    seen = {}
+    for name, part in parts.items():
+        before = len(said)
+        try:
+            seen[name] = digest(part(run))
+        except InputError as error:
+            said.append(str(error))
+        if len(said) > before:
+            seen.pop(name, None)
+    faults = [str(fault) for fault in history_faults(folder / HISTORY)]  # as the training page says it
+    if faults:
+        said += faults
+        seen.pop("history", None)
+        seen.pop("steps", None)
+    return seen, list(dict.fromkeys(said))
+
+
+def tables_of(analysis: Analysis) -> dict[str, np.ndarray]:
+    """Every array of an analysis."""
+    return {name: np.asarray(analysis.array(name)) for name in analysis.arrays}
+
+
+def documents_of(analysis: Analysis) -> dict[str, Any]:
+    """Every document of an analysis that its manifest names."""
+    return {name: analysis.document(name) for name in analysis.manifest["documents"]}
+
+
+def written_by_evaluate(folder: Path) -> tuple[Facts, list[str]]:
+    """The analysis, and what must not change."""
+    analysis = open_analysis(folder, "dev", verify=True)
+    facts = {name: digest(np.asarray(analysis.array(name))) for name in analysis.arrays}
+    return facts | {"metrics": digest(analysis.metrics), "captions": digest(analysis.captions)}, []
+
+
+def written_by_resume(folder: Path) -> tuple[Facts, list[str]]:
+    """The last state, the best model, the history and the analysis of a run that was continued to its end."""
+    best = SaveStore(folder / "best", keep=1).newest()
+    facts = {
+        "state": digest(state_tensors(folder)),
+        "position": digest(position(folder)),
+        "history": digest(told(folder)),
+    }
+    return facts | {"best": best.fingerprint if best else ""} | written_by_evaluate(folder)[0], []
+
+
+DOORS: dict[str, tuple[Callable[[Path], int] | None, Callable[[Path], tuple[Facts, list[str]]]]] = {
+    "evaluate": (lambda run: evaluate.main([str(run)]), written_by_evaluate),
+    "resume": (lambda run: train.main(["--resume", str(run)]), written_by_resume),
+    "api": (None, seen_by_the_api),  # last: the commands choose who multiplies, and with it the bits of a query
+}
+
+
+def meet(case: Corruption, folder: Path, listener: Listener, base: Path) -> Iterator[Finding]:
+    """Try one corruption at every door, each on a copy of its own."""
+    for door, (use, facts) in DOORS.items():
+        run = Path(shutil.copytree(base / "runs" / case.run, folder / door))
+        (run / case.path).write_bytes(case.content)
+        expected = torch.load(base / f"{door}-{case.run}.facts")
+        yield judge(case, door, use, facts, run, expected, listener)
+
+
+def judge(
+    case: Corruption, door: str, use: Callable[[Path], int] | None, facts: Callable[[Path], tuple[Facts, list[str]]],
+    run: Path, expected: Facts, listener: Listener,
+) -> Finding:  # fmt: skip
+    """What one door made of it."""
+    status, text = (0, "") if use is None else listener.hear(lambda: use(run))
+    if status is None or status not in (0, *USUAL_EXITS):
+        return Finding(str(case), door, "traceback", f"{status}: {text}")
+    names = [str(run / case.path), case.path]
+    if Path(case.path).name == MANIFEST:  # exchanged for another one, it disagrees with the files beside it
+        names += [f"{(run / case.path).parent}/"]
+    named = any(name in text for name in names)
+    if status in USUAL_EXITS:
+        return Finding(str(case), door, "named" if named else "silent", text)
+    found: list[tuple[Facts, list[str]]] = []
+
+    def read() -> int:
+        found.append(facts(run))
+        return 0
+
+    status, trace = listener.hear(read)
+    if status is None:
+        return Finding(str(case), door, "traceback", f"{text} … {trace}")
+    seen, said = found[0]
+    different = [name for name, value in expected.items() if name in seen and seen[name] != value]
+    named = named or any(name in " ".join(said) for name in names)
+    if different and (use is None or not named):
+        return Finding(str(case), door, "silent", f"{', '.join(different)} differ. {text} {said}")
+    lost = [name for name in expected if name not in seen]
+    if lost and not named:
+        return Finding(str(case), door, "silent", f"{', '.join(lost)} refused without naming it. {text} {said}")
+    return Finding(str(case), door, "named" if named else "harmless", f"{text} {said}")
+
+
+def draw(base: Path, cases: int, seed: int, wanted: Callable[[str], bool] = lambda path: True) -> list[Corruption]:
+    """Corruptions, every kind of every file in turn."""
+    rng = random.Random(seed)
+    files = [(run, path) for run in RUNS for path in sorted((base / "runs" / run).rglob("*")) if path.is_file()]
+    places = [(run, str(path.relative_to(base / "runs" / run)), kind) for run, path in files for kind in KINDS]
+    places = [place for place in places if wanted(place[1])]
+    chosen: list[tuple[str, str, str]] = []
+    while len(chosen) < cases:
+        chosen += rng.sample(places, min(len(places), cases - len(chosen)))
+    return [corrupt(base, *place, rng) for place in chosen]
+
+
+def corrupt(base: Path, run: str, path: str, kind: str, rng: random.Random) -> Corruption:
+    """The new contents of a file."""
+    content = (base / "runs" / run / path).read_bytes()
+    if not content or kind == "empty":
+        return Corruption(run, path, kind, b"", "emptied")
+    if kind == "cut":
+        length = rng.randrange(len(content))
+        return Corruption(run, path, kind, content[:length], f"cut to {length} of {len(content)} bytes")
+    if kind == "bit":
+        place, bit = rng.randrange(len(content)), rng.randrange(8)
+        changed = content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :]
+        return Corruption(run, path, kind, changed, f"bit {bit} of byte {place} flipped")
+    files = [other for other in sorted((base / "runs").rglob("*")) if other.is_file()]
+    like = [o for o in files if o.suffix == Path(path).suffix and o.read_bytes() != content]
+    other = rng.choice(like or [other for other in files if other.read_bytes() != content])
+    return Corruption(run, path, kind, other.read_bytes(), f"replaced by {other.relative_to(base / 'runs')}")
+
+
+def campaign(
+    folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 2, wanted: Callable[[str], bool] = lambda path: True
+) -> Campaign:
+    """Draw the corruptions and try them all."""
+    base, work = folder / "base", folder / "cases"
+    base.mkdir()
+    work.mkdir()
+    import_all(base, prepare_runs)
+    tried = forked(draw(base, cases, seed, wanted), lambda *case: meet(*case, base), work, jobs)
+    return Campaign("corruptions", list(tried))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    given = arguments("corruptions", CASES)
+    with workplace() as place:
+        raise SystemExit(report([campaign(place, given.cases, given.seed, given.jobs)], given.show))

@@ -1,0 +1,56 @@
+"""Kill a training child, half of the times inside a save, and continue it: nothing may be lost.
+
+    python -m tests.attack.kills --cases 200 --seed 0
+
+A kill is silent when a save that stood before is gone or damaged, or when the run that went on from it ends with other
+weights, moments, banks, positions or history than one that was never stopped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from tests.attack.campaign import Campaign, Finding, arguments, import_all, report, workplace
+from tests.support.fork_driver import kills, train
+from tests.support.tiny_runs import assert_same_run, write_tiny_data
+
+CASES = 200
+
+
+def campaign(folder: Path, cases: int = CASES, seed: int = 0) -> Campaign:
+    """Kill `cases` times, half of them in saves."""
+    data = str(write_tiny_data(folder / "data"))
+    import_all(folder, lambda place: train(data, place / "warm-up", "run"))
+    in_saves = cases // 2
+    told = kills(data, folder / "runs", anywhere=cases - in_saves, in_saves=in_saves, seed=seed)
+    lost = {number: difference(folder / "runs", number) for number in range(told["runs"])}
+    found = Campaign("kills")
+    for number, kill in enumerate(told["kills"]):
+        case = f"kill {number}, {kill['kind']}, run {kill['run']}"
+        if kill["code"] != -9:
+            found.cases.append([Finding(case, "train", "traceback", f"ended with {kill['code']}")])
+        elif kill["damaged"] or kill["after"] < kill["before"] or lost[kill["run"]]:
+            found.cases.append([Finding(case, "resume", "silent", f"{kill} {lost[kill['run']]}")])
+        else:
+            found.cases.append([Finding(case, "resume", "harmless")])
+    if told["last"] or told["whole"]:
+        found.cases.append([Finding("a run that nobody killed", "train", "traceback", str(told))])
+    return found
+
+
+def difference(root: Path, number: int) -> str:
+    """How a run that was killed and continued differs from one that never was; "" where it does not."""
+    try:
+        assert_same_run(root / f"run-{number}", root / "whole")
+    except Exception as error:  # no state verifies, or it is another one
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    given = arguments("kills", CASES)
+    with workplace() as place:
+        raise SystemExit(report([campaign(place, given.cases, given.seed)], given.show))
