@@ -1,0 +1,78 @@
+"""Runs whose files hold values of other kinds: named on the page, and everything else lists and opens."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from coder_core.runs.files.lines import seal_line
+from coder_core.runs.files.sealed import render_manifest
+from tests.support.pages import Opened, texts
+from tests.support.run_folders import cut, reseal, write_run
+
+VALUES: tuple[Any, ...] = (True, "![x](y)", [[["x"]]], {"a": {}})
+
+
+def spoil(document: dict[str, Any], value: Any, depth: int) -> dict[str, Any]:
+    """Every value at this depth replaced."""
+    if depth == 0:
+        return dict.fromkeys(document, value)
+    return {key: spoil(part, value, depth - 1) if isinstance(part, dict) else part for key, part in document.items()}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A good pair among runs with wrong values in configuration, manifest, status and history."""
+    root = tmp_path / "runs"
+    for name in ("good", "good-baseline"):
+        write_run(root, name, images=8, pictures=False)
+    for number, value in enumerate(VALUES):
+        for depth in (0, 1):
+            config = write_run(root, f"config-{depth}-{number}", images=4, pictures=False)
+            changed = spoil(tomllib.loads((config / "config.toml").read_text()), value, depth)
+            (config / "config.toml").write_text(tomli_w.dumps(changed))
+            reseal(config)
+            manifest = write_run(root, f"manifest-{depth}-{number}", images=4, pictures=False) / "analysis" / "dev"
+            changed = json.loads((manifest / "manifest.json").read_text())
+            changed |= {"metrics": spoil({"metrics": changed["metrics"]}, value, depth)["metrics"]}
+            (manifest / "manifest.json").write_bytes(render_manifest(changed))
+        status = write_run(root, f"status-{number}", images=4, pictures=False)
+        values = dict.fromkeys(("state", "pid", "step", "steps", "message"), value)
+        (status / "status.json").write_text(seal_line(values))
+        history = write_run(root, f"history-{number}", images=4, pictures=False)
+        with (history / "history.jsonl").open("a") as file:
+            record = dict.fromkeys(("epoch", "step", "rsum", "metrics"), value)
+            file.write(seal_line({"event": "epoch"} | record) + "\n")
+    return root
+
+
+@pytest.mark.parametrize("page", ["", "overview", "start", "train", "diversity"])
+def test_pages_name_damaged_runs_and_show_the_others(opened: Opened, root: Path, page: str) -> None:
+    app = opened(root, page, curves=["good", "history-0", "history-1", "status-0"])
+    said = texts(app)
+    if page != "start":
+        assert {"good", "good-baseline"} <= set(app.selectbox(key="run").options)
+    if page in ("", "overview"):
+        assert "config-0-0</b>" in said
+        assert "manifest-0-1</b>" in said
+
+
+@pytest.mark.parametrize("page", ["overview", "diversity", "similarity", "joint", "clusters", "retrieval"])
+def test_an_analysis_that_cannot_be_opened_is_named_on_the_page(opened: Opened, tmp_path: Path, page: str) -> None:
+    write_run(tmp_path / "runs", "good", images=8, pictures=False)
+    torn = write_run(tmp_path / "runs", "torn", images=8, pictures=False)
+    cut(torn / "analysis" / "dev" / "image_ranks.npy")
+    app = opened(tmp_path / "runs", page, run="torn", versus="—")
+    assert app.selectbox(key="run").value == "torn"
+    assert "image_ranks.npy" in texts(app)
+    app.selectbox(key="run").set_value("good")
+    if page == "overview":
+        app.multiselect(key="curves").set_value(["good"])
+    app.run()
+    assert not app.exception
+    assert "image_ranks.npy" not in texts(app)
