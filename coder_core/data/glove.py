@@ -94,6 +94,9 @@ def read_word_vectors(
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Numbered lines without their end (fastText leaves a space there); refuses what is not text."""
+    if path.exists() and not path.is_file():  # a pipe that nobody writes to would be waited for
+        problem = "cannot be opened: not a plain file"
+        raise InputError(Fault(str(path), problem, "a text file of word vectors", "check the path"))
     try:
         file = path.open("rb")
     except OSError as error:

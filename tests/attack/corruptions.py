@@ -29,7 +29,6 @@ from coder_core.console.faults import InputError
 from coder_core.cpu.products import use_onednn
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import Analysis, open_analysis
-from coder_core.runs.files.history import HISTORY, history_faults
 from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.files.sealed import MANIFEST, read_checked, read_manifest, write_sealed
 from tests.attack.campaign import (
@@ -124,7 +123,6 @@ def seen_by_the_api(folder: Path) -> tuple[Facts, list[str]]:
         run = open_run(folder)
     except InputError as error:
         return {}, [str(error)]
-    said += [str(fault) for fault in getattr(run, "faults", None) or getattr(run.summary, "notes", ())]
     parts: dict[str, Callable[[Run], Any]] = {
         "config": lambda run: dict(run.config),
         "status": lambda run: dict(run.status),
@@ -152,9 +150,8 @@ def seen_by_the_api(folder: Path) -> tuple[Facts, list[str]]:
             said.append(str(error))
         if len(said) > before:
             seen.pop(name, None)
-    faults = [str(fault) for fault in history_faults(folder / HISTORY)]  # as the training page says it
-    if faults:
-        said += faults
+    if run.history_faults:  # a table of its own on the page
+        said += run.history_faults
         seen.pop("history", None)
         seen.pop("steps", None)
     return seen, list(dict.fromkeys(said))

@@ -1,5 +1,7 @@
 """Word vectors: every way a GloVe file can be odd, and vectors learned from captions."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,8 @@ def test_what_is_not_such_a_file(tmp_path, data):
 def test_a_missing_file(tmp_path):
     assert "cannot be opened" in str(refusal(read_word_vectors, tmp_path / "none", WORDS))
     assert "cannot be opened" in str(refusal(read_word_vectors, tmp_path, WORDS))
+    os.mkfifo(tmp_path / "pipe")
+    assert "cannot be opened: not a plain file" in str(refusal(read_word_vectors, tmp_path / "pipe", WORDS))
 
 
 def test_a_word_that_is_not_utf8_disturbs_nobody(tmp_path):
