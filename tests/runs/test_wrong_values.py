@@ -208,9 +208,9 @@ for run in list_runs(root):
 @pytest.mark.parametrize("place", [".", "analysis", "analysis/dev", "config.toml", "status.json", "manifest.json"])
 def test_a_folder_without_rights_is_named_in_its_own_row(root: Path, place: str) -> None:
     """As root, who may read everywhere, the runs are listed by a user who may not."""
-    for folder in (root, *root.parents[:3]):
-        if folder.owner() == Path.home().owner() and folder != Path("/tmp"):
-            folder.chmod(0o755)
+    pytests = (parent for parent in root.parents if parent.name.startswith(("pytest-", "popen-")))
+    for folder in (root, root.parent, *pytests):
+        folder.chmod(0o755)
     closed = root / "whole" / place
     mode = closed.stat().st_mode
     closed.chmod(0)
