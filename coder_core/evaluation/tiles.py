@@ -24,6 +24,7 @@ _PAIRS_AT_ONCE = 32  # two float64 blocks of 32 · D stay in cache
 _UNIT = 2.0**-24  # rounding error of one float32 operation
 _SMALLEST = 2.0**-126  # … of one whose result is no normal float32
 _BOUNDED_SIZE = 64
+_LENGTH_SLACK = 1 + 2.0**-10  # a float32 length may be too short by less
 _OTHER_ROUNDINGS = 6  # of the weight, the sum of sources, the thresholds and the exact score
 
 Rows = slice | Tensor
@@ -211,8 +212,8 @@ def _own_scores(source: Source, owner: np.ndarray, k: int) -> np.ndarray:
 
 
 def _lengths(matrix: Tensor) -> Tensor:
-    """(rows,) float64 Euclidean lengths."""
-    return torch.linalg.vector_norm(matrix, dim=1, dtype=torch.float64)
+    """(rows,) float64 upper bounds of the Euclidean lengths, without a float64 copy of the matrix."""
+    return torch.linalg.vector_norm(matrix, dim=1).double() * _LENGTH_SLACK
 
 
 def _refuse_bad_rows(matrix: Tensor, name: str) -> None:
