@@ -62,7 +62,7 @@ def agreement(run: RunSummary, split: str, clusters: Clusters) -> tuple[float, f
 
 
 def marking_concepts(run: RunSummary, split: str, clusters: Clusters, cluster: int) -> pd.DataFrame:
-    """What a cluster's images and captions read more than others; empty without a concept branch."""
+    """Concepts that a cluster's samples attend to more than others do; empty without a concept branch."""
     return tables.marking_concepts(open_summary(run), split, clusters, cluster)
 
 

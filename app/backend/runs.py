@@ -74,7 +74,7 @@ def steps(run: RunSummary) -> pd.DataFrame:
 
 @st.cache_data(ttl=LISTING_SECONDS, show_spinner=False, hash_funcs=BY_STAMP)
 def history_faults(run: RunSummary) -> list[str]:
-    """What is lost or damaged of the curves, in sentences."""
+    """Sentences on lost or damaged parts of the curves."""
     return open_run(run.path).history_faults
 
 

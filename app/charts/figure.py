@@ -1,4 +1,4 @@
-"""What all figures share: colours, layout, traces, and escaping.
+"""Colours, layout, traces and escaping for all figures.
 
 Colours are Okabe and Ito's, which colour-blind people can tell apart; the first run is vermilion, the second blue.
 Names from outside go through `plain`, because Plotly renders a subset of HTML in every text.

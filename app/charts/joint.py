@@ -35,7 +35,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Marks:
-    """What is drawn over the maps.
+    """Marks and lines drawn over the maps.
 
     Args:
         selected: (N,) bool, or None when nothing is selected. pairs: (k, 2) points to be joined by a line.

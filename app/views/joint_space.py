@@ -126,7 +126,7 @@ def _figure(choice: Choice, planes: Planes, tables: Tables, column: str, images:
 
 
 def _summary(count: int, points: np.ndarray, images: int, pairs: int, lines: bool, remark: str) -> None:
-    """What is plotted and what is selected, in numbers."""
+    """Count the plotted and the selected points."""
     parts = []
     if count > MOST_DRAWN:
         parts.append(

@@ -58,7 +58,7 @@ def _draw(entry: TrainingRun) -> None:
 
 
 def _state(entry: TrainingRun, text: str) -> str:
-    """The sentence of `steps_done`, completed with what the job knows (HTML)."""
+    """The sentence of `steps_done`, completed from the job's output (HTML)."""
     if entry.run is not None and entry.run.state == "finished" and entry.stoppable:
         return "finished, evaluating"
     if entry.alive and not entry.stoppable:

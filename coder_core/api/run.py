@@ -63,7 +63,7 @@ class Run:
 
     @property
     def history_faults(self) -> list[str]:
-        """What is lost or damaged of `history` and `steps`, in sentences; the rest of the run is not affected."""
+        """Sentences on lost or damaged parts of `history` and `steps`; the rest of the run is not affected."""
         step, epochs = self.status.get("step", 0), self.status.get("evaluated", 0)
         return [str(fault) for fault in history_faults(self.path / HISTORY, step=step, epochs=epochs)]
 
@@ -152,7 +152,7 @@ class Run:
         return first_captions(self.image_of_text(split), self.count(split, "image"))
 
     def picture(self, split: str, image: int, size: int = 320) -> bytes | None:
-        """The picture of an image as JPEG bytes; None when the run knows none."""
+        """The picture of an image as JPEG bytes; None when the run has none."""
         analysis = self.analysis(split)
         if split not in self._image_names:
             self._image_names[split] = analysis.image_names

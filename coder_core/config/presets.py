@@ -11,7 +11,7 @@ from coder_core.console.faults import Fault, InputError
 
 @dataclass(frozen=True)
 class Preset:
-    """A configuration and one sentence on what it is for."""
+    """A configuration and one sentence on its purpose."""
 
     config: Config
     about: str

@@ -1,4 +1,4 @@
-"""What a setting knows about itself: type, default, help, range and former names, written once beside its field."""
+"""Describe a setting once, beside its field: type, default, help, range and former names."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Setting:
         return dict(self.old_values).get(value, value) if isinstance(value, str) else value
 
     def fault(self, value: Any, place: str = "") -> Fault | None:
-        """What is wrong with a value: its type, choice or range.
+        """The fault of a value (type, choice or range), if it has one.
 
         Args:
             value: from `read`.

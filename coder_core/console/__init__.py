@@ -1,4 +1,4 @@
-"""What commands print with and how they end; knows no command.
+"""Shared by all commands: printing, progress, faults and exit status.
 
 faults      what is wrong with an input: place, fact, expectation, way out
 runner      makes a command of a function: faults, signals and a reader that is gone become exit statuses

@@ -1,4 +1,4 @@
-"""What a training run shows: a live bar on a terminal, plain lines in a file."""
+"""Display a training run: a live bar on a terminal, plain lines in a file."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Display:
             say(self.console, f"    {prototypes_in_words(prototypes)}")
 
     def scoring(self, what: str) -> Callable[[int, int], None]:
-        """Progress of the evaluation on dev, called with what is done and the total: tells how long it will take."""
+        """Show the evaluation's progress on dev and the time left; called with the count done and the total."""
         return (lambda done, total: None) if self.quiet else TimedLines(self.console, what)
 
     def say(self, text: str) -> None:

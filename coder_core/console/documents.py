@@ -1,4 +1,4 @@
-"""JSON that somebody else may have written: the types of its values are checked before anything relies on them."""
+"""Read JSON from untrusted files: check the types of values before using them."""
 
 from __future__ import annotations
 

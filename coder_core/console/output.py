@@ -1,4 +1,4 @@
-"""Where commands print: a console as wide as what it writes to, plain lines, faults."""
+"""Print from commands: a console as wide as its output, plain lines, faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 class _CommandConsole(Console):
     def on_broken_pipe(self) -> None:
-        """Leave a reader that is gone to the runner, which knows the exit status."""
+        """Let the runner handle a closed pipe: it sets the exit status."""
         raise BrokenPipeError
 
 

@@ -1,4 +1,4 @@
-"""Folders and files that somebody else may have made: nothing but plain files is opened, and no link is followed."""
+"""Open files in untrusted folders: plain files only, no link followed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _faults(folder: Path) -> Iterator[Fault]:
 
 
 def plain_fault(path: Path, mode: int) -> Fault:
-    """What stands at `path` instead of a plain file; `mode` is its st_mode."""
+    """The fault of a path that is not a plain file; `mode` is its st_mode."""
     kind = "a folder" if stat.S_ISDIR(mode) else _KINDS.get(stat.S_IFMT(mode), "no file")
     if stat.S_ISLNK(mode):
         kind += f" to {os.readlink(path)}"

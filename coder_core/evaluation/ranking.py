@@ -96,7 +96,7 @@ class _Counts:
 
 @dataclass
 class _Tally:
-    """One pass over all tiles: what was clearly above, and what waits for an exact comparison.
+    """One pass over all tiles: counts of clear cases, and the pairs to compare exactly.
 
     Args:
         images, texts: of both directions.
@@ -185,7 +185,7 @@ def _count_reaching(tile: Tensor, by_row: Tensor, by_column: Tensor) -> tuple[Te
 
 
 def _compare_exactly(scores: ScoreTiles, tally: _Tally) -> None:
-    """Decide what a fast product could not tell, and add it to the counts."""
+    """Decide the pairs that a fast product left unclear, and add them to the counts."""
     nothing = torch.empty(2, 0, dtype=torch.int64)
     by_image, by_text = (torch.cat([nothing, *near], 1) for near in (tally.near_images, tally.near_texts))
     own = _exact_own(scores, by_image[0], by_text[1], everything=bool(tally.crowded))

@@ -30,7 +30,7 @@ class Assignment(NamedTuple):
 
 
 class PrototypeCounts(NamedTuple):
-    """Prototypes by their members, the pairs whose newest label names them."""
+    """Count prototypes by their members, the pairs that carry their label."""
 
     used: int
     """Prototypes with a member."""

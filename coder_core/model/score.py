@@ -26,7 +26,7 @@ PAIRS_AT_MOST = 1 << 28  # 1 GiB of scores: MS-COCO's 5,000 × 25,000 are half o
 
 
 class ImageParts(NamedTuple):
-    """What a pairwise scorer compares of images: K embeddings or R regions each."""
+    """The vectors of images that a pairwise scorer compares: K embeddings or R regions each."""
 
     parts: np.ndarray
     """(n, L, D) float32 unit rows, padded."""

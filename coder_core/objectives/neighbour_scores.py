@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 ABSENT = -1
-"""Stands in a table of neighbours where a caption has fewer."""
+"""Fills a table of neighbours where a caption has fewer."""
 
 COLUMNS_AT_ONCE = 128
 """Of the embeddings: a sum over some of the columns, so that no second copy of all embeddings is held."""

@@ -42,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a module when its first name is asked for: the app reads `mixture` and does not wait for torch."""
+    """Import a module at the first use of one of its names, so that the app reads `mixture` without torch."""
     if name in __all__:
         for module in ("mixture", "vectors", "statistics"):
             if hasattr(exports := import_module(f"{__name__}.{module}"), name):

@@ -44,7 +44,7 @@ class DiversitySettings:
 
 @dataclass(frozen=True)
 class Draw:
-    """Random training batches in which every anchor of a modality stands exactly once as itself.
+    """Random training batches that hold every anchor of a modality exactly once.
 
     Args:
         pair_image, pair_text: (Q,) the image and the caption of each anchor's pair.
@@ -86,7 +86,7 @@ def draw_batches(images: int, image_of_text: Array, modality: Modality, *, batch
 
 
 def draw_bank(pairs: int, *, size: int, seed: int) -> Array:
-    """Rows of the captions whose pairs stand in a bank of `size` (or of all pairs), drawn without repetition.
+    """Rows of the captions in a bank of `size` pairs (or of all pairs), drawn without repetition.
 
     Raises:
         ValueError: the bank holds nothing.

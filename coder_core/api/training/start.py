@@ -67,7 +67,7 @@ class TeacherRun:
 
 
 def presets() -> dict[str, str]:
-    """Name → what it is for."""
+    """Map each name to a sentence on its purpose."""
     return {name: preset.about for name, preset in PRESETS.items()}
 
 

@@ -173,7 +173,7 @@ def _is_finished(folder: Path, seed: int, images: int) -> bool:
 
 
 def _refuse_other_files(folder: Path) -> None:
-    """Replace demo data only: a folder with other files, or without demo.json, may be somebody's data."""
+    """Replace demo data only: a folder with other files, or without demo.json, may hold a user's data."""
     if not folder.exists() and not folder.is_symlink():
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}

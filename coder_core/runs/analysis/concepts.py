@@ -72,7 +72,7 @@ def strongest_first(attention: np.ndarray, count: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ConceptTables:
-    """What a run with a concept branch says about a split; arrays are memory-mapped.
+    """The concept branch's embeddings, attention and graph on a split; arrays are memory-mapped.
 
     Args:
         words: g names.

@@ -31,7 +31,7 @@ PARTS_BYTES = 1 << 28
 def score(
     loaded: LoadedModel, split: Split, *, progress: Progress | None = None
 ) -> tuple[list[Source], SplitEmbeddings | SplitScores]:
-    """Encode or score a split with a run's model: what its pairs are ranked by, and its embeddings or its scores.
+    """Encode or score a split with a run's model.
 
     Raises:
         InputError: the split's features have another width than the run was trained with.

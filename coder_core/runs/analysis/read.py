@@ -1,4 +1,4 @@
-"""Read `analysis/<split>/`: memory-mapped arrays, no torch, nothing on disk believed before it is checked."""
+"""Read `analysis/<split>/`: checked, memory-mapped arrays, without torch."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _are_strings(values: Any, count: int) -> bool:
 
 
 def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
-    """Check what a listing reads of an analysis: its keys and the types of their values.
+    """Check the keys of an analysis that a listing reads, and the types of their values.
 
     Raises:
         InputError: names what is missing, or another value than was written.

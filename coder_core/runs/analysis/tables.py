@@ -1,4 +1,4 @@
-"""What an analysis folder holds: place, versions, and shape and dtype of every array, for writer and reader."""
+"""The layout of an analysis folder for writer and reader: versions, and every array's shape and dtype."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _SOURCE_FILES = ("image_embeddings.npy", "text_embeddings.npy", "image_of_text.n
 
 @dataclass(frozen=True)
 class DerivedFolder:
-    """Where one result stands or will stand.
+    """The folder of one result.
 
     Args:
         path: the folder, named by kind and key.
@@ -53,7 +53,7 @@ class DerivedFolder:
 
 @dataclass(frozen=True)
 class Derived:
-    """A stored result. arrays: name → array; notes: what a reader has to know about it; facts: other values."""
+    """A stored result. arrays: name → array; notes: sentences for the reader; facts: other values."""
 
     arrays: Mapping[str, np.ndarray]
     notes: tuple[str, ...]

@@ -138,7 +138,7 @@ def _is_measured(value: Any) -> bool:
 
 
 def _surviving(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Drop what a resumed run did again, and all but the last of several reports of one step."""
+    """Drop events that a resumed run repeated, and all but the last report of a step."""
     latest: dict[Any, dict[str, Any]] = {}
     for number, event in enumerate(events):
         if event.get("event") == "resume":
