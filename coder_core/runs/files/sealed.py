@@ -163,10 +163,24 @@ def identity(place: Path) -> tuple[Path, int, int] | None:
 
 
 def folder_names(parent: Path) -> list[str]:
-    """The folders in `parent` that `locate` finds, sorted. A link is none."""
-    names = (
-        [path.name for path in parent.iterdir() if path.is_dir() and not path.is_symlink()] if parent.is_dir() else []
-    )
+    """The folders in `parent` that `locate` finds, sorted. A link is none.
+
+    A folder renamed while the names are read can be missed, so they are read until two readings agree.
+    """
+    before, names = None, _folder_names(parent)
+    while names != before:
+        before, names = names, _folder_names(parent)
+    return names
+
+
+def _folder_names(parent: Path) -> list[str]:
+    try:
+        with os.scandir(parent) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        if parent.is_dir():
+            raise
+        return []
     return sorted({aside[1] if (aside := _ASIDE.fullmatch(name)) else name for name in names})
 
 
