@@ -26,6 +26,7 @@ from coder_core.runs.files.status import write_status
 from tests.support.concept_runs import write_concept_run
 from tests.support.pages import PROJECT, Opened, open_page
 from tests.support.run_folders import damage, import_run_folder, write_run
+from tests.support.small_runs import SMALL, write_small_runs
 from tests.support.visits import SIZE, Visit, payloads, picture
 from tests.support.weighted_runs import train_weighted
 
@@ -82,6 +83,12 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     damage(write_run(folders["damaged"], "torn", images=12))
     import_run_folder(folders["imported"], "clip", images=20)
     return folders
+
+
+@pytest.fixture(scope="session", params=SMALL)
+def small_root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs of one, two or five images, or all ranks 1: see `tests.support.small_runs`."""
+    return write_small_runs(tmp_path_factory.mktemp("small") / "runs", request.param)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concepts import concept_tables
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.files.sealed import write_sealed
-from tests.support.run_folders import synthetic
+from tests.support.run_folders import CAPTIONS_PER_IMAGE, synthetic
 
 NAMES = [("dog", "object"), ("grass", "object"), ("ball", "object"), ("red", "property"), ("run", "motion")]
 
@@ -36,10 +36,10 @@ def some_concepts(names: Sequence[tuple[str, str]] = NAMES) -> Concepts:
     return Concepts(ConceptVocabulary(entries, "textblob"), together, occurrences, vectors)
 
 
-def two_branches(images: int, seed: int = 0) -> tuple[SplitEmbeddings, np.ndarray]:
+def two_branches(images: int, seed: int = 0, per_image: int = CAPTIONS_PER_IMAGE) -> tuple[SplitEmbeddings, np.ndarray]:
     """A good instance branch and a worse concept branch, with random attention."""
-    v, w, owner = synthetic(images, noise=1.0, seed=seed)
-    vc, wc, _ = synthetic(images, noise=2.0, seed=seed + 1, dimension=16)
+    v, w, owner = synthetic(images, noise=1.0, seed=seed, per_image=per_image)
+    vc, wc, _ = synthetic(images, noise=2.0, seed=seed + 1, dimension=16, per_image=per_image)
     random = np.random.default_rng(seed)
     attention = [random.dirichlet(np.full(5, 0.5), rows).astype(np.float16) for rows in (len(v), len(w))]
     return SplitEmbeddings(v, w, vc, wc, *attention), owner
@@ -48,13 +48,14 @@ def two_branches(images: int, seed: int = 0) -> tuple[SplitEmbeddings, np.ndarra
 def write_concept_run(
     root: Path, name: str, *, images: int = 30, beta: float = 0.6, seed: int = 0, captions: Sequence[str] | None = None,
     attention: tuple[np.ndarray, np.ndarray] | None = None, concepts: Sequence[tuple[str, str]] = NAMES,
+    per_image: int = CAPTIONS_PER_IMAGE,
 ) -> Path:  # fmt: skip
     """A run whose dev analysis holds both branches; `attention` (n, 5) and (m, 5) takes the place of a random one;
     `concepts`: word and kind of five."""
     config = Config(name=name, data=DataConfig(data="demo"))
     config = replace(config, model=replace(config.model, concepts=10, beta=beta))
     folder = write_sealed(root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"})
-    found, owner = two_branches(images, seed)
+    found, owner = two_branches(images, seed, per_image)
     if attention is not None:
         found = found._replace(image_attention=attention[0], text_attention=attention[1])
     ranked = rank(score_tiles(mixture(found.images, found.texts, found.second, beta), owner))

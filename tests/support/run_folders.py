@@ -26,14 +26,16 @@ CAPTIONS_PER_IMAGE = 5
 VAGUE = 4  # the last caption of every image fits all of them
 
 
-def synthetic(images: int, *, noise: float, seed: int = 0, dimension: int = 32) -> tuple[np.ndarray, ...]:
-    """Images (n, D), texts (5n, D) as unit rows and image_of_text; every fifth caption lies near the mean of all."""
+def synthetic(
+    images: int, *, noise: float, seed: int = 0, dimension: int = 32, per_image: int = CAPTIONS_PER_IMAGE
+) -> tuple[np.ndarray, ...]:
+    """Images (n, D), texts (m, D) as unit rows and image_of_text; the fifth caption of an image lies near the mean."""
     rng = np.random.default_rng(seed)
     v = rng.normal(size=(images, dimension))
     v[:, 0] = 1.0  # nearly the same in every image: what a vague caption speaks of
-    owner = np.repeat(np.arange(images), CAPTIONS_PER_IMAGE)
+    owner = np.repeat(np.arange(images), per_image)
     w = v[owner] + noise * rng.normal(size=(len(owner), dimension))
-    vague = np.arange(len(owner)) % CAPTIONS_PER_IMAGE == VAGUE
+    vague = np.arange(len(owner)) % per_image == VAGUE
     w[vague] *= 0.15
     w[vague, 0] = 3.0
     unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (v, w)]
@@ -77,20 +79,20 @@ def draw_pictures(folder: Path, count: int) -> list[str]:
 def write_run(
     root: Path, name: str, *, loss: str = "dcl", images: int = 40, noise: float = 1.0, seed: int = 0,
     captions: Sequence[str] | None = None, pictures: bool = True, epochs: int = 3,
-    picture_names: Sequence[str] | None = None,
+    picture_names: Sequence[str] | None = None, per_image: int = CAPTIONS_PER_IMAGE,
 ) -> Path:  # fmt: skip
     """A finished run with history, status and an analysis of dev."""
     objective = ObjectiveConfig(loss=loss)  # type: ignore[arg-type]
     training = TrainingConfig(epochs=epochs, seed=seed)
     config = Config(name=name, data=DataConfig(data="demo"), objective=objective, training=training)
     folder = write_sealed(root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"})
-    v, w, owner = synthetic(images, noise=noise, seed=seed)
+    v, w, owner = synthetic(images, noise=noise, seed=seed, per_image=per_image)
     image_ranks, text_ranks, image_best, text_best = ranks_of(v, w, owner)
     metrics = recalls(image_ranks, text_ranks)
     texts = (
         list(captions)
         if captions is not None
-        else [f"scene {i}, told in way {k}" for i in range(images) for k in range(5)]
+        else [f"scene {i}, told in way {k}" for i in range(images) for k in range(per_image)]
     )
     with HistoryWriter(folder / "history.jsonl") as history:
         history.write("start", step=0)
