@@ -13,7 +13,8 @@ from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.read import check_manifest
 from coder_core.runs.analysis.tables import DOCUMENT_IMPORTED, KIND_IMPORTED, split_folder
-from coder_core.runs.files.sealed import MANIFEST, SealedFolder, read_manifest, read_toml
+from coder_core.runs.files.manifest import MANIFEST
+from coder_core.runs.files.sealed import SealedFolder, read_manifest, read_toml
 from coder_core.runs.files.status import read_status
 
 IMPORTED = "imported"

@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 
 from coder_core.runs.files.lines import seal_line
-from coder_core.runs.files.sealed import render_manifest
+from coder_core.runs.files.manifest import render_manifest
 from tests.support.pages import Opened, texts
 from tests.support.run_folders import cut, reseal, write_run
 

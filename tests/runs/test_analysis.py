@@ -16,7 +16,7 @@ import pytest
 from coder_core.console.faults import InputError
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import list_splits
-from coder_core.runs.files.sealed import render_manifest
+from coder_core.runs.files.manifest import render_manifest
 from tests.runs.conftest import fill_analysis
 
 

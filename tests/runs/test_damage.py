@@ -17,8 +17,9 @@ from coder_core.api import open_run
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.files.history import history_faults, read_history
+from coder_core.runs.files.manifest import render_manifest
 from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.sealed import read_checked, render_manifest
+from coder_core.runs.files.sealed import read_checked
 from coder_core.runs.files.status import read_status
 
 

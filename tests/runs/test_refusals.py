@@ -14,9 +14,10 @@ import psutil
 import pytest
 
 from coder_core.console.faults import InputError
+from coder_core.runs.files.atomic import WriteError
 from coder_core.runs.files.lock import RunLock
 from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.sealed import WriteError, write_sealed
+from coder_core.runs.files.sealed import write_sealed
 from coder_core.runs.files.status import read_status, write_status
 from tests.runs.conftest import save_step
 

@@ -30,7 +30,7 @@ from coder_core.console.faults import InputError
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived.compute import clusters_folder, layout_folder, read_clusters, read_layout
-from coder_core.runs.files.sealed import render_manifest
+from coder_core.runs.files.manifest import render_manifest
 from coder_core.runs.load import load_model
 from tests.support.run_folders import reseal, write_run
 

@@ -18,7 +18,8 @@ from coder_core.data.embeddings import read_embeddings
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.files.history import HistoryWriter
-from coder_core.runs.files.sealed import render_manifest, write_sealed
+from coder_core.runs.files.manifest import render_manifest
+from coder_core.runs.files.sealed import write_sealed
 from coder_core.runs.files.status import write_status
 
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")

@@ -21,7 +21,7 @@ from coder_core.evaluation.tiles import score_tiles
 from coder_core.runs.analysis.evaluate import BEST_LISTED, describe_samples
 from coder_core.runs.analysis.tables import DOCUMENT_IMPORTED, KIND_IMPORTED, RANKS, list_splits, split_folder
 from coder_core.runs.analysis.write import write_analysis
-from coder_core.runs.files import sealed
+from coder_core.runs.files import atomic, sealed
 
 
 def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False) -> Path:
@@ -75,7 +75,7 @@ def import_run(
     scores = score_tiles([EmbeddingPair(embeddings.images, embeddings.texts)], embeddings.image_of_text)
     ranks = rank(scores, best=BEST_LISTED)
     metrics = all_metrics(scores, ranks)
-    with nullcontext(folder) if existing else sealed.appearing(folder) as target:
+    with nullcontext(folder) if existing else atomic.appearing(folder) as target:
         write_analysis(
             target, split, **describe_samples(embeddings, len(embeddings.images)), metrics=metrics,
             fingerprint=_fingerprint(embeddings), kind=KIND_IMPORTED,

@@ -14,7 +14,8 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.concepts import CONCEPTS, ConceptTables, read_concept_tables
-from coder_core.runs.files import sealed
+from coder_core.runs.files import atomic, sealed
+from coder_core.runs.files.manifest import MANIFEST
 
 _KINDS = {"kind": str, "split": str, "fingerprint": str, "metrics": dict, "arrays": dict, "documents": list}
 
@@ -41,8 +42,8 @@ class Analysis(sealed.SealedFolder):
 
     def __init__(self, path: Path, *, verify: bool = False) -> None:
         super().__init__(path)
-        _check_version(self.manifest, str(self.path / sealed.MANIFEST))
-        check_manifest(self.manifest, str(self.path / sealed.MANIFEST))
+        _check_version(self.manifest, str(self.path / MANIFEST))
+        check_manifest(self.manifest, str(self.path / MANIFEST))
         self.check(remember=not verify)
         self._arrays = {name: super(Analysis, self).array(name) for name in self.manifest["arrays"]}
         tables.check_tables(self._arrays, tables.required_tables(self.manifest["version"]), str(self.path))
@@ -123,15 +124,15 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
         InputError: not there, cut, damaged, of a newer version, or not what the manifest says; the file is named.
     """
     folder = tables.split_folder(run_folder, split)
-    if not sealed.locate(folder).is_dir():
+    if not atomic.locate(folder).is_dir():
         fix = f"python -m coder_core.evaluate {run_folder} --split {split}"
         raise InputError(Fault(str(folder), "is not there", "the analysis of the split", fix))
     while True:
-        opened = sealed.identity(folder)
+        opened = atomic.identity(folder)
         try:
             return Analysis(folder, verify=verify)
         except InputError:
-            if sealed.identity(folder) == opened:  # not replaced meanwhile
+            if atomic.identity(folder) == opened:  # not replaced meanwhile
                 raise
 
 

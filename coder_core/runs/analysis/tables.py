@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.runs.files import sealed
+from coder_core.runs.files import atomic
+from coder_core.runs.files.manifest import MANIFEST
 
 VERSION = 1
 VERSION_MIXED = 2  # two branches: the ranks are those of the mixture, which a reader of version 1 would not know
@@ -126,5 +127,5 @@ def split_folder(run_folder: Path, split: str) -> Path:
 def list_splits(run_folder: Path) -> list[str]:
     """The splits a run has an analysis of, sorted."""
     folder = Path(run_folder) / "analysis"
-    names = filter(_SPLIT.fullmatch, sealed.folder_names(folder))
-    return [name for name in names if (sealed.locate(folder / name) / sealed.MANIFEST).is_file()]
+    names = filter(_SPLIT.fullmatch, atomic.folder_names(folder))
+    return [name for name in names if (atomic.locate(folder / name) / MANIFEST).is_file()]

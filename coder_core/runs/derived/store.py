@@ -24,7 +24,8 @@ from coder_core.console.documents import check_values, trusting
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.read import Analysis
 from coder_core.runs.analysis.tables import split_folder
-from coder_core.runs.files import sealed
+from coder_core.runs.files import atomic, sealed
+from coder_core.runs.files.manifest import MANIFEST
 
 VERSION = 1
 _NAME = re.compile(r"[a-z]+-[0-9a-f]{24}")
@@ -99,10 +100,10 @@ def write_derived(
     sealed.write_sealed(
         folder.path, {f"{name}.npy": array for name, array in arrays.items()}, about=about, replace=True
     )
-    for name in filter(_NAME.fullmatch, sealed.folder_names(folder.path.parent)):
+    for name in filter(_NAME.fullmatch, atomic.folder_names(folder.path.parent)):
         other = folder.path.with_name(name)
         if name != folder.name and _first_source(other) != folder.about["sources"][0]:
-            sealed.remove(other)
+            atomic.remove(other)
 
 
 def read_derived(folder: DerivedFolder) -> Derived | None:
@@ -111,7 +112,7 @@ def read_derived(folder: DerivedFolder) -> Derived | None:
     Raises:
         InputError: it is damaged, or is not what its name says; the file is named. Computing it again replaces it.
     """
-    if not sealed.locate(folder.path).is_dir():
+    if not atomic.locate(folder.path).is_dir():
         return None
     stored = sealed.SealedFolder(folder.path)
     stored.check()
@@ -119,8 +120,8 @@ def read_derived(folder: DerivedFolder) -> Derived | None:
     if manifest.get("key") != folder.key or any(manifest.get(name) != value for name, value in folder.about.items()):
         raise InputError(Fault(str(folder.path), "holds another result than its name says", fix="compute it again"))
     arrays = {name: np.array(stored.array(name)) for name in manifest["arrays"]}
-    check_values(manifest, {"notes": list, "facts": dict}, str(folder.path / sealed.MANIFEST))
-    with trusting(str(folder.path / sealed.MANIFEST)):
+    check_values(manifest, {"notes": list, "facts": dict}, str(folder.path / MANIFEST))
+    with trusting(str(folder.path / MANIFEST)):
         return Derived(arrays, tuple(str(note) for note in manifest["notes"]), manifest["facts"])
 
 

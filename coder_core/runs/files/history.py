@@ -11,8 +11,8 @@ import pandas as pd
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, open_plain, read_plain
+from coder_core.runs.files.atomic import WriteError
 from coder_core.runs.files.lines import open_line, seal_line
-from coder_core.runs.files.sealed import WriteError
 
 HISTORY = "history.jsonl"
 REPEATABLE = ("step", "epoch")  # events with measured values; another one at the same step takes its place

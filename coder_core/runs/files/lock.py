@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import check_plain, read_plain
-from coder_core.runs.files.sealed import replace_file
+from coder_core.runs.files.atomic import replace_file
 
 _HOLDER = ".lock.json"
 

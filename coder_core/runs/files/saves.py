@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.runs.files import sealed
+from coder_core.runs.files import atomic, sealed
+from coder_core.runs.files.manifest import NewerFormatError, render_manifest
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _STEP = re.compile(r"[0-9]+")
@@ -40,7 +41,7 @@ class Save(sealed.SealedFolder):
         super().__init__(path)
         self.check()
         self.name, self.skipped = path.name, skipped or []
-        self.fingerprint = hashlib.sha256(sealed.render_manifest(self.manifest)).hexdigest()[:12]
+        self.fingerprint = hashlib.sha256(render_manifest(self.manifest)).hexdigest()[:12]
 
     def tensors(self, stem: str, *, device: str = "cpu") -> dict[str, Tensor]:
         """The tensors of `<stem>.safetensors`. Keys and shapes are checked by whoever loads them."""
@@ -65,19 +66,19 @@ class SaveStore:
 
     def names(self) -> list[str]:
         """The saves present, oldest first: "90" before "100"."""
-        return sorted(filter(_NAME.fullmatch, sealed.folder_names(self.folder)), key=_natural)
+        return sorted(filter(_NAME.fullmatch, atomic.folder_names(self.folder)), key=_natural)
 
     def tidy(self) -> None:
         """Remove what a killed writer left.
 
         Raises:
-            sealed.WriteError: the folder is not writable.
+            atomic.WriteError: the folder is not writable.
         """
         try:
-            sealed.clean(self.folder)
+            atomic.clean(self.folder)
         except OSError as error:
             fault = Fault(str(self.folder), f"cannot be tidied after a killed writer ({error.strerror})")
-            raise sealed.WriteError(fault) from error
+            raise atomic.WriteError(fault) from error
 
     def write(self, name: str, tensors: Mapping[str, Mapping[str, Tensor]], documents: Mapping[str, Any]) -> Path:
         """Write one save, then prune.
@@ -91,7 +92,7 @@ class SaveStore:
             documents: file stem → anything JSON can hold.
 
         Raises:
-            sealed.WriteError: disk full or folder not writable; earlier saves are intact.
+            atomic.WriteError: disk full or folder not writable; earlier saves are intact.
         """
         for stem in (name, *tensors, *documents):
             if not _NAME.fullmatch(stem):
@@ -102,7 +103,7 @@ class SaveStore:
         names = [other for other in self.names() if other == name or _STEP.fullmatch(other)]
         position = names.index(name)
         for other in names[: max(0, position + 1 - self.keep)] + names[position + 1 :]:
-            sealed.remove(self.folder / other)
+            atomic.remove(self.folder / other)
         return path
 
     def open(self, name: str) -> Save:
@@ -122,7 +123,7 @@ class SaveStore:
             for name in reversed(present):
                 try:
                     return Save(self.folder / name, list(skipped))
-                except sealed.NewerFormatError:
+                except NewerFormatError:
                     raise
                 except InputError as error:
                     skipped.extend(error.faults)
@@ -131,7 +132,7 @@ class SaveStore:
         return None
 
     def _identities(self) -> dict[str, tuple[Path, int, int] | None]:
-        return {name: sealed.identity(self.folder / name) for name in self.names()}
+        return {name: atomic.identity(self.folder / name) for name in self.names()}
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:

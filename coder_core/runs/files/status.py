@@ -13,8 +13,8 @@ from coder_core.console.documents import NUMBER, check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import read_plain
 from coder_core.console.processes import find_process
+from coder_core.runs.files.atomic import replace_file
 from coder_core.runs.files.lines import open_line, seal_line
-from coder_core.runs.files.sealed import replace_file
 
 STATUS = "status.json"
 KINDS: dict[str, type | tuple[type, ...]] = {

@@ -1,0 +1,180 @@
+"""Folders and small files that appear complete or not at all, in one step.
+
+A folder is filled under a `.tmp-` name beside its place, then renamed, then the parent fsynced. A folder that is
+replaced stands aside between two renames, where readers find it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import open_plain
+
+_UNFINISHED = re.compile(r"\.tmp-.+-\d+-[0-9a-f]{8}")
+_ASIDE = re.compile(r"\.tmp-(.+)-old")
+
+
+class WriteError(InputError):
+    """A folder could not be written; what was there before is untouched."""
+
+
+@contextmanager
+def appearing(place: Path, *, replace: bool = False, needed: int = 0) -> Iterator[Path]:
+    """A temporary folder that becomes `place` at the end of the block, or goes when the block raises.
+
+    Args:
+        place: where the folder will stand.
+        replace: an existing folder is replaced; otherwise it is an error.
+        needed: bytes that will be written, compared with the free space beforehand.
+
+    Raises:
+        InputError, WriteError: as for `write_sealed`.
+    """
+    temporary = _temporary(place)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with _only_writer(place.parent):
+            if not replace and place.exists() and (not place.is_dir() or any(place.iterdir())):
+                fix = "choose another name, or continue the run that is there"
+                raise InputError(Fault(str(place), "exists and is not empty", "a free place", fix))
+            if needed > shutil.disk_usage(place.parent).free:
+                raise _write_error(place, needed)
+            temporary.mkdir()
+            yield temporary
+            _move(temporary, place)
+    except OSError as error:
+        raise _write_error(place, needed, error.strerror or str(error)) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a small file in one step. It has one writer at a time, who overwrites what a killed one left.
+
+    Raises:
+        WriteError: disk full or read-only folder.
+    """
+    temporary = path.with_name(f".tmp-{path.name}")
+    try:
+        with os.fdopen(open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
+            file.write(text)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise WriteError(Fault(str(path), f"could not be written ({error.strerror})")) from error
+
+
+def remove(place: Path) -> None:
+    """Remove a folder in one step (rename), then delete it: no reader meets half of it."""
+    temporary = _temporary(place)
+    place.rename(temporary)
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
+def clean(parent: Path) -> None:
+    """Remove what killed writers left in a folder, and put back what one of them had set aside.
+
+    The caller is the only one that writes there.
+    """
+    for path in sorted(parent.glob(".tmp-*")):
+        if path.is_symlink() or not path.is_dir():
+            continue
+        aside = _ASIDE.fullmatch(path.name)
+        if aside and not (parent / aside[1]).exists():
+            path.rename(parent / aside[1])
+        elif aside or _UNFINISHED.fullmatch(path.name):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def locate(place: Path) -> Path:
+    """Where the folder of this name can be read: at its place, or aside while it is being replaced."""
+    return next((folder for folder in (place, _aside(place), place) if folder.is_dir()), place)
+
+
+def identity(place: Path) -> tuple[Path, int, int] | None:
+    """Changes when a folder moves or is replaced; None without one. A reader that fails meanwhile reads again."""
+    folder = locate(place)
+    with suppress(OSError):
+        information = folder.stat()
+        return folder, information.st_ino, information.st_mtime_ns
+    return None
+
+
+def folder_names(parent: Path) -> list[str]:
+    """The folders in `parent` that `locate` finds, sorted. A link is none.
+
+    A folder renamed while the names are read can be missed, so they are read until two readings agree.
+    """
+    before, names = None, _folder_names(parent)
+    while names != before:
+        before, names = names, _folder_names(parent)
+    return names
+
+
+def _folder_names(parent: Path) -> list[str]:
+    try:
+        with os.scandir(parent) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        if parent.is_dir():
+            raise
+        return []
+    return sorted({aside[1] if (aside := _ASIDE.fullmatch(name)) else name for name in names})
+
+
+def sync(path: Path) -> None:
+    """Make the contents of a file, or the names in a folder, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _only_writer(parent: Path) -> Iterator[None]:
+    """Hold the folder's lock, which the kernel drops when its process dies.
+
+    Whoever holds it removes what killed writers left. On a file system without such locks nobody waits, and it stays.
+    """
+    descriptor = os.open(parent, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            clean(parent)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _move(temporary: Path, place: Path) -> None:
+    aside = _aside(place)
+    if place.is_dir():
+        shutil.rmtree(aside, ignore_errors=True)
+        place.rename(aside)
+    temporary.rename(place)
+    sync(place.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _temporary(place: Path) -> Path:
+    return place.with_name(f".tmp-{place.name}-{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def _aside(place: Path) -> Path:
+    return place.with_name(f".tmp-{place.name}-old")
+
+
+def _write_error(place: Path, needed: int, reason: str = "") -> WriteError:
+    free = shutil.disk_usage(next(folder for folder in place.parents if os.access(folder, os.F_OK))).free
+    found = f"{needed:,} bytes are needed and {free:,} are free"
+    fix = "earlier saves are intact; make room or choose another folder"
+    return WriteError(Fault(str(place), f"could not be written ({reason}): {found}" if reason else found, fix=fix))

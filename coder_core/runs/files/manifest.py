@@ -1,0 +1,96 @@
+"""The manifest of a sealed folder: sizes and sha256 of its files, and a checksum of itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from coder_core.console.documents import check_values
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import read_plain
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+SETTLED = 2_000_000_000  # nanoseconds after which a change leaves a file another time than the one before
+_digests: dict[Path, tuple[tuple[int, ...], str]] = {}
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+class NewerFormatError(InputError):
+    """The folder is intact, but a newer version of this program wrote it."""
+
+
+def render_manifest(manifest: dict[str, Any]) -> bytes:
+    """The only spelling of a manifest: sorted keys, two spaces, `self` = sha256 of everything else."""
+    spell = partial(json.dumps, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    rest = {key: value for key, value in manifest.items() if key != "self"}
+    checksum = hashlib.sha256(spell(rest).encode()).hexdigest()
+    return f"{spell({**rest, 'self': checksum})}\n".encode()
+
+
+def parse_manifest(path: Path) -> dict[str, Any]:
+    try:
+        raw = read_plain(path)
+        manifest = json.loads(raw)
+        intact = isinstance(manifest, dict) and render_manifest(manifest) == raw
+    except OSError as error:
+        raise InputError(Fault(str(path), f"cannot be read ({error.strerror})", "the manifest of a save")) from error
+    except InputError:
+        raise
+    except (ValueError, RecursionError):
+        intact = False
+    if not intact:
+        raise InputError(Fault(str(path), "is damaged: it does not match its own checksum", fix="restore the folder"))
+    if manifest.get("format") != FORMAT:
+        fix = "it was written by another version of this program; use that version, or update this one"
+        raise NewerFormatError(Fault(str(path), f"has format {manifest.get('format')}", f"format {FORMAT}", fix))
+    files = manifest.get("files")
+    for name, entry in files.items() if isinstance(files, dict) else [("", None)]:  # a made-up one must not lead out
+        check_values(entry, {"bytes": int, "sha256": str}, f"{path} key files, {name[:80]}", least=0)
+        if not isinstance(entry, dict) or not {"bytes", "sha256"} <= set(entry) or not _PLAIN_NAME.fullmatch(name):
+            raise InputError(Fault(str(path), f"lists {name[:80]!r}", "file names with their bytes and sha256"))
+    check_values(manifest, {"arrays": dict}, str(path))
+    for name, entry in manifest.get("arrays", {}).items():
+        check_values(entry, {"shape": list, "dtype": str}, f"{path} key arrays, {name[:80]}")
+        shape = entry.get("shape")
+        if "dtype" not in entry or not _is_shape(shape):
+            place = f"{path} key arrays, {name[:80]}"
+            raise InputError(Fault(place, "has no shape and dtype", "sizes, and a type of number"))
+    return manifest
+
+
+def _is_shape(shape: Any) -> bool:
+    """Whether this is a list of sizes."""
+    if not isinstance(shape, list):
+        return False
+    return all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in shape)
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def remembered_sha256(path: Path) -> str:
+    """`file_sha256`, from memory when the file has not changed since. One changed in the last two seconds is not
+    remembered: another change might leave it the same time."""
+    status = path.stat()
+    signature = status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
+    if (remembered := _digests.get(path)) and remembered[0] == signature:
+        return remembered[1]
+    digest = file_sha256(path)
+    if time.time_ns() - status.st_mtime_ns > SETTLED:
+        _digests[path] = signature, digest
+    return digest
+
+
+def damaged(path: Path) -> Fault:
+    found = "is damaged: its contents do not match the sha256 in manifest.json"
+    return Fault(
+        str(path), found, fix="restore it from a copy, or write it again: an analysis with coder_core.evaluate"
+    )
