@@ -40,6 +40,8 @@ class CheckDataArguments:
     """Folder with the picture files, to see whether all are there; images/ beside the data is found without it."""
     word_vectors: Path | None = None
     """Text file of word vectors (GloVe, word2vec or fastText), to see how many of the words it knows."""
+    word_size: int = 300
+    """Numbers a word that training is given; it refuses a file of another width."""
     word_threshold: int = 4
     """A word enters the vocabulary when the train captions hold it at least this often."""
     batch_size: int = 128
@@ -54,8 +56,8 @@ class CheckDataArguments:
 def main(arguments: list[str]) -> int:
     """Survey the data set; returns 1 when training would refuse it, 2 for flags out of range."""
     parsed = tyro.cli(CheckDataArguments, args=arguments, prog="python -m coder_core.check_data")
-    if parsed.word_threshold < 1 or parsed.batch_size < 1:
-        print("--word-threshold and --batch-size must be at least 1", file=sys.stderr)
+    if min(parsed.word_threshold, parsed.word_size, parsed.batch_size) < 1:
+        print("--word-threshold, --word-size and --batch-size must be at least 1", file=sys.stderr)
         return 2
 
     from coder_core.data.demo import DEMO_FOLDER, make_demo
@@ -67,8 +69,8 @@ def main(arguments: list[str]) -> int:
         if str(path) == "demo" and not path.exists():
             path = make_demo(Path(os.environ.get("CODER_DEMO", DEMO_FOLDER)))
         result = survey(
-            path, pictures=parsed.pictures, word_vectors=parsed.word_vectors, word_threshold=parsed.word_threshold,
-            check_values=parsed.values,
+            path, pictures=parsed.pictures, word_vectors=parsed.word_vectors, word_size=parsed.word_size,
+            word_threshold=parsed.word_threshold, check_values=parsed.values,
         )  # fmt: skip
     except InputError as error:  # only from making the built-in data; a survey collects its faults
         result = Survey(faults=list(error.faults))

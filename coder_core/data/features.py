@@ -21,7 +21,7 @@ SCAN_THREADS = 2
 ROWS_NAMED = 10
 BAD_SYNTAX = (ValueError, TypeError, SyntaxError, TokenError, LookupError)
 HEADER_ERRORS = (*BAD_SYNTAX, EOFError, RecursionError, MemoryError, OverflowError)
-TOO_LARGE = (2.0 - 2.0**-24) * 2.0**127  # the least float64 that is infinite as a float32
+LARGEST = 1e15  # training adds up squares of features in float32, which ends at 3.4e38
 RIGHT_FILE = "a .npy file of float16, float32 or float64, (images, regions, size) or (images, size)"
 
 
@@ -131,11 +131,10 @@ def _coercions(path: Path, shape: tuple[int, ...], dtype: np.dtype, fortran: boo
 
 
 def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, list[Fault]]:
-    """Read every value of rows[0]…rows[1] once, in pieces, and report NaN, Inf, overflow of float32 and all-zero rows.
+    """Read every value of rows[0]…rows[1] once, in pieces, and report NaN, Inf, values above 1e15 and all-zero rows.
 
     Works on the bits: without its sign a float is an integer that grows with it; 0 is zero, all exponent bits set is
-    NaN or Inf; and a float64 that overflows as a float32 is a number in between. So one integer maximum a region
-    answers every question.
+    NaN or Inf. So one integer maximum a region answers every question.
 
     Returns:
         (z, 2) int64 pairs (row of the file, region) that are all zero, and the faults.
@@ -149,7 +148,7 @@ def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, l
 
 
 def _scan_piece(file: FeatureFile, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Rows start…stop: (·, 2) pairs (image, region) not finite, overflowing, all zero, and (·,) images all zero."""
+    """Rows start…stop: (·, 2) pairs (image, region) not finite, too large, all zero, and (·,) images all zero."""
     values = file.map_rows(start, stop)
     if not file.dtype.isnative:
         values = values.astype(file.dtype.newbyteorder("="))
@@ -159,8 +158,8 @@ def _scan_piece(file: FeatureFile, start: int, stop: int) -> tuple[np.ndarray, n
     largest = (bits & np.array(np.iinfo(bits.dtype).max >> 1, dtype=bits.dtype)).max(axis=-1)  # (images, regions)
     blank = np.flatnonzero(largest.max(axis=1) == 0) + start
     shift = np.array([start, 0])
-    too_large = np.array(TOO_LARGE).view(np.uint64) if file.dtype.itemsize == 8 else infinity
-    large = np.argwhere((largest >= too_large) & (largest < infinity))
+    bound = np.array(min(LARGEST, float(np.finfo(values.dtype).max)), dtype=values.dtype).view(bits.dtype)
+    large = np.argwhere((largest > bound) & (largest < infinity))
     return np.argwhere(largest >= infinity) + shift, large + shift, np.argwhere(largest == 0) + shift, blank
 
 
@@ -171,9 +170,9 @@ def _value_faults(path: Path, bad: np.ndarray, large: np.ndarray, zero: np.ndarr
         problem = f"NaN or Inf in {len(bad):,} regions of {len(np.unique(bad[:, 0])):,} images; {_rows(bad)}"
         faults.append(Fault(str(path), problem, "finite numbers", "extract these images' features again"))
     if len(large):
-        problem = f"numbers too large for float32 in {len(large):,} regions of {len(np.unique(large[:, 0])):,} images"
+        problem = f"numbers too large to train on in {len(large):,} regions of {len(np.unique(large[:, 0])):,} images"
         fix = "extract these images' features again, or scale them"
-        faults.append(Fault(str(path), f"{problem}; {_rows(large)}", "at most 3.4e38", fix))
+        faults.append(Fault(str(path), f"{problem}; {_rows(large)}", f"at most {LARGEST:.0e}", fix))
     if len(blank):
         first = ", ".join(map(str, blank[:ROWS_NAMED].tolist()))
         problem = f"{len(blank):,} images are zero in all their features; the first, counted from 0: {first}"

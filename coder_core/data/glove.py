@@ -83,7 +83,7 @@ def read_word_vectors(
         elif vector is not None:
             repeated += wanted[word] in vectors
             vectors.setdefault(wanted[word], vector)
-    if dimension is not None and width != dimension:
+    if dimension is not None and width not in (0, dimension):
         fix = f"use a file of {dimension} numbers a word, or set the word size to {width}"
         faults.append(Fault(str(path), f"vectors of {width} numbers", f"{dimension}", fix))
     if repeated:

@@ -49,6 +49,7 @@ def survey(
     *,
     pictures: Path | None = None,
     word_vectors: Path | None = None,
+    word_size: int | None = None,
     word_threshold: int = 4,
     check_values: bool = True,
 ) -> Survey:
@@ -58,6 +59,7 @@ def survey(
         path: the data set, as for `read_split`.
         pictures: folder of the picture files.
         word_vectors: a text file of word vectors.
+        word_size: numbers a word that the file must have; any when None.
         word_threshold: how often train captions must hold a word.
         check_values: read every feature value.
     """
@@ -74,24 +76,23 @@ def survey(
             result.splits.append(split)
             result.faults += split.faults
     result.faults += compare_splits(result.splits)
-    _count_words(result, word_threshold, word_vectors)
+    _count_words(result, word_threshold, word_vectors, word_size)
     result.faults = sorted(dict.fromkeys(result.faults), key=lambda fault: SEVERITIES.index(fault.severity))
     return result
 
 
 def _missing(path: Path, names: Sequence[str]) -> list[Fault]:
     """Faults for splits that training needs."""
-    faults = []
+    faults: list[Fault] = []
     if "train" not in names:
-        listed = ", ".join(names)
-        faults.append(Fault(str(path), f"there is no train split, only {listed}", "train", "add the train files"))
+        collect(lambda: read_split(path, "train"), faults)  # refused in the words of training
     if not set(DEV_NAMES) & set(names):
         text = "there is no dev split, so no epoch can be chosen as the best"
         faults.append(Fault(str(path), text, "dev", "set some images aside", severity="warning"))
     return faults
 
 
-def _count_words(result: Survey, threshold: int, word_vectors: Path | None) -> None:
+def _count_words(result: Survey, threshold: int, word_vectors: Path | None, word_size: int | None) -> None:
     train = next((split for split in result.splits if split.name == "train"), None)
     if train is None:
         return
@@ -103,7 +104,8 @@ def _count_words(result: Survey, threshold: int, word_vectors: Path | None) -> N
         result.faults += _all_unknown(split, result.tokens[split.name])
     if word_vectors is not None:
         result.vectors = collect(
-            lambda: read_word_vectors(word_vectors, words.words, counts=words.counts), result.faults
+            lambda: read_word_vectors(word_vectors, words.words, counts=words.counts, dimension=word_size),
+            result.faults,
         )
         result.faults += result.vectors.faults if result.vectors else []
 

@@ -430,7 +430,7 @@ def attack(case: BadInput, folder: Path, listener: Listener) -> Iterator[Finding
     flags = FAMILIES[case.family]()[case.label](data, random.Random(case.seed))
     vectors = [flag for flag in flags if flag.startswith("--word-vectors=") and case.family == "word vectors"]
     checked, words = listener.hear(
-        lambda: check_data.main([str(data), "--word-threshold=1", "--batch-size=4", *vectors])
+        lambda: check_data.main([str(data), "--word-threshold=1", "--batch-size=4", "--word-size=3", *vectors])
     )
     trained, said = listener.hear(
         lambda: train.main([*SMALL, f"--data={data}", f"--root={folder}", "--name=run", *flags])

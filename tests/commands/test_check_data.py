@@ -83,7 +83,7 @@ def test_train_must_be_there_and_dev_should(tmp_path, capsys):
     write_split(tmp_path, "dev")
     status, out = run(capsys, tmp_path)
     assert status == 1
-    assert "there is no train split, only dev" in out
+    assert 'there is no split "train"; expected one of dev' in out
     write_split(tmp_path / "other", "train")
     status, out = run(capsys, tmp_path / "other")
     assert status == 0
@@ -123,14 +123,16 @@ def test_captions_without_a_known_word_are_counted(data, capsys):
 
 def test_word_vectors_are_measured(data, tmp_path, capsys):
     (tmp_path / "v.txt").write_text("dog 1 2\na 3 4\n")
-    status, out = run(capsys, data, "--word-vectors", tmp_path / "v.txt")
+    vectors = "--word-vectors", tmp_path / "v.txt"
+    status, out = run(capsys, data, *vectors, "--word-size", 2)
     assert status == 0
     assert "Word vectors: 2 numbers a word; 50.0% of the words" in out
     assert "warning: " in out
     (tmp_path / "v.txt").write_text("dog 1 2\na 3\n")
-    status, out = run(capsys, data, "--word-vectors", tmp_path / "v.txt")
+    status, out = run(capsys, data, *vectors, "--word-size", 2)
     assert status == 1
     assert "v.txt line 2: 1 numbers instead of 2" in out
+    assert "expected 300" in run(capsys, data, *vectors)[1]  # what training expects without the flag
 
 
 def test_json_holds_everything(data, capsys):
@@ -186,7 +188,7 @@ def test_demo_names_the_built_in_data(tmp_path, monkeypatch, capsys):
 
 def test_real_flickr8k_is_fit_for_training(capsys):
     folder = real_flickr8k()
-    status, out = run(capsys, folder, "--word-vectors", folder / "glove_50d_flickr8k_words.txt")
+    status, out = run(capsys, folder, "--word-vectors", folder / "glove_50d_flickr8k_words.txt", "--word-size", 50)
     assert status == 0
     for text in ("6,000", "30,000", "1,000 × 36 × 128", "float16", "97.", "0 errors, 1 warning"):
         assert text in out
