@@ -6,7 +6,16 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.backend.runs import RunSummary, all_runs, configuration_changes, epochs, facts, steps
+from app.backend.runs import (
+    RunSummary,
+    all_runs,
+    configuration_changes,
+    epochs,
+    facts,
+    history_faults,
+    read_each,
+    steps,
+)
 from app.ui import cards, downloads, sidebar
 from app.ui.glossary import tip
 from app.ui.progress import curve_label, curves
@@ -66,7 +75,12 @@ def show_recall(runs: list[RunSummary], split: str) -> None:
 
 def show_curves(runs: list[RunSummary]) -> None:
     cards.heading("Training")
-    by_epoch, by_step = ({run.name: read(run) for run in runs} for read in (epochs, steps))
+    (by_epoch, faults), (by_step, _) = read_each(runs, epochs), read_each(runs, steps)
+    if faults:
+        cards.faults(faults)
+    for sentences in read_each(runs, history_faults)[0].values():
+        for sentence in sentences:
+            cards.note(sentence)
     columns = curves(list(by_epoch.values())) + curves(list(by_step.values()))
     if not columns:
         imported = bool(runs) and all(run.imported for run in runs)

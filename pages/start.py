@@ -8,6 +8,7 @@ from app.backend.runs import all_runs, epochs
 from app.backend.training import demo_job, start_demo, stop_demo
 from app.ui import cards, frame
 from app.ui.progress import latest, steps_done
+from app.views.training import attempt, show_refusal
 
 frame.require()
 job = demo_job()
@@ -54,7 +55,10 @@ else:
     if job is not None:
         cards.empty("Training ended without a finished run.", "The output below says why. Then start it again.")
         st.code(job.output, language=None)
-    st.button("Train the demo pair", type="primary", icon=":material/play_circle:", on_click=start_demo)
+    st.button(
+        "Train the demo pair", type="primary", icon=":material/play_circle:", on_click=attempt, args=(start_demo,)
+    )
+    show_refusal()
     damaged = [(run.name, run.fault) for run in all_runs() if run.fault]
     if damaged:
         cards.faults(damaged)

@@ -7,7 +7,7 @@ import streamlit as st
 from app.backend.training import training_runs
 from app.ui import cards, frame
 from app.ui.state import bound, put
-from app.views.training import show_training
+from app.views.training import show_refusal, show_training
 from app.views.training_form import show_form
 
 frame.require()
@@ -16,9 +16,7 @@ cards.question(
     "A run trains in a process of its own: it continues when this page is closed, and every tab shows the same. A "
     "falling loss with rising R@sum on dev is healthy. Stop when R@sum falls for several epochs.",
 )
-fault = st.session_state.pop("train-fault", "")
-if fault:
-    cards.empty("The run was not started.", fault)
+show_refusal()
 entries = training_runs()
 names = [entry.name for entry in entries]
 alive = [entry.name for entry in entries if entry.alive]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -27,8 +27,8 @@ from coder_core.api import (
 
 __all__ = [
     "BY_STAMP", "METRICS", "InputError", "Loss", "Run", "RunSummary", "Sample", "all_runs", "comparable",
-    "configuration_changes", "epochs", "facts", "has_embeddings", "history_faults", "open_summary", "runs_root",
-    "split_sample", "steps", "thumbnail", "thumbnails",
+    "configuration_changes", "epochs", "facts", "has_embeddings", "history_faults", "open_summary", "read_each",
+    "runs_root", "split_sample", "steps", "thumbnail", "thumbnails",
 ]  # fmt: skip
 
 # Several visitors share the server, and no page multiplies more than takes one processor a second: a second thread of
@@ -36,6 +36,7 @@ __all__ = [
 threadpool_limits(1, user_api="blas")
 
 LISTING_SECONDS = 2
+Part = TypeVar("Part")
 BY_STAMP: dict[str | type[Any], Callable[[Any], Any]] = {RunSummary: lambda run: (str(run.path), run.stamp)}
 
 
@@ -76,6 +77,19 @@ def steps(run: RunSummary) -> pd.DataFrame:
 def history_faults(run: RunSummary) -> list[str]:
     """Sentences on lost or damaged parts of the curves."""
     return open_run(run.path).history_faults
+
+
+def read_each(
+    runs: Sequence[RunSummary], read: Callable[[RunSummary], Part]
+) -> tuple[dict[str, Part], list[tuple[str, str]]]:
+    """What `read` returns of every run, by name; and of those where it is damaged, name and fault."""
+    parts, faults = {}, []
+    for run in runs:
+        try:
+            parts[run.name] = read(run)
+        except InputError as error:
+            faults.append((run.name, str(error)))
+    return parts, faults
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=BY_STAMP)

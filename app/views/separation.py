@@ -9,18 +9,21 @@ import streamlit as st
 
 from app import charts
 from app.backend.joint_space import score_distributions, score_separation
-from app.backend.runs import RunSummary
+from app.backend.runs import RunSummary, read_each
 from app.ui import cards, downloads
 from app.ui.glossary import tip
 from app.ui.state import theme
 
 
 def show_separation(runs: Sequence[RunSummary], split: str) -> None:
-    """Draw it for those of the runs that were evaluated on the split."""
+    """Draw it for those of the runs that were evaluated on the split; damaged ones are named."""
     evaluated = [run for run in runs if split in run.splits]
-    if not evaluated:
+    counted, faults = read_each(evaluated, lambda run: score_distributions(run, split))
+    if faults:
+        cards.faults(faults)
+    if not counted:
         return
-    distributions = [score_distributions(run, split) for run in evaluated]
+    names, distributions = list(counted), list(counted.values())
     sampled = max(distributions, key=lambda counts: counts.of_images - counts.images)
     note = ""
     if sampled.images < sampled.of_images:
@@ -32,7 +35,7 @@ def show_separation(runs: Sequence[RunSummary], split: str) -> None:
         "A run whose curves on the left (matching pairs) and on the right (other pairs) overlap cannot tell them "
         f"apart. MD is the difference of the two means.{note}",
     )
-    colours, names = charts.tone(theme()), [run.name for run in evaluated]
+    colours = charts.tone(theme())
     all_counts = [counts for run in distributions for counts in (run.positive, run.negative)]
     kinds = {"positive": "matching pairs", "negative": "all other pairs"}
     for column, (kind, label) in zip(st.columns(2, gap="large"), kinds.items(), strict=True):
@@ -40,7 +43,7 @@ def show_separation(runs: Sequence[RunSummary], split: str) -> None:
             counts = [getattr(run, kind) for run in distributions]
             figure = charts.similarity_densities(names, distributions[0].edges, counts, all_counts, label, colours)
             downloads.chart(figure, f"densities-{kind}", f"similarities of {label}")
-    means = [score_separation(run, split) for run in evaluated]
+    means = [score_separation(run, split) for run in evaluated if run.name in counted]
     table = pd.DataFrame(
         {
             "run": names,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
+from typing import Any
 
 import streamlit as st
 
 from app import charts
 from app.backend import training
-from app.backend.runs import epochs, history_faults, steps
+from app.backend.runs import InputError, epochs, history_faults, steps
 from app.backend.training import TrainingRun
 from app.ui import cards, downloads
 from app.ui.progress import RSUM_COLUMNS, curve_label, curves, latest, steps_done
@@ -16,6 +18,22 @@ from app.ui.state import bound, theme
 
 EVERY = "2s"
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
+REFUSAL = "train-refusal"
+
+
+def attempt(start: Callable[..., object], *arguments: Any) -> None:
+    """Start a process; why it could not be started is left for `show_refusal`."""
+    try:
+        start(*arguments)
+    except (OSError, InputError) as error:
+        st.session_state[REFUSAL] = str(error)
+
+
+def show_refusal() -> None:
+    """Say why the last click started nothing."""
+    reason = st.session_state.pop(REFUSAL, "")
+    if reason:
+        cards.empty("Nothing was started.", reason)
 
 
 def find(name: str) -> TrainingRun | None:
@@ -51,6 +69,7 @@ def _draw(entry: TrainingRun) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         _buttons(entry)
         st.html(f'<p class="cl-how">{_state(entry, text)}{latest(epochs(entry.run))}</p>')
+    show_refusal()
     for fault in history_faults(entry.run):
         cards.note(fault)
     _curves(entry)
@@ -89,7 +108,7 @@ def _buttons(entry: TrainingRun) -> None:
     elif not entry.alive and entry.run.state != "finished":
         st.button(
             "Resume", key="train-resume", type="primary", icon=":material/play_arrow:",
-            on_click=training.resume, args=(entry.run,), help="Continues from the newest save.",
+            on_click=attempt, args=(training.resume, entry.run), help="Continues from the newest save.",
         )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from app.backend.runs import InputError
 from app.backend.training import DataSet, Option, TeacherRun
 from app.ui import cards
 from app.ui.state import bound, bound_number, linked, put
+from app.views.training import REFUSAL, attempt
 
 METHODS = ("boosting", "weighting")  # sections with fields of their own
 SCENARIO, OFFLINE, START, WEIGHTS = "boosting_scenario", "offline", "boosting_start", "sample_weights"
@@ -142,10 +143,7 @@ def _from_link() -> bool:
 
 
 def _begin(preset: str, name: str, data: DataSet, values: dict[str, Any], teacher: TeacherRun | None) -> None:
-    try:
-        training.start(preset, name, data, values, teacher)
-    except (OSError, InputError) as error:
-        st.session_state["train-fault"] = str(error)
-        return
-    st.session_state.pop(ASKED, None)
-    put("watch", name)
+    attempt(training.start, preset, name, data, values, teacher)
+    if REFUSAL not in st.session_state:
+        st.session_state.pop(ASKED, None)
+        put("watch", name)

@@ -12,9 +12,11 @@ import tomli_w
 
 from coder_core.runs.files.lines import seal_line
 from coder_core.runs.files.manifest import render_manifest
+from coder_core.runs.files.status import write_status
 from tests.support.pages import Opened, texts
 from tests.support.run_folders import cut, reseal, write_run
 
+DIFFERENCES = "Differences between the configurations"
 VALUES: tuple[Any, ...] = (True, "![x](y)", [[["x"]]], {"a": {}})
 
 
@@ -76,3 +78,20 @@ def test_an_analysis_that_cannot_be_opened_is_named_on_the_page(opened: Opened, 
     app.run()
     assert not app.exception
     assert "image_ranks.npy" not in texts(app)
+
+
+def test_the_overview_names_a_torn_run_and_a_lost_history_in_place(opened: Opened, tmp_path: Path) -> None:
+    """The sections below show the other runs."""
+    good, torn = (write_run(tmp_path / "runs", name, images=8, pictures=False) for name in ("good", "torn"))
+    cut(torn / "analysis" / "dev" / "image_ranks.npy")
+    write_status(good, "finished", step=30, steps=30, evaluated=3)
+    (good / "history.jsonl").unlink()
+    app = opened(tmp_path / "runs", "overview", run="good", versus="—", curves=["good", "torn"])
+    said = texts(app)
+    assert "torn</b> — " in said
+    assert "image_ranks.npy" in said
+    assert f"{good / 'history.jsonl'}: lacks 3 of 3 finished epochs" in said
+    headings = [heading.value for heading in app.subheader]
+    assert headings[-2:] == ["How well are matching pairs separated from the others?", DIFFERENCES]
+    separation = next(table.value for table in app.dataframe if "matching pairs" in table.value)
+    assert list(separation["run"]) == ["good"]

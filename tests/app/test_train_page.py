@@ -134,6 +134,18 @@ def test_a_lost_history_is_noted_beside_the_run(root: Path, opened: Opened) -> N
     assert "the run itself is not affected" in said
 
 
+def test_a_job_folder_that_is_a_link_is_named_when_resume_is_clicked(root: Path, opened: Opened) -> None:
+    write_status(write_run(root, "demo", images=6, pictures=False), "stopped", step=10, steps=30)
+    (root / "elsewhere").mkdir()
+    (root / ".work").mkdir()
+    (root / ".work" / training.job_name("demo")).symlink_to(root / "elsewhere")
+    app = opened(root, "train", watch="demo")
+    app.button(key="train-resume").click().run()
+    assert not app.exception
+    assert f"is a link to {root / 'elsewhere'}" in texts(app)
+    assert not list((root / "elsewhere").iterdir())
+
+
 def test_another_preset_begins_with_its_own_values(root: Path, opened: Opened) -> None:
     app = opened(root, "train")
     assert app.number_input(key="demo-epochs").value == 10
