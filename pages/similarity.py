@@ -13,34 +13,41 @@ from app.ui import cards, clicks, downloads, sidebar
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.state import Choice, bound, bound_number, put
+from app.views import loss_values
 from app.views.matrix import draw_matrices
-from app.views.pair import show_pair
+from app.views.pair import pair_steps, show_pair, show_steps
 
 SOURCES = {"seed": "Random", "hardest": "Hardest", "chosen": "Selection", "split": "Whole split"}
 ORDERS = {"diversity": "Diversity", "cluster": "Cluster", "drawn": "As drawn"}
 PAIRS, MOST_PAIRS, CHARACTERS = 64, 4096, 500
+SHARES = (8, 3)  # of the width: the matrices, and the pair beside them
 
 
-def in_training(choice: Choice) -> str:
-    """The values every chosen run was trained with, in words."""
+def described(choice: Choice) -> str:
+    """Where the values of the sliders come from, run by run."""
     parts, with_concepts = [], []
     for run in choice.runs:
         opened = open_summary(run)
         loss = opened.loss
-        values = f"{run.name} was trained with μ = {loss.temperature:g}, γ = {loss.gamma:g}, ε = {loss.epsilon:g}"
-        parts.append(values if loss.trained else f"{run.name} did not use eq. 4 (sliders start at the paper’s values)")
+        if run.imported:
+            parts.append(loss_values.own_values_in_words(run, choice.split, starts=run is choice.runs[-1]))
+        elif loss.trained:
+            values = f"μ = {loss.temperature:g}, γ = {loss.gamma:g}, ε = {loss.epsilon:g}"
+            parts.append(f"{run.name} was trained with {values}.")
+        else:
+            parts.append(f"{run.name} did not use eq. 4 (sliders start at the paper’s values).")
         if opened.analysis(choice.split).concepts is not None:
             with_concepts.append(run.name)
-    branch = ""
     if with_concepts:
         names = " and ".join(with_concepts)
-        branch = f" S is that of the instance branch, which eq. 4 uses; {names} also ranks by concepts."
-    return f"{'; '.join(parts)}.{branch}"
+        parts.append(f"S is that of the instance branch, which eq. 4 uses; {names} also ranks by concepts.")
+    return " ".join(parts)
 
 
 def settings(choice: Choice) -> Settings:
     """The controls of the page."""
-    loss = open_summary(choice.runs[-1]).loss
+    last = choice.runs[-1]
+    loss = similarity.starting_loss(last, choice.split)
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         rows = choose_one("Anchors", {"text": "Captions", "image": "Images"}, "anchors", tip("anchor"))
         source = choose_one("Samples", SOURCES, "batch-of", tip("matrix batch"))
@@ -55,17 +62,14 @@ def settings(choice: Choice) -> Settings:
             example = "0-31, 77 or words"
             text = st.text_input("Captions", max_chars=CHARACTERS, placeholder=example, **bound("chosen"), width=230)
             chosen = str(text or "")
-        mu, gamma, epsilon = (
-            float(st.slider(symbol, low, high, float(min(max(start, low), high)), step, help=tip(term), width=130,
-                            **bound_number(term)))
-            for symbol, term, low, high, step, start in (
-                ("μ", "mu", 0.01, 0.5, 0.01, loss.temperature), ("γ", "gamma", -0.5, 1.0, 0.05, loss.gamma),
-                ("ε", "epsilon", 0.01, 1.0, 0.01, loss.epsilon),
-            )
-        )  # fmt: skip
+        mu = loss_values.slider("μ", "mu", 0.005, 0.5, 0.005, loss.temperature, 130)
+        gamma = loss_values.slider("γ", "gamma", -1.0, 1.0, 0.005, loss.gamma, 130)
+        epsilon = loss_values.slider("ε", "epsilon", 0.01, 1.0, 0.01, loss.epsilon, 130)
         measure = choose_one("Measure", {"std": "SD", "entropy": "Entropy"}, "spread", f"{tip('SD')} {tip('entropy')}")
         function: Measure = "entropy" if measure == "entropy" else "std"
-    cards.note(in_training(choice))
+    if last.imported:
+        loss_values.offer_paper_values(last, loss, mu, gamma)
+    cards.note(described(choice))
     values = replace(loss, temperature=mu, gamma=gamma, epsilon=epsilon, function=function)
     direction: Direction = "i2t" if rows == "image" else "t2i"
     return Settings(choice.split, source, size, seed, chosen, order, direction, values)
@@ -78,12 +82,11 @@ def choose_pair(choice: Choice, batch: MatrixSamples, scaled: dict[str, Scaled],
     run = open_summary(last)
     counts = run.count(choice.split, "image"), run.count(choice.split, "text")
     cards.heading(
-        "One pair in detail", "Click on a cell to open it here; for a block, its most similar negative opens. The "
-        "numbers are the rows of the samples in the split.",
+        "One pair", "Click on a cell to open it here; for a block, its most similar negative opens."
     )  # fmt: skip
     with st.container(horizontal=True, vertical_alignment="bottom"):
         image, text = (
-            int(st.number_input(label, 0, count - 1, start, **bound_number(key), width=150))
+            int(st.number_input(label, 0, count - 1, start, **bound_number(key), width=100))
             for label, count, start, key in zip(
                 ("Image", "Caption"), counts, hardest, ("pair-image", "pair-caption"), strict=True
             )
@@ -108,9 +111,11 @@ def show(choice: Choice) -> None:
     rows, columns = shown.row_step, shown.column_step
     block = f" Every cell is the mean of {rows:,} × {columns:,} pairs." if rows * columns > 1 else ""
     cards.note(f"{batch.about[0].upper()}{batch.about[1:]}.{block} Diversity is computed over the negatives shown.")
-    matrices = st.container()
-    cell = choose_pair(choice, batch, scaled, chosen)
-    show_pair(choice, batch, scaled, chosen, cell)
+    matrices, panel = st.columns(SHARES, gap="medium")
+    with panel, st.container(key="pair-panel"):
+        cell = choose_pair(choice, batch, scaled, chosen)
+        steps = pair_steps(choice, batch, scaled, chosen, cell)
+        show_pair(choice, batch, chosen, cell, steps)
     with matrices:
         keys = draw_matrices(scaled, batch, chosen, (cell[0] // rows, cell[1] // columns))
 
@@ -122,6 +127,8 @@ def show(choice: Choice) -> None:
             put("pair-caption", text)
 
     clicks.on_cell(keys, "matrix-clicks", open_pair)
+    cards.heading("The same pair, step by step", "How every number of the pair follows from the ones above it.")
+    show_steps(steps)
     cards.heading("Table of all cells")
     downloads.table(similarity.matrices_table(scaled, batch, chosen), f"similarity-{choice.split}")
 

@@ -18,6 +18,7 @@ from coder_core.api.similarity import (
     Pair,
     Scaled,
     Source,
+    StartingValues,
     choose_samples,
     hardest_in_cell,
     labels,
@@ -28,11 +29,13 @@ from coder_core.api.similarity import (
     positions,
     scaled_matrix,
     spread_over,
+    values_from_similarities,
 )
 
 __all__ = [
-    "Direction", "Loss", "MatrixSamples", "Measure", "Pair", "Scaled", "Settings", "batch_of", "hardest_negative",
-    "labels", "matrices_table", "matrix", "pair_at", "pair_numbers", "positions",
+    "Direction", "Loss", "MatrixSamples", "Measure", "Pair", "Scaled", "Settings", "StartingValues", "batch_of",
+    "hardest_negative", "labels", "matrices_table", "matrix", "own_values", "pair_at", "pair_numbers", "positions",
+    "starting_loss",
 ]  # fmt: skip
 
 
@@ -58,6 +61,17 @@ class Settings:
         """The same with the default μ, γ and ε: batch, order and spread do not depend on the sliders."""
         measure = Loss(function=self.loss.function, entropy_temperature=self.loss.entropy_temperature)
         return replace(self, loss=measure)
+
+
+@st.cache_data(max_entries=64, show_spinner="Looking at the similarities …", hash_funcs=BY_STAMP)
+def own_values(run: RunSummary, split: str) -> StartingValues:
+    """μ and γ from the run's own similarities."""
+    return values_from_similarities(open_summary(run), split)
+
+
+def starting_loss(run: RunSummary, split: str) -> Loss:
+    """The values the sliders start at: those of training; of imported embeddings, from their own similarities."""
+    return own_values(run, split).loss if run.imported else open_summary(run).loss
 
 
 def batch_of(run: RunSummary, settings: Settings) -> MatrixSamples:

@@ -6,15 +6,16 @@ from app.charts.concepts import concept_graph, concepts_read, side_by_side
 from app.charts.diversity import density, histogram, negative_weights, recall_by_diversity, similarity_histogram
 from app.charts.figure import DARK, LIGHT, Tone, plain, run_colour, tone
 from app.charts.joint import Map, Marks, joint_map
-from app.charts.matrices import heat_limits, heat_map
+from app.charts.matrices import HeatScale, colour_stops, heat_map, heat_scale
 from app.charts.ranks import margin_histogram, occurrence_bands, rank_band, rank_distribution, rank_matrix
 from app.charts.runs import recall_bars, training_curves
 from app.charts.similarities import similarity_curves, similarity_densities
 
 __all__ = [
-    "DARK", "LIGHT", "Kinds", "Map", "Marks", "Ramp", "Tone", "cluster_map", "concept_graph", "concepts_read",
-    "density", "frequent", "heat_limits", "heat_map", "histogram", "joint_map", "kinds", "margin_histogram",
-    "negative_weights", "occurrence_bands", "plain", "ramp", "rank_band", "rank_distribution", "rank_matrix",
-    "recall_bars", "recall_by_diversity", "run_colour", "side_by_side", "similarity_curves", "similarity_densities",
-    "similarity_histogram", "split_ramp", "tone", "training_curves", "word_bars",
+    "DARK", "LIGHT", "HeatScale", "Kinds", "Map", "Marks", "Ramp", "Tone", "cluster_map", "colour_stops",
+    "concept_graph", "concepts_read", "density", "frequent", "heat_map", "heat_scale", "histogram", "joint_map",
+    "kinds", "margin_histogram", "negative_weights", "occurrence_bands", "plain", "ramp", "rank_band",
+    "rank_distribution", "rank_matrix", "recall_bars", "recall_by_diversity", "run_colour", "side_by_side",
+    "similarity_curves", "similarity_densities", "similarity_histogram", "split_ramp", "tone", "training_curves",
+    "word_bars",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,46 +11,98 @@ import plotly.graph_objects as go
 
 from app.charts.figure import Tone, figure, plain
 
-HEIGHT = 470
-SHARP_HEIGHT = 560  # more than 128 cells a side: a cell should be two pixels or more
+HEIGHT = 400
+MOST_TICKS, TICK_ROOM = 6, 0.12
+SHARP_HEIGHT = 520  # more than 128 cells a side: a cell should be two pixels or more
 
 
-def heat_limits(matrices: Sequence[np.ndarray], centre: float | None) -> tuple[float, float]:
-    """Ends of the colour scale, common to all matrices: symmetric about `centre`, or from 0 for None.
+@dataclass(frozen=True)
+class HeatScale:
+    """What colours mean, common to all matrices beside each other.
 
-    The ends hold 99.9 % of the cells, so that a single cell does not bleach the rest.
+    Args:
+        low, high: ends of the colour bar.
+        centre: blue below it, vermilion above; None for a single ramp from low to high.
+        name: what the colour bar calls the centre; "" marks it like any other value.
+    """
+
+    low: float
+    high: float
+    centre: float | None = None
+    name: str = ""
+
+
+def heat_scale(matrices: Sequence[np.ndarray], centre: float | None = 0.0, name: str = "") -> HeatScale:
+    """A scale that ends where the values end; without a centre it begins at 0.
+
+    The ends hold 99.8 % of the cells, so that a single cell does not bleach the rest.
     """
     cells = np.concatenate([matrix[np.isfinite(matrix)].ravel() for matrix in matrices] or [np.zeros(0)])
     if not len(cells):
-        return 0.0, 1.0
-    if centre is None:
-        return 0.0, max(float(np.quantile(cells, 0.999)), 1e-9)
-    reach = max(float(np.quantile(np.abs(cells - centre), 0.999)), 1e-9)
-    return centre - reach, centre + reach
+        return HeatScale(0.0, 1.0, centre, name)
+    low, high = (float(value) for value in np.quantile(cells, [0.001, 0.999]))
+    low = 0.0 if centre is None else low
+    return HeatScale(low, max(high, low + 1e-9), centre, name)
+
+
+def colour_stops(scale: HeatScale, colours: Tone) -> list[list[float | str]]:
+    """Colours from the lower end to the upper one.
+
+    A colour is as strong as the value is far from the centre, and full at the end that is further away. A centre
+    beyond an end counts as that end: the values on its one side then share all shades of one colour.
+    """
+    ground, blue, vermilion = colours.ramp[0], colours.runs[1], colours.runs[0]
+    if scale.centre is None:
+        return [[0.0, ground], [1.0, colours.ramp[1]]]
+    middle = (min(max(scale.centre, scale.low), scale.high) - scale.low) / (scale.high - scale.low)
+    longer = max(middle, 1 - middle)
+    below, above = _mixed(ground, blue, middle / longer), _mixed(ground, vermilion, (1 - middle) / longer)
+    return [[0.0, below], [middle, ground], [1.0, above]]
+
+
+def _mixed(ground: str, full: str, share: float) -> str:
+    """The colour `share` of the way from one "#RRGGBB" to another."""
+    ends = [[int(colour[start : start + 2], 16) for start in (1, 3, 5)] for colour in (ground, full)]
+    return "#" + "".join(f"{round(a + share * (b - a)):02X}" for a, b in zip(*ends, strict=True))
+
+
+def _ticks(scale: HeatScale) -> dict[str, Any]:
+    """Round numbers on the colour bar, and the centre by its name; an arrow where it lies beyond an end."""
+    low, high, centre = scale.low, scale.high, scale.centre
+    step = 10 ** np.floor(np.log10(high - low) - 1)
+    step *= next(factor for factor in (1, 2, 5, 10, 20, 50, 100) if (high - low) / (step * factor) <= MOST_TICKS)
+    marks = {round(float(value), 10): "" for value in np.arange(np.ceil(low / step), high / step) * step}
+    if scale.name and centre is not None:
+        at, label = min(max(centre, low), high), f"{plain(scale.name)} {centre:g}"
+        label = f"{label} →" if centre > high else f"← {label}" if centre < low else label
+        marks = {value: "" for value in marks if abs(value - at) > TICK_ROOM * (high - low)} | {at: f"<b>{label}</b>"}
+    return {
+        "tickmode": "array",
+        "tickvals": list(marks),
+        "ticktext": [text or f"{value:g}" for value, text in marks.items()],
+    }
 
 
 def heat_map(
-    values: np.ndarray, rows: Sequence[str], columns: Sequence[str], limits: tuple[float, float], colours: Tone, *,
-    unit: str, row_name: str, column_name: str, diverging: bool, marked: tuple[int, int] | None = None,
+    values: np.ndarray, rows: Sequence[str], columns: Sequence[str], scale: HeatScale, colours: Tone, *,
+    unit: str, row_name: str, column_name: str, marked: tuple[int, int] | None = None,
 ) -> go.Figure:  # fmt: skip
     """One matrix; missing cells show the background.
 
     Args:
         values: (R, C), the first row on top. rows, columns: what a cell is called on hover.
-        limits: of the colours. diverging: blue below the middle and vermilion above; otherwise a single ramp.
-        unit: the name of a value on hover. marked: the selected cell.
+        scale: of the colours. unit: the name of a value on hover. marked: the selected cell.
     """
-    ground, blue, vermilion = colours.ramp[0], colours.runs[1], colours.runs[0]
-    scale = [[0, blue], [0.5, ground], [1, vermilion]] if diverging else [[0, ground], [1, colours.ramp[1]]]
     cells = {
         "type": "heatmap",
         "z": values,
-        "zmin": limits[0],
-        "zmax": limits[1],
-        "colorscale": scale,
+        "zmin": scale.low,
+        "zmax": scale.high,
+        "colorscale": colour_stops(scale, colours),
         "colorbar": {
             "orientation": "h", "x": 0.5, "y": 1.0, "yanchor": "bottom", "len": 0.7, "thickness": 8, "ypad": 6,
-            "outlinewidth": 0, "tickfont": {"color": colours.faint, "size": 11}, "nticks": 7,
+            "outlinewidth": 0, "tickfont": {"color": colours.faint, "size": 11},
+            **_ticks(scale),
         },
         "hoverongaps": False,
         "hovertemplate": "%{y} · %{x}<br>" + plain(unit) + " = %{z:.4f}<extra></extra>",

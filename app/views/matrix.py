@@ -14,7 +14,12 @@ Cell = tuple[int, int]
 AXES = {"i2t": ("images", "captions"), "t2i": ("captions", "images")}
 # kind → (heading, how to read it, name of a value)
 KINDS = {
-    "similarity": ("Before: S", "Scores. Matching pairs lie on the diagonal. Vermilion is above γ, blue below.", "S"),
+    "similarity": (
+        "Before: S",
+        "Cosines. Vermilion is above γ, blue below; the colours end where the values end. Matching pairs lie on the "
+        "diagonal of a batch in its own order.",
+        "S",
+    ),
     "exponent": (
         "After: (S − γ) / (μ·div)",
         "The exponents of the loss. The row of an ambiguous anchor gains contrast. Matching pairs are left out.", "x",
@@ -37,8 +42,10 @@ def draw_matrices(scaled: dict[str, Scaled], batch: MatrixSamples, settings: Set
     columns = st.columns(2, gap="medium") if alone else []
     for position, (kind, (heading, how, unit)) in enumerate(KINDS.items()):
         values = [getattr(matrices, kind) for matrices in scaled.values()]
-        centre = {"similarity": settings.loss.gamma, "share": None}.get(kind, 0.0)
-        limits = charts.heat_limits(values, centre)
+        if kind == "similarity":
+            scale = charts.heat_scale(values, settings.loss.gamma, "γ")
+        else:
+            scale = charts.heat_scale(values, None if kind == "share" else 0.0)
         with columns[position % 2] if alone else st.container():
             cards.heading(heading, how)
             parts = [st.container()] if alone else st.columns(2, gap="medium")
@@ -47,8 +54,8 @@ def draw_matrices(scaled: dict[str, Scaled], batch: MatrixSamples, settings: Set
             with part:
                 if not alone:
                     cards.label(name)
-                _draw(values[number], scaled[name], batch, settings, marked, limits, centre is not None, unit, keys[-1],
-                      f"{heading.partition(':')[0].lower()}, run {number + 1}")  # fmt: skip
+                alt = f"{heading.partition(':')[0]}, {name}"
+                _draw(values[number], scaled[name], batch, settings, marked, scale, unit, keys[-1], alt)
     if not alone:
         keys.append(_draw_difference(scaled, batch, settings, marked))
     return keys
@@ -60,22 +67,20 @@ def _draw_difference(scaled: dict[str, Scaled], batch: MatrixSamples, settings: 
     heading = f"S of {second_name} minus S of {first_name}"
     cards.heading(heading, "Vermilion pairs are closer in the second run.")
     difference = second.similarity - first.similarity
-    limits = charts.heat_limits([difference], 0.0)
+    scale = charts.heat_scale([difference])
     with st.columns(2)[0]:
-        _draw(
-            difference, second, batch, settings, marked, limits, True, "ΔS", "matrix-between", "second run minus first"
-        )
+        _draw(difference, second, batch, settings, marked, scale, "ΔS", "matrix-between", heading)
     return "matrix-between"
 
 
 def _draw(
     values: np.ndarray, scaled: Scaled, batch: MatrixSamples, settings: Settings, marked: Cell,
-    limits: tuple[float, float], diverging: bool, unit: str, key: str, alt: str,
+    scale: charts.HeatScale, unit: str, key: str, alt: str,
 ) -> None:  # fmt: skip
     rows, columns = labels(scaled, batch, settings.direction)
     anchors, candidates = AXES[settings.direction]
     figure = charts.heat_map(
-        values, rows, columns, limits, charts.tone(theme()), unit=unit, row_name=f"anchors: {anchors}",
-        column_name=candidates, diverging=diverging, marked=marked,
+        values, rows, columns, scale, charts.tone(theme()), unit=unit, row_name=f"anchors: {anchors}",
+        column_name=candidates, marked=marked,
     )  # fmt: skip
     downloads.chart(figure, key, alt)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
@@ -24,8 +24,12 @@ def steps(pair: Pair, function: str) -> list[Step]:
         ("S", "cosine of the two embeddings", f"{pair.similarity:.4f}"),
         ("γ", "margin", f"{gamma:g}"),
         (spread, f"of the anchor’s similarities to its {pair.negatives:,} negatives here", f"{pair.spread:.4f}"),
-        ("raw", f"1 / sigmoid(ε / {spread}) = 1 + exp(−{epsilon:g} / {pair.spread:.4f})", f"{pair.raw:.4f}"),
-        ("div", f"raw / largest raw = {pair.raw:.4f} / {pair.largest:.4f}", f"{pair.diversity:.4f}"),
+        ("1/σ", f"1 / sigmoid(ε / {spread}) = 1 + exp(−{epsilon:g} / {pair.spread:.4f})", f"{pair.raw:.4f}"),
+        (
+            "div",
+            f"1/σ over the largest of all anchors here = {pair.raw:.4f} / {pair.largest:.4f}",
+            f"{pair.diversity:.4f}",
+        ),
         ("μ·div", f"{mu:g} × {pair.diversity:.4f}", f"{pair.effective:.4f}"),
     ]
     if pair.own:
@@ -54,10 +58,31 @@ def steps_html(rows: Sequence[Step]) -> str:
     return f'<table class="cl-steps"><tbody>{body}</tbody></table>'
 
 
-def show_pair(
+def values_html(rows: Mapping[str, Sequence[Step]]) -> str:
+    """The values of every run beside each other: run → steps, each with the same symbols."""
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in rows)
+    lines = []
+    for same in zip(*rows.values(), strict=True):
+        values = "".join(f"<td>{html.escape(value)}</td>" for _, _, value in same)
+        lines.append(f'<tr><th scope="row">{html.escape(same[0][0])}</th>{values}</tr>')
+    body = "".join(lines)
+    return f'<table class="cl-values"><thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def pair_steps(
     choice: Choice, batch: MatrixSamples, scaled: dict[str, Scaled], settings: Settings, cell: tuple[int, int]
+) -> dict[str, list[Step]]:
+    """Run → the steps from S to the loss of one pair; `cell` is (anchor, candidate)."""
+    return {
+        run.name: steps(pair_numbers(run, settings, batch, scaled[run.name], cell), settings.loss.function)
+        for run in choice.runs
+    }
+
+
+def show_pair(
+    choice: Choice, batch: MatrixSamples, settings: Settings, cell: tuple[int, int], rows: Mapping[str, Sequence[Step]]
 ) -> None:
-    """The picture with the caption, then the steps of every run side by side; `cell` is (anchor, candidate)."""
+    """The picture with the caption, and the numbers of every run."""
     image, text = cell if settings.direction == "i2t" else cell[::-1]
     number, caption = int(batch.images[image]), int(batch.texts[text])
     last = choice.runs[-1]
@@ -66,11 +91,15 @@ def show_pair(
     relation = "its own" if owner == number else f"which belongs to image {owner}"
     title = f"Image {number} with caption {caption}, {relation}"
     cards.sample(thumbnail(last, choice.split, number), [opened.captions(choice.split)[caption]], title)
-    for run, column in zip(choice.runs, st.columns(len(choice.runs), gap="large"), strict=True):
+    st.html(values_html(rows))
+
+
+def show_steps(rows: Mapping[str, Sequence[Step]]) -> None:
+    """How every number of the pair is computed, run beside run."""
+    for (name, steps_of_run), column in zip(rows.items(), st.columns(len(rows), gap="large"), strict=True):
         with column:
-            cards.label(run.name)
-            pair = pair_numbers(run, settings, batch, scaled[run.name], cell)
-            st.html(steps_html(steps(pair, settings.loss.function)))
+            cards.label(name)
+            st.html(steps_html(steps_of_run))
 
 
 def _percent(share: float) -> str:

@@ -12,7 +12,10 @@ from streamlit.testing.v1 import AppTest
 from app import charts
 from app.backend.similarity import Loss, Pair
 from app.ui import clicks
-from app.views.pair import steps, steps_html
+from app.views.pair import steps, steps_html, values_html
+from coder_core.api import open_run
+from coder_core.api.similarity import values_from_similarities
+from tests.support.clip_runs import import_clip
 from tests.support.pages import Opened, texts
 from tests.support.run_folders import write_run
 
@@ -128,7 +131,8 @@ def test_every_number_of_the_formula_is_filled_in() -> None:
     text = "\n".join(" | ".join(step) for step in steps(pair(), "std"))
     for part in (
         "S | cosine of the two embeddings | 0.5000", "γ | margin | 0.3",
-        "1 / sigmoid(ε / SD) = 1 + exp(−0.1 / 0.2000) | 1.6065", "raw / largest raw = 1.6065 / 1.8000 | 0.8925",
+        "1 / sigmoid(ε / SD) = 1 + exp(−0.1 / 0.2000) | 1.6065",
+        "1/σ over the largest of all anchors here = 1.6065 / 1.8000 | 0.8925",
         "μ·div | 0.1 × 0.8925 | 0.0892", "(S − γ) / μ = (0.5000 − 0.3) / 0.1 | 2.000",
         "(S − γ) / (μ·div) = (0.5000 − 0.3) / 0.0892 | 2.241", "exp(2.241) / 15.000 | 62.68 %",
         "0.1 × log(15.000) − log(1 + 0.7000) | -0.2600",
@@ -144,24 +148,73 @@ def test_an_own_pair_and_a_pair_without_partner_say_less() -> None:
     assert "p" not in own
     split = [symbol for symbol, _, _ in steps(pair(positive=nan, loss_plain=nan, loss_value=nan), "std")]
     assert "loss" not in split
-    assert "nan" not in steps_html(steps(pair(own=True, plain=nan, exponent=nan, positive=nan), "std"))
+    rows = steps(pair(own=True, plain=nan, exponent=nan, positive=nan), "std")
+    assert "nan" not in steps_html(rows) + values_html({"<b>": rows})
+    assert "<b>" not in values_html({"<b>": rows})
 
 
-def test_limits_are_shared_symmetric_and_not_bleached_by_one_cell() -> None:
-    values = np.linspace(-1, 1, 20_000).reshape(100, 200)
+def test_the_colours_end_where_the_values_end_and_one_cell_does_not_bleach_them() -> None:
+    values = np.linspace(-0.4, 0.1, 20_000).reshape(100, 200)
     values[0, 0] = 1_000.0
-    low, high = charts.heat_limits([values, np.full((2, 2), np.nan)], 0.0)
-    assert low == -high
-    assert 0.9 < high < 1.1
-    assert charts.heat_limits([np.array([[0.0, 0.5]])], None) == (0.0, pytest.approx(0.5, abs=0.01))
-    assert charts.heat_limits([np.full((2, 2), np.nan)], 0.0) == (0.0, 1.0)
+    scale = charts.heat_scale([values, np.full((2, 2), np.nan)], 0.3, "γ")
+    assert (scale.low, scale.high) == (pytest.approx(-0.4, abs=0.01), pytest.approx(0.1, abs=0.01))
+    share = charts.heat_scale([np.array([[0.2, 0.5]])], None)
+    assert (share.low, share.high) == (0.0, pytest.approx(0.5, abs=0.01))
+    nothing = charts.heat_scale([np.full((2, 2), np.nan)])
+    assert (nothing.low, nothing.high) == (0.0, 1.0)
+    flat = charts.heat_scale([np.full((2, 2), 0.3)])
+    assert flat.high > flat.low
+
+
+@pytest.mark.parametrize(
+    ("centre", "stops"),
+    [(0.3, [[0, COLOURS.runs[1]], [1, COLOURS.ramp[0]], [1, COLOURS.ramp[0]]]),  # all below: every shade of blue
+     (-0.9, [[0, COLOURS.ramp[0]], [0, COLOURS.ramp[0]], [1, COLOURS.runs[0]]]),  # all above: every shade of vermilion
+     (-0.15, [[0, COLOURS.runs[1]], [0.5, COLOURS.ramp[0]], [1, COLOURS.runs[0]]]),
+     (0.0, [[0, COLOURS.runs[1]], [0.8, COLOURS.ramp[0]], [1, "#ECD0BB"]])],  # as strong as far from the centre
+)  # fmt: skip
+def test_a_colour_tells_the_side_of_gamma_and_the_distance(centre: float, stops: list[list[Any]]) -> None:
+    made = charts.colour_stops(charts.HeatScale(-0.4, 0.1, centre), COLOURS)
+    assert [colour for _, colour in made] == [colour for _, colour in stops]
+    assert [place for place, _ in made] == pytest.approx([place for place, _ in stops])
+
+
+@pytest.mark.parametrize(("gamma", "mark"), [(0.0, "γ 0"), (0.3, "γ 0.3 →"), (-0.5, "← γ -0.5")])
+def test_the_colour_bar_marks_gamma(gamma: float, mark: str) -> None:
+    values = np.linspace(-0.4, 0.1, 400).reshape(20, 20)
+    figure = charts.heat_map(
+        values, [""] * 20, [""] * 20, charts.heat_scale([values], gamma, "γ"), COLOURS, unit="S", row_name="",
+        column_name="",
+    )  # fmt: skip
+    bar = figure.data[0].colorbar
+    marked = dict(zip(bar.ticktext, bar.tickvals, strict=True))
+    assert marked[f"<b>{mark}</b>"] == pytest.approx(min(max(gamma, -0.4), 0.1), abs=0.01)
+    assert len(marked) >= 4
+
+
+def test_imported_embeddings_start_from_their_own_similarities(tmp_path: Path, opened: Opened) -> None:
+    root = tmp_path / "runs"
+    import_clip(root, "clip", images=20)
+    write_run(root, "trained", images=20)
+    own = values_from_similarities(open_run(root / "clip"), "dev")
+    app = opened(root, "similarity", run="clip", versus="—")
+    assert [app.slider(key=key).value for key in ("mu", "gamma")] == [own.loss.temperature, own.loss.gamma]
+    assert f"γ = {own.loss.gamma:g} is midway between the 99th percentile of other pairs" in texts(app)
+    paper = next(button for button in app.button if "paper" in button.label)
+    paper.click().run()
+    assert [app.slider(key=key).value for key in ("mu", "gamma")] == [0.1, 0.3]
+    next(button for button in app.button if "clip" in button.label).click().run()
+    assert app.slider(key="gamma").value == own.loss.gamma
+    app.selectbox(key="run").set_value("trained").run()  # sliders that nobody moved follow to the next run
+    assert [app.slider(key=key).value for key in ("mu", "gamma")] == [0.1, 0.3]
+    assert not app.exception
 
 
 def test_a_heat_map_names_its_cells_and_keeps_text_plain() -> None:
     evil = "<a href='http://127.0.0.1:9/x'>%{x}"
     figure = charts.heat_map(
-        np.arange(6.0).reshape(2, 3), [evil, "b"], ["c", "d", "e"], (0, 5), COLOURS, unit=evil, row_name="anchors",
-        column_name="images", diverging=True, marked=(1, 2),
+        np.arange(6.0).reshape(2, 3), [evil, "b"], ["c", "d", "e"], charts.HeatScale(0, 5, 2, evil), COLOURS,
+        unit=evil, row_name="anchors", column_name="images", marked=(1, 2),
     )  # fmt: skip
     assert "<a" not in str(figure.to_plotly_json())
     assert list(figure.layout.xaxis.ticktext) == ["c", "d", "e"]

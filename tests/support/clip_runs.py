@@ -1,0 +1,45 @@
+"""Imported runs as contrastive pre-training leaves them: images and captions in two cones, all cosines low."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from coder_core.embed import main
+from tests.support.run_folders import draw_pictures
+
+CAPTIONS_PER_IMAGE = 5
+DIMENSION = 256
+THEMES = 8  # images of one theme are hard negatives of one another
+CONE = 0.6  # how far the mean image and the mean caption lie from the origin, on opposite sides
+
+
+def clip_like(images: int, *, noise: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """(n, D) images and (5n, D) captions with a modality gap; most cosines lie between −0.4 and 0.1."""
+    rng = np.random.default_rng(seed)
+    themes, own, words = (
+        rng.normal(size=(rows, DIMENSION)) / np.sqrt(DIMENSION)
+        for rows in (THEMES, images, images * CAPTIONS_PER_IMAGE)
+    )
+    v = 0.8 * themes[np.arange(images) % THEMES] + 0.6 * own
+    w = 0.45 * np.repeat(v, CAPTIONS_PER_IMAGE, axis=0) + noise * words
+    v[:, 0], w[:, 0] = CONE, -CONE
+    return v.astype(np.float32), w.astype(np.float32)
+
+
+def import_clip(root: Path, name: str, *, images: int = 60, noise: float = 1.0, seed: int = 0) -> Path:
+    """Import such embeddings with `python -m coder_core.embed import`, with pictures."""
+    given = root.parent / f"{name}-embeddings"
+    given.mkdir(parents=True, exist_ok=True)
+    v, w = clip_like(images, noise=noise, seed=seed)
+    np.save(given / "images.npy", v)
+    np.save(given / "texts.npy", w)
+    lines = [f"view {k} of scene {i}" for i in range(images) for k in range(CAPTIONS_PER_IMAGE)]
+    (given / "captions.txt").write_text("".join(f"{line}\n" for line in lines))
+    (given / "ids.txt").write_text("".join(f"{file}\n" for file in draw_pictures(given / "pictures", images)))
+    files = [("images", "images.npy"), ("texts", "texts.npy"), ("captions", "captions.txt"), ("ids", "ids.txt")]
+    arguments = [part for flag, file in files for part in (f"--{flag}", str(given / file))]
+    arguments += ["--pictures", str(given / "pictures"), "--name", name, "--root", str(root)]
+    assert main(["import", *arguments]) == 0
+    return root / name
