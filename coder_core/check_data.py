@@ -10,9 +10,9 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -21,6 +21,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.runner import command
 from coder_core.console.tables import Column, FittingTable
+from coder_core.data.formats import ReadingArguments
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class CheckDataArguments:
 
     PATH is a folder with {split}_ims.npy, {split}_caps.txt and perhaps {split}_ids.txt (f30k_precomp, coco_precomp); or
     its parent (f30k with f30k/precomp in it); or a folder with Karpathy's dataset_*.json and the features beside it, or
-    that file itself; or "demo", the built-in data. docs/data.md describes the formats.
+    that file itself; or "demo", the built-in data. Or it holds pictures with captions and no features: Flickr's and
+    COCO's own files, an image folder, parquet, tar files. docs/data.md describes the formats.
     """
 
     path: tyro.conf.Positional[Path]
@@ -46,8 +48,10 @@ class CheckDataArguments:
     """A word enters the vocabulary when the train captions hold it at least this often."""
     batch_size: int = 128
     """Pairs in a batch, for the memory estimate."""
+    reading: Annotated[ReadingArguments, tyro.conf.arg(name="")] = field(default_factory=ReadingArguments)
     values: bool = True
-    """Read every feature value, to find NaN, Inf and zero rows; --no-values looks at headers and captions only."""
+    """Read every feature value, to find NaN, Inf and zero rows, or decode every picture; --no-values looks at headers,
+    names and captions only."""
     json: bool = False
     """Print one JSON object instead of tables."""
 
@@ -60,18 +64,23 @@ def main(arguments: list[str]) -> int:
         print("--word-threshold, --word-size and --batch-size must be at least 1", file=sys.stderr)
         return 2
 
+    from coder_core.data.captioned import holds_pictures_only
     from coder_core.data.demo import DEMO_FOLDER, make_demo
     from coder_core.data.description import describe
-    from coder_core.data.survey import Survey, survey
+    from coder_core.data.survey import Survey, survey, survey_pictures
 
     path = parsed.path
     try:
         if str(path) == "demo" and not path.exists():
             path = make_demo(Path(os.environ.get("CODER_DEMO", DEMO_FOLDER)))
-        result = survey(
-            path, pictures=parsed.pictures, word_vectors=parsed.word_vectors, word_size=parsed.word_size,
-            word_threshold=parsed.word_threshold, check_values=parsed.values,
-        )  # fmt: skip
+        given: dict[str, Any] = {
+            "pictures": parsed.pictures, "word_vectors": parsed.word_vectors, "word_size": parsed.word_size,
+            "word_threshold": parsed.word_threshold, "check_values": parsed.values,
+        }  # fmt: skip
+        if parsed.reading.format != "auto" or holds_pictures_only(path, parsed.pictures):
+            result = survey_pictures(path, parsed.reading, **given)
+        else:
+            result = survey(path, **given)
     except InputError as error:  # only from making the built-in data; a survey collects its faults
         result = Survey(faults=list(error.faults))
     document = describe(result, parsed.batch_size)
@@ -94,29 +103,47 @@ def print_report(console: Console, document: dict[str, Any], faults: Sequence[Fa
     severities = [fault.severity for fault in faults]
     errors, warnings = severities.count("error"), severities.count("warning")
     verdict = f"{_plural(errors, 'error')}, {_plural(warnings, 'warning')}: "
-    verdict += "this data would be refused." if errors else "this data can be trained on."
+    use = "embedded" if any("layout" in split for split in document["splits"]) else "trained on"
+    verdict += "this data would be refused." if errors else f"this data can be {use}."
     say(console, verdict, "bold red" if errors else "bold green")
 
 
 def _splits_table(splits: list[dict[str, Any]]) -> FittingTable:
+    if "layout" in splits[0]:
+        return _pictures_table(splits)
     columns = [
         Column("split", text=True), Column("images"), Column("captions"), Column("captions an image", dropped=2),
         Column("features"), Column("dtype", dropped=3), Column("on disk", dropped=4), Column("pictures", dropped=1),
     ]  # fmt: skip
     table = FittingTable("Splits", columns)
     for split in splits:
-        least, mean, most = split["captions_an_image"]
         table.add_row(
             split["name"],
             f"{split['images']:,}",
             f"{split['captions']:,}",
-            f"{least}" if least == most else f"{least} to {most}, mean {mean:.2f}",
+            _range(split),
             " × ".join(f"{length:,}" for length in split["shape"]),
             split["dtype"],
             _size(split["bytes_on_disk"]),
             "found" if split["pictures"] else "named, no folder" if split["named"] else "not named",
         )
     return table
+
+
+def _pictures_table(splits: list[dict[str, Any]]) -> FittingTable:
+    columns = [Column("split", text=True), Column("images"), Column("captions"), Column("captions an image", dropped=2)]
+    table = FittingTable("Splits", [*columns, Column("layout"), Column("pictures", dropped=1)])
+    for split in splits:
+        where = "in a folder" if split["pictures"] else "packed"
+        counts = f"{split['images']:,}", f"{split['captions']:,}"
+        table.add_row(split["name"], *counts, _range(split), split["layout"], where)
+    return table
+
+
+def _range(split: dict[str, Any]) -> str:
+    """How many captions an image has."""
+    least, mean, most = split["captions_an_image"]
+    return f"{least}" if least == most else f"{least} to {most}, mean {mean:.2f}"
 
 
 def _words_table(splits: list[dict[str, Any]]) -> FittingTable:
@@ -145,6 +172,8 @@ def _sentences(document: dict[str, Any], batch_size: int) -> list[str]:
     if vectors:
         text = f"{vectors['words']:.1%} of the words, {vectors['running_text']:.1%} of the running text"
         lines.append(f"Word vectors: {vectors['size']} numbers a word; {text}.")
+    if "layout" in splits[0]:
+        return lines
     disk = sum(split["bytes_on_disk"] for split in splits)
     words = sum(split.get("bytes_of_words", 0) for split in splits)
     batch = max(split["bytes_a_batch"] for split in splits)

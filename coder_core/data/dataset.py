@@ -154,7 +154,20 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
         raise InputError(Fault(str(path), f"holds several data sets: {names}", "one data set", "name one of them"))
     if folders:
         return path, folders[0]
+    _refuse_pictures(path)
     return path, find_annotations(path, LAYOUTS)
+
+
+def _refuse_pictures(path: Path) -> None:
+    """Say of pictures with captions what can be done with them."""
+    from coder_core.data.captioned import recognise  # pyarrow is loaded for those who have such data
+
+    recognised = recognise(path) if not any(path.glob("dataset*.json")) else None
+    if recognised is not None:
+        layout, why = recognised
+        problem = f"holds pictures with captions ({layout.name}: {why}) and no region features"
+        fix = f"python -m coder_core.embed pictures {path} --model … embeds them with a pretrained model"
+        raise InputError(Fault(str(path), problem, LAYOUTS, fix))
 
 
 def leaves(path: Path, root: Path) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from coder_core.data.captioned import CaptionedSplit
 from coder_core.data.dataset import Split, fingerprint
 from coder_core.data.survey import Survey
 from coder_core.data.words import Tokens
@@ -17,7 +18,8 @@ def describe(survey: Survey, batch_size: int) -> dict[str, Any]:
     vectors = survey.vectors
     return {
         "usable": survey.usable,
-        "splits": [_describe_split(split, survey.tokens.get(split.name), batch_size) for split in survey.splits],
+        "splits": [_describe_split(split, survey.tokens.get(split.name), batch_size) for split in survey.splits]
+        + [_describe_pictures(split, survey.tokens.get(split.name)) for split in survey.pictures],
         "vocabulary": None if survey.vocabulary is None else len(survey.vocabulary),
         "word_vectors": None
         if vectors is None
@@ -43,10 +45,29 @@ def _describe_split(split: Split, tokens: Tokens | None, batch_size: int) -> dic
         "fingerprint": fingerprint(split),
         "source": split.source,
     }
-    if tokens is not None:
-        lengths = tokens.lengths
-        values["words_a_caption"] = [float(value) for value in np.percentile(lengths, [0, 50, 99, 100])]
-        values["mean_words_a_caption"] = float(lengths.mean())
-        values["unknown_words"] = tokens.unknown_share()
-        values["bytes_of_words"] = int(tokens.ids.nbytes + tokens.offsets.nbytes)
-    return values
+    return values | _describe_words(tokens)
+
+
+def _describe_pictures(split: CaptionedSplit, tokens: Tokens | None) -> dict[str, Any]:
+    each = np.bincount(split.image_of_text, minlength=len(split.rows))
+    return {
+        "name": split.name,
+        "images": len(split.rows),
+        "captions": len(split.captions),
+        "captions_an_image": [int(each.min()), float(each.mean()), int(each.max())],
+        "pictures": split.source.get("pictures"),
+        "layout": split.source["layout"],
+        "source": split.source,
+    } | _describe_words(tokens)
+
+
+def _describe_words(tokens: Tokens | None) -> dict[str, Any]:
+    if tokens is None:
+        return {}
+    lengths = tokens.lengths
+    return {
+        "words_a_caption": [float(value) for value in np.percentile(lengths, [0, 50, 99, 100])],
+        "mean_words_a_caption": float(lengths.mean()),
+        "unknown_words": tokens.unknown_share(),
+        "bytes_of_words": int(tokens.ids.nbytes + tokens.offsets.nbytes),
+    }

@@ -45,13 +45,13 @@ def picture_path(folder: Path, name: str) -> Path | None:
     reason = unsafe_reason(name)
     if reason:
         raise InputError(Fault(f"picture {shown(name)}", f"the name {reason}", INSIDE, "rename it"))
-    path = _find(folder, name)
+    path = find_file(folder, name)
     if path is not None and not _inside(folder, path):
         raise InputError(Fault(str(path), "a link that leaves the picture folder", INSIDE, "copy the file here"))
     return path
 
 
-def _find(folder: Path, name: str) -> Path | None:
+def find_file(folder: Path, name: str) -> Path | None:
     """The file of a safe name, wherever a link leads."""
     try:
         return next((path for end in ("", *ENDINGS) if (path := folder / (name + end)).is_file()), None)
@@ -165,7 +165,7 @@ def find_pictures(root: Path, layout: Path, given: str | Path | None, names: lis
     for parent in parents:
         for usual in USUAL_FOLDERS:
             folder = parent / usual
-            if folder.is_dir() and all(_find(folder, name) for name in names[:NAMES_TRIED]):
+            if folder.is_dir() and all(find_file(folder, name) for name in names[:NAMES_TRIED]):
                 return folder
     return None
 
@@ -183,7 +183,7 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
         faults.append(Fault(f"image {row}, picture {shown(name)}", f"the name {reason}", INSIDE, "rename it"))
     if folder is None or unsafe:
         return faults
-    paths = [_find(folder, name) for name in names]
+    paths = [find_file(folder, name) for name in names]
     missing = [name for name, path in zip(names, paths, strict=True) if path is None]
     linked = [name for name, path in zip(names, paths, strict=True) if path is not None and not _inside(folder, path)]
     for some, problem, fix in (

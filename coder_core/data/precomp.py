@@ -75,7 +75,7 @@ def read_precomp(root: Path, folder: Path, split: str) -> RawSplit:
         stride=pairing.stride,
         captions=shorten(captions, str(captions_file), faults),
         image_of_text=pairing.image_of_text,
-        image_names=None if pairing.names is None else _name_pictures(root, folder, pairing.names, faults),
+        image_names=None if pairing.names is None else name_pictures(root, folder, pairing.names, faults),
         source=source,
         faults=faults,
     )
@@ -180,7 +180,7 @@ def splits_in(folder: Path) -> list[str]:
     return sorted(name for name in names if SPLIT_NAME.fullmatch(name))
 
 
-def _name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault]) -> list[str]:
+def name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault]) -> list[str]:
     """The picture names of n ids, where an id_mapping.json has all of them; otherwise the ids themselves.
 
     The mapping lies in `folder`, in `root`, or beside a `root` called precomp. Faults get a note, or a warning when it

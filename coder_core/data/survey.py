@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coder_core.console.faults import Fault
+from coder_core.data.captioned import CaptionedSplit, decode_all, read_captioned
 from coder_core.data.dataset import Split, available_splits, compare_splits, read_split
+from coder_core.data.formats import ReadingArguments
 from coder_core.data.glove import WordVectors, read_word_vectors
 from coder_core.data.raw_split import collect
 from coder_core.data.words import Tokens, Vocabulary
@@ -21,7 +23,7 @@ class Survey:
     """A data set and its faults.
 
     Args:
-        splits: the splits that could be read, train first.
+        splits: the splits that could be read, train first; or pictures: those of a data set of pictures.
         faults: errors, warnings and notes of all splits and files, errors first.
         vocabulary: of the train captions, or None when there are none.
         tokens: split name → its captions as numbers.
@@ -29,6 +31,7 @@ class Survey:
     """
 
     splits: list[Split] = field(default_factory=list)
+    pictures: list[CaptionedSplit] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     vocabulary: Vocabulary | None = None
     tokens: dict[str, Tokens] = field(default_factory=dict)
@@ -81,6 +84,38 @@ def survey(
     return result
 
 
+def survey_pictures(
+    path: Path,
+    reading: ReadingArguments,
+    *,
+    pictures: Path | None = None,
+    word_vectors: Path | None = None,
+    word_size: int | None = None,
+    word_threshold: int = 4,
+    check_values: bool = True,
+) -> Survey:
+    """Read all splits of a data set of pictures with captions and collect their faults instead of raising them.
+
+    Args:
+        path: the data set.
+        reading: its layout, and how images are dealt out where it has no splits.
+        pictures: folder of the picture files.
+        word_vectors: a text file of word vectors.
+        word_size: numbers a word that the file must have; any when None.
+        word_threshold: how often train captions must hold a word.
+        check_values: decode every picture.
+    """
+    result = Survey()
+    data = collect(lambda: read_captioned(path, reading, pictures=pictures), result.faults)
+    if data is not None:
+        result.pictures, result.faults = data.splits, result.faults + data.faults
+        for split in data.splits if check_values else ():
+            result.faults += decode_all(split, skip_broken=reading.skip_broken)
+    _count_words(result, word_threshold, word_vectors, word_size)
+    result.faults = sorted(dict.fromkeys(result.faults), key=lambda fault: SEVERITIES.index(fault.severity))
+    return result
+
+
 def _missing(path: Path, names: Sequence[str]) -> list[Fault]:
     """Faults for splits that training needs."""
     faults: list[Fault] = []
@@ -93,13 +128,14 @@ def _missing(path: Path, names: Sequence[str]) -> list[Fault]:
 
 
 def _count_words(result: Survey, threshold: int, word_vectors: Path | None, word_size: int | None) -> None:
-    train = next((split for split in result.splits if split.name == "train"), None)
+    splits = result.splits or result.pictures
+    train = next((split for split in splits if split.name == "train"), None)
     if train is None:
         return
     words = result.vocabulary = collect(lambda: Vocabulary.build(train.captions, threshold=threshold), result.faults)
     if words is None:
         return
-    for split in result.splits:
+    for split in splits:
         result.tokens[split.name] = words.encode(split.captions)
         result.faults += _all_unknown(split, result.tokens[split.name])
     if word_vectors is not None:
@@ -110,7 +146,7 @@ def _count_words(result: Survey, threshold: int, word_vectors: Path | None, word
         result.faults += result.vectors.faults if result.vectors else []
 
 
-def _all_unknown(split: Split, tokens: Tokens) -> list[Fault]:
+def _all_unknown(split: Split | CaptionedSplit, tokens: Tokens) -> list[Fault]:
     captions = tokens.all_unknown()
     if not len(captions):
         return []

@@ -1,0 +1,67 @@
+"""The layouts, in the order in which they are tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.data.captioned.coco import COCO
+from coder_core.data.captioned.downloaded import DOWNLOADED
+from coder_core.data.captioned.field import FIELD, PICTURE_FOLDERS
+from coder_core.data.captioned.flickr import FLICKR
+from coder_core.data.captioned.imagefolder import IMAGEFOLDER
+from coder_core.data.captioned.parquet import PARQUET
+from coder_core.data.captioned.records import Layout, folder_of
+
+LAYOUTS = (*FIELD, *FLICKR, *COCO, *IMAGEFOLDER, *PARQUET, *DOWNLOADED)
+FEATURES = ("*_ims.npy", "ims.npy", "features.npy")
+FORMATS = tuple(layout.name for layout in LAYOUTS)
+
+
+def recognise(path: Path) -> tuple[Layout, str] | None:
+    """The layout of a path and why, in words; None for none of them."""
+    for layout in LAYOUTS:
+        if why := layout.recognise(path):
+            return layout, why
+    return None
+
+
+def holds_pictures_only(path: Path, pictures: Path | None = None) -> bool:
+    """Whether a data set has pictures with captions and no region features, so that it is read for its pictures.
+
+    Captions in the precomp or Karpathy's layout may miss features that were forgotten: their pictures must be there.
+    """
+    root = folder_of(path)
+    folders = [root, root / "precomp", *root.glob("*_precomp")]
+    if any(entry for folder in folders for name in FEATURES for entry in folder.glob(name)):
+        return False
+    found = recognise(path)
+    if found is None or found[0] not in FIELD:
+        return found is not None
+    return pictures is not None or any((root / name).is_dir() for name in PICTURE_FOLDERS if name)
+
+
+def find_layout(path: Path, name: str, faults: list[Fault]) -> Layout:
+    """The layout called `name`, or for "auto" the recognised one, which a note tells.
+
+    Raises:
+        InputError: the path is missing, of no known layout, or not of the one named.
+    """
+    if not path.exists():
+        raise InputError(Fault(str(path), "there is no such file or folder", "a data set", "check the path"))
+    if name != "auto":
+        layout = next(layout for layout in LAYOUTS if layout.name == name)
+        if not layout.recognise(path):
+            fix = "check the path, or leave --format out"
+            raise InputError(Fault(str(path), f"is not of the format {name}", layout.files, fix))
+        return layout
+    found = recognise(path)
+    if found is None:
+        known = "; ".join(f"{layout.name}: {layout.files}" for layout in LAYOUTS)
+        fix = "docs/data.md shows every format"
+        raise InputError(Fault(str(path), "holds pictures with captions in no known format", known, fix))
+    layout, why = found
+    others = [other.name for other in LAYOUTS if other is not layout and other.recognise(path)]
+    also = f" It could also be read as {', '.join(others)} (--format)." if others else ""
+    faults.append(Fault(str(path), f"read as {layout.name}: {why}.{also}", severity="note"))
+    return layout

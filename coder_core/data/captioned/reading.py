@@ -1,0 +1,325 @@
+"""Read a data set of pictures with captions, whatever its layout: splits, checks, and where every picture lies."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Severity, stop_on_errors
+from coder_core.data.captioned.layouts import find_layout
+from coder_core.data.captioned.positions import Files, ParquetRows, Positions, TarMembers
+from coder_core.data.captioned.records import Contents, Record, Tally
+from coder_core.data.formats import ReadingArguments
+from coder_core.data.lines import check_name, holds_half_character, shorten, shown
+from coder_core.data.pictures import ENDINGS, INSIDE, find_file, read_picture, unsafe_reason
+
+FIRST = {"train": 0, "dev": 1, "test": 2}
+NAMES_TRIED = 20
+DECODED_SIZE = 64  # pixels a picture is decoded at to see whether it is whole
+THREADS = 4
+CAPTIONS = "at least one caption an image"
+
+Progress = Callable[[int, int], None]
+
+
+def dealt_split(name: str, reading: ReadingArguments) -> str:
+    """The split of an image where the data has none: a hash of the seed and its name decides, so adding pictures moves
+    none."""
+    digest = hashlib.blake2b(f"{reading.split_seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    share = int.from_bytes(digest) / 2**64
+    return (
+        "test" if share < reading.test_share else "dev" if share < reading.test_share + reading.dev_share else "train"
+    )
+
+
+@dataclass(frozen=True)
+class CaptionedSplit:
+    """One split: n pictures, m captions; the pictures stay where they are.
+
+    Args:
+        name: "train", "dev", "test", …
+        image_names: n names: paths relative to `positions.folder`, or names inside packed files.
+        captions: m strings.
+        image_of_text: (m,) int64, the image of every caption.
+        positions: of the pictures of all splits.
+        rows: (n,) int64, the numbers of this split's pictures in `positions`.
+        source: what was read from where.
+    """
+
+    name: str
+    image_names: list[str]
+    captions: list[str]
+    image_of_text: np.ndarray
+    positions: Positions
+    rows: np.ndarray
+    source: dict[str, str] = field(default_factory=dict)
+
+    def read(self, image: int) -> bytes:
+        """The file of a picture."""
+        return self.positions.read(int(self.rows[image]))
+
+    def place(self, image: int) -> str:
+        """Where a picture lies, for messages."""
+        return self.positions.place(int(self.rows[image]))
+
+    def keep(self, images: np.ndarray) -> CaptionedSplit:
+        """The images where `images` (n,) is true, and their captions."""
+        number = np.cumsum(images) - 1
+        texts = np.flatnonzero(images[self.image_of_text])
+        return replace(
+            self,
+            image_names=[self.image_names[image] for image in np.flatnonzero(images)],
+            captions=[self.captions[text] for text in texts],
+            image_of_text=number[self.image_of_text[texts]],
+            rows=self.rows[images],
+        )
+
+
+@dataclass(frozen=True)
+class CaptionedData:
+    """All splits of a data set, train first, with its faults: notes and warnings, and errors of pictures."""
+
+    layout: str
+    splits: list[CaptionedSplit]
+    faults: list[Fault]
+
+    def split(self, name: str) -> CaptionedSplit:
+        """The split of this name; "val" is "dev".
+
+        Raises:
+            InputError: there is none.
+        """
+        wanted = {"val": "dev", "validation": "dev"}.get(name, name)
+        found = next((split for split in self.splits if split.name == wanted), None)
+        if found is None:
+            listed = ", ".join(split.name for split in self.splits)
+            problem = f'there is no split "{name}"'
+            raise InputError(Fault("--split", problem, f"one of {listed}", "name one that is there"))
+        return found
+
+
+def read_captioned(
+    path: str | Path, reading: ReadingArguments | None = None, *, pictures: str | Path | None = None
+) -> CaptionedData:
+    """Read all splits of a data set of pictures with captions. No picture is opened.
+
+    Args:
+        path: the folder, or the file that holds the captions.
+        reading: its layout, how images are dealt out where it has no splits, and whether missing pictures are left
+            out with their captions; otherwise they are errors among the faults.
+        pictures: folder of the picture files, where it is not beside the captions.
+
+    Raises:
+        InputError: nothing can be read; up to 20 faults, each with file, row and the way out.
+    """
+    path, reading = Path(path), reading or ReadingArguments()
+    stop_on_errors([*check_name(path.absolute()), *check_name(Path(pictures) if pictures else None), *_shares(reading)])
+    faults: list[Fault] = []
+    form = find_layout(path, reading.format, faults)
+    contents = form.read(path, faults)
+    images = _collect(contents, reading, faults)
+    errors = [fault for fault in faults if fault.severity == "error"]
+    if errors or not images.captions:
+        if not errors:
+            errors = [Fault(str(path), "holds no caption of any picture", CAPTIONS, "check the file")]
+        raise InputError(errors)
+    positions = _positions(path, contents, images, pictures, faults)
+    stop_on_errors(faults)
+    source = {"layout": form.name, **contents.source}
+    source |= {"pictures": str(positions.folder)} if positions.folder else {}
+    splits = [_split(name, images, positions, source, faults) for name in _in_order(images.splits)]
+    data = CaptionedData(form.name, splits, faults)
+    return _without_missing(data, path, reading.skip_broken)
+
+
+def _shares(reading: ReadingArguments) -> list[Fault]:
+    dev, test = reading.dev_share, reading.test_share
+    if 0 <= dev <= 1 and 0 <= test <= 1 and dev + test <= 1:
+        return []
+    found = f"are {dev:g} and {test:g}"
+    return [Fault("--dev-share and --test-share", found, "from 0 to 1, together at most 1", "make them smaller")]
+
+
+@dataclass
+class _Images:
+    """Images in the order in which they first stand, with their captions."""
+
+    names: list[str] = field(default_factory=list)
+    splits: list[str] = field(default_factory=list)  # of every image
+    captions: list[str] = field(default_factory=list)
+    owners: list[int] = field(default_factory=list)
+    positions: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+def _collect(contents: Contents, reading: ReadingArguments, faults: list[Fault]) -> _Images:
+    """Records -> images with captions; what is left out is counted and named."""
+    place = ", ".join(map(str, contents.source.values()))
+    empty = Tally(place, "captions are empty and are left out")
+    bare = Tally(place, "images have no caption and are left out")
+    unlisted = Tally(place, "images stand in no list of a split and are left out", severity="note")
+    images, number = _Images(), dict[tuple[str, str], int]()
+    bare_names: dict[tuple[str, str], str] = {}
+    unsafe = dealt = 0
+    last_unlisted = ""
+    for record in contents.records:
+        caption = " ".join(record.caption.split("\n")).strip()
+        problem = _problem(record, caption, packed=contents.packed is not None)
+        if problem is not None:
+            unsafe += 1
+            if unsafe <= MOST_FAULTS_SHOWN:
+                faults.append(problem)
+            continue
+        split = record.split
+        if not split and contents.listed:
+            if record.image != last_unlisted:
+                unlisted.add(shown(record.image))
+            last_unlisted = record.image
+            continue
+        dealt += not split
+        key = (split or dealt_split(record.image, reading), record.image)
+        if not caption:
+            empty.add(record.place)
+            bare_names.setdefault(key, record.place)
+            continue
+        image = number.setdefault(key, len(number))
+        if image == len(images.names):
+            images.names.append(record.image)
+            images.splits.append(key[0])
+            images.positions.append(record.position or (0, 0, 0))
+        images.captions.append(caption)
+        images.owners.append(image)
+    for key in bare_names:
+        if key not in number:
+            bare.add(shown(key[1]))
+    faults += [*empty.faults(), *bare.faults(), *unlisted.faults()]
+    if dealt:
+        text = (
+            f"has no splits: a hash of every picture's name deals out {reading.test_share:.0%} as test and "
+            f"{reading.dev_share:.0%} as dev (seed {reading.split_seed}); --dev-share, --test-share and --split-seed "
+            "change it"
+        )
+        faults.append(Fault(place, text, severity="note"))
+    shorten(images.captions, place, faults)
+    return images
+
+
+def _problem(record: Record, caption: str, *, packed: bool) -> Fault | None:
+    """The fault of a name or a caption that cannot be used at all."""
+    if holds_half_character(record.image) or holds_half_character(caption):
+        problem = f"{shown(record.image)} or its caption holds half a character (a lone surrogate)"
+        return Fault(record.place, problem, "UTF-8 text", "repair the text")
+    reason = "" if packed else unsafe_reason(record.image)
+    return Fault(record.place, f"the name {shown(record.image)} {reason}", INSIDE, "rename it") if reason else None
+
+
+def _positions(
+    path: Path, contents: Contents, images: _Images, given: str | Path | None, faults: list[Fault]
+) -> Positions:
+    if contents.packed is not None:
+        store = TarMembers if contents.packed == "tar" else ParquetRows
+        return store(contents.files, images.names, np.array(images.positions, np.int64))
+    if given is not None:
+        if not Path(given).is_dir():
+            raise InputError(Fault(str(given), "there is no such folder", "the folder of the pictures", "check it"))
+        return Files(Path(given), images.names)
+    some = images.names[:NAMES_TRIED]
+    folders = [folder for folder in contents.folders if folder.is_dir()]
+    found = max(folders, key=lambda folder: sum(find_file(folder, name) is not None for name in some), default=None)
+    if found is None or not any(find_file(found, name) for name in images.names[:1000]):
+        looked = ", ".join(dict.fromkeys(str(folder) for folder in contents.folders)) or str(path)
+        problem = f"the picture files are in none of {looked}; the first is {shown(images.names[0])}"
+        raise InputError(Fault(str(path), problem, "a folder that holds them", "name it with --pictures FOLDER"))
+    return Files(found, images.names)
+
+
+def _in_order(splits: Iterable[str]) -> list[str]:
+    return sorted(dict.fromkeys(splits), key=lambda name: (FIRST.get(name, 3), name))
+
+
+def _split(
+    name: str, images: _Images, positions: Positions, source: dict[str, str], faults: list[Fault]
+) -> CaptionedSplit:
+    inside = np.array([split == name for split in images.splits])
+    owners = np.array(images.owners, np.int64)
+    whole = CaptionedSplit(name, images.names, images.captions, owners, positions, np.arange(len(inside)), source)
+    return whole.keep(inside)
+
+
+def _without_missing(data: CaptionedData, path: Path, skip: bool) -> CaptionedData:
+    """Missing pictures are an error each split, or left out; pictures without captions, or in two splits, are told."""
+    faults, splits = data.faults, []
+    missing = set(data.splits[0].positions.missing())
+    for split in data.splits:
+        absent = np.array([row in missing for row in split.rows.tolist()], dtype=bool)
+        if absent.any():
+            tally = Tally(
+                f"{split.name} of {path}", f"of {len(absent):,} pictures are missing", "picture files",
+                "copy them, or leave them and their captions out with --skip-broken", "warning" if skip else "error",
+            )  # fmt: skip
+            for image in np.flatnonzero(absent):
+                tally.add(shown(split.image_names[image]))
+            faults += tally.faults()
+        splits.append(split.keep(~absent) if skip else split)
+    faults += _in_two(data.splits)
+    faults += _without_captions(data.splits)
+    return replace(data, splits=[split for split in splits if len(split.rows)])
+
+
+def _in_two(splits: list[CaptionedSplit]) -> list[Fault]:
+    """A picture in two splits is a warning: what is measured in one was seen in the other."""
+    faults = []
+    names = {split.name: set(split.image_names) for split in splits}
+    for number, split in enumerate(splits):
+        for other in splits[:number]:
+            shared = sorted(names[split.name] & names[other.name])
+            if shared:
+                first = ", ".join(map(shown, shared[:10]))
+                problem = f"{len(shared):,} pictures are in both; the first: {first}"
+                place, fix = f"{split.name} and {other.name}", "remove them from one of the two"
+                faults.append(Fault(place, problem, "different pictures", fix, "warning"))
+    return faults
+
+
+def _without_captions(splits: list[CaptionedSplit]) -> list[Fault]:
+    """A note on picture files that no caption names."""
+    folder = splits[0].positions.folder
+    if folder is None:
+        return []
+    named = {name for split in splits for name in split.image_names}
+    inner = {name.rpartition("/")[0] for name in named}
+    tally = Tally(str(folder), "picture files have no caption and are not read", severity="note")
+    for part in sorted(inner):
+        if (folder / part).is_dir():
+            for file in sorted((folder / part).iterdir()):
+                name = f"{part}/{file.name}" if part else file.name
+                if file.suffix.lower() in ENDINGS and not {name, name.rpartition(".")[0]} & named and file.is_file():
+                    tally.add(shown(name))
+    return tally.faults()
+
+
+def decode_all(split: CaptionedSplit, *, skip_broken: bool = False, progress: Progress | None = None) -> list[Fault]:
+    """Decode every picture of a split, and name those that are broken: an error, or with `skip_broken` a warning."""
+    severity: Severity = "warning" if skip_broken else "error"
+    fix = "copy them again, or leave them and their captions out with --skip-broken"
+    tally = Tally(split.name, f"of {len(split.rows):,} pictures cannot be decoded", "whole pictures", fix, severity)
+
+    def broken(image: int) -> str:
+        try:
+            read_picture(split.read(image), "", size=DECODED_SIZE)
+        except InputError as error:
+            return f"{split.place(image)}: {error.faults[0].found}"
+        return ""
+
+    threads = THREADS if isinstance(split.positions, Files) else 1  # packed ones are read in order
+    with ThreadPoolExecutor(threads) as pool:
+        for number, problem in enumerate(pool.map(broken, range(len(split.rows))), 1):
+            if problem:
+                tally.add(problem)
+            if progress is not None:
+                progress(number, len(split.rows))
+    return tally.faults()

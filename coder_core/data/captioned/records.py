@@ -1,0 +1,218 @@
+"""What a layout gives: records of one image with one caption, and where the pictures may lie."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from coder_core.console.faults import Fault, InputError, Severity
+from coder_core.data.lines import BYTE_ORDER_MARK, plain_file, shown
+
+FIRST_NAMED = 10
+LONGEST_FIELD = 1 << 24  # characters of a CSV field
+SPLIT_NAMES = {
+    "train": "train", "training": "train", "restval": "train", "dev": "dev", "val": "dev", "valid": "dev",
+    "validation": "dev", "test": "test", "testing": "test",
+}  # fmt: skip
+CAPTION_COLUMNS = ("caption", "captions", "text", "raw", "sentences")
+PACKED = Literal["tar", "parquet"]
+
+
+class Record(NamedTuple):
+    """One image with one caption.
+
+    Args:
+        image: its name: a path relative to the picture folder, or a name inside a packed file.
+        caption: as it stands; "" where the image has none.
+        place: file and row, for faults.
+        split: "" where the data does not say.
+        position: of a packed picture: three whole numbers (see `positions`).
+    """
+
+    image: str
+    caption: str
+    place: str
+    split: str = ""
+    position: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a layout found.
+
+    Args:
+        records: read once.
+        folders: where picture files may lie, the likeliest first; empty for packed pictures.
+        packed: "tar" or "parquet" where pictures lie inside files.
+        files: those files, in the order the positions count them.
+        source: what was read from where.
+        listed: splits are lists of images: an image in none of them is left out.
+    """
+
+    records: Iterable[Record]
+    folders: Sequence[Path] = ()
+    packed: PACKED | None = None
+    files: Sequence[Path] = ()
+    source: dict[str, str] = field(default_factory=dict)
+    listed: bool = False
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A layout on disk.
+
+    Args:
+        name: for --format.
+        files: what it looks like, for messages.
+        recognise: why a path is of this layout, or "".
+        read: its contents; faults go to the list.
+    """
+
+    name: str
+    files: str
+    recognise: Callable[[Path], str]
+    read: Callable[[Path, list[Fault]], Contents]
+
+
+@dataclass
+class Tally:
+    """Cases of one problem: counted, the first ten named, one fault in the end."""
+
+    place: str
+    problem: str
+    expected: str = ""
+    fix: str = ""
+    severity: Severity = "warning"
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, case: str) -> None:
+        """Count a case; its name is for the message."""
+        self.count += 1
+        if len(self.first) < FIRST_NAMED:
+            self.first.append(case)
+
+    def faults(self) -> list[Fault]:
+        """One fault, or none without cases."""
+        if not self.count:
+            return []
+        text = f"{self.count:,} {self.problem}; the first: {', '.join(self.first)}"
+        return [Fault(self.place, text, self.expected, self.fix, self.severity)]
+
+
+def split_name(word: str) -> str:
+    """The name a split goes by here: "val" and "validation" are "dev", "restval" is "train"."""
+    word = word.strip().lower()
+    return SPLIT_NAMES.get(word, word)
+
+
+def matching(path: Path, *patterns: str, inside: Sequence[str] = ()) -> list[Path]:
+    """The files of these patterns: `path` itself when it is one, else those in the folder, or in one of its folders."""
+    if path.is_file():
+        return [path] if any(path.match(pattern) for pattern in patterns) else []
+    for folder in (path, *(path / name for name in inside)):
+        files = sorted({file for pattern in patterns for file in folder.glob(pattern) if file.is_file()})
+        if files:
+            return files
+    return []
+
+
+def folder_of(path: Path) -> Path:
+    """The data folder: `path`, or the folder of the file that was named."""
+    return path.parent if path.is_file() else path
+
+
+def first_line(path: Path) -> str:
+    """The first line of a text file, for recognising it; "" when there is none or it is not text."""
+    try:
+        with path.open("rb") as file:
+            return file.readline(1 << 16).decode("utf-8", "replace").lstrip(BYTE_ORDER_MARK).rstrip("\r\n")
+    except OSError:
+        return ""
+
+
+def csv_rows(path: Path, faults: list[Fault], *, delimiter: str = ",") -> Iterator[tuple[str, list[str]]]:
+    """(place, fields) of every row of a CSV file, the header first.
+
+    Raises:
+        InputError: not UTF-8, or not CSV; the line is named.
+    """
+    plain_file(path, faults)
+    csv.field_size_limit(LONGEST_FIELD)
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        try:
+            for row in reader:
+                if row:
+                    yield f"{path} line {reader.line_num}", row
+        except UnicodeDecodeError as error:
+            problem = f"a byte after line {reader.line_num} is not UTF-8 ({error.reason})"
+            raise InputError(Fault(str(path), problem, "UTF-8 text", "save the file as UTF-8")) from None
+        except csv.Error as error:
+            place = f"{path} line {reader.line_num}"
+            raise InputError(Fault(place, f"is not CSV: {error}", "fields in quotes", "save it again")) from None
+
+
+def column(header: list[str], names: Sequence[str], path: Path) -> int:
+    """The number of the first of these columns that a header has.
+
+    Raises:
+        InputError: it has none of them.
+    """
+    titles = [title.strip() for title in header]
+    number = next((titles.index(name) for name in names if name in titles), None)
+    if number is None:
+        problem = f"the header has no column {' or '.join(names)}, but {', '.join(map(shown, titles[:12]))}"
+        fix = "name the columns in the first line"
+        raise InputError(Fault(f"{path} line 1", problem, f"a column {names[0]}", fix))
+    return number
+
+
+def caption_columns(titles: Sequence[str], path: Path) -> list[str]:
+    """The columns that hold captions: caption, text, …, or caption_0, caption_1, ….
+
+    Raises:
+        InputError: there is none.
+    """
+    numbered = [title for title in titles if title.startswith("caption_") and title[8:].isdigit()]
+    if numbered:
+        return sorted(numbered, key=lambda title: int(title[8:]))
+    named = [title for title in CAPTION_COLUMNS if title in titles]
+    if not named:
+        problem = f"holds no captions: its columns are {', '.join(map(shown, list(titles)[:12]))}"
+        expected = f"a column {', '.join(CAPTION_COLUMNS)}, or caption_0, caption_1, …"
+        raise InputError(Fault(str(path), problem, expected, "rename the column of the captions"))
+    return named[:1]
+
+
+def captions_in(value: Any, place: str) -> list[str]:
+    """The captions of a field: a string, or a list of strings or of {"raw": …}.
+
+    Raises:
+        InputError: something else.
+    """
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [value]
+    items = list(value) if isinstance(value, (list, tuple)) else [value]
+    texts = [item.get("raw") if isinstance(item, dict) else item for item in items]
+    if not all(isinstance(text, str) for text in texts):
+        raise InputError(Fault(place, f"the captions are {shown(repr(value))}", "a string, or a list of strings"))
+    return [str(text) for text in texts]
+
+
+def json_value(text: str, place: str) -> Any:
+    """A JSON value.
+
+    Raises:
+        InputError: not JSON.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(Fault(place, f"is not JSON: {error}", "JSON", "save the file again")) from None

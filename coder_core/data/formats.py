@@ -1,0 +1,27 @@
+"""How a command is told to read pictures with captions: the flags that `check_data` and `embed pictures` share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Format = Literal[
+    "auto", "precomp", "karpathy", "flickr8k", "flickr30k-annotations", "flickr30k-results", "kaggle", "coco",
+    "imagefolder", "parquet", "webdataset", "img2dataset",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReadingArguments:
+    """Pictures with captions, as people have them (docs/data.md, section 9)."""
+
+    format: Format = "auto"
+    """Layout of pictures with captions; recognised by itself, and a note says which and why."""
+    dev_share: float = 0.1
+    """Share of the images that become dev, where the data has no splits: a hash of every image's name decides."""
+    test_share: float = 0.1
+    """Share of the images that become test, likewise; the rest is train."""
+    split_seed: int = 0
+    """Seed of that hash."""
+    skip_broken: bool = False
+    """Leave out pictures that are missing or broken, with their captions, instead of stopping."""

@@ -1,0 +1,308 @@
+"""Pictures with captions in every layout: the same pictures, captions and splits; what is wrong is named."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from coder_core.check_data import main as check_data
+from coder_core.data.captioned import FORMATS, CaptionedSplit, decode_all, read_captioned
+from coder_core.data.captioned.reading import dealt_split
+from coder_core.data.dataset import read_split
+from coder_core.data.formats import Format, ReadingArguments
+from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, PICTURES, SPLITS, add_to_tar, draw
+from tests.support.precomp_folders import refusal
+
+WITHOUT_SPLITS = ("kaggle", "flickr30k-results", "img2dataset")
+WITHOUT_TEST = ("coco", "parquet")
+SKIP = ReadingArguments(skip_broken=True)
+
+
+def number_of(split: CaptionedSplit, image: int) -> int:
+    """Which of the drawn pictures it is, by its bytes."""
+    return [draw(number) for number in range(PICTURES)].index(split.read(image))
+
+
+def messages(path: Path, reading: ReadingArguments | None = None, severity: str = "") -> str:
+    """All faults of a data set that can be read."""
+    faults = read_captioned(path, reading).faults
+    return "\n".join(str(fault) for fault in faults if severity in ("", fault.severity))
+
+
+def test_every_layout_has_its_writer_and_its_flag() -> None:
+    assert set(FORMATS) == set(LAYOUTS) == set(get_args(Format)) - {"auto"}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_is_recognised_and_gives_the_same_pictures(
+    layout: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    LAYOUTS[layout](tmp_path / "data")
+    data = read_captioned(tmp_path / "data")
+    assert data.layout == layout
+    assert f"read as {layout}: " in str(data.faults[0])
+    named = read_captioned(tmp_path / "data", ReadingArguments(format=layout))  # type: ignore[arg-type]
+    assert [split.captions for split in named.splits] == [split.captions for split in data.splits]
+    seen: dict[int, str] = {}
+    for split in data.splits:
+        assert not decode_all(split)
+        for image in range(len(split.rows)):
+            number = number_of(split, image)
+            seen[number] = split.name
+            texts = [split.captions[text] for text in np.flatnonzero(split.image_of_text == image)]
+            assert texts == (CAPTIONS[NAMES[number]][:1] if layout == "img2dataset" else CAPTIONS[NAMES[number]])
+    wanted = {i: SPLITS[name] for i, name in enumerate(NAMES)}
+    if layout in WITHOUT_SPLITS:
+        assert set(seen) == set(wanted)
+        assert "a hash of every picture's name deals out 10% as test" in messages(tmp_path / "data")
+    else:
+        assert seen == {i: split for i, split in wanted.items() if layout not in WITHOUT_TEST or split != "test"}
+    # the command reads them alike, and training says what they are
+    assert check_data([str(tmp_path / "data"), "--word-threshold=1", "--split-seed=3", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert sum(split["images"] for split in document["splits"]) == len(seen)
+    assert document["splits"][0]["layout"] == layout
+    if layout not in ("precomp", "karpathy"):
+        assert f"holds pictures with captions ({layout}: " in str(refusal(read_split, tmp_path / "data", "train"))
+
+
+def test_the_command_prints_a_table_and_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    LAYOUTS["flickr8k"](tmp_path)
+    (tmp_path / "Flicker8k_Dataset" / NAMES[0]).write_bytes(draw(0)[:-200])
+    (tmp_path / "Flicker8k_Dataset" / NAMES[7]).unlink()
+    (tmp_path / "Flicker8k_Dataset" / "stray.jpg").write_bytes(draw(0))
+    assert check_data([str(tmp_path), "--word-threshold=1"]) == 1
+    out = capsys.readouterr().out
+    assert "train: 1 of 6 pictures cannot be decoded; the first: " in out
+    assert "dev of " in out
+    assert f"1 of 3 pictures are missing; the first: '{NAMES[7]}'" in out
+    assert "1 picture files have no caption and are not read; the first: 'stray.jpg'" in out
+    assert "data would be refused" in out
+    assert check_data([str(tmp_path), "--word-threshold=1", "--skip-broken"]) == 0
+    assert "this data can be embedded" in capsys.readouterr().out
+    split = read_captioned(tmp_path, SKIP).split("val")
+    assert split.image_names == NAMES[6:7] + NAMES[8:9]
+    np.testing.assert_array_equal(split.image_of_text, [0, 0, 1, 1])
+
+
+def test_adding_pictures_moves_none_and_the_shares_hold() -> None:
+    reading = ReadingArguments(dev_share=0.2, test_share=0.3, split_seed=7)
+    splits = [dealt_split(f"{number}.jpg", reading) for number in range(4000)]
+    assert splits.count("test") / 4000 == pytest.approx(0.3, abs=0.03)
+    assert splits.count("dev") / 4000 == pytest.approx(0.2, abs=0.03)
+    other = [
+        dealt_split(f"{number}.jpg", ReadingArguments(dev_share=0.1, test_share=0.3, split_seed=7))
+        for number in range(4000)
+    ]
+    assert [name for name in splits if name == "test"] == [name for name in other if name == "test"]
+    assert dealt_split("ä/1.jpg", ReadingArguments()) == "train"  # the same on every machine
+
+
+def test_shares_that_are_none_and_formats_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    LAYOUTS["kaggle"](tmp_path)
+    assert "are 0.7 and 0.6" in str(refusal(read_captioned, tmp_path, ReadingArguments(dev_share=0.7, test_share=0.6)))
+    assert "is not of the format coco" in str(refusal(read_captioned, tmp_path, ReadingArguments(format="coco")))
+    assert "there is no such file" in str(refusal(read_captioned, tmp_path / "nowhere"))
+    (tmp_path / "empty").mkdir()
+    assert "in no known format" in str(refusal(read_captioned, tmp_path / "empty"))
+    assert 'there is no split "x"' in str(refusal(read_captioned(tmp_path).split, "x"))
+    assert "there is no such folder" in str(refusal(read_captioned, tmp_path, None, pictures=tmp_path / "nowhere"))
+    (tmp_path / "Images").rename(tmp_path / "elsewhere")
+    assert "name it with --pictures FOLDER" in str(refusal(read_captioned, tmp_path)).replace("Name", "name")
+    assert len(read_captioned(tmp_path, pictures=tmp_path / "elsewhere").splits) >= 1
+
+
+def test_faults_of_flickr_files_name_the_line(tmp_path: Path) -> None:
+    LAYOUTS["flickr8k"](tmp_path / "f")
+    tokens = tmp_path / "f" / "Flickr8k.token.txt"
+    whole = tokens.read_text()
+    tokens.write_text(whole + f"{NAMES[0]}#0\tagain\nno tab here\n")
+    told = str(refusal(read_captioned, tmp_path / "f"))
+    assert f"token.txt line 25: '{NAMES[0]}#0' again, of line 1" in told
+    assert "token.txt line 26: is 'no tab here'" in told
+    tokens.write_text(whole + "other.jpg.1#0\ta picture in no list\n")
+    assert "1 images stand in no list of a split and are left out; the first: 'other.jpg.1'" in messages(tmp_path / "f")
+    dev = tmp_path / "f" / "Flickr_8k.devImages.txt"
+    dev.write_text(dev.read_text() + f"{NAMES[0]}\nnever.jpg\n")
+    told = messages(tmp_path / "f", severity="warning")
+    assert f"1 pictures are in both; the first: '{NAMES[0]}'" in told
+    assert "1 images of the lists have no caption and are left out; the first: 'never.jpg'" in told
+
+    LAYOUTS["kaggle"](tmp_path / "k")
+    captions = tmp_path / "k" / "captions.txt"
+    captions.write_text(captions.read_text().removeprefix("image,caption\n"))
+    assert "captions.txt line 1: is no header but a caption" in messages(tmp_path / "k", severity="note")
+    assert sum(len(split.captions) for split in read_captioned(tmp_path / "k").splits) == 24
+    captions.write_text(f"image,caption\n{NAMES[0]},\nnothing\n")
+    assert "line 3: is 'nothing'; expected image.jpg, a comma" in str(refusal(read_captioned, tmp_path / "k"))
+    captions.write_text(f"image,caption\n{NAMES[0]},\n{NAMES[1]},\n{NAMES[1]},two\n")
+    told = messages(tmp_path / "k", severity="warning")
+    assert "2 captions are empty and are left out; the first: " in told
+    assert f"1 images have no caption and are left out; the first: '{NAMES[0]}'" in told
+
+    LAYOUTS["flickr30k-results"](tmp_path / "r")
+    results = tmp_path / "r" / "results.csv"
+    results.write_text(results.read_text().replace(f"{NAMES[3]}| 1| ", f"{NAMES[3]}| 1   "))
+    assert "1 lines lack the bar before the comment" in messages(tmp_path / "r", severity="warning")
+    assert any(CAPTIONS[NAMES[3]][1] in split.captions for split in read_captioned(tmp_path / "r").splits)
+    results.write_text(results.read_text() + f"{NAMES[3]}| 0| again\n")
+    assert f"comment 0 of '{NAMES[3]}' again, as in line 8" in str(refusal(read_captioned, tmp_path / "r"))
+
+    LAYOUTS["flickr30k-annotations"](tmp_path / "a")
+    file = tmp_path / "a" / "flickr_annotations_30k.csv"
+    file.write_text(file.read_text().replace('"[2, 3]"', '"[0, 3]"'))
+    assert "the sentid 0 is also one of" in str(refusal(read_captioned, tmp_path / "a"))
+    file.write_text("raw,filename\n[broken,x.jpg\n")
+    assert "line 2, column raw: is not JSON" in str(refusal(read_captioned, tmp_path / "a"))
+
+
+def test_faults_of_coco_name_the_object(tmp_path: Path) -> None:
+    LAYOUTS["coco"](tmp_path)
+    file = tmp_path / "annotations" / "captions_val2017.json"
+    content = json.loads(file.read_text())
+    content["annotations"] += [content["annotations"][0], {"image_id": 99, "id": 99, "caption": "a"}, {"id": 98}]
+    file.write_text(json.dumps(content))
+    told = str(refusal(read_captioned, tmp_path))
+    assert "annotations[6]: the id 12 is also that of" in told
+    assert "annotations[8]: lacks a key, or it has another type; expected image_id (a number), caption" in told
+    del content["annotations"][8], content["annotations"][6]
+    content["annotations"][0]["caption"] = content["annotations"][1]["caption"] = " "
+    file.write_text(json.dumps(content))
+    told = messages(tmp_path, severity="warning")
+    assert "1 captions belong to no image of the file and are left out; the first: annotations with image_id 99" in told
+    assert f"1 images have no caption and are left out; the first: 'val2017/{NAMES[6]}'" in told
+    file.write_text("[]")
+    assert "images: is no list" in str(refusal(read_captioned, tmp_path))
+    file.write_text("{")
+    assert "is not JSON" in str(refusal(read_captioned, tmp_path))
+
+
+def test_faults_of_image_folders_name_the_row(tmp_path: Path) -> None:
+    LAYOUTS["imagefolder"](tmp_path)
+    file = tmp_path / "train" / "metadata.csv"
+    whole = file.read_text()
+    file.write_text(whole.split("\n", 1)[1])
+    assert "metadata.csv line 1: the header is '000_drawn.jpg'" in str(refusal(read_captioned, tmp_path))
+    file.write_text(whole + "000_drawn.jpg,a,b,c,d\n")
+    assert "line 8: has 5 fields, the header 3" in str(refusal(read_captioned, tmp_path))
+    file.write_text("file_name,width\n000_drawn.jpg,3\n")
+    assert "holds no captions: its columns are 'width'" in str(refusal(read_captioned, tmp_path))
+    file.write_text(whole.replace("000_drawn.jpg", "../../x.jpg"))
+    assert "the name 'train/../../x.jpg' holds .." in str(refusal(read_captioned, tmp_path))
+    file.write_bytes(b"file_name,text\n\xff,x\n")
+    assert "is not UTF-8" in str(refusal(read_captioned, tmp_path))
+
+
+def test_members_of_tar_files_stay_inside_and_cut_files_are_named(tmp_path: Path) -> None:
+    LAYOUTS["webdataset"](tmp_path)
+    file = tmp_path / "dev" / "0.tar"
+    whole = file.read_bytes()
+    for name, said in (("../x.jpg", "holds .."), ("/x.jpg", "is an absolute path")):
+        with tarfile.open(file, "a") as content:
+            add_to_tar(content, name, draw(0))
+        assert f"the name {said}" in str(refusal(read_captioned, tmp_path))
+        file.write_bytes(whole)
+    with tarfile.open(file, "a") as content:
+        link = tarfile.TarInfo("s9.jpg")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        content.addfile(link)
+    assert "is no plain file" in str(refusal(read_captioned, tmp_path))
+    file.write_bytes(whole)
+    with tarfile.open(file, "a") as content:
+        add_to_tar(content, "alone.txt", b"no picture")
+        add_to_tar(content, "s0000006.jpg", draw(0))
+    told = str(refusal(read_captioned, tmp_path))
+    assert "'s0000006': the key stands twice" in told
+    file.write_bytes(whole)
+    with tarfile.open(file, "a") as content:
+        add_to_tar(content, "alone.txt", b"no picture")
+        add_to_tar(content, "bare.jpg", draw(0))
+        add_to_tar(content, "latin.jpg", draw(0))
+        add_to_tar(content, "latin.txt", "ä".encode("latin-1"))
+    assert "latin'.txt, byte 1: the byte 0xe4 is not UTF-8" in str(refusal(read_captioned, tmp_path))
+    file.write_bytes(whole)
+    with tarfile.open(file, "a") as content:
+        add_to_tar(content, "alone.txt", b"no picture")
+        add_to_tar(content, "bare.jpg", draw(0))
+    told = messages(tmp_path, severity="warning")
+    assert "1 captions have no picture of the same name" in told
+    assert "1 images have no caption and are left out; the first: 'dev/0/bare.jpg'" in told
+    file.write_bytes(whole[:700])
+    assert "0.tar: cannot be read as a tar file: unexpected end of data" in str(refusal(read_captioned, tmp_path))
+    file.write_bytes(b"\x1f\x8b" + bytes(600))
+    assert "cannot be read as a tar file" in str(refusal(read_captioned, tmp_path))
+
+
+def test_a_broken_parquet_file_or_picture_in_it_is_named(tmp_path: Path) -> None:
+    LAYOUTS["parquet"](tmp_path)
+    rows = [
+        {"image": {"bytes": content, "path": f"{i}.jpg"}, "caption": "one"}
+        for i, content in enumerate([draw(0), b"<html>", b""])
+    ]
+    file = tmp_path / "data" / "test-00000-of-00001.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    [fault] = decode_all(read_captioned(tmp_path).split("test"))
+    assert fault.severity == "error"
+    assert "2 of 3 pictures cannot be decoded" in fault.found
+    assert "row group 0 row 1: cannot be decoded" in fault.found
+    assert "row 2: holds no bytes" in fault.found
+    assert decode_all(read_captioned(tmp_path).split("test"), skip_broken=True)[0].severity == "warning"
+    # asked for in any order, every row is its own
+    train = read_captioned(tmp_path).split("train")
+    assert [number_of(train, image) for image in (5, 0, 1, 4, 3, 2)] == [5, 0, 1, 4, 3, 2]
+
+
+def test_odd_pictures_are_read_and_bombs_are_not(tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    deep = Image.fromarray((np.arange(64, dtype=np.uint16) * 1000).reshape(8, 8))
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    for name, picture, how in (
+        ("cmyk.jpg", Image.new("CMYK", (8, 8)), {}), ("deep.png", deep, {}),
+        ("palette.png", Image.new("P", (8, 8)), {}),
+        ("turned.jpg", Image.new("RGB", (8, 4)), {"exif": turned}), ("alpha.webp", Image.new("RGBA", (8, 8)), {}),
+        ("bomb.png", Image.new("1", (9000, 9000)), {}),
+    ):  # fmt: skip
+        picture.save(tmp_path / "train" / name, **how)
+    names = sorted(file.name for file in (tmp_path / "train").iterdir())
+    lines = "".join(json.dumps({"file_name": name, "text": "a picture"}) + "\n" for name in names)
+    (tmp_path / "train" / "metadata.jsonl").write_text(lines)
+    [fault] = decode_all(read_captioned(tmp_path).split("train"))
+    assert "1 of 6 pictures cannot be decoded; the first: " in fault.found
+    assert "9,000 × 9,000 pixels" in fault.found
+
+
+def test_ids_that_do_not_fit_the_captions_are_refused(tmp_path: Path) -> None:
+    LAYOUTS["precomp"](tmp_path)
+    file = tmp_path / "precomp" / "dev_ids.txt"
+    file.write_text(file.read_text() + "3\n")
+    assert "7 ids for the 6 captions of dev_caps.txt" in str(refusal(read_captioned, tmp_path))
+
+
+def test_memory_holds_names_and_positions_not_pictures(tmp_path: Path) -> None:
+    """A hundred times the pixels leave what is kept as it was."""
+    import pickle
+
+    sizes = []
+    for pixels in (10, 1000):
+        root = tmp_path / str(pixels)
+        root.mkdir()
+        buffer = io.BytesIO()
+        Image.fromarray(np.random.default_rng(0).integers(0, 255, (pixels, pixels, 3), np.uint8)).save(buffer, "PNG")
+        with tarfile.open(root / "0.tar", "w") as content:
+            for key in "ab":
+                add_to_tar(content, f"{key}.png", buffer.getvalue())
+                add_to_tar(content, f"{key}.txt", b"noise")
+        data = read_captioned(root)
+        assert all(not decode_all(split) for split in data.splits)
+        sizes.append(len(pickle.dumps(data.splits)))
+    assert abs(sizes[1] - sizes[0]) < 50
