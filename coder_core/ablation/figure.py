@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from plotly.subplots import make_subplots
 from coder_core.ablation.results import SUM, ResultRow, Results, reported_sum
 
 MEASURED, OTHER, PAPER, NOISE = "#0b6e8a", "#7a4f9a", "#b5651d", "#8a949b"
+LINES = (MEASURED, OTHER, PAPER, "#4c7a34", "#a8325e", "#30475e", "#c08a00")
 SEEDS = "rgba(11, 110, 138, 0.45)"
 ROW_HEIGHT, MARGINS, SMALLEST = 46, 190, 330
 
@@ -34,22 +36,27 @@ def figure(results: Results) -> go.Figure:
     reference's with its 95% interval, and the paper's difference."""
     rows = results.rows
     curve = bool(results.table.x_name) and all(row.row.x is not None for row in rows)
+    gains = curve and bool(results.table.compared_with)
     picture = make_subplots(
-        cols=2, rows=1, horizontal_spacing=0.04 if not curve else 0.24, shared_yaxes=not curve,
+        cols=2, rows=1, horizontal_spacing=0.1 if gains else 0.24 if curve else 0.04, shared_yaxes=not curve,
         subplot_titles=(f"R@sum on {results.split}", f"R@sum − {html.escape(results.reference)}"),
     )  # fmt: skip
     if curve:
         _add_curves(picture, results)
     else:
         _add_dots(picture, rows)
-    _add_differences(picture, results)
+    if gains:
+        _add_gains(picture, results)
+    else:
+        _add_differences(picture, results)
     about = html.escape(results.table.about)
+    height = SMALLEST + MARGINS if gains else max(SMALLEST, MARGINS + ROW_HEIGHT * len(rows))
     picture.update_layout(
         title={"text": f"<b>{html.escape(results.table.name)}</b><br><sup>{about}</sup>", "x": 0.01, "xanchor": "left"},
-        height=max(SMALLEST, MARGINS + ROW_HEIGHT * len(rows)), template="plotly_white", margin={"t": 110, "l": 20},
-        font={"size": 14}, legend={"orientation": "h", "y": -70 / max(SMALLEST, ROW_HEIGHT * len(rows)), "x": 0},
+        height=height, template="plotly_white", margin={"t": 110, "l": 20},
+        font={"size": 14}, legend={"orientation": "h", "y": -70 / (height - MARGINS), "x": 0},
     )  # fmt: skip
-    for axis in ("yaxis2",) if curve else ("yaxis", "yaxis2"):
+    for axis in () if gains else ("yaxis2",) if curve else ("yaxis", "yaxis2"):
         picture.layout[axis].update(categoryorder="array", categoryarray=_labels(rows)[::-1])
     return picture
 
@@ -83,21 +90,53 @@ def _add_dots(picture: go.Figure, rows: Sequence[ResultRow]) -> None:
 
 
 def _add_curves(picture: go.Figure, results: Results) -> None:
-    groups = list(dict.fromkeys(row.row.group for row in results.rows))
-    for group in groups:
-        rows = sorted((row for row in results.rows if row.row.group == group), key=lambda row: row.row.x or 0.0)
+    """R@sum by `x`, a line for every group."""
+    for colour, (group, rows) in zip(cycle(LINES), _groups(results.rows), strict=False):
         means, bars = _means(rows)
         picture.add_scatter(
-            x=[f"{row.row.x:g}" for row in rows], y=means, mode="lines+markers", error_y=bars,
-            name=html.escape(group) or "mean ± spread", line={"color": MEASURED if group == groups[-1] else OTHER},
-            marker={"size": 11}, row=1, col=1,
+            x=_positions(rows), y=means, mode="lines+markers", error_y=bars, name=html.escape(group) or "mean ± spread",
+            line={"color": colour}, marker={"size": 11}, legendgroup=group, row=1, col=1,
         )  # fmt: skip
-    places = sorted({row.row.x or 0.0 for row in results.rows})
+    _label_positions(picture, results, 1)
+    picture.update_yaxes(title="R@sum", row=1, col=1)
+
+
+def _add_gains(picture: go.Figure, results: Results) -> None:
+    """R@sum minus that of the reference at the same `x`, with its 95% interval, a line for every group."""
+    for colour, (group, rows) in zip(cycle(LINES), _groups(results.rows), strict=False):
+        compared = [row for row in rows if row.against is not None]
+        gains = [row.against for row in compared if row.against is not None]
+        picture.add_scatter(
+            x=_positions(compared), y=[gain.mean for gain in gains], mode="lines+markers", line={"color": colour},
+            marker={"size": 11}, legendgroup=group, name=html.escape(group), showlegend=False,
+            error_y={
+                "type": "data", "symmetric": False, "array": [gain.high - gain.mean for gain in gains],
+                "arrayminus": [gain.mean - gain.low for gain in gains],
+            },
+            hovertemplate="%{y:+.1f}", row=1, col=2,
+        )  # fmt: skip
+    _label_positions(picture, results, 2)
+    picture.add_hline(y=0, line={"color": NOISE, "width": 1, "dash": "dot"}, row=1, col=2)
+
+
+def _groups(rows: Sequence[ResultRow]) -> list[tuple[str, list[ResultRow]]]:
+    """The rows of every line, by `x`."""
+    ordered = sorted(rows, key=lambda row: row.row.x or 0.0)
+    return [
+        (name, [row for row in ordered if row.row.group == name]) for name in dict.fromkeys(r.row.group for r in rows)
+    ]
+
+
+def _positions(rows: Sequence[ResultRow]) -> list[str]:
+    return [f"{row.row.x:g}" for row in rows]
+
+
+def _label_positions(picture: go.Figure, results: Results, column: int) -> None:
+    positions = sorted({row.row.x or 0.0 for row in results.rows})
     picture.update_xaxes(
         title=html.escape(results.table.x_name), type="category", categoryorder="array",
-        categoryarray=[f"{x:g}" for x in places], row=1, col=1,
+        categoryarray=[f"{x:g}" for x in positions], row=1, col=column,
     )  # fmt: skip
-    picture.update_yaxes(title="R@sum", row=1, col=1)
 
 
 def _add_differences(picture: go.Figure, results: Results) -> None:

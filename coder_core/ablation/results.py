@@ -53,7 +53,12 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class Results:
-    """A table as far as it has been run; `missing` names the rows without a finished run."""
+    """A table as far as it has been run.
+
+    Args:
+        reference: what the rows are compared with: a row's name, or in words where rows have references of their own.
+        missing: names of the rows without a finished run.
+    """
 
     table: AblationTable
     split: str
@@ -73,8 +78,7 @@ def collect(table: AblationTable, root: Path, split: str, *, reference: str = ""
     Raises:
         InputError: the reference is not a row, or runs were evaluated on other captions than others.
     """
-    reference = reference or table.reference
-    if reference not in {row.name for row in table.rows}:
+    if reference and reference not in {row.name for row in table.rows}:
         names = ", ".join(row.name for row in table.rows)
         raise InputError(Fault(f"--reference {reference}", f"is not a row of {table.name}", f"one of {names}"))
     runs = {row.name: _finished(row, root, split) for row in table.rows}
@@ -83,10 +87,12 @@ def collect(table: AblationTable, root: Path, split: str, *, reference: str = ""
     rows = []
     for row in table.rows:
         if runs[row.name]:
-            compared = row.name != reference and hits[reference]
-            against = difference(*_same_seeds(hits[row.name], hits[reference])) if compared else None
+            base = reference or row.reference or table.reference
+            compared = row.name != base and hits[base]
+            against = difference(*_same_seeds(hits[row.name], hits[base])) if compared else None
             rows.append(_result(row, runs[row.name], split, against))
-    return Results(table, split, reference, tuple(rows), tuple(name for name, seeds in runs.items() if not seeds))
+    named = reference or table.compared_with or table.reference
+    return Results(table, split, named, tuple(rows), tuple(name for name, seeds in runs.items() if not seeds))
 
 
 def _same_seeds(row: Mapping[int, Hits], reference: Mapping[int, Hits]) -> tuple[list[Hits], list[Hits]]:

@@ -31,6 +31,7 @@ class Row:
         needs: flags that must not be 0 in this row.
         reported: the paper's figures. source: where they stand.
         x, group: position and line in a curve.
+        reference: the row this one is compared with; "" is the table's.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Row:
     source: str = ""
     x: float | None = None
     group: str = ""
+    reference: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class AblationTable:
         rows: in order. reference: the row the others are compared with.
         x_name: the meaning of `Row.x`, when the table is a curve.
         quoted: the model and data of the reported figures.
+        compared_with: what `Row.reference` names, in words, where rows have references of their own.
     """
 
     name: str
@@ -62,6 +65,7 @@ class AblationTable:
     reference: str
     x_name: str = ""
     quoted: str = "CODER, Flickr30K test, BERT"
+    compared_with: str = ""
 
     def choose(self, names: Sequence[str]) -> tuple[Row, ...]:
         """The rows of these names (or numbers, from 1); all when none is named.

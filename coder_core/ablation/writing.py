@@ -114,7 +114,7 @@ def _numbers(results: Results, row: ResultRow) -> dict[str, Any]:
             for name in METRICS
             for part, value in (("mean", row.metrics[name].mean), ("std", row.metrics[name].spread))
         },
-        "reference": results.reference,
+        "reference": row.row.reference or results.reference,
         "difference": against and against.mean,
         "low": against and against.low,
         "high": against and against.high,

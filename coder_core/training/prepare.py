@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from coder_core.data.batches import TrainingBatches
 from coder_core.data.checksums import split_checksums
 from coder_core.data.dataset import Split, available_splits, compare_splits, fingerprint, read_split
 from coder_core.data.demo import DEMO_FOLDER, make_demo
+from coder_core.data.vague import make_vague
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.geometry.text_space import TextSpace
 from coder_core.model.build import build_model
@@ -119,6 +120,10 @@ def prepare(
     if dev is None:
         text = f"has no dev split (only {', '.join(names)})"
         faults.append(Fault(str(folder), text, fix="the last step is kept as the best", severity="warning"))
+    as_read = train
+    if config.data.vague_captions > 0:
+        vague = make_vague(train.captions, config.data.vague_captions, config.training.seed)
+        train = replace(train, captions=vague)
     vectors = None
     if config.model.text_encoder == "bigru" and vocabulary is None:
         vocabulary = Vocabulary.build(train.captions, threshold=config.data.word_threshold)
@@ -149,10 +154,10 @@ def prepare(
     if teacher is not None:
         start_from_teacher(config, model, teacher)
     dev_tokens = reader.encode(dev.captions) if dev else None
-    checksums = _checksums([train, dev] if dev else [train], progress)
+    checksums = _checksums([as_read, dev] if dev else [as_read], progress)
     return Prepared(
         train, dev, dev_tokens, reader, vocabulary if config.model.text_encoder == "bigru" else None, batches, model,
-        fingerprint(train), checksums, faults, concepts, teacher, neighbourhood, branches,
+        fingerprint(as_read), checksums, faults, concepts, teacher, neighbourhood, branches,
     )  # fmt: skip
 
 

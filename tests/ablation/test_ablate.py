@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from coder_core.ablate import main
+from coder_core.ablation.figure import figure
 from coder_core.ablation.planning import commands, is_evaluated, plan, state_of
 from coder_core.ablation.results import Results, collect
 from coder_core.ablation.tables import TABLES
@@ -215,6 +216,25 @@ def test_rows_are_compared_on_the_seeds_that_both_have(table: Path, tmp_path: Pa
     (apart,) = (row.against for row in collect(TABLES["objectives"], root, "dev", reference="dcl").rows if row.against)
     alone = open_analysis(root / "dcl-s0", "dev").metrics["rsum"]
     assert apart.mean == pytest.approx(first - alone, abs=1e-6)
+
+
+def test_a_row_is_compared_with_its_own_reference(table: Path, tmp_path: Path) -> None:
+    for row, name in (("infonce", "dcl-i-40"), ("dcl", "dcl-40"), ("dcl", "btr-0")):
+        for seed in (0, 1):
+            shutil.copytree(table / f"{row}-s{seed}", tmp_path / f"{name}-s{seed}")
+    results = collect(TABLES["ambiguity"], tmp_path, "dev")
+    against = {row.row.name: row.against for row in results.rows}
+    first, second = (
+        [open_analysis(table / f"{row}-s{seed}", "dev").metrics["rsum"] for seed in (0, 1)]
+        for row in ("dcl", "infonce")
+    )
+    assert against["dcl-i-40"] is None
+    assert against["btr-0"] is None  # dcl-i-0 was not run
+    assert against["dcl-40"] is not None
+    assert against["dcl-40"].mean == pytest.approx((sum(first) - sum(second)) / 2, abs=1e-6)
+    assert "R@sum − DCL_I at the same share" in markdown(results, "command")
+    drawn = [trace for trace in figure(results).data if trace.xaxis == "x2" and trace.x]
+    assert [(list(trace.x), list(trace.y)) for trace in drawn] == [(["40"], [against["dcl-40"].mean])]
 
 
 def test_runs_on_different_data_are_not_compared(table: Path, tmp_path: Path) -> None:

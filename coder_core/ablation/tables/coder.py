@@ -161,7 +161,36 @@ POSITIVE_SCALE = AblationTable(
     "one",
 )
 
+def _ambiguity_row(name: str, about: str, changes: dict[str, Change], share: float, *needs: str) -> Row:
+    changes = {**changes, "vague-captions": share}
+    reference = "" if name == "dcl-i" else f"dcl-i-{share:.0%}".rstrip("%")
+    return Row(
+        f"{name}-{share:.0%}".rstrip("%"), f"{about}, {share:.0%} vague", changes, needs, x=round(100 * share),
+        group=about, reference=reference,
+    )  # fmt: skip
+
+
+_UNDER_AMBIGUITY: tuple[tuple[str, str, dict[str, Change], tuple[str, ...]], ...] = (
+    ("btr", "BTR", {"loss": "btr-hardest", **TRIPLET}, ()),
+    ("infonce", "InfoNCE", {"loss": "infonce", **INSTANCE}, ()),
+    ("dcl-i", "DCL_I", {"loss": "dcl-i", **INSTANCE}, ()),
+    ("dcl", "DCL", {"loss": "dcl", **INSTANCE}, ()),
+    ("m-dcl", "DCL + M-DCL", {"loss": "dcl", **NO_CONCEPTS}, BANK),
+    ("coder", "full CODER", {"loss": "dcl"}, ALL),
+)
+AMBIGUITY = AblationTable(
+    "ambiguity",
+    "does diversity pay where captions are ambiguous? A share of the train captions is made vague, dev stays",
+    "",
+    tuple(
+        _ambiguity_row(name, about, changes, share, *needs)
+        for share in (0.0, 0.1, 0.2, 0.4)
+        for name, about, changes, needs in _UNDER_AMBIGUITY
+    ),
+    "dcl-i-0", "% of the train captions made vague", compared_with="DCL_I at the same share",
+)
+
 CODER_TABLES = (
     COMPONENTS, DIVERSITY_CONFIGURATION, CLUSTERS, BATCH_SIZE, DIVERSITY_FUNCTION, EPSILON, OBJECTIVES, BANKS, MASKING,
-    POSITIVE_SCALE,
+    POSITIVE_SCALE, AMBIGUITY,
 )
