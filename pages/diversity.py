@@ -11,7 +11,7 @@ import streamlit as st
 from app.backend.diversity import BANK_SIZE, diversity_changes
 from app.backend.runs import Loss, open_summary, split_sample
 from app.ui import cards, sidebar
-from app.ui.controls import choose_one, step_through
+from app.ui.controls import choose_one, follow, step_through
 from app.ui.glossary import tip
 from app.ui.state import Choice, bound_number
 from app.views import diversity
@@ -98,6 +98,8 @@ def show(choice: Choice) -> None:
         with right:
             diversity.percentile_changes(choice, changes, unit)
     order = diversity.ranked_anchors(choice, tables, changes, modality, target)
+    if not follow(target, order):
+        return
     cards.heading("One anchor in detail", "Its similarity to every negative, and the weight of each in the loss.")
     count = open_summary(last).count(choice.split, modality)
     number = step_through(f"{target.capitalize()} number", target, order, count, "The row of the sample in its split.")

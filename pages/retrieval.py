@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app.backend.retrieval import search
 from app.backend.runs import open_summary
 from app.ui import cards, links, sidebar
-from app.ui.controls import choose_one, step_through
+from app.ui.controls import choose_one, follow, step_through
 from app.ui.glossary import tip
 from app.ui.state import Choice
 from app.views import failures
@@ -32,6 +32,8 @@ def query_from_split(choice: Choice, modality: str, controls: DeltaGenerator) ->
         order = failures.hubs(choice, direction, modality)
     else:
         order = (failures.compare_runs if choice.second else failures.one_run)(choice, direction, at, modality)
+    if not follow(f"query-{modality}", order):
+        return
     ranks = open_summary(choice.runs[-1]).ranks(choice.split)[direction]
     cards.heading("One query in detail", "The ten best candidates and their similarity. Green frames are true matches.")
     label = "Caption number" if modality == "text" else "Image number"

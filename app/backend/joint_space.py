@@ -101,12 +101,13 @@ def map_command(runs: Sequence[RunSummary], split: str, settings: LayoutSettings
 def selection_table(
     runs: Sequence[RunSummary], tables: Sequence[pd.DataFrame], planes: Sequence[np.ndarray], points: np.ndarray
 ) -> pd.DataFrame:
-    """The selected samples as one table: what they are, then every run's numbers under "column (run)"."""
+    """The selected samples as one table: what they are, the gain, then every run's numbers under "column (run)"."""
     shared = ["modality", "number", "image", "text", "words"]
-    selection = tables[0].loc[points, shared].reset_index(drop=True)
+    both = ["gain"] if "gain" in tables[0] else []
+    selection = tables[0].loc[points, shared + both].reset_index(drop=True)
     for run, table, plane in zip(runs, tables, planes, strict=True):
         suffix = f" ({run.name})" if len(runs) > 1 else ""
-        own = table.loc[points].drop(columns=shared).reset_index(drop=True)
+        own = table.loc[points].drop(columns=shared + both).reset_index(drop=True)
         own["x"], own["y"] = plane[points, 0], plane[points, 1]
         selection = selection.join(own.add_suffix(suffix))
     return selection

@@ -7,15 +7,24 @@ from app.charts.diversity import density, histogram, negative_weights, recall_by
 from app.charts.figure import DARK, LIGHT, Tone, plain, run_colour, tone
 from app.charts.joint import Map, Marks, joint_map
 from app.charts.matrices import HeatScale, colour_stops, heat_map, heat_scale
-from app.charts.ranks import margin_histogram, occurrence_bands, rank_band, rank_distribution, rank_matrix
+from app.charts.ranks import (
+    OCCURRENCE_LABELS,
+    RANK_LABELS,
+    margin_histogram,
+    occurrence_band,
+    occurrence_bands,
+    rank_band,
+    rank_distribution,
+    rank_matrix,
+)
 from app.charts.runs import recall_bars, training_curves
 from app.charts.similarities import similarity_curves, similarity_densities
 
 __all__ = [
-    "DARK", "LIGHT", "HeatScale", "Kinds", "Map", "Marks", "Ramp", "Tone", "cluster_map", "colour_stops",
-    "concept_graph", "concepts_read", "density", "frequent", "heat_map", "heat_scale", "histogram", "joint_map",
-    "kinds", "margin_histogram", "negative_weights", "occurrence_bands", "plain", "ramp", "rank_band",
-    "rank_distribution", "rank_matrix", "recall_bars", "recall_by_diversity", "run_colour", "side_by_side",
-    "similarity_curves", "similarity_densities", "similarity_histogram", "split_ramp", "tone", "training_curves",
-    "word_bars",
+    "DARK", "LIGHT", "OCCURRENCE_LABELS", "RANK_LABELS", "HeatScale", "Kinds", "Map", "Marks", "Ramp", "Tone",
+    "cluster_map", "colour_stops", "concept_graph", "concepts_read", "density", "frequent", "heat_map", "heat_scale",
+    "histogram", "joint_map", "kinds", "margin_histogram", "negative_weights", "occurrence_band", "occurrence_bands",
+    "plain", "ramp", "rank_band", "rank_distribution", "rank_matrix", "recall_bars", "recall_by_diversity",
+    "run_colour", "side_by_side", "similarity_curves", "similarity_densities", "similarity_histogram", "split_ramp",
+    "tone", "training_curves", "word_bars",
 ]  # fmt: skip

@@ -51,9 +51,14 @@ def rank_distribution(ranks: Mapping[str, Sequence[int] | np.ndarray], colours: 
     return _bands(bands, RANK_LABELS, "rank of the best true match", "rank %{x}: %{y} queries", "queries", colours)
 
 
+def occurrence_band(counts: np.ndarray) -> np.ndarray:
+    """Occurrences → index into OCCURRENCE_LABELS."""
+    return np.searchsorted(OCCURRENCE_EDGES, np.asarray(counts), side="left")
+
+
 def occurrence_bands(counts: Mapping[str, np.ndarray], k: int, colours: Tone) -> go.Figure:
     """How many candidates are among the first k results of how many queries, one bar per run."""
-    bands = {name: np.searchsorted(OCCURRENCE_EDGES, numbers, side="left") for name, numbers in counts.items()}
+    bands = {name: occurrence_band(numbers) for name, numbers in counts.items()}
     label = f"queries with the candidate among their first {k}"
     return _bands(bands, OCCURRENCE_LABELS, label, "retrieved by %{x} queries: %{y} candidates", "candidates", colours)
 

@@ -1,7 +1,7 @@
 """Cards, notes and metrics.
 
 Captions, names and messages are data: they leave here only through `html.escape` or `literal`, and so they do in every
-label, heading and option that Streamlit renders as Markdown. Metrics hold numbers and our own words only.
+label, heading and option that Streamlit renders as Markdown. A metric's value and note are numbers and our own words.
 """
 
 from __future__ import annotations
@@ -17,14 +17,6 @@ import streamlit as st
 
 from app.ui.glossary import TERMS
 
-NO_PICTURE = (
-    "data:image/svg+xml;base64,"
-    + base64.b64encode(
-        b"<svg xmlns='http://www.w3.org/2000/svg' width='96' height='96'><rect width='96' height='96' fill='#8a97a4'"
-        b" fill-opacity='.25'/><path d='M20 68l18-22 13 15 10-12 15 19z' fill='#8a97a4' fill-opacity='.55'/>"
-        b"<circle cx='66' cy='32' r='8' fill='#8a97a4' fill-opacity='.55'/></svg>"
-    ).decode()
-)
 _MARKS = re.compile(r"[\\`*\[\]()<>:$~!#|&]|_(?![^\W_])|(?<![^\W_])_")
 _LIST = re.compile(r"^(\d*)([-+.)])(?=\s)")
 _ADDRESS = re.compile(r":(?=\S)|www(?=\.)", re.IGNORECASE)
@@ -45,9 +37,10 @@ class Metric:
 
 @dataclass(frozen=True)
 class Result:
-    """One ranked candidate: a picture, a caption, or both; `picture` is JPEG bytes, a picture card has `show` set.
+    """One ranked candidate: a picture (JPEG bytes), a text, or both, with its ids in small print.
 
-    `links` are (label, address) pairs; addresses come from `app.ui.links`. `term` names what the score is.
+    `image` is the one that a click on the picture enlarges, `hover` describes it. `links` are (label, address) pairs;
+    addresses come from `app.ui.links`. `term` names what the score is.
     """
 
     place: int
@@ -55,19 +48,21 @@ class Result:
     match: bool
     caption: str = ""
     picture: bytes | None = None
-    show: bool = False
     notes: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     term: str = "similarity"
+    ids: str = ""
+    image: int | None = None
+    hover: str = ""
 
 
 def data_url(picture: bytes | None) -> str:
-    """JPEG bytes as a data URL; a neutral drawing where there is no picture."""
-    return NO_PICTURE if picture is None else "data:image/jpeg;base64," + base64.b64encode(picture).decode()
+    """JPEG bytes as a data URL; "" where there is no picture."""
+    return "" if picture is None else "data:image/jpeg;base64," + base64.b64encode(picture).decode()
 
 
 def results_html(results: Sequence[Result]) -> str:
-    """Ranked candidates: pictures as a grid, captions as a list; true matches carry a mark and a green edge."""
+    """Ranked candidates: pictures as a grid, texts as a list; true matches carry a mark and a green edge."""
     parts = []
     for result in results:
         mark = '<span class="cl-match">✓ match</span>' if result.match else ""
@@ -77,11 +72,23 @@ def results_html(results: Sequence[Result]) -> str:
             f"{result.score:.3f}</span>{notes}{mark}</div>"
         )
         caption = f'<div class="cl-text">{html.escape(result.caption)}</div>' if result.caption else ""
-        image = f'<img src="{data_url(result.picture)}" alt="candidate {result.place}">' if result.show else ""
-        body = f'<div class="cl-body">{head}{caption}{links_html(result.links)}</div>'
+        ids = f'<div class="cl-ids">{html.escape(result.ids)}</div>' if result.ids else ""
+        image = ""
+        if result.picture is not None:
+            image = picture_html(result.picture, result.image, result.hover or result.ids)
+        body = f'<div class="cl-body">{head}{caption}{ids}{links_html(result.links)}</div>'
         parts.append(f'<div class="cl-card{" cl-is-match" if result.match else ""}">{image}{body}</div>')
-    layout = "cl-grid" if any(result.show for result in results) else "cl-list"
+    layout = "cl-grid" if any(result.picture is not None for result in results) else "cl-list"
     return f'<div class="{layout}">{"".join(parts)}</div>'
+
+
+def picture_html(picture: bytes, image: int | None, description: str) -> str:
+    """A picture; with the number of its image a button that enlarges it (`app.ui.enlarged`)."""
+    text = html.escape(description, quote=True)
+    drawn = f'<img src="{data_url(picture)}" alt="{text}" title="{text}">'
+    if image is None:
+        return drawn
+    return f'<button type="button" class="cl-zoom" data-image="{int(image)}">{drawn}</button>'
 
 
 def links_html(links: Sequence[tuple[str, str]]) -> str:
@@ -95,15 +102,16 @@ def links_html(links: Sequence[tuple[str, str]]) -> str:
 
 def sample_html(
     picture: bytes | None, captions: Sequence[str], title: str, highlighted: int | None = None,
-    links: Sequence[tuple[str, str]] = (),
+    links: Sequence[tuple[str, str]] = (), image: int | None = None,
 ) -> str:  # fmt: skip
-    """One sample: its picture beside its captions; the highlighted caption is the query."""
+    """One sample: its picture (if there is one) beside its captions; the highlighted caption is the query."""
     lines = "".join(
         f'<li class="{"cl-query" if position == highlighted else ""}">{html.escape(caption)}</li>'
         for position, caption in enumerate(captions)
     )
+    shown = "" if picture is None else picture_html(picture, image, captions[highlighted or 0] if captions else title)
     return (
-        f'<div class="cl-sample"><img src="{data_url(picture)}" alt="the sample">'
+        f'<div class="cl-sample">{shown}'
         f'<div class="cl-body"><div class="cl-label">{html.escape(title)}</div><ul>{lines}</ul>{links_html(links)}'
         "</div></div>"
     )
@@ -126,9 +134,9 @@ def results(items: Sequence[Result]) -> None:
 
 def sample(
     picture: bytes | None, captions: Sequence[str], title: str, highlighted: int | None = None,
-    links: Sequence[tuple[str, str]] = (),
+    links: Sequence[tuple[str, str]] = (), image: int | None = None,
 ) -> None:  # fmt: skip
-    st.html(sample_html(picture, captions, title, highlighted, links))
+    st.html(sample_html(picture, captions, title, highlighted, links, image))
 
 
 def note(text: str) -> None:

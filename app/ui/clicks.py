@@ -1,6 +1,7 @@
-"""Clicks on cells of a heat map, which Streamlit 1.67 does not report: it reports points only.
+"""Clicks on cells of a heat map, which Streamlit 1.67 does not report, and on bars.
 
-The component draws nothing. Its JavaScript listens to the charts with the given keys and reports the clicked cell.
+The component draws nothing. Its JavaScript listens to the charts with the given keys and reports the clicked cell: row
+and column of a heat map, trace and position of a bar.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ export default function ({ data, setTriggerValue }) {
       if (!chart || !chart.on || listened.get(key) === chart) continue
       listened.set(key, chart)
       chart.on("plotly_click", (event) => {
-        const cell = event.points && event.points[0] && event.points[0].pointIndex
-        if (Array.isArray(cell)) setTriggerValue("cell", { chart: key, row: cell[0], column: cell[1] })
+        const point = event.points && event.points[0]
+        if (!point) return
+        const cell = Array.isArray(point.pointIndex) ? point.pointIndex : [point.curveNumber, point.pointNumber]
+        setTriggerValue("cell", { chart: key, row: cell[0], column: cell[1] })
       })
     }
   }
@@ -36,7 +39,7 @@ NAME = "coder-clicks"
 
 
 def clicked_cell(value: object, shape: tuple[int, int]) -> tuple[int, int] | None:
-    """The cell a browser reports, if it is a cell of the matrix; browser input is not trusted."""
+    """The cell (or bar) a browser reports, if there is one; browser input is not trusted."""
     if not isinstance(value, dict):
         return None
     cell = value.get("row"), value.get("column")
@@ -47,7 +50,7 @@ def clicked_cell(value: object, shape: tuple[int, int]) -> tuple[int, int] | Non
 
 
 def on_cell(charts: Sequence[str], key: str, on_click: Callable[[Any], None]) -> None:
-    """Call `on_click` with the clicked cell of any of these charts (by key) before the page reruns."""
+    """Call `on_click` with the clicked cell or bar of any of these charts (by key) before the page reruns."""
 
     def report() -> None:
         on_click((st.session_state.get(key) or {}).get("cell"))

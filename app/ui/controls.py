@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 
 from app.ui import cards
-from app.ui.selection import neighbour, next_failure, selected_id
+from app.ui.selection import neighbour, next_failure
 from app.ui.state import bound, bound_number, put
-
-ROW_HEIGHT = 68  # tables wrap text in rows that are taller, and cut it in others
 
 
 def step_through(
@@ -26,6 +22,7 @@ def step_through(
     """
     if count < 1:
         raise ValueError("there is no sample to choose from")
+    follow(key, order)
     first = int(order[0]) if len(order) else 0
     if int(st.session_state.get(key) or 0) >= count:  # the user has switched to a smaller split
         put(key, min(first, count - 1))
@@ -47,26 +44,19 @@ def step_through(
     return number
 
 
-def picking_table(
-    table: pd.DataFrame, ids: np.ndarray, target: str, key: str, config: Mapping[str, Any], height: int,
-    row_height: int = ROW_HEIGHT,
-) -> None:  # fmt: skip
-    """A table in which a click on a row puts that row's id into the widget `target`."""
+def follow(key: str, rows: Sequence[int] | np.ndarray) -> bool:
+    """Open the first of `rows` once they change and no longer hold what is open; returns whether anything is open.
 
-    def pick() -> None:
-        chosen = selected_id(st.session_state.get(key), ids)
-        if chosen is not None:
-            put(target, chosen)
-
-    st.dataframe(
-        table, hide_index=True, height=height, row_height=row_height, column_config=dict(config), key=key,
-        on_select=pick, selection_mode="single-row",
-    )  # fmt: skip
-
-
-def picture_urls(pictures: Sequence[bytes | None]) -> list[str]:
-    """Pictures for an ImageColumn."""
-    return [cards.data_url(picture) for picture in pictures]
+    A number that the address names stays open until the rows change, also where they are none.
+    """
+    shown = hash(np.sort(np.asarray(rows, dtype=np.int64)).tobytes())
+    before, linked = st.session_state.get(f"{key}-rows", (None, key in st.query_params))
+    changed = before not in (None, shown)
+    linked = linked and not changed
+    st.session_state[f"{key}-rows"] = shown, linked
+    if changed and len(rows) and st.session_state.get(key) not in rows:
+        put(key, int(rows[0]))
+    return bool(len(rows)) or linked
 
 
 def choose_one(label: str, options: Mapping[str, str], key: str, help_text: str | None = None) -> str:

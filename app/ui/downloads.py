@@ -20,18 +20,17 @@ FORMATS = ("PNG", "SVG")
 
 
 def table(frame: pd.DataFrame, name: str, *, paper: bool = False) -> None:
-    """Buttons for a whole table: CSV, Parquet, and LaTeX for a paper."""
+    """One control that offers a whole table as CSV, as Parquet, and for a paper as LaTeX."""
     kinds: dict[str, tuple[Callable[[], bytes | str], str, str]] = {
         "CSV": (partial(export.csv, frame), "csv", "text/csv"),
         "Parquet": (partial(export.parquet, frame), "parquet", "application/vnd.apache.parquet"),
     }
     if paper:
         kinds["LaTeX"] = (partial(export.latex, frame), "tex", "text/plain")
-    with st.container(horizontal=True):
+    with st.popover("Download table", icon=":material/download:"):
         for label, (make, ending, kind) in kinds.items():
             st.download_button(
-                label, make, f"{name}.{ending}", kind, icon=":material/download:", on_click="ignore",
-                key=f"{name}-{ending}",
+                label, make, f"{name}.{ending}", kind, on_click="ignore", key=f"{name}-{ending}", width="stretch",
             )  # fmt: skip
 
 

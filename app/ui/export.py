@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
 import re
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 
+_PERCENT = re.compile(r"R@|%|recall", re.IGNORECASE)
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -24,12 +27,25 @@ def parquet(frame: pd.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def latex(frame: pd.DataFrame, digits: int = 1) -> str:
-    """A booktabs table; text is escaped, numbers have `digits` decimals, missing values are a dash."""
+def latex(frame: pd.DataFrame) -> str:
+    """A booktabs table; text is escaped, missing values are a dash, numbers have the `decimals` of their column."""
     table = frame.map(lambda cell: " ".join(cell.split()) if isinstance(cell, str) else cell).style
-    table = table.hide(axis="index").format(precision=digits, na_rep="--", escape="latex")
+    formats: dict[Any, Any] = {name: f"{{:.{decimals(name, frame[name])}f}}" for name in frame.select_dtypes("number")}
+    table = table.hide(axis="index").format(formats, na_rep="--", escape="latex")
     text = str(table.format_index(escape="latex", axis=1).to_latex(hrules=True))
     return text.replace("→", r"$\rightarrow$").replace("—", "---")
+
+
+def decimals(name: object, numbers: pd.Series) -> int:
+    """Decimals of a column of a paper's table: one for a recall or a percentage, none for whole numbers, and four
+    significant digits of the largest number, at least one decimal, for everything else."""
+    if _PERCENT.search(str(name)):
+        return 1
+    sizes = pd.to_numeric(numbers, errors="coerce").abs()
+    sizes = sizes[sizes < float("inf")]
+    if (sizes % 1 == 0).all():
+        return 0
+    return min(max(3 - math.floor(math.log10(sizes.max())), 1), 12)
 
 
 def file_name(text: str) -> str:

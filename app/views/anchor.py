@@ -11,6 +11,7 @@ from app.backend.diversity import Anchor
 from app.backend.runs import Loss, RunSummary, open_summary, split_sample, thumbnail
 from app.ui import cards, downloads, links
 from app.ui.state import Choice, theme
+from app.views.samples import sample_card
 
 NEAREST = 10
 
@@ -46,7 +47,8 @@ def show_sample(choice: Choice, modality: str, number: int, *, here: str = "") -
     highlighted = None if modality == "image" else own.tolist().index(number)
     title = f"Image {image}" if modality == "image" else f"Caption {number} of image {image}"
     pages = links.of_sample(choice, modality, number, here=here)
-    cards.sample(thumbnail(run, split, image), [captions[j] for j in own], title, highlighted, pages)
+    title = f"{title} · {opened.image_names(split)[image]}"
+    cards.sample(thumbnail(run, split, image), [captions[j] for j in own], title, highlighted, pages, image)
 
 
 def _numbers(anchor: Anchor, function: str) -> None:
@@ -54,7 +56,7 @@ def _numbers(anchor: Anchor, function: str) -> None:
     cards.metrics(
         [
             cards.Metric(spread, f"{anchor.spread:.4f}", f"n = {len(anchor.similarities):,}", spread),
-            cards.Metric("raw", f"{anchor.raw:.4f}", "1 to 2", "raw"),
+            cards.Metric("before division", f"{anchor.raw:.4f}", "1 to 2", "raw"),
             cards.Metric("diversity", f"{anchor.diversity:.4f}", "0.5 to 1", "diversity"),
             cards.Metric("μ·div", f"{anchor.temperature:.4f}", f"μ = {anchor.loss.temperature:g}", "temperature"),
         ],
@@ -63,16 +65,16 @@ def _numbers(anchor: Anchor, function: str) -> None:
 
 
 def _nearest(choice: Choice, run: RunSummary, anchor: Anchor) -> None:
-    split, pictured = choice.split, anchor.modality == "text"
-    captions = open_summary(run).captions(split)
+    other = "image" if anchor.modality == "text" else "text"
     items = []
     for place, row in enumerate(anchor.nearest(NEAREST).to_dict("records"), start=1):
         candidate = int(row["candidate"])
         weights = (f"{_percent(row['weight_plain'])} → {_percent(row['weight_diversity'])} %",)
-        picture = thumbnail(run, split, candidate, 160) if pictured else None
-        pages = (("diversity", links.diversity(choice, "image" if pictured else "text", candidate)),)
-        caption = "" if pictured else captions[candidate]
-        items.append(cards.Result(place, row["similarity"], False, caption, picture, pictured, weights, pages))
+        pages = (("diversity", links.diversity(choice, other, candidate)),)
+        items.append(sample_card(
+            run, choice.split, other, candidate, place, row["similarity"], notes=weights, links=pages,
+            pictured=other == "image",
+        ))  # fmt: skip
     cards.note("Nearest negatives: rank, similarity, share of the loss without → with diversity.")
     cards.results(items)
 

@@ -10,12 +10,13 @@ import streamlit as st
 from app import charts
 from app.backend import clusters
 from app.backend.clusters import Clusters, StoredClusters
-from app.backend.runs import RunSummary, open_summary, thumbnail
+from app.backend.runs import RunSummary
 from app.ui import cards, downloads, links
-from app.ui.controls import choose_one, picking_table, step_through
-from app.ui.glossary import tip
+from app.ui.controls import choose_one, step_through
 from app.ui.selection import selected_points
 from app.ui.state import Choice, bound, put, theme
+from app.ui.table import Column, picking_table
+from app.views.samples import sample_card
 
 TARGET, CHART = "cluster", "cluster-map"
 CARDS_SHOWN, WORDS_SHOWN = 15, 12
@@ -33,16 +34,13 @@ def overview(run: RunSummary, choice: Choice, result: StoredClusters) -> pd.Data
         downloads.chart(figure, CHART, "clusters by size", on_select=_pick, selection_mode="points")
     with right:
         cards.heading("All clusters", f"{len(table):,} are not empty, largest first. Click on a row to open a cluster.")
-        config = {
-            "cluster": st.column_config.NumberColumn("cluster", format="%d", width=70),
-            "size": st.column_config.NumberColumn("pairs", format="%d", width=70),
-            "images": st.column_config.NumberColumn("images", format="%d", width=75),
-            "agreement": st.column_config.NumberColumn("agree", format="%.0f %%", help=tip("agreement"), width=75),
-            "cohesion": st.column_config.NumberColumn("cohesion", format="%.2f", help=tip("cohesion"), width=85),
-            "words": st.column_config.TextColumn("marking words", width=260),
-            "trained": st.column_config.NumberColumn("in training", format="%d", help=tip("in training")),
-        }
-        picking_table(table, table["cluster"].to_numpy(), TARGET, "clusters-table", config, 330, row_height=36)
+        columns = {
+            "cluster": Column("cluster", "d"), "size": Column("pairs", ",d"), "images": Column("images", ",d"),
+            "agreement": Column("agree", ".0f", "agreement", " %"), "cohesion": Column("cohesion", ".2f", "cohesion"),
+            "words": Column("marking words"), "trained": Column("in training", ",d", "in training"),
+        }  # fmt: skip
+        columns = {name: column for name, column in columns.items() if name in table}
+        picking_table(table, columns, table["cluster"].to_numpy(), TARGET, "clusters-table", "clusters", height=330)
     downloads.table(table, f"clusters-{choice.split}")
     return table
 
@@ -75,14 +73,14 @@ def show_cluster(run: RunSummary, choice: Choice, result: StoredClusters, table:
     with right:
         if len(near):
             cards.label("Nearest clusters")
-            config = {
-                "cluster": st.column_config.NumberColumn("cluster", format="%d", width=70),
-                "cosine": st.column_config.NumberColumn("cosine", format="%.2f", width=75),
-                "size": st.column_config.NumberColumn("pairs", format="%d", width=70),
-                "words": st.column_config.TextColumn("marking words", width=240),
-            }
+            columns = {
+                "cluster": Column("cluster", "d"), "cosine": Column("cosine", ".2f"), "size": Column("pairs", ",d"),
+                "words": Column("marking words"),
+            }  # fmt: skip
             rows = near.assign(words=[words_of.get(c, "") for c in near["cluster"]])
-            picking_table(rows, near["cluster"].to_numpy(), TARGET, "near-table", config, 250, row_height=36)
+            picking_table(
+                rows, columns, near["cluster"].to_numpy(), TARGET, "near-table", "clusters nearby", height=250
+            )
         _concepts(clusters.marking_concepts(run, choice.split, result.value, number))
     _members(run, choice, result.value, number)
     if len(near):
@@ -133,12 +131,10 @@ def _between(
 
 
 def _cards(run: RunSummary, choice: Choice, pairs: pd.DataFrame, score: str, notes: Sequence[tuple[str, ...]]) -> None:
-    captions = open_summary(run).captions(choice.split)
     cards.results([
-        cards.Result(
-            int(row["caption"]), float(row[score]), False, captions[int(row["caption"])],
-            thumbnail(run, choice.split, int(row["image"]), 160), True, note,
-            links.of_sample(choice, "text", int(row["caption"])),
+        sample_card(
+            run, choice.split, "text", int(row["caption"]), int(row["caption"]), float(row[score]), notes=note,
+            links=links.of_sample(choice, "text", int(row["caption"])),
         )
         for row, note in zip(pairs.to_dict("records"), notes, strict=True)
     ])  # fmt: skip

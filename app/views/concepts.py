@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import streamlit as st
 
 from app import charts
 from app.backend import concepts
-from app.backend.runs import RunSummary, open_summary, thumbnail, thumbnails
+from app.backend.runs import RunSummary, open_summary
 from app.ui import cards, downloads, links
-from app.ui.controls import choose_one, picking_table, picture_urls, step_through
+from app.ui.controls import choose_one, step_through
 from app.ui.glossary import tip
-from app.ui.selection import selected_id, selected_points
+from app.ui.selection import selected_points
 from app.ui.state import Choice, bound, bound_number, put, theme
+from app.ui.table import Column, rows_table
 from app.views.anchor import show_sample
+from app.views.samples import sample_card, sample_table
 
 CONCEPT, CAPTION = "concept", "caption"
-MOST_SHOWN, USUAL, ROWS_SHOWN, STRONGEST, READERS = 60, 40, 50, 8, 10
+MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 10
 SIDES = {"image": "images", "text": "captions"}
 PARTS = {"strong": "Strongest concepts", "around": "One neighbourhood"}
 BY = {"captions": "Captions", "edges": "Edges", "read": "Attention"}
@@ -136,8 +137,9 @@ def _range(attention: concepts.AttentionSummary) -> str:
 
 
 NUMBERS = {
-    "image_share": ("its share, %", "%.0f", "attention"), "caption_share": ("its share, %", "%.0f", "attention"),
-    "shared": ("shared, %", "%.1f", "shared"), "rank": ("rank", "%d", "rank"),
+    "image_share": ("image’s share, %", ".0f", "attention"),
+    "caption_share": ("caption’s share, %", ".0f", "attention"),
+    "shared": ("shared, %", ".1f", "shared"), "rank": ("rank", ",d", "rank"),
 }  # fmt: skip
 
 
@@ -156,25 +158,15 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
         first = choose_one("First", {"least": "Least shared", "most": "Most shared"}, "first", tip("shared"))
     table = concepts.disagreements(run, choice.split)
     table = table if first == "least" else table.iloc[::-1].reset_index(drop=True)
-    top = table.head(ROWS_SHOWN)
-    captions = open_summary(run).captions(choice.split)
-    columns = ["image_reads", "image_share", "caption_reads", "caption_share", "shared", "rank"]
-    shown = top[columns].copy()
-    shown.insert(0, "words", [captions[i] for i in top["caption"].tolist()])
-    shown.insert(0, "picture", picture_urls(thumbnails(run, choice.split, top["image"].to_numpy(), 72)))
-    config: dict[str, Any] = {
-        "picture": st.column_config.ImageColumn("", width=64),
-        "words": st.column_config.TextColumn("caption", width=215),
-        "image_reads": st.column_config.TextColumn("image’s top concept", help=tip("attention"), width=125),
-        "caption_reads": st.column_config.TextColumn("caption’s top concept", help=tip("attention"), width=132),
-    } | {
-        name: st.column_config.NumberColumn(label, format=digits, help=tip(term), width=76)
-        for name, (label, digits, term) in NUMBERS.items()
-    }
-    cards.note(f"{len(top):,} of {len(table):,} captions shown.")
-    picking_table(shown, top["caption"].to_numpy(), CAPTION, f"disagreements-{first}", config, 360)
-    downloads.table(table, f"concepts-{choice.split}-shared-{run.name}")
-    return table["caption"].to_numpy()
+    numbers = table["caption"].to_numpy()
+    columns = {
+        "image_reads": Column("image’s top concept", "", "attention"),
+        "caption_reads": Column("caption’s top concept", "", "attention"),
+    } | {name: Column(label, digits, term) for name, (label, digits, term) in NUMBERS.items()}
+    return sample_table(
+        Choice(run, None, choice.split), "text", numbers, table.drop(columns=["caption", "image"]), columns,
+        target=CAPTION, key=f"disagreements-{first}", file=f"concepts-{choice.split}-shared-{run.name}",
+    )  # fmt: skip
 
 
 def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> None:
@@ -230,8 +222,7 @@ def _readers(run: RunSummary, choice: Choice, concept: int, side: str) -> None:
     if not len(table):
         cards.empty(f"No {'image' if side == 'image' else 'caption'} reads it at all.", "Choose another concept.")
         return
-    opened, pictured = open_summary(run), side == "image"
-    captions, first = opened.captions(choice.split), opened.first_captions(choice.split)
+    pictured, first = side == "image", open_summary(run).first_captions(choice.split)
     items = []
     for place, (sample, share) in enumerate(table[["sample", "attention"]].to_numpy().tolist(), start=1):
         number = int(sample)
@@ -239,9 +230,9 @@ def _readers(run: RunSummary, choice: Choice, concept: int, side: str) -> None:
         pages: tuple[tuple[str, str], ...] = (("open", links.concepts(choice, text)),) if text >= 0 else ()
         if not pictured:
             pages += links.of_sample(choice, side, number, here="concepts")
-        picture = thumbnail(run, choice.split, number, 160) if pictured else None
-        caption = "" if pictured else captions[number]
-        items.append(cards.Result(place, float(share), False, caption, picture, pictured, (), pages, "attention"))
+        items.append(sample_card(
+            run, choice.split, side, number, place, float(share), links=pages, term="attention", pictured=pictured
+        ))  # fmt: skip
     cards.results(items)
 
 
@@ -255,23 +246,16 @@ def all_concepts(runs: Sequence[RunSummary], split: str) -> None:
     table = concepts.concept_table(run, split).assign(word=concepts.concept_names(run, split))
     table = table.sort_values("read", ascending=False, kind="stable", ignore_index=True)
 
-    def pick() -> None:
-        row = selected_id(st.session_state.get("concepts-table"), np.arange(len(table)))
-        if row is not None:
-            put(CONCEPT, str(table["word"].iloc[row]))
-
-    config = {
-        "word": st.column_config.TextColumn("concept", width=110),
-        "kind": st.column_config.TextColumn("kind", width=80),
-        "image": st.column_config.NumberColumn("images’ attention, %", format="%.2f", help=tip("attention"), width=135),
-        "text": st.column_config.NumberColumn("captions’, %", format="%.2f", help=tip("attention"), width=95),
-        "count": st.column_config.NumberColumn("training captions", format="%d", width=115),
-        "reads": st.column_config.NumberColumn("reads", format="%d", help=tip("concept edge"), width=65),
-        "read_by": st.column_config.NumberColumn("read by", format="%d", help=tip("concept edge"), width=70),
-        "forms": st.column_config.TextColumn("word forms", width=220),
-    }
-    st.dataframe(
-        table[list(config)], hide_index=True, height=330, column_config=config, key="concepts-table", on_select=pick,
-        selection_mode="single-row",
+    columns = {
+        "word": Column("concept"), "kind": Column("kind"), "image": Column("images’ attention, %", ".2f", "attention"),
+        "text": Column("captions’ attention, %", ".2f", "attention"), "count": Column("training captions", ",d"),
+        "reads": Column("reads", ",d", "concept edge"), "read_by": Column("read by", ",d", "concept edge"),
+        "forms": Column("word forms"),
+    }  # fmt: skip
+    words = table["word"].tolist()
+    chosen = st.session_state.get(CONCEPT)
+    rows_table(
+        table, columns, np.arange(len(table)), "concepts-table", "concepts",
+        words.index(chosen) if chosen in words else None, lambda row: put(CONCEPT, words[row]), height=330,
     )  # fmt: skip
     downloads.table(table.drop(columns="read"), f"concepts-{run.name}-{split}")

@@ -10,21 +10,18 @@ import streamlit as st
 
 from app import charts
 from app.backend.diversity import rank_correlation
-from app.backend.runs import open_summary
 from app.ui import cards, downloads
-from app.ui.controls import choose_one, picking_table
+from app.ui.controls import choose_one
 from app.ui.glossary import tip
-from app.ui.selection import largest_change, matching, recall_by_tenth
-from app.ui.state import Choice, bound, theme
-from app.views.query import sample_columns
+from app.ui.selection import largest_change, recall_by_tenth
+from app.ui.state import Choice, theme
+from app.ui.table import Column
+from app.views.samples import NO_WORDS, holding, of_run, sample_table, search_words
 
-ROWS_SHOWN = 50
 RECALL_AT = 10
 MEASURES = {"diversity": "Diversity", "SD": "Standard deviation", "entropy": "Entropy"}
-COLUMNS = {
-    "diversity_b": ("diversity", "%.4f", "diversity"), "diversity_a": ("1st run", "%.4f", "diversity"),
-    "change": ("change, %", "%+.1f", "change"), "SD": ("SD", "%.4f", "SD"), "entropy": ("entropy", "%.4f", "entropy"),
-    "rank_b": ("rank", "%d", "rank"), "rank_a": ("1st rank", "%d", "1st run"),
+NUMBERS = {
+    "diversity": (".4f", "diversity"), "SD": (".4f", "SD"), "entropy": (".4f", "entropy"), "rank": (",d", "rank"),
 }  # fmt: skip
 Tables = Mapping[str, pd.DataFrame]
 
@@ -100,13 +97,11 @@ def ranked_anchors(
     cards.heading(f"The most ambiguous {unit}", "Click on a row to open the anchor below.")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         orders = {
-            "second": "Lowest in the 2nd run", "first": "Lowest in the 1st run", "fell": "Largest decrease",
+            "second": f"Lowest in {last.name}", "first": f"Lowest in {choice.first.name}", "fell": "Largest decrease",
             "rose": "Largest increase",
         }  # fmt: skip
         by = choose_one("Rank by", orders, "ranked", tip("change")) if changes is not None else "second"
-        words = ""
-        if modality == "text":
-            words = st.text_input("Filter by words", **bound("words"), placeholder="all captions", width=260) or ""
+        words = search_words("words")
     table = tables[last.name]
     order = {
         "second": lambda: np.argsort(table["diversity"].to_numpy(), kind="stable"),
@@ -115,28 +110,27 @@ def ranked_anchors(
         "rose": lambda: largest_change(changes, 1),
     }[by]()
     anchors = table["anchor"].to_numpy()
-    if words:
-        order = order[np.isin(anchors[order], matching(open_summary(last).captions(choice.split), words))]
-    cards.note(f"{min(ROWS_SHOWN, len(order)):,} of {len(order):,} {unit} shown.")
+    order = order[holding(choice, modality, anchors[order], words)]
     if not len(order):
-        cards.empty("No caption contains all of these words.", "Use fewer words, or clear the field.")
+        cards.empty(*NO_WORDS)
         return order
-    all_numbers, top = _all_numbers(choice, tables, changes), order[:ROWS_SHOWN]
-    shown, config = sample_columns(choice, modality, anchors[top], 220)
-    for name, (label, digits, term) in COLUMNS.items():
-        if name in all_numbers:
-            shown[name] = all_numbers[name].to_numpy()[top]
-            config[name] = st.column_config.NumberColumn(label, format=digits, help=tip(term), width=74)
-    picking_table(shown, anchors[top], target, f"table-{modality}", config, 420)
-    downloads.table(all_numbers.iloc[order], f"diversity-{choice.split}-{unit}")
-    return anchors[order]
+    values, columns = _numbers(choice, tables, changes)
+    return sample_table(
+        choice, modality, anchors[order], values.iloc[order], columns, target=target, key=f"table-{modality}",
+        file=f"diversity-{choice.split}-{unit}",
+    )  # fmt: skip
 
 
-def _all_numbers(choice: Choice, tables: Tables, changes: pd.DataFrame | None) -> pd.DataFrame:
-    """Every number of every anchor: the last run's, and the first run's beside them."""
-    last, first = tables[choice.runs[-1].name], tables[choice.first.name]
-    table = last[["anchor", "image", "diversity", "SD", "entropy", "rank"]]
-    table = table.rename(columns={"diversity": "diversity_b", "rank": "rank_b"})
+def _numbers(choice: Choice, tables: Tables, changes: pd.DataFrame | None) -> tuple[pd.DataFrame, dict[str, Column]]:
+    """Every number of every anchor, each run's under its name, and how they are shown."""
+    values, columns = {}, {}
+    for run in reversed(choice.runs):
+        table = tables[run.name]
+        for name, (digits, term) in NUMBERS.items():
+            if name in table and (name in ("diversity", "rank") or run is choice.runs[-1]):
+                values[f"{name} {run.name}"] = table[name]
+                columns[f"{name} {run.name}"] = Column(of_run(choice, name, run), digits, term)
     if changes is not None:
-        table = table.assign(diversity_a=first["diversity"], change=changes["change"], rank_a=first["rank"])
-    return table
+        values["change"] = changes["change"]
+        columns["change"] = Column("change of percentile", "+.1f", "change")
+    return pd.DataFrame(values), columns

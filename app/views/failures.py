@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -10,14 +12,13 @@ from app import charts
 from app.backend import retrieval
 from app.backend.retrieval import OUTCOMES
 from app.backend.runs import open_summary, split_sample
-from app.ui import cards, downloads, export, links
-from app.ui.controls import choose_one, picking_table
+from app.ui import cards, clicks, downloads, export, links
+from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.selection import by_outcome, outcome_counts
-from app.ui.state import Choice, bound_number, theme
-from app.views.query import query_table, sample_columns
-
-HUBS_SHOWN = 30
+from app.ui.state import Choice, bound, bound_number, put, theme
+from app.ui.table import Column
+from app.views.samples import NO_WORDS, holding, name_of, of_run, sample_table, search_words
 
 
 def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.ndarray:
@@ -37,21 +38,40 @@ def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.n
     with left:
         cards.heading(
             "Rank changes between the two runs",
-            "Number of queries by rank in both runs. Below the dotted line the second run ranks the match higher.",
+            f"Number of queries by rank in both runs. Below the dotted line {choice.second.name} ranks the match "
+            "higher. Click on a cell for its queries.",
         )
         figure = charts.rank_matrix(changes, choice.first.name, choice.second.name, charts.tone(theme()))
         downloads.chart(figure, "ranks", "ranks in both runs")
+
+    def open_cell(value: object) -> None:
+        cell = clicks.clicked_cell(value, (len(charts.RANK_LABELS),) * 2)
+        if cell is not None:
+            put("outcome", "all")
+            put("from-rank", charts.RANK_LABELS[cell[0]])
+            put("to-rank", charts.RANK_LABELS[cell[1]])
+
+    clicks.on_cell(["ranks"], "rank-clicks", open_cell)
     with right:
-        cards.heading("Queries by outcome", "Largest change of rank first.")
+        cards.heading("Queries by outcome", "Largest change of rank first. Click on a row to open the query.")
         outcome = choose_one("Show", {"all": "All", **{name: name.capitalize() for name in OUTCOMES}}, "outcome")
+        with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+            bands = [choose_band(of_run(choice, "Rank", run), key) for run, key in
+                     zip(choice.runs, ("from-rank", "to-rank"), strict=True)]  # fmt: skip
+            words = search_words("words")
         queries = by_outcome(changes, None if outcome == "all" else outcome)
-        if len(queries):
-            columns = {"rank_a": ("1st run", "%d"), "rank_b": ("2nd run", "%d"), "change": ("gain", "%+d")}
-            query_table(choice, modality, queries, columns)
-            downloads.table(queries, f"ranks-{choice.split}-{direction}-{export.file_name(outcome)}")
-        else:
-            cards.empty(f"No query is {outcome}.", "Choose another outcome, or another number of results.")
-    return queries["query"].to_numpy()
+        for column, band in zip(("rank_a", "rank_b"), bands, strict=True):
+            queries = queries[in_band(queries[column].to_numpy(), band)]
+        columns = {
+            "rank_a": Column(of_run(choice, "rank", choice.first), ",d", "rank"),
+            "rank_b": Column(of_run(choice, "rank", choice.second), ",d", "rank"),
+            "change": Column("gain", "+,d", "gain"),
+        }  # fmt: skip
+        fact = f"No query is {outcome}." if outcome != "all" and not any(bands) else "There is no such query."
+        return query_table(
+            choice, modality, queries.drop(columns="direction"), columns, words, fact,
+            f"ranks-{choice.split}-{direction}-{export.file_name(outcome)}",
+        )  # fmt: skip
 
 
 def one_run(choice: Choice, direction: str, at: int, modality: str) -> np.ndarray:
@@ -61,28 +81,74 @@ def one_run(choice: Choice, direction: str, at: int, modality: str) -> np.ndarra
     table = pd.DataFrame({"query": with_match, "rank": ranks[with_match] + 1})
     left, right = st.columns([2, 3], gap="large")
     with left:
-        cards.heading("Ranks of the true matches", "The more queries on the left, the better.")
+        cards.heading(
+            "Ranks of the true matches", "The more queries on the left, the better. Click on a bar for its queries."
+        )
         figure = charts.rank_distribution({choice.first.name: table["rank"].to_numpy()}, charts.tone(theme()))
         downloads.chart(figure, "ranks", "ranks of the true matches")
+
+    def open_bar(value: object) -> None:
+        bar = clicks.clicked_cell(value, (1, len(charts.RANK_LABELS)))
+        if bar is not None:
+            put("to-rank", charts.RANK_LABELS[bar[1]])
+            put("answer", "all")
+
+    clicks.on_cell(["ranks"], "rank-clicks", open_bar)
     with right:
-        cards.heading("Queries by rank", "Worst rank first.")
-        answer = choose_one("Show", {"missed": "Missed", "found": "Answered"}, "answer")
-        queries = table[(table["rank"] > at) == (answer == "missed")]
+        cards.heading("Queries by rank", "Worst rank first. Click on a row to open the query.")
+        with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+            shown = {"missed": "Missed", "found": "Answered", "all": "All"}
+            answer = choose_one("Show", shown, "answer")
+            band = choose_band("Rank", "to-rank")
+            words = search_words("words")
+        queries = table if answer == "all" else table[(table["rank"] > at) == (answer == "missed")]
+        queries = queries[in_band(queries["rank"].to_numpy(), band)]
         queries = queries.sort_values("rank", ascending=False, kind="stable")
-        if len(queries):
-            query_table(choice, modality, queries, {"rank": ("rank", "%d")})
-            downloads.table(queries, f"ranks-{choice.split}-{direction}-{answer}")
-        else:
-            fact = "No query is missed." if answer == "missed" else "No query is answered."
-            cards.empty(fact, "Show the others, or choose another number of results.")
-    return queries["query"].to_numpy()
+        fact = "There is no such query." if band or answer == "all" else f"No query is {shown[answer].lower()}."
+        return query_table(
+            choice, modality, queries, {"rank": Column("rank", ",d", "rank")}, words, fact,
+            f"ranks-{choice.split}-{direction}-{answer}",
+        )  # fmt: skip
+
+
+def choose_band(label: str, key: str) -> str:
+    """A band of ranks; "" for all."""
+    bands = ["all", *charts.RANK_LABELS]
+    band = str(st.selectbox(cards.literal(label), bands, **bound(key), width=150))
+    return "" if band == "all" else band
+
+
+def in_band(ranks: np.ndarray, band: str) -> np.ndarray:
+    """Which ranks, from 1, lie in a band; all of them for ""."""
+    if not band:
+        return np.ones(len(ranks), dtype=bool)
+    return np.asarray(charts.rank_band(ranks) == charts.RANK_LABELS.index(band))
+
+
+def query_table(
+    choice: Choice, modality: str, queries: pd.DataFrame, columns: Mapping[str, Column], words: str, fact: str,
+    file: str, height: int = 420,
+) -> np.ndarray:  # fmt: skip
+    """The table of queries that hold the words; returns them in the order shown. `fact` is said without a query."""
+    if not len(queries):
+        cards.empty(fact, "Show others, or choose another number of results.")
+        return np.zeros(0, dtype=np.int64)
+    numbers = queries["query"].to_numpy()
+    rows = holding(choice, modality, numbers, words)
+    if not len(rows):
+        cards.empty(*NO_WORDS)
+        return np.zeros(0, dtype=np.int64)
+    return sample_table(
+        choice, modality, numbers[rows], queries.iloc[rows].drop(columns="query"), columns,
+        target=f"query-{modality}", key=f"queries-{modality}-{'-'.join(columns)}", file=file, height=height,
+    )  # fmt: skip
 
 
 def near_misses(choice: Choice, direction: str, modality: str) -> np.ndarray:
     """Queries whose match loses, or wins, by a small margin."""
     tables = {run.name: retrieval.margin_table(run, choice.split, direction) for run in choice.runs}
-    sample = split_sample(choice.runs[-1], choice.split)
-    table = tables[choice.runs[-1].name].copy(deep=False)
+    last, sample = choice.runs[-1], split_sample(choice.runs[-1], choice.split)
+    table = tables[last.name].copy(deep=False)
     if choice.second is not None and len(table) == len(tables[choice.first.name]):
         table["margin_first"] = tables[choice.first.name]["margin"]
     left, right = st.columns([2, 3], gap="large")
@@ -90,28 +156,40 @@ def near_misses(choice: Choice, direction: str, modality: str) -> np.ndarray:
         cards.heading(
             "Margins of the true matches",
             "Similarity of the true match minus that of the closest wrong candidate. Left of the line a wrong "
-            "candidate ranks first.",
+            f"candidate ranks first. Click on a bar to open a query with that margin in {last.name}.",
         )
         margins = {name: values["margin"].to_numpy() for name, values in tables.items()}
-        downloads.chart(charts.margin_histogram(margins, charts.tone(theme())), "margins", "margins of the matches")
+        figure = charts.margin_histogram(margins, charts.tone(theme()))
+        downloads.chart(figure, "margins", "margins of the matches")
         if sample is not None:
             queries = sample.texts if direction == "t2i" else sample.images
             cards.note(f"{len(queries):,} random queries of the split; their candidates are the whole split.")
+
+    def open_margin(value: object) -> None:
+        bins = len(figure.data[0].x) if len(figure.data) else 0
+        bar = clicks.clicked_cell(value, (len(figure.data), bins))
+        if bar is not None:
+            distance = (table["margin"] - float(figure.data[bar[0]].x[bar[1]])).abs().to_numpy()
+            nearest = table.iloc[int(np.nanargmin(distance))]
+            put("calls", "lost" if nearest["rank"] > 1 else "held")
+            put("words", "")
+            put(f"query-{modality}", int(nearest["query"]))
+
+    clicks.on_cell(["margins"], "margin-clicks", open_margin)
     with right:
         cards.heading("Smallest margins", "A small change of the model would change these results.")
-        side = choose_one("Show", {"lost": "Just missed", "held": "Just answered"}, "calls", tip("margin"))
+        with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+            side = choose_one("Show", {"lost": "Just missed", "held": "Just answered"}, "calls", tip("margin"))
+            words = search_words("words")
         missed = (table["rank"] > 1).to_numpy()
         queries = table[missed == (side == "lost")]
         queries = queries.iloc[np.argsort(queries["margin"].abs().to_numpy(), kind="stable")]
-        columns = {"margin": ("margin", "%.4f"), "rank": ("rank", "%d")}
+        columns = {"margin": Column(of_run(choice, "margin", last), "+.4f", "margin"), "rank": Column(
+            of_run(choice, "rank", last), ",d", "rank")}  # fmt: skip
         if "margin_first" in queries:
-            columns["margin_first"] = ("1st margin", "%.4f")
-        if len(queries):
-            query_table(choice, modality, queries, columns)
-            downloads.table(queries, f"margins-{choice.split}-{direction}-{side}")
-        else:
-            cards.empty("There is no such query.", "Show the others.")
-    return queries["query"].to_numpy()
+            columns["margin_first"] = Column(of_run(choice, "margin", choice.first), "+.4f", "margin")
+        file = f"margins-{choice.split}-{direction}-{side}"
+        return query_table(choice, modality, queries, columns, words, "There is no such query.", file)
 
 
 def hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
@@ -131,46 +209,66 @@ def hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
                 compact=True,
             )
     last = choice.runs[-1]
+    kind = "image" if modality == "text" else "text"
+    target = "hub-image" if kind == "image" else "hub-caption"
+    table = tables[last.name].copy(deep=False)
+    if choice.second is not None:
+        table["count_first"] = tables[choice.first.name]["count"]
+    table = table.iloc[np.argsort(-table["count"].to_numpy(), kind="stable")]
     left, right = st.columns([2, 3], gap="large")
     with left:
-        cards.heading("Distribution of k-occurrences", "Hubs form a long tail on the right.")
+        cards.heading(
+            "Distribution of k-occurrences",
+            f"Hubs form a long tail on the right. Click on a bar to open its largest hub in {last.name}.",
+        )
         counts = {name: table["count"].to_numpy() for name, table in tables.items()}
-        downloads.chart(charts.occurrence_bands(counts, k, charts.tone(theme())), "hubs", "occurrences of candidates")
+        figure = charts.occurrence_bands(counts, k, charts.tone(theme()))
+        downloads.chart(figure, "hubs", "occurrences of candidates")
+
+    def open_band(value: object) -> None:
+        bar = clicks.clicked_cell(value, (len(tables), len(charts.OCCURRENCE_LABELS)))
+        if bar is not None:
+            inside = table[charts.occurrence_band(table["count"].to_numpy()) == bar[1]]
+            if len(inside):
+                put(target, int(inside["candidate"].iloc[0]))
+
+    clicks.on_cell(["hubs"], "hub-clicks", open_band)
     with right:
         cards.heading("Largest hubs", f"Of {last.name}. Click on a row for the queries that wrongly retrieve the hub.")
-        table = tables[last.name].copy(deep=False)
-        if choice.second is not None:
-            table["count_first"] = tables[choice.first.name]["count"]
-        order = np.argsort(-table["count"].to_numpy(), kind="stable")
-        hub = _hub_table(choice, modality, table.iloc[order[:HUBS_SHOWN]])
-        downloads.table(table.iloc[order], f"hubs-{choice.split}-{direction}-{k}")
+        hub = _hub_table(choice, kind, target, table, f"hubs-{choice.split}-{direction}-{k}")
     queries = retrieval.found_by(open_summary(last), choice.split, direction, hub, k=k)  # type: ignore[arg-type]
-    wrong = queries[~queries["match"]]
+    wrong = queries[~queries["match"]].drop(columns="match")
     cards.heading(
-        f"Queries that wrongly retrieve {'image' if modality == 'text' else 'caption'} {hub}",
-        f"{len(wrong):,} of the {len(queries):,} queries with it among their first {k} have another match.",
+        f"Queries that wrongly retrieve {name_of(kind, hub)}",
+        f"{len(wrong):,} of the {len(queries):,} queries with it among their first {k} have another match. Click on a "
+        "row to open the query.",
     )
-    if len(wrong):
-        query_table(choice, modality, wrong, {"place": ("hub rank", "%d")})
-    else:
-        cards.empty(f"No query ranks it above its true match within the first {k}.", "Choose a larger hub.")
-    return wrong["query"].to_numpy()
+    fact = f"No query ranks it above its true match within the first {k}."
+    file = f"hub-{kind}-{hub}-{choice.split}-{direction}-{k}"
+    columns = {"place": Column("rank of the hub", ",d", "hub rank")}
+    return query_table(choice, modality, wrong, columns, search_words("words"), fact, file, 330)
 
 
-def _hub_table(choice: Choice, modality: str, table: pd.DataFrame) -> int:
-    """The hubs as pictures or captions; returns the chosen one."""
-    opened, rows = open_summary(choice.runs[-1]), table["candidate"].to_numpy()
-    kind = "image" if modality == "text" else "text"
-    shown, config = sample_columns(choice, kind, rows, 190)
-    shown["count"], shown["wrong"] = table["count"].to_numpy(), table["wrong"].to_numpy()
-    config["count"] = st.column_config.NumberColumn("queries", format="%d", help=tip("occurrences"), width=72)
-    config["wrong"] = st.column_config.NumberColumn("wrongly", format="%d", help=tip("hub"), width=82)
+def _hub_table(choice: Choice, kind: str, target: str, table: pd.DataFrame, file: str) -> int:
+    """The hubs as pictures or captions, the largest first; returns the chosen one."""
+    last = choice.runs[-1]
+    columns = {
+        "count": Column(of_run(choice, "queries", last), ",d", "occurrences"),
+        "wrong": Column("of them wrongly", ",d", "hub"),
+    }  # fmt: skip
     if "count_first" in table:
-        shown["first"] = table["count_first"].to_numpy()
-        config["first"] = st.column_config.NumberColumn("1st run", format="%d", help=tip("occurrences"), width=72)
-    key = "hub-image" if kind == "image" else "hub-caption"
-    picking_table(shown, rows, key, f"{key}-table", config, 360)
-    count = opened.count(choice.split, kind)  # type: ignore[arg-type]
-    hub = int(st.number_input("Hub", 0, count - 1, int(rows[0]), 1, **bound_number(key), width=190) or 0)
+        columns["count_first"] = Column(of_run(choice, "queries", choice.first), ",d", "occurrences")
+    numbers = table["candidate"].to_numpy()
+    words = search_words(f"{target}-words")
+    rows = holding(choice, kind, numbers, words)
+    if len(rows):
+        values = table.iloc[rows].drop(columns="candidate")
+        numbers = sample_table(
+            choice, kind, numbers[rows], values, columns, target=target, key=f"{target}-table", file=file, height=360
+        )
+    else:
+        cards.empty(*NO_WORDS)
+    count = open_summary(last).count(choice.split, kind)  # type: ignore[arg-type]
+    hub = int(st.number_input("Hub", 0, count - 1, int(numbers[0]), 1, **bound_number(target), width=190) or 0)
     st.html(cards.links_html(links.of_sample(choice, kind, hub)))
     return hub

@@ -12,22 +12,22 @@ import streamlit as st
 from app import charts
 from app.backend import joint_space
 from app.backend.clusters import cluster_labels, matched
-from app.backend.runs import open_summary, thumbnail, thumbnails
+from app.backend.runs import open_summary, thumbnails
 from app.ui import cards, downloads, links, map_selection
-from app.ui.controls import ROW_HEIGHT, picture_urls
 from app.ui.glossary import tip
-from app.ui.selection import selected_id
 from app.ui.state import Choice, bound, theme
+from app.ui.table import Column, Sample, rows_table
 from app.views.anchor import show_sample
+from app.views.samples import TABLE_PICTURE, ids_of, name_of, sample_card
 
 AREA, FOCUS = "area", "focus"
 CHART, TABLE = "joint-map", "joint-table"
 MOST_DRAWN = 20_000
 MOST_LINES = 400
-ROWS_SHOWN, PICTURES_SHOWN, LABEL_LENGTH = 200, 10, 90
+PICTURES_SHOWN, LABEL_LENGTH = 10, 90
 COLUMNS = ("modality", "rank", "gain", "diversity", "similarity", "hubness", "words", "cluster")
 KINDS = ("modality", "cluster")
-DIGITS = {"rank": "%d", "gain": "%+d", "diversity": "%.3f", "similarity": "%.3f", "hubness": "%d"}
+DIGITS = {"rank": ",d", "gain": "+,d", "diversity": ".3f", "similarity": ".3f", "hubness": ",d"}
 Planes = Sequence[np.ndarray]
 Tables = Sequence[pd.DataFrame]
 
@@ -148,7 +148,6 @@ def _summary(count: int, points: np.ndarray, images: int, pairs: int, lines: boo
 def _select() -> None:
     """Put a lasso, a box or clicked points into the URL."""
     _set_query(AREA, map_selection.to_text(map_selection.from_chart(st.session_state.get(CHART))))
-    st.session_state.pop(TABLE, None)
 
 
 def _clear() -> None:
@@ -166,39 +165,37 @@ def _set_query(key: str, value: str) -> None:
 def _table(choice: Choice, planes: Planes, tables: Tables, points: np.ndarray, all_rows: np.ndarray) -> None:
     images = len(open_summary(choice.first).ranks(choice.split)["i2t"])
     selected = joint_space.selection_table(choice.runs, tables, planes, points)
-    rows = selected.head(ROWS_SHOWN)
     cards.heading(
-        "Selected samples", f"{len(rows):,} of {len(selected):,} shown. Click on a row to open the sample below and "
-        "mark it on the map. The files contain all of them with every column.",
+        "Selected samples", "Click on a row to open the sample below and mark it on the map. The files contain every "
+        "column.",
     )  # fmt: skip
-    if not len(rows):
+    if not len(selected):
         cards.empty("No point lies in this area.", "Select other points, or clear the selection.")
         return
-    pictures = thumbnails(choice.runs[-1], choice.split, rows["image"].to_numpy(), 72)
-    columns = {"picture": picture_urls(pictures)} | {name: rows[name] for name in ("modality", "number", "text")}
-    config = {
-        "picture": st.column_config.ImageColumn("", width=64),
-        "modality": st.column_config.TextColumn("", width=70),
-        "number": st.column_config.NumberColumn("number", format="%d", width=70),
-        "text": st.column_config.TextColumn("caption, or first caption", width=300),
-    }
-    for run in choice.runs:
-        suffix = f" ({run.name})" if len(choice.runs) > 1 else ""
+    run, split = open_summary(choice.runs[-1]), choice.split
+    columns = {"gain": Column("gain", DIGITS["gain"], "gain")} if "gain" in selected else {}
+    for summary in choice.runs:
+        suffix = f" ({summary.name})" if len(choice.runs) > 1 else ""
         for name, digits in DIGITS.items():
-            if (key := f"{name}{suffix}") in rows and not (name == "gain" and run is choice.runs[0]):
-                columns[key] = rows[key]
-                label = name if name == "gain" else key
-                config[key] = st.column_config.NumberColumn(label, format=digits, help=tip(name))
-    shown = all_rows[points[: len(rows)]]
+            if (key := f"{name}{suffix}") in selected:
+                columns[key] = Column(key, digits, name)
+    modalities, numbers = (selected[name].tolist() for name in ("modality", "number"))
 
-    def open_sample() -> None:
-        point = selected_id(st.session_state.get(TABLE), shown)
-        if point is not None:
-            _set_query(FOCUS, map_selection.focus_name(point, images))
+    def page(rows: np.ndarray) -> list[Sample]:
+        kinds = ["image" if modalities[row] == "image" else "text" for row in rows.tolist()]
+        pictures = thumbnails(choice.runs[-1], split, selected["image"].to_numpy()[rows], TABLE_PICTURE)
+        return [
+            Sample(
+                int(selected["image"].iloc[row]), name_of(kind, numbers[row]), str(selected["text"].iloc[row]),
+                ids_of(run, split, kind, numbers[row]), cards.data_url(picture),
+            )
+            for row, kind, picture in zip(rows.tolist(), kinds, pictures, strict=True)
+        ]  # fmt: skip
 
-    st.dataframe(
-        pd.DataFrame(columns), hide_index=True, height=360, row_height=ROW_HEIGHT, column_config=config, key=TABLE,
-        on_select=open_sample, selection_mode="single-row",
+    rows_table(
+        selected, columns, all_rows[points], TABLE, "samples",
+        map_selection.focus_point(st.query_params.get(FOCUS), images, len(run.image_of_text(split))),
+        lambda point: _set_query(FOCUS, map_selection.focus_name(point, images)), height=360, samples=page,
     )  # fmt: skip
     downloads.table(selected, f"selection-{choice.split}")
 
@@ -211,9 +208,8 @@ def _pictures(choice: Choice, table: pd.DataFrame, points: np.ndarray) -> None:
     cards.heading("Their pictures", f"{min(len(images), PICTURES_SHOWN)} of {len(images):,}: the image's number, and "
                   "its similarity to its best own caption.")  # fmt: skip
     items = [
-        cards.Result(
-            int(image), float(table["similarity"].iloc[int(image)]), False, str(table["text"].iloc[int(image)]),
-            thumbnail(choice.runs[-1], choice.split, int(image), 160), True,
+        sample_card(
+            choice.runs[-1], choice.split, "image", int(image), int(image), float(table["similarity"].iloc[int(image)]),
             links=links.of_sample(choice, "image", int(image), here="joint space"),
         )
         for image in images[:PICTURES_SHOWN]

@@ -1,22 +1,19 @@
-"""One query and its results, run beside run; and tables of queries."""
+"""One query and its results, run beside run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from app.backend.retrieval import rank_changes
-from app.backend.runs import InputError, RunSummary, open_summary, thumbnail, thumbnails
+from app.backend.runs import InputError, RunSummary, open_summary
 from app.ui import cards, links
-from app.ui.controls import picking_table, picture_urls
-from app.ui.glossary import tip
 from app.ui.state import Choice
+from app.views.samples import sample_card
 
-ROWS_SHOWN = 50
 RESULTS = 10
 Search = Callable[[RunSummary], pd.DataFrame]
 
@@ -36,18 +33,15 @@ def side_by_side(choice: Choice, modality: str, search: Search, suffixes: Mappin
 
 def results(choice: Choice, run: RunSummary, modality: str, candidates: pd.DataFrame) -> None:
     """Ranked candidates with links to the other pages; `modality` is the query's."""
-    captions = open_summary(run).captions(choice.split)
-    pictured = modality == "text"
-    other = "image" if pictured else "text"
-    items = []
-    for row in candidates.to_dict("records"):
-        number = int(row["candidate"])
-        picture = thumbnail(run, choice.split, number, 160) if pictured else None
-        caption = "" if pictured else captions[number]
-        pages = links.of_sample(choice, other, number)
-        score, match = float(row["score"]), bool(row["match"])
-        items.append(cards.Result(int(row["place"]), score, match, caption, picture, pictured, links=pages))
-    cards.results(items)
+    other = "image" if modality == "text" else "text"
+    cards.results([
+        sample_card(
+            run, choice.split, other, int(row["candidate"]), int(row["place"]), float(row["score"]),
+            match=bool(row["match"]), links=links.of_sample(choice, other, int(row["candidate"])),
+            pictured=other == "image",
+        )
+        for row in candidates.to_dict("records")
+    ])  # fmt: skip
 
 
 def rank_change(choice: Choice, direction: str, number: int) -> dict[str, str]:
@@ -64,48 +58,9 @@ def rank_change(choice: Choice, direction: str, number: int) -> dict[str, str]:
     colour = "off" if first == second else "green" if second < first else "red"
     cards.metrics(
         [
-            cards.Metric("rank in the 1st run", f"{first + 1:,}", "1 is best", "1st run"),
-            cards.Metric("rank in the 2nd run", f"{second + 1:,}", "1 is best", "2nd run"),
+            cards.Metric(f"rank in {cards.literal(choice.first.name)}", f"{first + 1:,}", "1 is best", "rank"),
+            cards.Metric(f"rank in {cards.literal(choice.second.name)}", f"{second + 1:,}", "1 is best", "rank"),
             cards.Metric("gain", f"{first - second:+,}", "", "gain", note, colour, "off"),  # type: ignore[arg-type]
         ]
     )
     return suffixes
-
-
-def sample_columns(
-    choice: Choice, modality: str, numbers: np.ndarray, width: int
-) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Samples of the last run as the first columns of a table: a caption with its image, or an image with its first
-    caption. Returns the columns "picture" and "caption", and their configuration; `width` is the caption's."""
-    run = choice.runs[-1]
-    opened = open_summary(run)
-    images = opened.image_of_text(choice.split)[numbers] if modality == "text" else numbers
-    texts = numbers if modality == "text" else opened.first_captions(choice.split)[numbers]
-    captions = opened.captions(choice.split)
-    table = pd.DataFrame(
-        {
-            "picture": picture_urls(thumbnails(run, choice.split, images, 72)),
-            "caption": [captions[i] if i >= 0 else "" for i in texts.tolist()],
-        }
-    )
-    return table, {
-        "picture": st.column_config.ImageColumn("", width=64),
-        "caption": st.column_config.TextColumn("caption" if modality == "text" else "first caption", width=width),
-    }
-
-
-def query_table(choice: Choice, modality: str, table: pd.DataFrame, columns: Mapping[str, tuple[str, str]]) -> None:
-    """Queries with picture, caption and numbers; a click opens one.
-
-    Args:
-        table: the column "query", and those of `columns`: name → (label, printf format); a label is a glossary term.
-    """
-    rows = table.head(ROWS_SHOWN)
-    numbers = rows["query"].to_numpy()
-    shown, config = sample_columns(choice, modality, numbers, 190)
-    for name, (label, digits) in columns.items():
-        shown[name] = rows[name].to_numpy()
-        config[name] = st.column_config.NumberColumn(label, format=digits, help=tip(label), width=72)
-    cards.note(f"{len(rows):,} of {len(table):,} shown. Click on a row to open the query.")
-    key = f"queries-{modality}-{'-'.join(columns)}"
-    picking_table(shown, numbers, f"query-{modality}", key, config, 360)

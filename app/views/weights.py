@@ -11,20 +11,21 @@ import streamlit as st
 
 from app import charts
 from app.backend import sample_weights
-from app.backend.runs import RunSummary, open_summary, thumbnail
+from app.backend.runs import RunSummary
 from app.backend.sample_weights import CODER, DISCREPANCY, DIVERSITY, WEIGHT, Weighting
 from app.ui import cards, downloads, links
-from app.ui.controls import choose_one, picking_table, step_through
+from app.ui.controls import choose_one, follow, step_through
 from app.ui.glossary import tip
 from app.ui.state import Choice, bound, theme
+from app.ui.table import Column
 from app.views.anchor import show_sample
-from app.views.query import sample_columns
+from app.views.samples import NO_WORDS, holding, sample_card, sample_table, search_words
 
-EXTREMES, ROWS_SHOWN = 5, 100
+EXTREMES = 5
 TARGET = "weighed"
 NAMES = {WEIGHT: "weight", DIVERSITY: "DIVERSITY", DISCREPANCY: "DISCREPANCY", CODER: "CODER’s SD"}
 TERMS = {WEIGHT: "sample weight", DIVERSITY: "DIVERSITY", DISCREPANCY: "DISCREPANCY", CODER: "SD"}
-DIGITS = {WEIGHT: "%.3f", DIVERSITY: "%.4f", DISCREPANCY: "%.4f", CODER: "%.4f"}
+DIGITS = {WEIGHT: ".3f", DIVERSITY: ".4f", DISCREPANCY: ".4f", CODER: ".4f"}
 
 
 def distribution(runs: Sequence[RunSummary], split: str, tables: Mapping[str, pd.DataFrame]) -> None:
@@ -66,14 +67,12 @@ def describe(name: str, weighting: Weighting) -> str:
 def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
     """The pairs with the highest and the lowest weight. Thomas and Kovashka, figure 4."""
     order = np.argsort(-table[WEIGHT].to_numpy(), kind="stable")
-    captions = open_summary(run).captions(choice.split)
     for heading, rows in (("Highest weights", order), ("Lowest weights", order[::-1])):
         cards.heading(heading)
         cards.results([
-            cards.Result(
-                place, float(table[WEIGHT].iloc[row]), False, captions[row],
-                thumbnail(run, choice.split, int(table["image"].iloc[row]), 160), True,
-                links=links.of_sample(choice, "text", int(row)), term="sample weight",
+            sample_card(
+                run, choice.split, "text", int(row), place, float(table[WEIGHT].iloc[row]), term="sample weight",
+                links=links.of_sample(choice, "text", int(row)),
             )
             for place, row in enumerate(rows[:EXTREMES], start=1)
         ])  # fmt: skip
@@ -114,20 +113,25 @@ def measures(run: RunSummary, split: str) -> pd.DataFrame:
 
 def all_pairs(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
     """Every pair, ranked; one of them opened."""
-    cards.heading("All pairs", "Click on a row to open the pair below. The files contain all pairs.")
-    by = choose_one("Order", {"high": "Highest first", "low": "Lowest first"}, "ranked-weights")
-    order = np.argsort(table[WEIGHT].to_numpy() * (-1 if by == "high" else 1), kind="stable")
-    top = table.iloc[order[:ROWS_SHOWN]]
+    cards.heading("All pairs", "Click on a row to open the pair below. The files contain all numbers of these pairs.")
     alone = Choice(run, None, choice.split)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        by = choose_one("Order", {"high": "Highest first", "low": "Lowest first"}, "ranked-weights")
+        words = search_words("weighed-words")
+    order = np.argsort(table[WEIGHT].to_numpy() * (-1 if by == "high" else 1), kind="stable")
+    order = order[holding(alone, "text", order, words)]
     names = [name for name in (WEIGHT, DIVERSITY, DISCREPANCY, CODER) if name in table]
-    shown, config = sample_columns(alone, "text", top["text"].to_numpy(), 300)
-    shown = shown.join(top[[*names, "rank"]].reset_index(drop=True))
-    config["rank"] = st.column_config.NumberColumn("rank", format="%d", help=tip("rank"))
-    for name in names:
-        config[name] = st.column_config.NumberColumn(NAMES[name], format=DIGITS[name], help=tip(TERMS[name]))
-    cards.note(f"{len(top):,} of {len(table):,} pairs shown.")
-    picking_table(shown, top["text"].to_numpy(), TARGET, "weights-table", config, 360)
-    downloads.table(table.iloc[order], f"weights-{choice.split}")
+    if len(order):
+        columns = {name: Column(NAMES[name], DIGITS[name], TERMS[name]) for name in names}
+        columns["rank"] = Column("rank", ",d", "rank")
+        values = table.iloc[order].drop(columns=["text", "image"])
+        order = sample_table(
+            alone, "text", order, values, columns, target=TARGET, key="weights-table", file=f"weights-{choice.split}"
+        )
+    else:
+        cards.empty(*NO_WORDS)
+    if not follow(TARGET, order):
+        return
     number = step_through("Caption number", TARGET, order, len(table), "The row of the caption in its split.")
     row = table.iloc[number]
     rank = cards.Metric("rank", f"{int(row['rank'])}", f"of {len(set(table['image'])):,} images", "rank")

@@ -153,10 +153,13 @@ class Run:
 
     def picture(self, split: str, image: int, size: int = 320) -> bytes | None:
         """The picture of an image as JPEG bytes; None when the run has none."""
-        analysis = self.analysis(split)
+        return thumbnail(self.analysis(split).picture_folder, self.image_names(split)[image], size)
+
+    def image_names(self, split: str) -> Sequence[str]:
+        """The n file names of the pictures, or ids of the images."""
         if split not in self._image_names:
-            self._image_names[split] = analysis.image_names
-        return thumbnail(analysis.picture_folder, self._image_names[split][image], size)
+            self._image_names[split] = self.analysis(split).image_names
+        return self._image_names[split]
 
     def ranks(self, split: str) -> dict[str, Array]:
         """ "i2t" (n,) and "t2i" (m,): rank of the best true match, 0 is first, ties count against it."""

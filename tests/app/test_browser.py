@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import io
 import json
 import math
 import re
@@ -182,12 +181,6 @@ def lasso(visit: Visit, pane: int, share: float) -> None:
     visit.settle()
 
 
-def downloaded(visit: Visit, label: str) -> io.BytesIO:
-    with visit.page.expect_download(timeout=PATIENCE) as download:
-        visit.page.get_by_role("button", name=label, exact=True).click()
-    return io.BytesIO(Path(download.value.path()).read_bytes())
-
-
 def selected(visit: Visit) -> int:
     """ "47 of 360 selected" → 47."""
     text = visit.page.get_by_text(" selected: ").first.inner_text()
@@ -213,11 +206,11 @@ def test_a_lasso_on_either_map_fills_the_table_and_the_files(visit: Visit, pane:
     )
     assert highlighted[0] == highlighted[1]  # the same samples light up on both maps
     assert len(highlighted[0]) == count
-    table = pd.read_csv(downloaded(visit, "CSV"))
+    table = pd.read_csv(visit.downloaded("CSV"))
     assert len(table) == count
     ids = [n if kind == "image" else n + IMAGES for kind, n in zip(table["modality"], table["number"], strict=True)]
     assert sorted(ids) == sorted(highlighted[0])
-    parquet = pd.read_parquet(downloaded(visit, "Parquet"))
+    parquet = pd.read_parquet(visit.downloaded("Parquet"))
     pd.testing.assert_frame_equal(parquet, table, check_dtype=False, check_exact=False)
     visit.page.goto(visit.page.url)  # a colleague opens the copied link
     visit.page.get_by_text(" selected: ").first.wait_for(timeout=PATIENCE)

@@ -16,8 +16,10 @@ EVIL = "<img src=http://127.0.0.1:9/x onerror=alert(1)>![a](http://127.0.0.1:9/y
 @pytest.mark.parametrize(
     "markup",
     [
-        cards.results_html([cards.Result(1, 0.5, True, EVIL, None, True, (EVIL,)), cards.Result(2, 0.4, False, EVIL)]),
+        cards.results_html([cards.Result(1, 0.5, True, EVIL, b"", (EVIL,), (), "rank", EVIL, 3, EVIL)]),
+        cards.results_html([cards.Result(2, 0.4, False, EVIL)]),
         cards.sample_html(None, [EVIL, EVIL], EVIL, highlighted=0),
+        cards.sample_html(b"", [EVIL, EVIL], EVIL, highlighted=0, image=3),
     ],
 )
 def test_nothing_from_outside_becomes_markup(markup: str) -> None:
@@ -33,9 +35,12 @@ def test_matches_are_marked_and_places_kept() -> None:
     assert "0.912" in markup
 
 
-def test_a_missing_picture_has_a_stand_in() -> None:
-    assert cards.data_url(None).startswith("data:image/svg+xml;base64,")
-    assert cards.data_url(b"\xff\xd8").startswith("data:image/jpeg;base64,")
+def test_a_sample_without_a_picture_shows_its_text_and_ids() -> None:
+    markup = cards.results_html([cards.Result(1, 0.5, False, "a dog", ids="image 3 · 3.jpg")])
+    assert "<img" not in markup
+    assert "a dog" in markup
+    assert "image 3 · 3.jpg" in markup
+    assert "<img" not in cards.sample_html(None, ["a dog"], "Image 3")
 
 
 def test_every_term_is_one_plain_sentence() -> None:
@@ -46,12 +51,16 @@ def test_every_term_is_one_plain_sentence() -> None:
         tip("nothing of the kind")
 
 
-def test_latex_is_escaped_and_rounded() -> None:
-    table = pd.DataFrame({"run_name": ["a_b & 50%", "\\input{x}"], "R@1": [12.345, float("nan")], "epochs": [3, 4]})
+def test_latex_is_escaped_and_rounded_as_each_quantity_needs() -> None:
+    nan = float("nan")
+    table = pd.DataFrame(
+        {"run_name": ["a_b & 50%", "\\input{x}"], "R@1": [12.345, nan], "MD": [0.0123, -0.2], "seed": [0.0, 3.0],
+         "σ": [nan, nan], "μ": [262.84, -1.0]}
+    )  # fmt: skip
     text = export.latex(table)
-    assert r"a\_b \& 50\% & 12.3 & 3 \\" in text
-    assert r"\textbackslash input\{x\} & -- & 4 \\" in text
-    assert text.startswith("\\begin{tabular}{lrr}\n\\toprule\nrun\\_name & R@1 & epochs")
+    assert r"a\_b \& 50\% & 12.3 & 0.0123 & 0 & -- & 262.8 \\" in text
+    assert r"\textbackslash input\{x\} & -- & -0.2000 & 3 & -- & -1.0 \\" in text
+    assert text.startswith("\\begin{tabular}{lrrrrr}\n\\toprule\nrun\\_name & R@1 & MD & seed")
 
 
 def test_csv_starts_no_formula() -> None:

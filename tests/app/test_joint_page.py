@@ -16,7 +16,7 @@ from coder_core.api import Run, open_run
 from coder_core.api.sampling import draw_points_sample
 from coder_core.geometry.settings import LayoutSettings
 from coder_core.runs.derived.compute import make_layouts
-from tests.support.pages import Opened, labels, texts
+from tests.support.pages import Opened, labels, shown_tables, texts
 from tests.support.run_folders import write_run
 
 
@@ -48,9 +48,11 @@ def test_every_colour_with_everything_selected(root: Path, column: str, opened: 
     assert app.selectbox(key="colour").value == column
     assert "120 of 120 selected: 20 images, 100 captions." in texts(app)
     assert "Caption 7 of image 1" in texts(app)
-    table = app.dataframe[0].value
-    assert len(table) == 120
-    assert "rank (demo)" in table.columns
+    [table] = shown_tables(app)
+    assert table["range"] == "1–50 of 120 samples"
+    names = [column["label"] for column in table["columns"]]
+    assert {"rank (demo)", "rank (demo-baseline)"} <= set(names)
+    assert names.count("gain") == len([name for name in names if "gain" in name]) == 1
 
 
 def test_one_run_alone_and_an_empty_area(root: Path, opened: Opened) -> None:

@@ -142,7 +142,10 @@ def test_anchors_can_be_ranked_by_what_changed(roots: dict[str, Path], ranked: s
 def test_words_that_no_caption_holds(roots: dict[str, Path], opened: Opened) -> None:
     app = opened(roots["two"], "diversity")
     app.text_input(key="words").set_value("zebra").run()
-    assert "No caption contains all of these words." in texts(app)
+    assert "No caption or file name contains all of these words." in texts(app)
+    assert "caption" not in [number.key for number in app.number_input]  # nothing is open
+    app.text_input(key="words").set_value("scene 7 told").run()
+    assert int(app.number_input(key="caption").value or 0) in range(35, 40)
     assert not app.exception
 
 

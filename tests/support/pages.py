@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
+
+from app.ui.table import NAME
 
 PROJECT = Path(__file__).resolve().parents[2]
 Opened = Callable[..., AppTest]
@@ -31,6 +35,12 @@ def texts(app: AppTest) -> str:
     """Everything a page says in HTML and in metrics."""
     metrics = (f"{m.label}: {m.value} {m.delta} {m.proto.delta_description}" for m in app.metric)
     return "\n".join([*(str(item.proto.body) for item in app.get("html")), *metrics, ""])
+
+
+def shown_tables(app: AppTest) -> list[dict[str, Any]]:
+    """What the page sends to its tables whose rows open something: label, columns, rows of a page, and more."""
+    parts = (part.proto for part in app.get("bidi_component"))
+    return [json.loads(part.json) for part in parts if part.component_name == NAME]
 
 
 def labels(app: AppTest, start: str) -> list[str]:

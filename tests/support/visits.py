@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,15 @@ class Visit:
         self.settle()
         self.page.screenshot(path=SHOTS / f"{name}-whole.png", timeout=PATIENCE)
         self.page.set_viewport_size(SIZE)
+
+    def downloaded(self, label: str) -> io.BytesIO:
+        """The page's first table as a file of this kind, "CSV" for example."""
+        self.page.get_by_role("button", name="Download table").first.click()
+        with self.page.expect_download(timeout=PATIENCE) as download:
+            self.page.get_by_role("button", name=label, exact=True).click()
+        content = io.BytesIO(Path(download.value.path()).read_bytes())
+        self.page.keyboard.press("Escape")
+        return content
 
     def colour(self) -> str:
         """The colour of text in the first chart."""

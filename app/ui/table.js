@@ -1,0 +1,77 @@
+// A table whose rows open something: by a click anywhere in the row, by Enter, or by Space. Draws text as text only.
+const make = (tag, attributes = {}, ...children) => {
+  const element = document.createElement(tag)
+  for (const [name, value] of Object.entries(attributes))
+    if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value)
+  element.append(...children)
+  return element
+}
+
+const button = (label, action, attributes = {}) => {
+  const element = make("button", { type: "button", ...attributes }, label)
+  element.addEventListener("click", action)
+  return element
+}
+
+const sampleCell = ({ picture, name, text, small, image }, enlarge) => {
+  const cell = make("td", { class: "sample" })
+  if (picture) {
+    const zoom = button("", enlarge, { class: "zoom", tabindex: "-1", title: text, "aria-label": `Enlarge ${name}` })
+    zoom.append(make("img", { src: picture, alt: text || name }))
+    cell.append(zoom)
+  }
+  cell.append(make("div", {}, make("span", { class: "text", title: text }, text), make("small", {}, small)))
+  return cell
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const { columns, rows, picked, sample, label, sorted, page, pages, range } = data
+  const content = JSON.stringify([columns, rows, sample, sorted, range])
+  if (parentElement.content !== content) {
+    parentElement.content = content
+    const focused = parentElement.querySelector(":focus")?.dataset.focus
+    parentElement.querySelector(".frame")?.remove()
+    const head = make("tr")
+    if (sample) head.append(make("th", { scope: "col" }, sample))
+    columns.forEach(({ label, help, number }, index) => {
+      const direction = sorted && sorted[0] === index ? sorted[1] : "none"
+      const mark = { ascending: " ↑", descending: " ↓", none: "" }[direction]
+      const sort = button(label + mark, () => setTriggerValue("sort", index), { title: help, "data-focus": `s${index}` })
+      head.append(make("th", { scope: "col", class: number && "number", "aria-sort": direction }, sort))
+    })
+    const body = make("tbody")
+    rows.forEach((row, index) => {
+      const line = make("tr", { "data-row": index })
+      const open = (enlarge) => setTriggerValue("row", { row: index, enlarge })
+      if (sample) line.append(sampleCell(row.sample, (event) => { event.stopPropagation(); open(true) }))
+      row.cells.forEach((cell, column) =>
+        line.append(make("td", { class: columns[column].number && "number", title: columns[column].number ? null : cell }, cell)))
+      line.addEventListener("click", () => { if (!getSelection().toString()) open(false) })
+      line.addEventListener("keydown", (event) => {
+        const steps = { ArrowDown: 1, ArrowUp: -1, Home: -index, End: rows.length - 1 - index }
+        if (event.target !== line) return
+        if (event.key === "Enter" || event.key === " ") open(false)
+        else if (event.key in steps) body.children[index + steps[event.key]]?.focus()
+        else return
+        event.preventDefault()
+      })
+      line.addEventListener("focus", () => {
+        for (const other of body.children) other.tabIndex = other === line ? 0 : -1
+      })
+      body.append(line)
+    })
+    const table = make("table", { role: "grid", "aria-label": label }, make("thead", {}, head), body)
+    const turn = (name, step, possible) =>
+      button(name, () => setTriggerValue("page", page + step), { disabled: !possible, "data-focus": name })
+    const foot = make("div", { class: "foot" }, make("span", {}, range))
+    if (pages > 1) foot.append(turn("Previous page", -1, page > 0), turn("Next page", 1, page + 1 < pages))
+    const scrolled = make("div", { class: "scrolled", style: `max-height: ${data.height}px` }, table)
+    parentElement.append(make("div", { class: "frame" }, scrolled, foot))
+    if (focused) parentElement.querySelector(`[data-focus="${focused}"]`)?.focus()
+  }
+  const lines = [...parentElement.querySelectorAll("tbody tr")]
+  lines.forEach((line, index) => {
+    line.setAttribute("aria-selected", String(index === picked))
+    line.tabIndex = index === Math.max(picked, 0) ? 0 : -1
+  })
+}

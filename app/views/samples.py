@@ -1,0 +1,136 @@
+"""Samples wherever they appear: their ids, their rows in a table, their columns in a file, their captions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app.backend.runs import Run, RunSummary, open_summary, thumbnail, thumbnails
+from app.ui import cards, downloads
+from app.ui.selection import matching
+from app.ui.state import Choice, bound
+from app.ui.table import Column, Sample, picking_table
+
+NO_WORDS = "No caption or file name contains all of these words.", "Use fewer words, or clear the field."
+TABLE_PICTURE, CARD_PICTURE = 96, 160
+
+
+def name_of(modality: str, number: int) -> str:
+    """ "caption 185", "image 37"."""
+    return f"{'caption' if modality == 'text' else 'image'} {number}"
+
+
+def ids_of(run: Run, split: str, modality: str, number: int) -> str:
+    """ "caption 185 · image 37 · 37.jpg"."""
+    image = int(run.image_of_text(split)[number]) if modality == "text" else number
+    caption = (name_of("text", number),) if modality == "text" else ()
+    return " · ".join((*caption, name_of("image", image), run.image_names(split)[image]))
+
+
+def of_run(choice: Choice, quantity: str, run: RunSummary) -> str:
+    """ "rank in demo" beside another run; "rank" alone."""
+    return quantity if choice.second is None else f"{quantity} in {run.name}"
+
+
+def images_of(run: Run, split: str, modality: str, numbers: np.ndarray) -> np.ndarray:
+    """The images of captions, or the images themselves."""
+    return run.image_of_text(split)[numbers] if modality == "text" else np.asarray(numbers)
+
+
+def texts_of(run: Run, split: str, modality: str, numbers: np.ndarray) -> list[str]:
+    """The captions, or the first caption of every image; "" for an image without captions."""
+    captions = run.captions(split)
+    rows = numbers if modality == "text" else run.first_captions(split)[numbers]
+    return [captions[row] if row >= 0 else "" for row in rows.tolist()]
+
+
+def sample_card(
+    run: RunSummary, split: str, modality: str, number: int, place: int, score: float, *, match: bool = False,
+    notes: tuple[str, ...] = (), links: tuple[tuple[str, str], ...] = (), term: str = "similarity",
+    pictured: bool = True,
+) -> cards.Result:  # fmt: skip
+    """A card of a sample: an image by its picture, or by its captions where there is none; a caption by its text and,
+    with `pictured`, its image's picture."""
+    opened = open_summary(run)
+    image = int(images_of(opened, split, modality, np.array([number]))[0])
+    picture = thumbnail(run, split, image, CARD_PICTURE) if pictured else None
+    [first] = texts_of(opened, split, modality, np.array([number]))
+    text = first
+    if modality == "image":
+        captions = opened.captions(split)
+        text = "" if picture else "\n".join(captions[row] for row in opened.captions_of(split, image).tolist())
+    ids = ids_of(opened, split, modality, number)
+    return cards.Result(place, score, match, text, picture, notes, links, term, ids, image, first)
+
+
+def sample_columns(run: Run, split: str, modality: str, numbers: np.ndarray) -> pd.DataFrame:
+    """What a file says of every sample: ids, picture file, caption (of an image its first)."""
+    names = run.image_names(split)
+    images = images_of(run, split, modality, numbers)
+    columns: dict[str, object] = {"caption id": numbers} if modality == "text" else {}
+    columns |= {"image id": images, "file": [names[image] for image in images.tolist()]}
+    columns["caption" if modality == "text" else "first caption"] = texts_of(run, split, modality, numbers)
+    return pd.DataFrame(columns)
+
+
+def search_words(key: str) -> str:
+    """The field that filters a table's rows by words."""
+    return str(st.text_input("Filter by words", **bound(key), placeholder="of captions and files", width=260) or "")
+
+
+def holding(choice: Choice, modality: str, numbers: np.ndarray, words: str) -> np.ndarray:
+    """Positions of the samples whose caption (of an image: any of them) or file holds every word."""
+    if not words.split():
+        return np.arange(len(numbers))
+    run = open_summary(choice.runs[-1])
+    split, names = choice.split, run.image_names(choice.split)
+    owner = run.image_of_text(split)
+    if modality == "text":
+        pairs = zip(run.captions(split), owner.tolist(), strict=True)
+        texts = [f"{caption} {names[image]}" for caption, image in pairs]
+    else:
+        captions: list[list[str]] = [[name] for name in names]
+        for image, caption in zip(owner.tolist(), run.captions(split), strict=True):
+            captions[image].append(caption)
+        texts = [" ".join(parts) for parts in captions]
+    return np.flatnonzero(np.isin(numbers, matching(texts, words)))
+
+
+def sample_table(
+    choice: Choice, modality: str, numbers: np.ndarray, values: pd.DataFrame, columns: Mapping[str, Column], *,
+    target: str, key: str, file: str, height: int = 420,
+) -> np.ndarray:  # fmt: skip
+    """Samples with their numbers, paged, with one download; a click on a row opens the sample.
+
+    Args:
+        numbers: the samples. values: one row each, with the columns that `columns` describes; the file has all of
+            them, under their labels.
+        target: the number widget that opens a sample. key: of the table. file: its name, without ending.
+
+    Returns:
+        The samples in the order shown.
+    """
+    run, split = open_summary(choice.runs[-1]), choice.split
+
+    def page(rows: np.ndarray) -> list[Sample]:
+        samples = numbers[rows]
+        images = images_of(run, split, modality, samples)
+        pictures = thumbnails(choice.runs[-1], split, images, TABLE_PICTURE)
+        return [
+            Sample(int(image), name_of(modality, int(number)), text, ids_of(run, split, modality, int(number)),
+                   cards.data_url(picture))
+            for number, image, text, picture in zip(
+                samples, images, texts_of(run, split, modality, samples), pictures, strict=True
+            )
+        ]  # fmt: skip
+
+    unit = "captions" if modality == "text" else "images"
+    values = values.reset_index(drop=True)
+    order = picking_table(values, columns, numbers, target, key, unit, height=height, samples=page)
+    content = values.rename(columns={name: column.label for name, column in columns.items()})
+    content = pd.concat([sample_columns(run, split, modality, numbers), content], axis=1).iloc[order]
+    downloads.table(content, file)
+    return np.asarray(numbers)[order]
