@@ -6,7 +6,6 @@ state, and each of several processes takes its slice of the same global batch.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.dataset import Split
+from coder_core.data.rows import FeatureRows
 from coder_core.data.words import Tokens
 
 ORDER, LEFT_OUT = 0, 1  # random streams of an epoch and of a step
@@ -41,33 +41,25 @@ class Batch:
 
 
 class RegionRows:
-    """Gather regions from a features file without loading it, as rows of one flat matrix.
+    """Gather regions from a features file, batch by batch, as float32.
 
-    Lengths leave out regions that are all zero, padding in the file. Types other than float16 and float32 are converted
-    batch by batch.
+    Lengths leave out regions that are all zero, padding in the file.
     """
 
     def __init__(self, split: Split) -> None:
-        features = split.features
         self.images, self.regions, self.size = split.n_images, split.regions, split.feature_size
-        native = features.dtype.newbyteorder("=") == features.dtype and features.flags.c_contiguous
-        self._features = features
-        self._flat: Tensor | None = None
-        if native and features.dtype in (np.float16, np.float32):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # the map is read-only, and nothing writes to it
-                self._flat = torch.from_numpy(features.reshape(-1, self.size))
+        self._rows = FeatureRows(split.features)
 
     def gather(self, image_ids: np.ndarray, regions: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Some regions (B, k) of images (B,) -> (B, k, F) float32 and (B,) lengths; zero regions go to the end."""
-        rows = image_ids[:, None] * self.regions + regions
-        if self._flat is not None:
-            values = self._flat.index_select(0, torch.from_numpy(rows.ravel())).float()
-        else:
-            images, region = np.divmod(rows.ravel(), self.regions)
-            picked = self._features[images, region] if self._features.ndim == 3 else self._features[images]
-            values = torch.from_numpy(np.ascontiguousarray(picked, dtype=np.float32))
-        return _zero_regions_last(values.view(*rows.shape, self.size))
+        """Some regions (B, k) of images (B,) -> (B, k, F) float32 and (B,) lengths; zero regions go to the end.
+
+        Raises:
+            UnreadableRowsError: the file became shorter, or its disk fails.
+        """
+        values = self._rows.gather(np.repeat(image_ids, regions.shape[1]), regions.ravel())
+        if values.dtype != np.float16:  # which PyTorch converts faster
+            values = values.astype(np.float32, copy=False)
+        return _zero_regions_last(torch.from_numpy(values).float().view(*regions.shape, self.size))
 
 
 def _zero_regions_last(regions: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from coder_core.data.dataset import Split
 from coder_core.data.gather import cache_folder
+from coder_core.data.rows import FeatureRows
 
 VERSION = 1  # of how a checksum is made
 PIECE_BYTES = 8 * 2**20
@@ -66,11 +67,11 @@ def _identity(path: Path, split: Split) -> str:
 
 def _hash(features: np.ndarray, progress: Progress | None) -> str:
     """The sha256 of the shape, the type and the sha256 of every piece of rows; pieces are read at the same time."""
-    rows = max(1, PIECE_BYTES // (features[0].size * features.itemsize))
+    rows, reader = max(1, PIECE_BYTES // (features[0].size * features.itemsize)), FeatureRows(features)
     digest = hashlib.sha256(repr((features.shape, features.dtype.str)).encode())
 
     def piece(start: int) -> bytes:
-        return hashlib.sha256(np.ascontiguousarray(features[start : start + rows]).data).digest()
+        return hashlib.sha256(reader.of_images(start, min(start + rows, len(features))).data).digest()
 
     with ThreadPoolExecutor(THREADS) as pool:
         starts = range(0, len(features), rows)

@@ -17,6 +17,7 @@ from coder_core.data.lines import check_name, follow_link, shown
 from coder_core.data.pictures import check_pictures, find_pictures
 from coder_core.data.precomp import read_precomp, splits_in
 from coder_core.data.raw_split import RawSplit
+from coder_core.data.rows import FeatureRows
 
 SMALL_TEST_IMAGES = 1_000  # COCO: "test" is the first 1,000 images of "testall"
 OTHER_NAME = {"dev": "val", "val": "dev"}
@@ -209,7 +210,8 @@ def fingerprint(split: Split) -> str:
     digest = hashlib.sha256()
     digest.update(repr((split.features.shape, split.features.dtype.str, split.n_texts)).encode())
     rows = np.unique(np.linspace(0, split.n_images - 1, FINGERPRINT_ROWS).astype(np.int64))
-    digest.update(np.ascontiguousarray(split.features[rows]).tobytes())
+    reader = FeatureRows(split.features)
+    digest.update(b"".join(reader.of_images(row, row + 1).tobytes() for row in rows.tolist()))
     digest.update(np.ascontiguousarray(split.image_of_text, dtype="<i8").tobytes())
     for caption in split.captions:
         digest.update(caption.encode("utf-8", "surrogatepass"))

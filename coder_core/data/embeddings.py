@@ -13,6 +13,7 @@ from coder_core.data.lines import check_name, follow_link, read_lines, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.data.precomp import pair
 from coder_core.data.raw_split import collect
+from coder_core.data.rows import FeatureRows
 
 ROWS_NAMED = 10
 PIECE_BYTES = 64 * 2**20
@@ -130,11 +131,11 @@ def _unit_rows(file: FeatureFile, what: str, stride: int, faults: list[Fault]) -
     rows = np.empty((len(numbers), file.shape[1]), np.float32)
     lengths = np.empty(len(numbers))
     piece = max(1, PIECE_BYTES // (8 * file.shape[1]))
-    mapped = file.map()
+    reader = FeatureRows(file.map())
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, len(numbers), piece):
             part = slice(start, start + piece)
-            values = np.asarray(mapped[numbers[part]], np.float64)
+            values = np.asarray(reader.gather(numbers[part], np.zeros_like(numbers[part])), np.float64)
             lengths[part] = np.linalg.norm(values, axis=1)
             away = np.abs(lengths[part] - 1.0) > UNIT
             values[away] /= np.where(lengths[part] > 0, lengths[part], 1.0)[away, None]

@@ -15,6 +15,7 @@ from numpy.lib import format as npy
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.lines import plain_file
+from coder_core.data.rows import FeatureRows
 
 SCAN_BYTES = 8 * 2**20
 SCAN_THREADS = 2
@@ -39,13 +40,6 @@ class FeatureFile:
         """The whole file as a read-only memory map, in its own dtype."""
         order: Literal["F", "C"] = "F" if self.fortran else "C"
         return np.memmap(self.path, self.dtype, mode="r", offset=self.offset, shape=self.shape, order=order)
-
-    def map_rows(self, start: int, stop: int) -> np.ndarray:
-        """Rows start…stop through a map of their own, so that memory is given back with the array."""
-        if self.fortran:
-            return self.map()[start:stop]
-        offset = self.offset + start * self.row_bytes
-        return np.memmap(self.path, self.dtype, mode="r", offset=offset, shape=(stop - start, *self.shape[1:]))
 
     @property
     def row_bytes(self) -> int:
@@ -139,21 +133,19 @@ def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, l
     Returns:
         (z, 2) int64 pairs (row of the file, region) that are all zero, and the faults.
     """
-    per_piece = max(1, SCAN_BYTES // file.row_bytes)
+    per_piece, reader = max(1, SCAN_BYTES // file.row_bytes), FeatureRows(file.map())
     starts = range(*rows, per_piece)
     with ThreadPoolExecutor(SCAN_THREADS) as pool:
-        pieces = list(pool.map(lambda start: _scan_piece(file, start, min(start + per_piece, rows[1])), starts))
+        pieces = list(pool.map(lambda start: _scan_piece(reader, start, min(start + per_piece, rows[1])), starts))
     bad, large, zero, blank = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
     return zero, _value_faults(file.path, bad, large, zero, blank)
 
 
-def _scan_piece(file: FeatureFile, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _scan_piece(reader: FeatureRows, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Rows start…stop: (·, 2) pairs (image, region) not finite, too large, all zero, and (·,) images all zero."""
-    values = file.map_rows(start, stop)
-    if not file.dtype.isnative:
-        values = values.astype(file.dtype.newbyteorder("="))
-    values = np.ascontiguousarray(values).reshape(stop - start, -1, file.shape[-1])
-    bits = values.view(f"u{file.dtype.itemsize}")
+    values = reader.of_images(start, stop)
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    bits = values.view(f"u{values.itemsize}")
     infinity = np.array(np.inf, dtype=values.dtype).view(bits.dtype)
     largest = (bits & np.array(np.iinfo(bits.dtype).max >> 1, dtype=bits.dtype)).max(axis=-1)  # (images, regions)
     blank = np.flatnonzero(largest.max(axis=1) == 0) + start

@@ -9,11 +9,13 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from numpy.lib import format as npy
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.features import FeatureFile
+from coder_core.data.rows import FeatureRows
 
-PIECE_ROWS = 256
+PIECE_IMAGES = 256
 
 
 def cache_folder() -> Path:
@@ -54,13 +56,14 @@ def _copy(file: FeatureFile, rows: np.ndarray, shape: tuple[int, ...], target: P
         if free < needed:
             raise OSError(f"{needed:,} bytes needed, {free:,} free")
         handle, name = tempfile.mkstemp(prefix=".tmp-", suffix=".npy", dir=target.parent)
-        os.close(handle)
         temporary = Path(name)
-        copy = np.lib.format.open_memmap(temporary, mode="w+", dtype=file.dtype, shape=shape)
-        source = file.map()
-        for start in range(0, len(rows), PIECE_ROWS):
-            copy[start : start + PIECE_ROWS] = source[rows[start : start + PIECE_ROWS]]
-        copy.flush()
+        source = FeatureRows(file.map())
+        with os.fdopen(handle, "wb") as copy:
+            npy.write_array_header_1_0(copy, {"shape": shape, "fortran_order": False, "descr": file.dtype.str})
+            for start in range(0, len(rows), PIECE_IMAGES):
+                images = rows[start : start + PIECE_IMAGES]
+                every = np.tile(np.arange(source.regions), len(images))
+                copy.write(source.gather(np.repeat(images, source.regions), every).data)
         os.replace(temporary, target)
     except OSError as error:
         if temporary is not None:

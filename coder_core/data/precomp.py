@@ -14,6 +14,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.features import open_features
 from coder_core.data.lines import holds_half_character, plain_file, read_lines, shorten, shown
 from coder_core.data.raw_split import RawSplit, collect
+from coder_core.data.rows import FeatureRows
 
 REPEATS_CHECKED = 100
 MOST_REPEATS = 100
@@ -138,13 +139,17 @@ def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
     rows = len(features)
     if rows != captions or rows < 2:
         return 1
-    first = ids if ids is not None else features
+    reader = FeatureRows(features)
+
+    def same_row(i: int, j: int) -> bool:
+        return np.array_equal(reader.of_images(i, i + 1), reader.of_images(j, j + 1))
+
     nearby = range(1, min(rows, MOST_REPEATS + 1))
-    repeat = next((i for i in nearby if not np.array_equal(first[i], first[0])), 1)
+    repeat = next((i for i in nearby if not (same_row(i, 0) if ids is None else ids[i] == ids[0])), 1)
     if repeat == 1 or rows % repeat:
         return 1
     groups = np.unique(np.linspace(0, rows // repeat - 1, REPEATS_CHECKED).astype(int)) * repeat
-    same = all(np.array_equal(features[start], features[start + i]) for start in groups for i in range(1, repeat))
+    same = all(same_row(int(start), int(start) + i) for start in groups for i in range(1, repeat))
     if ids is not None:
         same = same and len(set(ids)) == rows // repeat and all(ids[i] == ids[i - i % repeat] for i in range(rows))
     return repeat if same else 1

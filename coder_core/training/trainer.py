@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
+from coder_core.data.rows import UnreadableRowsError
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.model.encode import SplitEmbeddings, autocast, encode_split
 from coder_core.model.score import score_split
@@ -83,7 +85,10 @@ class Trainer:
             self.reporter.warn(fault)
 
     def run(self) -> str:
-        """Train to the end or to a signal. Returns "finished" or "stopped"; raises what went wrong."""
+        """Train to the end or to a signal. Returns "finished" or "stopped"; raises what went wrong.
+
+        When the features cannot be read any more, the state is saved first.
+        """
         self.model.train()
         with StopRequest() as stop, self.reporter.open(self.position):
             try:
@@ -92,6 +97,12 @@ class Trainer:
                     self._save()
                 self.reporter.end(outcome, self.position)
                 return outcome
+            except UnreadableRowsError as error:  # between two steps
+                self._save()
+                fix = f"restore the file, then python -m coder_core.train --resume {self.reporter.folder}"
+                saved = UnreadableRowsError([replace(fault, fix=fix) for fault in error.faults])
+                self.reporter.end("failed", self.position, message=str(saved))
+                raise saved from None
             except Exception as error:
                 self.reporter.end("failed", self.position, message=str(error))
                 raise

@@ -1,6 +1,6 @@
-"""Kills and signals a tiny run many times, each time in a forked child, and tells what came of it as JSON.
+"""Kills and signals a tiny run many times, or empties its data, each time in a forked child; tells it as JSON.
 
-    python -m tests.support.fork_driver {kills|signals} DATA ROOT
+    python -m tests.support.fork_driver {kills|signals|shrinks} DATA ROOT
 
 A child costs a fork instead of a new interpreter that imports PyTorch; this process never trains, so that its forks
 are clean.
@@ -22,6 +22,7 @@ import torch
 import torch._dynamo  # the first optimizer would import it, two seconds in every child
 
 from coder_core.config.schema import Config
+from coder_core.data.rows import UnreadableRowsError
 from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.files.status import read_status
 from coder_core.train import main as command
@@ -183,12 +184,34 @@ def signals(data: str, root: Path) -> dict[str, Any]:
     return {"signals": told, "whole": whole}
 
 
+def shrinks(data: str, root: Path) -> dict[str, Any]:
+    """A features file is emptied during a save, restored once the run has ended, and the run is continued."""
+    told = []
+    for split in ("train", "dev"):
+        features = Path(data) / f"{split}_ims.npy"
+        content = features.read_bytes()
+
+        def task(name: str = split, features: Path = features) -> int:
+            OnSave(root / name / "state", 2 * STEPS_OF_A_SAVE, lambda: os.truncate(features, 0))
+            try:
+                return train(data, root, name, 0.03)
+            except UnreadableRowsError:
+                return 1
+
+        code = wait(child(task))
+        status, saved = read_status(root / split) or {}, newest_step(root / split)
+        features.write_bytes(content)
+        told.append({"name": split, "code": code, "status": status, "saved": saved,
+                     "continued": wait(child(lambda name=split: train(data, root, name)))})  # fmt: skip
+    return {"shrinks": told, "whole": wait(child(lambda: train(data, root, "whole")))}
+
+
 def main() -> None:
-    """Drive one of the two and print what came of it."""
+    """Drive one of them and print what came of it."""
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
     what, data, root = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    print(json.dumps(kills(data, root) if what == "kills" else signals(data, root)))
+    print(json.dumps({"kills": kills, "signals": signals, "shrinks": shrinks}[what](data, root)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""kill -9 at 50 moments, 20 of them inside a save; SIGTERM and Ctrl-C: nothing is lost, and going on is exact."""
+"""kill -9 at 50 moments, 20 of them inside a save; signals; data cut off: nothing is lost, and going on is exact."""
 
 from __future__ import annotations
 
@@ -70,3 +70,21 @@ def test_signals_save_and_leave(memory_folder: Path) -> None:
         assert entry["damaged"] == 0
         assert entry["continued"] == 0
         assert_same_run(folder / "runs" / name, folder / "runs" / "whole")
+
+
+@pytest.mark.slow
+def test_features_that_shrink_are_named_and_the_state_is_kept(memory_folder: Path) -> None:
+    """Touching a mapped page that is gone would end the process."""
+    folder = memory_folder / "shrinks"
+    found = drive("shrinks", folder)
+    assert found["whole"] == 0
+    for entry in found["shrinks"]:
+        run, status = folder / "runs" / entry["name"], entry["status"]
+        assert (entry["code"], status["state"]) == (1, "failed")
+        file = folder / "data" / f"{entry['name']}_ims.npy"
+        assert f"{file}: became shorter while it was read: it has 0 bytes; expected" in status["message"]
+        assert f"Restore the file, then python -m coder_core.train --resume {run}" in status["message"]
+        assert entry["saved"] == [status["step"], 0]
+        assert 0 < status["step"] < STEPS
+        assert entry["continued"] == 0
+        assert_same_run(run, folder / "runs" / "whole")
