@@ -8,6 +8,7 @@ thread count or math library.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -188,7 +189,9 @@ def _float32(source: Source, k: int) -> Source:
 
 
 def _matrix(values: Any, name: str) -> Tensor:
-    tensor = values.detach().cpu() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, copy=None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a map is read-only, and nothing writes to it
+        tensor = values.detach().cpu() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, copy=None))
     if tensor.ndim != 2 or not tensor.is_floating_point() or tensor.numel() == 0:
         problem = f"have shape {tuple(tensor.shape)} and dtype {tensor.dtype}"
         raise InputError(Fault(name, problem, "a matrix of floats, one row a sample"))
