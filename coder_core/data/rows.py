@@ -54,7 +54,7 @@ class FeatureRows:
         image_bytes, region_bytes, _ = self.features.strides
         places = self._start + images * image_bytes + regions * region_bytes
         row_bytes = rows.itemsize * self.size
-        target = memoryview(rows.reshape(-1).view(np.uint8))
+        target = rows.reshape(-1).view(np.uint8).data
         breaks = np.flatnonzero(np.diff(places) != row_bytes) + 1  # rows that stand together are read together
         for first, last in pairwise([0, *breaks.tolist(), len(rows)]):
             self._read(target[first * row_bytes : last * row_bytes], int(places[first]))
