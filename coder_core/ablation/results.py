@@ -11,9 +11,11 @@ from coder_core.ablation.bootstrap import Difference, Hits, count_hits, differen
 from coder_core.ablation.planning import run_name, state_of
 from coder_core.ablation.rows import AblationTable, Recalls, Row
 from coder_core.console.faults import Fault, InputError
+from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import list_splits
 from coder_core.runs.files.status import read_status
+from coder_core.runs.load import best_save
 
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 SUM = "rsum"
@@ -40,6 +42,8 @@ class ResultRow:
         against: R@sum minus the reference's; None for the reference itself and where there is none.
         minutes: of training, mean over the seeds.
         mebibytes: peak memory of a run's process, mean over the seeds; None where a run did not note it.
+        halves: R@sum of the half of dev that best epochs were chosen on, and of the other; None unless all seeds
+            trained with --choose-on half.
     """
 
     row: Row
@@ -49,6 +53,7 @@ class ResultRow:
     against: Difference | None
     minutes: float
     mebibytes: float | None = None
+    halves: tuple[Measured, Measured] | None = None
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,15 @@ def _result(row: Row, runs: Runs, split: str, against: Difference | None) -> Res
         against,
         statistics.mean(float(status.get("seconds", 0.0)) for status in statuses) / 60,
         statistics.mean(peaks) if len(peaks) == len(statuses) else None,
+        _halves(runs),
     )
+
+
+def _halves(runs: Runs) -> tuple[Measured, Measured] | None:
+    best = [best_save(folder).document("metrics")["metrics"] or {} for folder in runs.values()]
+    if not all(CHOSEN_HALF in metrics and OTHER_HALF in metrics for metrics in best):
+        return None
+    return measured([metrics[CHOSEN_HALF] for metrics in best]), measured([metrics[OTHER_HALF] for metrics in best])
 
 
 def measured(values: Sequence[float]) -> Measured:

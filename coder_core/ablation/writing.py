@@ -8,9 +8,11 @@ from typing import Any
 import pandas as pd
 
 from coder_core.ablation.results import RECALLS, SUM, Measured, ResultRow, Results, reported_sum
+from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF
 
 METRICS = (*RECALLS, SUM)
 HEADS = ("image→text R@1", "R@5", "R@10", "text→image R@1", "R@5", "R@10", "R@sum")
+HALF_HEADS = ("R@sum, chosen half", "R@sum, other half")
 LATEX_HEADS = [(way, f"R@{k}") for way in ("image → text", "text → image") for k in (1, 5, 10)] + [(" ", "R@sum")]
 SYMBOLS = {letter: f"${command}$" for letter, command in {
     "μ": r"\mu", "ε": r"\varepsilon", "γ": r"\gamma", "α": r"\alpha", "Δ": r"\Delta", "×": r"\times", "→": r"\to",
@@ -41,11 +43,16 @@ def against_shown(row: ResultRow) -> str:
 
 def markdown(results: Results, command: str) -> str:
     """The table with its legend."""
-    heads = ["row", "seeds", *HEADS, f"R@sum − {results.reference}", "minutes", "MiB", "the paper", "its R@sum"]
+    halves = any(row.halves for row in results.rows)
+    heads = [
+        "row", "seeds", *HEADS, *(HALF_HEADS if halves else ()), f"R@sum − {results.reference}", "minutes", "MiB",
+        "the paper", "its R@sum",
+    ]  # fmt: skip
     cells = [
         [
             f"{row.row.name}: {row.row.about}", ", ".join(map(str, row.seeds)),
-            *(shown(row.metrics[name]) for name in RECALLS), f"**{shown(row.metrics[SUM])}**", against_shown(row),
+            *(shown(row.metrics[name]) for name in RECALLS), f"**{shown(row.metrics[SUM])}**",
+            *([shown(half) for half in row.halves] if row.halves else ["–", "–"] if halves else []), against_shown(row),
             f"{row.minutes:.1f}", "–" if row.mebibytes is None else f"{row.mebibytes:.0f}", _reported(row),
             _number(reported_sum(row.row.reported)),
         ]
@@ -70,6 +77,11 @@ def legend(results: Results) -> list[str]:
         + (" and, where both rows have several, over seeds" if seeds else " (the spread of seeds is not in it)")
         + "; * where it excludes zero.",
     ]
+    if any(row.halves for row in results.rows):
+        lines.append(
+            "Halves: best epochs were chosen on one half of dev's images; the other half had no say. A half has fewer "
+            "candidates than the whole and hence higher recall."
+        )
     if results.table.source:
         quoted = f"{results.table.source} ({results.table.quoted})"
         lines.append(f"The paper: {quoted}: other data and another size; compare the differences.")
@@ -113,6 +125,11 @@ def _numbers(results: Results, row: ResultRow) -> dict[str, Any]:
             f"{name}_{part}": value
             for name in METRICS
             for part, value in (("mean", row.metrics[name].mean), ("std", row.metrics[name].spread))
+        },
+        **{
+            f"{name}_{part}": value
+            for name, half in zip((CHOSEN_HALF, OTHER_HALF), row.halves or (), strict=False)
+            for part, value in (("mean", half.mean), ("std", half.spread))
         },
         "reference": row.row.reference or results.reference,
         "difference": against and against.mean,

@@ -187,6 +187,9 @@ class TrainingConfig:
     clip_norm: float = setting(2.0, above=0, infinite=True, help="Largest norm of the gradient (vse_infty: 2).")
     seed: int = setting(0, minimum=0, below=2**31, help="Everything random follows from it.")
     evaluate_every: int = setting(1, minimum=1, help="Epochs between two evaluations on dev.")
+    choose_on: Literal["all", "half"] = setting("all", help=
+        "What the best epoch is chosen on: dev, or half of its images, so that the other half stays unseen by the "
+        "choice. Half also writes R@sum of both halves into the history and the tables of ablate.")
     patience: int = setting(0, minimum=0, help=
         "Stop after this many evaluations without a better R@sum; 0 never stops early.")
     save_every: float = setting(120.0, above=0, infinite=True, help=

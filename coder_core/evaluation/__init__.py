@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accuracy", "Distributions", "EmbeddingPair", "Ranks", "ScoreMatrix", "ScoreTiles", "Separation", "c_way_accuracy",
-    "distributions", "ensemble_metrics", "five_fold", "mixture", "own_similarity", "rank", "retrieval_metrics",
-    "score_tiles",
+    "distributions", "ensemble_metrics", "five_fold", "half_metrics", "mixture", "own_similarity", "rank",
+    "retrieval_metrics", "score_tiles",
 ]  # fmt: skip
 
 

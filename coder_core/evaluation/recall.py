@@ -15,6 +15,9 @@ from coder_core.evaluation.sources import Source, mixture
 from coder_core.evaluation.tiles import ScoreTiles, score_tiles
 
 RECALL_AT = (1, 5, 10)
+CHOSEN_HALF, OTHER_HALF = "chosen_half_rsum", "other_half_rsum"
+"""Names of R@sum on the half of a split that a model is chosen on, and on the other, in a run's metrics."""
+HALVES_SEED = 0  # of the random numbers that halve the images of a split
 Metrics = dict[str, float]
 
 
@@ -114,16 +117,53 @@ def five_fold(
     Raises:
         InputError: fewer than folds · size images.
     """
-    owner = np.asarray(image_of_text)
     images = sources[0].shape[0]
     if images < folds * size:
         raise InputError(Fault("five folds", f"the split has {images:,} images", f"at least {folds * size:,}"))
-    every_fold = []
-    for start in range(0, folds * size, size):
-        texts = np.flatnonzero((owner >= start) & (owner < start + size))
-        part = [source.part(slice(start, start + size), texts) for source in sources]
-        every_fold.append(ensemble_metrics(part, owner[texts] - start, ties=ties))
+    every_fold = [
+        _metrics_of(sources, image_of_text, np.arange(start, start + size), ties)
+        for start in range(0, folds * size, size)
+    ]
     return _with_rsum({name: float(np.mean([metrics[name] for metrics in every_fold])) for name in every_fold[0]})
+
+
+def half_metrics(sources: Sequence[Source], image_of_text: Any) -> tuple[Metrics, Metrics]:
+    """Each metric on two halves of the images with their captions: one to choose a model on, one to report.
+
+    The halves depend on the number of images alone, so all runs on a split have the same. A half has fewer candidates
+    than the whole, hence higher recall: compare halves with halves.
+
+    >>> from coder_core.evaluation import EmbeddingPair
+    >>> chosen, other = half_metrics([EmbeddingPair(np.eye(4), np.eye(4))], np.arange(4))
+    >>> chosen["rsum"], other["rsum"]
+    (600.0, 600.0)
+
+    Args:
+        sources: as for `ensemble_metrics`.
+        image_of_text: (m,) the image each caption belongs to.
+
+    Returns:
+        The metrics of the half to choose on, and of the other, which has the odd image.
+
+    Raises:
+        InputError: fewer than two images.
+    """
+    images = sources[0].shape[0]
+    if images < 2:
+        raise InputError(Fault("two halves", f"the split has {images} image", "at least 2"))
+    order = np.random.default_rng(HALVES_SEED).permutation(images)
+    chosen, other = np.sort(order[: images // 2]), np.sort(order[images // 2 :])
+    return _metrics_of(sources, image_of_text, chosen), _metrics_of(sources, image_of_text, other)
+
+
+def _metrics_of(
+    sources: Sequence[Source], image_of_text: Any, images: np.ndarray, ties: Ties = "pessimistic"
+) -> Metrics:
+    """The metrics of some images and all their captions; `images` is sorted."""
+    owner = np.asarray(image_of_text)
+    texts = np.flatnonzero(np.isin(owner, images))
+    part = [source.part(images, texts) for source in sources]
+    return ensemble_metrics(part, np.searchsorted(images, owner[texts]), ties=ties)
 
 
 def _with_rsum(metrics: Metrics) -> Metrics:

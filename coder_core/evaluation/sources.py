@@ -36,7 +36,7 @@ class EmbeddingPair:
         """n images, m captions."""
         return len(self.image), len(self.text)
 
-    def part(self, images: slice, texts: Array) -> EmbeddingPair:
+    def part(self, images: slice | Array, texts: Array) -> EmbeddingPair:
         """Some images and some captions."""
         return replace(self, image=self.image[images], text=self.text[texts])
 
@@ -80,7 +80,7 @@ class ScoreMatrix:
         """n images, m captions."""
         return self.scores.shape
 
-    def part(self, images: slice, texts: Array) -> ScoreMatrix:
+    def part(self, images: slice | Array, texts: Array) -> ScoreMatrix:
         """Some images and some captions."""
         return replace(self, scores=np.asarray(self.scores[images])[:, texts])
 

@@ -120,6 +120,9 @@ def prepare(
     if dev is None:
         text = f"has no dev split (only {', '.join(names)})"
         faults.append(Fault(str(folder), text, fix="the last step is kept as the best", severity="warning"))
+    if config.training.choose_on == "half" and (dev is None or dev.n_images < 2):
+        count = "no dev split" if dev is None else "1 dev image"
+        raise InputError(Fault("--choose-on half", f"the data has {count}", "at least 2 images in dev"))
     as_read = train
     if config.data.vague_captions > 0:
         vague = make_vague(train.captions, config.data.vague_captions, config.training.seed)

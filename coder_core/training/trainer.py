@@ -16,7 +16,7 @@ from torch import Tensor
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.data.rows import UnreadableRowsError
-from coder_core.evaluation.recall import ensemble_metrics
+from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, ensemble_metrics, half_metrics
 from coder_core.model.encode import SplitEmbeddings, autocast, encode_split
 from coder_core.model.score import score_split
 from coder_core.runs.files.history import STEPS_BETWEEN_LINES
@@ -173,7 +173,7 @@ class Trainer:
         end = EpochEnd(epoch, last, partial(self._embed_train, stop))
         reports = {name: value for part in self.parts for name, value in part.end_epoch(end).items()}
         # The first process decides, so that all agree on patience whatever their last bits.
-        score = parallel.broadcast_value(metrics["rsum"], self.device) if metrics is not None else None
+        score = parallel.broadcast_value(metrics[self._chosen_by], self.device) if metrics is not None else None
         is_best = due and (score is None or position.best is None or score > position.best)
         if is_best:
             position.best, position.best_step, position.without_gain = score, position.step, 0
@@ -200,7 +200,16 @@ class Trainer:
             self.model, dev, tokens, beta=self.config.model.beta, device=self.device,
             precision=self.config.training.precision, progress=self._progress(stop, "evaluating dev"),
         )  # fmt: skip
-        return ensemble_metrics(sources, dev.image_of_text)
+        metrics = ensemble_metrics(sources, dev.image_of_text)
+        if self.config.training.choose_on == "half":
+            halves = half_metrics(sources, dev.image_of_text)
+            metrics |= {name: half["rsum"] for name, half in zip((CHOSEN_HALF, OTHER_HALF), halves, strict=True)}
+        return metrics
+
+    @property
+    def _chosen_by(self) -> str:
+        """The metric whose largest value marks the best epoch."""
+        return CHOSEN_HALF if self.config.training.choose_on == "half" else "rsum"
 
     def _embed_train(self, stop: StopRequest) -> SplitEmbeddings:
         return encode_split(

@@ -23,7 +23,7 @@ def test_unknown_keys_are_named_with_the_known_ones() -> None:
         from_document(document, "runs/a/config.toml")
     places = [fault.place for fault in refused.value.faults]
     assert places == ["runs/a/config.toml [training] key epoch", "runs/a/config.toml [training] key lr"]
-    assert "is not known; expected one of batch_size, bert_rate, clip_norm, " in str(refused.value)
+    assert "is not known; expected one of batch_size, bert_rate, choose_on, clip_norm, " in str(refused.value)
 
 
 def test_an_unknown_table_is_named() -> None:

@@ -13,6 +13,7 @@ from coder_core.evaluation import (
     ScoreMatrix,
     ensemble_metrics,
     five_fold,
+    half_metrics,
     rank,
     retrieval_metrics,
     score_tiles,
@@ -116,6 +117,27 @@ def test_five_folds_need_enough_images() -> None:
     images, texts, owner = correlated(40, 130, seed=4)
     with pytest.raises(InputError, match="at least 5,000"):
         five_fold([EmbeddingPair(images, texts)], owner)
+
+
+@pytest.mark.parametrize("images", [41, 2])
+def test_halves_share_no_image_and_leave_none_out(images: int) -> None:
+    image_embeddings, texts, owner = correlated(images, 130, seed=4)
+    order = np.random.default_rng(0).permutation(images)
+    of_matrix = half_metrics([ScoreMatrix(image_embeddings @ texts.T)], owner)
+    of_pair = half_metrics([EmbeddingPair(torch.from_numpy(image_embeddings), torch.from_numpy(texts))], owner)
+    for metrics, half, scored in zip(of_pair, (order[: images // 2], order[images // 2 :]), of_matrix, strict=True):
+        half.sort()
+        inside = np.isin(owner, half)
+        expected = retrieval_metrics(
+            image_embeddings[half], texts[inside], [list(half).index(image) for image in owner[inside]]
+        )
+        assert metrics == pytest.approx(expected)
+        assert scored["rsum"] == metrics["rsum"]
+
+
+def test_one_image_has_no_halves() -> None:
+    with pytest.raises(InputError, match=r"the split has 1 image; expected at least 2"):
+        half_metrics([EmbeddingPair(np.eye(1), np.eye(1))], [0])
 
 
 def test_an_ensemble_of_a_model_with_itself_changes_nothing() -> None:

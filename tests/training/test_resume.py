@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coder_core.ablation.results import collect
+from coder_core.ablation.tables import TABLES
+from coder_core.ablation.writing import markdown
 from coder_core.console.faults import InputError
 from coder_core.data.words import Tokens
 from coder_core.runs.files.history import HISTORY, read_history
 from coder_core.runs.files.lock import RunLock
 from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.files.status import read_status
-from coder_core.runs.load import read_config, read_vocabulary
+from coder_core.runs.load import best_save, read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
 from tests.support.configs import changed
@@ -164,6 +167,32 @@ def test_a_run_that_lost_its_patience_does_not_go_on(data: Path, tmp_path: Path)
     continue_run(folder, None, quiet())
     assert newest_state(folder).fingerprint == before
     assert read_history(folder / HISTORY)[-1]["state"] == "finished"
+
+
+def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path: Path) -> None:
+    data = write_tiny_data(tmp_path / "data", images=60)
+    folder = start_run(tiny_config(data, epochs=4, choose_on="half", name="dcl-s0"), tmp_path, quiet())
+    epochs = [line for line in read_history(folder / HISTORY) if line["event"] == "epoch"]
+    chosen = [line["metrics"]["chosen_half_rsum"] for line in epochs]
+    assert len(set(chosen)) > 1
+    best = best_save(folder).document("metrics")
+    assert best["epoch"] == 1 + chosen.index(max(chosen))
+    assert best["metrics"] == epochs[best["epoch"] - 1]["metrics"]
+    (row,) = collect(TABLES["objectives"], tmp_path, "dev").rows
+    assert row.halves is not None
+    assert [half.mean for half in row.halves] == [max(chosen), best["metrics"]["other_half_rsum"]]
+    written = markdown(collect(TABLES["objectives"], tmp_path, "dev"), "command")
+    assert f"| {row.halves[1].mean:.1f} |" in written
+    assert "R@sum, chosen half | R@sum, other half" in written
+
+
+def test_half_of_dev_needs_two_dev_images(data: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    for part in ("ims.npy", "caps.txt"):
+        shutil.copy(data / f"train_{part}", alone)
+    with pytest.raises(InputError, match=r"--choose-on half: the data has no dev split; expected at least 2 images"):
+        start_run(tiny_config(alone, choose_on="half"), tmp_path, quiet())
 
 
 def test_a_second_writer_is_refused(whole: Path, tmp_path: Path) -> None:
