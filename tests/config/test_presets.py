@@ -9,7 +9,7 @@ import pytest
 import tomli_w
 
 from coder_core.config.checks import problems
-from coder_core.config.presets import DEMO_PAIR, PRESETS
+from coder_core.config.presets import DEMO_RUNS, PRESETS
 from coder_core.config.schema import from_document, to_document
 
 
@@ -30,7 +30,7 @@ def test_the_presets_that_were_promised() -> None:
         "coder-coco-bert",
     }  # fmt: skip
     assert promised <= set(PRESETS)
-    assert DEMO_PAIR == ("demo-baseline", "coder-demo")
+    assert DEMO_RUNS == ("demo-baseline", "coder-demo", "demo-weights")
     for name in ("demo-baseline", "flickr8k-baseline"):
         assert PRESETS[name].config.objective.loss == "btr-hardest"
         assert PRESETS[name].config.memory.bank_size == 0
