@@ -7,7 +7,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from app.backend.runs import InputError, RunSummary, all_runs, comparable
-from app.ui import cards, frame
+from app.ui import cards, enlarged, frame
 from app.ui.glossary import tip
 from app.ui.state import NO_RUN, Choice, bound
 
@@ -71,11 +71,14 @@ def page(title: str, how: str, show: Callable[[Choice], None]) -> None:
     if chosen is not None:
         try:
             show(chosen)
+            enlarged.listen(chosen)
         except InputError as error:
             cards.empty("The rest of this page cannot be shown.", str(error))
         return
     broken = [(run.name, run.fault) for run in all_runs() if run.fault]
     if broken:
         cards.faults(broken)
-    cards.empty("There is no evaluated run yet.", "Train the demo on the start page, or evaluate a run of your own.")
+    cards.empty(
+        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
+    )
     st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")

@@ -82,6 +82,7 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         write_run(folders["two"], name, loss=loss, noise=noise, images=20)
     damage(write_run(folders["damaged"], "torn", images=12))
     import_run_folder(folders["imported"], "clip", images=20)
+    import_run_folder(folders["imported"], "clip-pictures", images=20, pictures=base / "two-pictures")
     return folders
 
 
@@ -103,7 +104,7 @@ def weighted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, listener: tuple[int, list[str]], weighted_root: Path) -> Path:
-    """Two demo runs with clusters, a concept run, two runs with weights, and the same whose captions and names are
+    """The demo pair with clusters, a concept run, two runs with weights, and the same whose captions and names are
     hostile: "run", "run-baseline", "concepts", "more-concepts", "combined", "opposite" as `picture` writes them."""
     root = tmp_path_factory.mktemp("browser") / "runs"
     evil = [payloads(listener[0])[i % 20] for i in range(40)]
