@@ -42,7 +42,8 @@ def joint_space(choice: Choice, modality: str, number: int) -> str:
 def similarity(choice: Choice, image: int, captions: Sequence[int]) -> str:
     """The matrix of these captions and their images, with the pair of the first one opened."""
     chosen = ", ".join(map(str, captions))
-    pair = {"batch-of": "Selection", "chosen": chosen, "pair-image": image, "pair-caption": captions[0]}
+    pair: dict[str, str | int] = {"batch-of": "Selection", "chosen": chosen, "pair-image": image}
+    pair["pair-caption"] = captions[0]
     return address("similarity", choice, **pair)
 
 
