@@ -32,7 +32,7 @@ DEMO_CODER = DEMO_DCL | {
     "concepts": 60, "concept_query": "unit", "prototypes": 50, "weight_prototypes": 0.03, "prototype_temperature": 0.1,
 }  # fmt: skip
 
-# Flickr8k, chosen on dev (docs/results.md tells what was tried). Learned word vectors help both losses. The dropout
+# Flickr8k, chosen on dev (docs/tried.md tells what was tried). Learned word vectors help both losses. The dropout
 # that helps DCL makes the hardest-negative loss collapse: it takes a longer warm-up, and dropout on the word vectors
 # alone. These regions are windows of a feature map whose lengths say little: at one length they serve both losses.
 FLICKR8K: Settings = {
