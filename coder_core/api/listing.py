@@ -11,7 +11,7 @@ from coder_core.api.diversity.anchor import Loss
 from coder_core.config.schema import from_document
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
-from coder_core.runs.analysis.read import check_manifest
+from coder_core.runs.analysis.read import check_manifest, check_metrics
 from coder_core.runs.analysis.tables import DOCUMENT_IMPORTED, KIND_IMPORTED, split_folder
 from coder_core.runs.files.manifest import MANIFEST
 from coder_core.runs.files.sealed import SealedFolder, read_manifest, read_toml
@@ -35,7 +35,8 @@ class RunSummary:
         config: the tables of config.toml; {} when unreadable.
         status: status.json; {} when there is none.
         splits: names of the analysed splits, dev first.
-        metrics: split → retrieval metrics.
+        metrics: split → retrieval metrics, as far as the arrays they follow from are intact.
+        damage: what is wrong with the others; "" otherwise.
         stamp: changes whenever an analysis folder is written anew; a key for caches.
         origin: of an imported run: created, files, images, captions, dimension, notes.
     """
@@ -48,6 +49,7 @@ class RunSummary:
     status: Mapping[str, Any] = field(default_factory=dict)
     splits: tuple[str, ...] = ()
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    damage: str = ""
     stamp: str = ""
     origin: Mapping[str, Any] = field(default_factory=dict)
 
@@ -103,6 +105,7 @@ def summarise(path: Path) -> RunSummary:
         config = {} if imported else read_config(path)
         status = {"state": IMPORTED} if imported else read_status(path) or {}
         origin = _origin(path, manifests) if imported else {}
+        damage = {split: _damage(path / "analysis" / split) for split in manifests}
     except InputError as error:
         return RunSummary(path.name, path, "damaged", str(error))
     except OSError as error:
@@ -112,7 +115,8 @@ def summarise(path: Path) -> RunSummary:
         return RunSummary(path.name, path, "damaged", str(fault))
     return RunSummary(
         path.name, path, str(status.get("state", "unknown")), config=config, status=status, splits=tuple(manifests),
-        metrics={split: manifest.get("metrics", {}) for split, manifest in manifests.items()},
+        metrics={split: manifests[split]["metrics"] for split, fault in damage.items() if not fault},
+        damage="\n".join(filter(None, damage.values())),
         stamp="|".join(f"{split}:{manifest.get('self', '')}" for split, manifest in manifests.items()), origin=origin,
     )  # fmt: skip
 
@@ -121,6 +125,15 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     manifest = read_manifest(folder)
     check_manifest(manifest, str(folder / MANIFEST))
     return manifest
+
+
+def _damage(folder: Path) -> str:
+    """Why the metrics of an analysis cannot be believed; "" for an intact one."""
+    try:
+        check_metrics(folder)
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def _imported(path: Path, manifests: Iterable[Mapping[str, Any]]) -> bool:

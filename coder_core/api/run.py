@@ -84,8 +84,8 @@ class Run:
         return self._analyses[split]
 
     def metrics(self, split: str) -> dict[str, float]:
-        """The dict of `retrieval_metrics`."""
-        return dict(self.summary.metrics.get(split, {}))
+        """The dict of `retrieval_metrics`; empty where the split was not evaluated."""
+        return dict(self.analysis(split).metrics) if split in self.splits else {}
 
     def embeddings(self, split: str) -> tuple[Array, Array]:
         """Images (n, D) and texts (m, D) of the instance branch, unit rows, memory-mapped float32."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import tomli_w
 
+from coder_core.api import InputError, list_runs, open_run
 from coder_core.runs.files.lines import seal_line
 from coder_core.runs.files.manifest import render_manifest
 from coder_core.runs.files.status import write_status
@@ -77,7 +79,7 @@ def test_an_analysis_that_cannot_be_opened_is_named_on_the_page(opened: Opened, 
         app.multiselect(key="curves").set_value(["good"])
     app.run()
     assert not app.exception
-    assert "image_ranks.npy" not in texts(app)
+    assert ("image_ranks.npy" in texts(app)) == (page == "overview")  # whose table lists every run
 
 
 def test_the_overview_names_a_torn_run_and_a_lost_history_in_place(opened: Opened, tmp_path: Path) -> None:
@@ -95,3 +97,20 @@ def test_the_overview_names_a_torn_run_and_a_lost_history_in_place(opened: Opene
     assert headings[-2:] == ["How well are matching pairs separated from the others?", DIFFERENCES]
     separation = next(table.value for table in app.dataframe if "matching pairs" in table.value)
     assert list(separation["run"]) == ["good"]
+
+
+def test_metrics_of_another_run_are_not_shown(opened: Opened, tmp_path: Path) -> None:
+    """A manifest exchanged for that of another run is intact in itself."""
+    write_run(tmp_path / "runs", "good", images=8, pictures=False)
+    exchanged = write_run(tmp_path / "runs", "exchanged", images=8, pictures=False, seed=1)
+    for name in ("manifest.json", "captions.json"):
+        shutil.copy(tmp_path / "runs" / "good" / "analysis" / "dev" / name, exchanged / "analysis" / "dev" / name)
+    summary = next(run for run in list_runs(tmp_path / "runs") if run.name == "exchanged")
+    assert summary.metrics == {}
+    assert "_ranks.npy: is damaged" in summary.damage
+    with pytest.raises(InputError, match=r"\.npy: is damaged"):
+        open_run(exchanged).metrics("dev")
+    app = opened(tmp_path / "runs", "overview", run="exchanged", versus="—")
+    assert "exchanged</b> — " in texts(app)
+    table = next(frame.value for frame in app.dataframe if "R@sum" in frame.value)
+    assert table.set_index("run")["R@sum"].isna()["exchanged"]
