@@ -1,4 +1,4 @@
-# `make app` trains the demo pair when there is no run and serves the app; `make test` checks everything.
+# `make app` trains the demo when there is no run and serves the app; `make test` checks everything.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folders = [Path(name) for name in (sys.argv[1:] if arguments is None else arguments) or DEMO_RUNS]
     missing = [str(folder) for folder in folders if not (folder / "config.toml").is_file()]
     if missing:
-        print(f"no run at {', '.join(missing)}; train the demo pair first: python -m coder_core.train")
+        print(f"no run at {', '.join(missing)}; train the demo first: python -m coder_core.train")
         return 1
     if evaluate([*map(str, folders), "--split", SPLIT]):
         return 1

@@ -1,7 +1,7 @@
 """python -m coder_core.train [PRESET] [--key value …]: train, or continue, a run.
 
-Without arguments it trains the demo pair (baseline, then CODER) on built-in pictures; it continues or leaves alone the
-runs that are there.
+Without arguments it trains the demo (a baseline, CODER, and a run with sample weights) on built-in pictures; it
+continues or leaves alone the runs that are there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from coder_core.config.command_line import parse, translate
-from coder_core.config.presets import DEMO_PAIR, PRESETS, find_preset
+from coder_core.config.presets import DEMO_RUNS, PRESETS, find_preset
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import open_console, print_faults, say
@@ -66,7 +66,7 @@ def _job(arguments: list[str], console: Console) -> Callable[[], object]:
     """What the arguments ask for, not yet begun."""
     words = [word for argument in arguments[:2] for word in argument.split("=", 1)]
     if not arguments or (words[0] == "--root" and len(words) == 2 and len(arguments) <= 2):
-        return partial(_train_pair, Path(words[1]) if arguments else ROOT, console)
+        return partial(_train_demo, Path(words[1]) if arguments else ROOT, console)
     if words[0] == "--resume":
         if len(words) < 2:
             raise InputError(
@@ -87,7 +87,9 @@ def _print_presets(console: Console) -> None:
     for name, preset in PRESETS.items():
         table.add_row(name, preset.about)
     console.print(table)
-    console.print("\nWithout a preset the demo pair is trained. Every value, with the defaults of the preset named:\n")
+    console.print(
+        "\nWithout a preset the three demo runs are trained. Every value, with the defaults of the preset named:\n"
+    )
 
 
 def _start(config: Config, root: Path, console: Console) -> None:
@@ -108,10 +110,10 @@ def _resume(folder: Path, arguments: Sequence[str], console: Console) -> None:
     continue_run(folder, overrides, console)
 
 
-def _train_pair(root: Path, console: Console) -> None:
+def _train_demo(root: Path, console: Console) -> None:
     from coder_core.runs.files.status import read_status
 
-    for name in DEMO_PAIR:
+    for name in DEMO_RUNS:
         folder = root / name
         if not folder.exists() or not any(folder.iterdir()):
             _start(replace(PRESETS[name].config, name=name), root, console)

@@ -17,7 +17,7 @@ WAY_OUT = (
 
 def show(choice: Choice) -> None:
     runs = runs_with(
-        choice.runs, lambda run: has_concepts(run, choice.split), trained="without a concept branch",
+        choice, has_concepts, trained="without a concept branch",
         imported="which have no concept branch", way_out=WAY_OUT, preset="coder-demo",
     )  # fmt: skip
     if not runs:

@@ -1,4 +1,4 @@
-"""Without any run: offer to train the demo pair, and show its progress."""
+"""Without any run: offer to train the demo, and show its progress."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ TITLES = {
     (False, False): "Nothing is trained yet. Start with the demo?",
 }
 THE_DEMO = (
-    "Two small models learn to match about a thousand drawn scenes with their captions: a baseline, and the whole "
-    "of CODER, with concepts and prototypes. This takes a few minutes on two cores; then every page has data to show."
+    "Three small models learn to match about a thousand drawn scenes with their captions: a baseline, the whole of "
+    "CODER with concepts and prototypes, and one whose sample weights fill the Weights page. This takes a few minutes "
+    "on two cores; then every page has data to show."
 )
 THE_PAGES = "There are trained runs. The overview shows how good they are; the sidebar leads to every page."
 cards.question(TITLES[running, trained], THE_PAGES if trained else THE_DEMO)
@@ -55,9 +56,7 @@ else:
     if job is not None:
         cards.empty("Training ended without a finished run.", "The output below says why. Then start it again.")
         st.code(job.output, language=None)
-    st.button(
-        "Train the demo pair", type="primary", icon=":material/play_circle:", on_click=attempt, args=(start_demo,)
-    )
+    st.button("Train the demo", type="primary", icon=":material/play_circle:", on_click=attempt, args=(start_demo,))
     show_refusal()
     damaged = [(run.name, run.fault) for run in all_runs() if run.fault]
     if damaged:

@@ -17,7 +17,7 @@ WAY_OUT = (
 
 def show(choice: Choice) -> None:
     runs = runs_with(
-        choice.runs, lambda run: has_weights(run, choice.split), trained="without sample weights",
+        choice, has_weights, trained="without sample weights",
         imported="which have no sample weights", way_out=WAY_OUT,
     )  # fmt: skip
     if not runs:

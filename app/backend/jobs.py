@@ -1,6 +1,6 @@
 """Jobs started from the app: training, projections and clusterings, each a process of its own with a name.
 
-    checkpoints/.training/      the demo pair's training
+    checkpoints/.training/      the demo's training
     checkpoints/.work/<name>/   a training, projection or clustering; the name holds the run or the key of its result
 
 Files hold a job's state, so it survives a page reload and a restart of the app. At most one process runs under a name.
@@ -56,7 +56,7 @@ def train_command(*arguments: str) -> tuple[str, ...]:
 
 
 def start_demo() -> Job:
-    """Train the demo pair, unless it is being trained."""
+    """Train the demo runs, unless it is being trained."""
     return start(train_command("--root", str(runs_root())))
 
 

@@ -97,7 +97,7 @@ def training_runs() -> list[TrainingRun]:
         entry = TrainingRun(name, run, jobs.current(own_name), own_name)
         demo_pid = demo.pid if demo is not None and demo.running else None
         if not entry.stoppable and run is not None and demo_pid is not None and run.status.get("pid") == demo_pid:
-            entry = TrainingRun(name, run, demo, jobs.TRAINING)  # one job trains both runs of the demo pair
+            entry = TrainingRun(name, run, demo, jobs.TRAINING)  # one job trains all demo runs
         entries.append(entry)
     return sorted(entries, key=lambda entry: (not entry.alive, entry.name))
 
@@ -151,12 +151,12 @@ def stop(entry: TrainingRun) -> None:
 
 
 def demo_job() -> jobs.Job | None:
-    """The job that trains the demo pair, running or ended."""
+    """The job that trains the demo runs, running or ended."""
     return jobs.current()
 
 
 def start_demo() -> None:
-    """Train the demo pair in a process of its own; one at a time."""
+    """Train the demo runs in a process of its own; one at a time."""
     jobs.start_demo()
 
 

@@ -78,7 +78,5 @@ def page(title: str, how: str, show: Callable[[Choice], None]) -> None:
     broken = [(run.name, run.fault) for run in all_runs() if run.fault]
     if broken:
         cards.faults(broken)
-    cards.empty(
-        "There is no evaluated run yet.", "Train the demo pair on the start page, or evaluate a run of your own."
-    )
+    cards.empty("There is no evaluated run yet.", "Train the demo on the start page, or evaluate a run of your own.")
     st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")

@@ -104,7 +104,7 @@ def weighted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, listener: tuple[int, list[str]], weighted_root: Path) -> Path:
-    """The demo pair with clusters, a concept run, two runs with weights, and the same whose captions and names are
+    """Two demo runs with clusters, a concept run, two runs with weights, and the same whose captions and names are
     hostile: "run", "run-baseline", "concepts", "more-concepts", "combined", "opposite" as `picture` writes them."""
     root = tmp_path_factory.mktemp("browser") / "runs"
     evil = [payloads(listener[0])[i % 20] for i in range(40)]

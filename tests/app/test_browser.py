@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pandas as pd
 import pytest
@@ -164,6 +164,12 @@ def test_a_hostile_name_that_is_chosen_stays_chosen_in_a_copied_link(
     visit.open(visit.page.url.rpartition("/")[2])
     visit.page.wait_for_url("**weights-of=*", timeout=PATIENCE)
     assert visit.page.get_by_role("radio", name=names[0].partition("!")[0]).is_checked()
+    visit.open("weights?run=demo-baseline&versus=demo", charts=False)
+    visit.page.get_by_role("button", name="Show combined").click()
+    visit.page.wait_for_url(lambda url: parse_qs(url).get("versus") == ["—"], timeout=PATIENCE)
+    assert parse_qs(urlsplit(visit.page.url).query)["run"] == ["combined"]
+    visit.open(visit.page.url.rpartition("/")[2])
+    assert visit.page.get_by_role("heading", name="Highest weights").is_visible()
 
 
 def lasso(visit: Visit, pane: int, share: float) -> None:

@@ -36,7 +36,7 @@ def test_every_page_opens(roots: dict[str, Path], root: str, page: str, opened: 
 
 def test_without_a_run_the_app_begins_with_the_offer_to_train(roots: dict[str, Path], opened: Opened) -> None:
     app = opened(roots["none"], "")
-    assert [button.label for button in app.button] == ["Train the demo pair"]
+    assert [button.label for button in app.button] == ["Train the demo"]
     assert app.title[0].value.startswith("Nothing is trained yet.")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coder_core.api import open_run
-from tests.support.pages import Opened, texts
+from tests.support.pages import Opened, labels, texts
 from tests.support.run_folders import import_run_folder, write_run
 
 
@@ -66,6 +66,19 @@ def test_what_is_absent_and_what_to_train(root: Path, run: str, said: str, opene
     assert "Train with --sample-weights diversity" in texts(app)
     assert not app.subheader
     assert not app.get("plotly_chart")
+
+
+def test_a_button_leads_to_a_run_that_has_weights(root: Path, opened: Opened) -> None:
+    """Beside the first run where both are of the same samples, else alone."""
+    app = opened(root, "weights", run="unweighted", versus="—")
+    app.button(key="another-run").click().run()
+    assert (app.selectbox(key="run").value, app.selectbox(key="versus").value) == ("unweighted", "combined")
+    assert "unweighted was trained without sample weights. Only combined is shown." in texts(app)
+    app = opened(root, "weights", run="plain", versus="clip")
+    assert labels(app, "Show") == ["Show combined"]
+    app.button(key="another-run").click().run()
+    assert (app.selectbox(key="run").value, app.selectbox(key="versus").value) == ("combined", "—")
+    assert app.get("plotly_chart")
 
 
 def test_unknown_words_of_a_query_are_named_and_without_a_known_one_nothing_is_ranked(

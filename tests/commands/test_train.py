@@ -1,4 +1,4 @@
-"""The command: presets, values from the command line, what is refused before anything is written, the demo pair."""
+"""The command: presets, values from the command line, what is refused before anything is written, the demo."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from coder_core.config.presets import DEMO_PAIR, PRESETS
+from coder_core.config.presets import DEMO_RUNS, PRESETS
 from coder_core.config.schema import Config
 from coder_core.cpu.products import product_library
 from coder_core.data.demo import make_demo
@@ -25,6 +25,7 @@ from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.files.status import read_status
 from coder_core.runs.load import load_model, read_config
 from coder_core.train import main
+from tests.support.pages import PAGES, open_page, texts
 from tests.support.tiny_runs import newest_state, position, write_tiny_data
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -200,8 +201,8 @@ def test_every_pooling_and_depth_trains(data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_no_argument_trains_the_demo_pair_then_leaves_it_alone(tmp_path: Path) -> None:
-    """In a process of its own, since the pair takes all threads; on 60 pictures instead of a thousand."""
+def test_no_argument_trains_the_demo_then_leaves_it_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process of its own, since training takes all threads; on 60 pictures instead of a thousand."""
     demo = make_demo(tmp_path / "demo", images=60)
     environment = os.environ | {"CODER_DEMO": str(demo), "OMP_NUM_THREADS": "1"}
     root = tmp_path / "runs"
@@ -213,14 +214,28 @@ def test_no_argument_trains_the_demo_pair_then_leaves_it_alone(tmp_path: Path) -
         return plain(ended.stdout)
 
     said = command()
-    for name in DEMO_PAIR:
+    for name in DEMO_RUNS:
         status = read_status(root / name)
         assert status is not None
         assert status["state"] == "finished"
         assert read_config(root / name)[0].data.data == "demo"
         assert (root / name / "analysis" / "dev" / "manifest.json").is_file()
         assert f"{name} epoch {PRESETS[name].config.training.epochs}: loss" in said
-    saves = [newest_state(root / name).fingerprint for name in DEMO_PAIR]
+    saves = [newest_state(root / name).fingerprint for name in DEMO_RUNS]
     again = command()
-    assert again.count("is there and finished; it is left alone.") == 2
-    assert [newest_state(root / name).fingerprint for name in DEMO_PAIR] == saves
+    assert again.count("is there and finished; it is left alone.") == 3
+    assert [newest_state(root / name).fingerprint for name in DEMO_RUNS] == saves
+    every_page_has_something_to_show(root, monkeypatch)
+
+
+def every_page_has_something_to_show(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the runs that the sidebar begins with, or one click away."""
+    for page in PAGES:
+        app = open_page(monkeypatch, root, page)
+        if page == "weights":
+            assert "demo-baseline and coder-demo were trained without sample weights." in texts(app)
+            app.button(key="another-run").click().run()
+            assert (app.selectbox(key="run").value, app.selectbox(key="versus").value) == DEMO_RUNS[::2]
+        assert not app.exception
+        assert 'class="cl-empty' not in texts(app), page
+        assert app.get("plotly_chart") or app.get("imgs"), page
