@@ -101,8 +101,8 @@ def test_the_overview_names_a_torn_run_and_a_lost_history_in_place(opened: Opene
 
 def test_metrics_of_another_run_are_not_shown(opened: Opened, tmp_path: Path) -> None:
     """A manifest exchanged for that of another run is intact in itself."""
-    write_run(tmp_path / "runs", "good", images=8, pictures=False)
-    exchanged = write_run(tmp_path / "runs", "exchanged", images=8, pictures=False, seed=1)
+    write_run(tmp_path / "runs", "good", images=20, pictures=False)
+    exchanged = write_run(tmp_path / "runs", "exchanged", images=20, pictures=False, seed=1, noise=4)
     for name in ("manifest.json", "captions.json"):
         shutil.copy(tmp_path / "runs" / "good" / "analysis" / "dev" / name, exchanged / "analysis" / "dev" / name)
     summary = next(run for run in list_runs(tmp_path / "runs") if run.name == "exchanged")
