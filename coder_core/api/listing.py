@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from coder_core.api.diversity.anchor import Loss
 from coder_core.config.schema import from_document
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
-from coder_core.runs.analysis.read import check_manifest, check_metrics
+from coder_core.runs.analysis.read import check_manifest
 from coder_core.runs.analysis.tables import DOCUMENT_IMPORTED, KIND_IMPORTED, split_folder
+from coder_core.runs.files.atomic import identity, locate
 from coder_core.runs.files.manifest import MANIFEST
 from coder_core.runs.files.sealed import SealedFolder, read_manifest, read_toml
 from coder_core.runs.files.status import read_status
@@ -34,10 +36,10 @@ class RunSummary:
         fault: why a run cannot be opened; "" otherwise.
         config: the tables of config.toml; {} when unreadable.
         status: status.json; {} when there is none.
-        splits: names of the analysed splits, dev first.
-        metrics: split → retrieval metrics, as far as the arrays they follow from are intact.
-        damage: what is wrong with the others; "" otherwise.
-        stamp: changes whenever an analysis folder is written anew; a key for caches.
+        splits: names of the analysed splits, dev first; damaged ones are left out.
+        metrics: split → retrieval metrics.
+        stamp: changes whenever a file of an analysis folder changes; a key for caches.
+        damaged: split → what its analysis lacks, by the sizes of its files. A changed byte is found on opening only.
         origin: of an imported run: created, files, images, captions, dimension, notes.
     """
 
@@ -49,9 +51,9 @@ class RunSummary:
     status: Mapping[str, Any] = field(default_factory=dict)
     splits: tuple[str, ...] = ()
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    damage: str = ""
     stamp: str = ""
     origin: Mapping[str, Any] = field(default_factory=dict)
+    damaged: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def imported(self) -> bool:
@@ -101,11 +103,11 @@ def summarise(path: Path) -> RunSummary:
         folders = sorted((f for f in entries if f.is_dir()), key=lambda folder: folder.name != "dev")
         splits = [split_folder(path, folder.name) for folder in folders if not folder.name.startswith(".")]
         manifests = {folder.name: _read_manifest(folder) for folder in splits}
+        damaged = {folder.name: lack for folder in splits if (lack := _missing_bytes(folder))}
         imported = _imported(path, manifests.values())
         config = {} if imported else read_config(path)
         status = {"state": IMPORTED} if imported else read_status(path) or {}
         origin = _origin(path, manifests) if imported else {}
-        damage = {split: _damage(path / "analysis" / split) for split in manifests}
     except InputError as error:
         return RunSummary(path.name, path, "damaged", str(error))
     except OSError as error:
@@ -114,10 +116,11 @@ def summarise(path: Path) -> RunSummary:
         )
         return RunSummary(path.name, path, "damaged", str(fault))
     return RunSummary(
-        path.name, path, str(status.get("state", "unknown")), config=config, status=status, splits=tuple(manifests),
-        metrics={split: manifests[split]["metrics"] for split, fault in damage.items() if not fault},
-        damage="\n".join(filter(None, damage.values())),
-        stamp="|".join(f"{split}:{manifest.get('self', '')}" for split, manifest in manifests.items()), origin=origin,
+        path.name, path, str(status.get("state", "unknown")), config=config, status=status,
+        splits=tuple(split for split in manifests if split not in damaged),
+        metrics={split: manifest.get("metrics", {}) for split, manifest in manifests.items()},
+        stamp="|".join(f"{place.name}:{manifests[place.name].get('self', '')}:{_changed(place)}" for place in splits),
+        origin=origin, damaged=damaged,
     )  # fmt: skip
 
 
@@ -127,13 +130,24 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _damage(folder: Path) -> str:
-    """Why the metrics of an analysis cannot be believed; "" for an intact one."""
-    try:
-        check_metrics(folder)
-    except InputError as error:
-        return str(error)
-    return ""
+def _missing_bytes(folder: Path) -> str:
+    """Which files of a sealed folder are missing or cut, as a sentence; "" when all have their size."""
+    while True:
+        before = identity(folder)
+        try:
+            SealedFolder(folder).check(digest=False)
+        except InputError as error:
+            if identity(folder) == before:  # not replaced meanwhile
+                return str(error)
+        else:
+            return ""
+
+
+def _changed(folder: Path) -> int:
+    """When a file of a sealed folder last changed, in nanoseconds; 0 while the folder is being replaced."""
+    with suppress(OSError):
+        return max((path.lstat().st_mtime_ns for path in locate(folder).iterdir()), default=0)
+    return 0
 
 
 def _imported(path: Path, manifests: Iterable[Mapping[str, Any]]) -> bool:
