@@ -12,11 +12,12 @@ from starlette.middleware import Middleware
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.starlette import App
 
+from app.ui.addresses import Addresses
 from app.ui.guard import Guard
 from coder_core.cpu.environment import tune_environment
 
 tune_environment()  # before torch loads
-app = App(Path(__file__).name, middleware=[Middleware(Guard)])
+app = App(Path(__file__).name, middleware=[Middleware(Guard), Middleware(Addresses)])
 
 
 def draw() -> None:
@@ -31,9 +32,8 @@ def draw() -> None:
     st.logo(frame.APP / "logo.svg", size="large", icon_image=frame.APP / "icon.png")
     frame.mark_ready()
     pages = frame.page_list()
-    page = st.navigation(pages)
-    frame.leave_home(page, pages)
-    st.session_state[frame.CHOSEN] = None if page.title in frame.START else sidebar.draw()
+    page = st.navigation(pages, position="hidden")
+    st.session_state[frame.CHOSEN] = sidebar.draw(page, pages)
     page.run()
     downloads.figures()
 

@@ -14,6 +14,7 @@ from app.backend.runs import (
     facts,
     history_faults,
     read_each,
+    run_faults,
     steps,
 )
 from app.ui import cards, downloads, sidebar
@@ -35,9 +36,7 @@ MOST_COMPARED = 6
 
 def headline(choice: Choice) -> None:
     """The last run's metrics and their change against the first run."""
-    metrics = [run.metrics[choice.split] for run in choice.runs if choice.split in run.metrics]
-    if len(metrics) < len(choice.runs):  # damaged, and named above
-        return
+    metrics = [run.metrics[choice.split] for run in choice.runs]
     items = []
     for label, key, term in HEADLINE:
         values = [float(m.get(key, float("nan"))) for m in metrics]
@@ -70,7 +69,7 @@ def show_recall(runs: list[RunSummary], split: str) -> None:
         cards.empty(f"None of these runs was evaluated on {split}.", "Choose another split, or other runs.")
         return
     downloads.chart(charts.recall_bars(metrics, charts.tone(theme())), "recall", "recall of the runs")
-    unevaluated = [run.name for run in runs if split not in run.splits]
+    unevaluated = [run.name for run in runs if run.name not in metrics]
     if unevaluated:
         cards.note(f"Not evaluated on {split}: {', '.join(unevaluated)}.")
 
@@ -138,7 +137,7 @@ def show_differences(runs: list[RunSummary]) -> None:
 
 
 def show(choice: Choice) -> None:
-    damaged = [(run.name, run.fault or run.damage) for run in all_runs() if run.fault or run.damage]
+    damaged = run_faults()
     if damaged:
         cards.faults(damaged)
     headline(choice)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.backend.runs import all_runs, epochs
+from app.backend.runs import all_runs, epochs, run_faults
 from app.backend.training import demo_job, start_demo, stop_demo
 from app.ui import cards, frame
 from app.ui.progress import latest, steps_done
@@ -58,7 +58,7 @@ else:
         st.code(job.output, language=None)
     st.button("Train the demo", type="primary", icon=":material/play_circle:", on_click=attempt, args=(start_demo,))
     show_refusal()
-    damaged = [(run.name, run.fault) for run in all_runs() if run.fault]
+    damaged = run_faults()
     if damaged:
         cards.faults(damaged)
     st.html(

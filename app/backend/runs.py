@@ -26,8 +26,10 @@ from coder_core.api import (
 )
 
 __all__ = [
-    "BY_STAMP", "METRICS", "InputError", "Loss", "Run", "RunSummary", "Sample", "all_runs", "comparable",
+    "BY_STAMP", "METRICS", "InputError", "Loss", "Run", "RunSummary", "Sample", "all_runs", "analysis_fault",
+    "comparable",
     "configuration_changes", "epochs", "facts", "has_embeddings", "history_faults", "open_summary", "read_each",
+    "run_faults",
     "runs_root", "split_sample", "steps", "thumbnail", "thumbnails",
 ]  # fmt: skip
 
@@ -50,10 +52,26 @@ def _runs_in(root: str) -> list[RunSummary]:
     return list_runs(root)
 
 
+def run_faults() -> list[tuple[str, str]]:
+    """Name and fault of every damaged run, and of every damaged analysis."""
+    return [(run.name, fault) for run in all_runs() for fault in (run.fault, *run.damaged.values()) if fault]
+
+
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=BY_STAMP)
 def open_summary(run: RunSummary) -> Run:
     """The run behind a summary; its arrays stay memory-mapped and its statistics are kept."""
     return open_run(run.path)
+
+
+@st.cache_data(max_entries=256, show_spinner=False, hash_funcs=BY_STAMP)
+def analysis_fault(run: RunSummary, split: str) -> str:
+    """What is wrong with the analysis of a split; "" when every byte is as it was written."""
+    try:
+        analysis = open_summary(run).analysis(split)
+        _ = analysis.captions, analysis.image_names
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def has_embeddings(run: RunSummary, split: str) -> bool:

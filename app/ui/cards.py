@@ -180,4 +180,4 @@ def empty(fact: str, way_out: str) -> None:
 def faults(items: Iterable[tuple[str, str]]) -> None:
     """Damaged runs: name and what is wrong with each."""
     lines = "".join(f"<li><b>{html.escape(name)}</b> — {html.escape(fault)}</li>" for name, fault in items)
-    st.html(f'<div class="cl-empty cl-warn">These runs cannot be opened:<ul>{lines}</ul></div>')
+    st.html(f'<div class="cl-empty cl-warn">These are damaged and left out:<ul>{lines}</ul></div>')

@@ -16,6 +16,7 @@ APP = Path(__file__).parents[1]
 CHOSEN = "chosen-runs"
 START = ("Start", "Demo training")  # without and with a run to look at
 OVERVIEW = "Overview"
+APP_TITLE = "CODER Lab"
 
 
 def page_list() -> list[st.Page]:
@@ -23,16 +24,15 @@ def page_list() -> list[st.Page]:
     usable = any(run.usable for run in all_runs())
     job = demo_job()
     training = job is not None and job.running
+    start: dict[str, Any] = {"title": START[usable], "icon": ":material/play_circle:"}
+    overview: dict[str, Any] = {"title": OVERVIEW, "icon": ":material/leaderboard:"}
+    home: dict[str, Any] = {"url_path": "home", "default": True, "visibility": "hidden"}  # see app.ui.addresses
     return [
+        st.Page("pages/overview.py", **overview, **home) if usable else st.Page("pages/start.py", **start, **home),
         st.Page(
-            "pages/start.py",
-            title=START[usable],
-            icon=":material/play_circle:",
-            default=not usable,
-            visibility="visible" if training or not usable else "hidden",
+            "pages/start.py", **start, url_path="start", visibility="visible" if training or not usable else "hidden"
         ),
-        *([_overview(url_path="home", default=True, visibility="hidden")] if usable else []),
-        _overview(url_path="overview"),
+        st.Page("pages/overview.py", **overview, url_path="overview"),
         st.Page("pages/diversity.py", title="Diversity", icon=":material/blur_on:"),
         st.Page("pages/weights.py", title="Weights", icon=":material/balance:"),
         st.Page("pages/similarity.py", title="Similarity", icon=":material/grid_on:"),
@@ -44,26 +44,13 @@ def page_list() -> list[st.Page]:
     ]
 
 
-def _overview(**place: Any) -> st.Page:
-    """The overview is at "/" when there is a run to show, and always at "/overview"."""
-    return st.Page("pages/overview.py", title=OVERVIEW, icon=":material/leaderboard:", **place)
-
-
-def leave_home(page: st.Page, pages: list[st.Page]) -> None:
-    """Redirect "/" to "/overview", where the sidebar marks the page; query parameters are passed on."""
-    if page.url_path == "" and page.title == OVERVIEW:
-        overview = next(other for other in pages if other.url_path == "overview")
-        query = {key: st.query_params.get_all(key) for key in st.query_params}
-        st.switch_page(overview, query_params=query)
-
-
 def configure() -> None:
     """Title, icon and width; the address a session begins with is kept.
 
     The icon is a file: a Material icon as favicon would be fetched from the internet.
     """
     remember_link()
-    st.set_page_config(page_title="CODER Lab", page_icon=APP / "icon.png", layout="wide")
+    st.set_page_config(page_title=APP_TITLE, page_icon=APP / "icon.png", layout="wide")
 
 
 def mark_ready() -> None:
@@ -86,5 +73,5 @@ def require() -> None:
         st.stop()
     st.session_state["frame_awaited"] = True
     configure()
-    st.navigation(page_list())
+    st.navigation(page_list(), position="hidden")
     st.rerun()

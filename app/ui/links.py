@@ -5,8 +5,7 @@ A widget bound to the URL reads its label there, so these words equal those on t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from app.backend.runs import RunSummary
 from app.ui.state import NO_RUN, Choice
@@ -16,10 +15,10 @@ DIRECTIONS = {"text": "Caption → images", "image": "Image → captions"}
 
 
 def address(page: str, choice: Choice, **values: str | int) -> str:
-    """A page's address, relative to the app, with the chosen runs and these values."""
+    """A page's address, relative to the app, with the chosen runs and these values; "" is the page that is open."""
     versus = choice.second.name if choice.second else NO_RUN
     state = {"run": choice.first.name, "versus": versus, "split": choice.split, **values}
-    return f"{page}?{urlencode(state, quote_via=quote)}"
+    return f"{page}?{urlencode(state)}"
 
 
 def diversity(choice: Choice, modality: str, number: int) -> str:
@@ -37,14 +36,6 @@ def retrieval(choice: Choice, modality: str, number: int) -> str:
 def joint_space(choice: Choice, modality: str, number: int) -> str:
     """The sample on the map of both modalities."""
     return address("joint", choice, focus=f"{'caption' if modality == 'text' else 'image'}-{number}")
-
-
-def similarity(choice: Choice, image: int, captions: Sequence[int]) -> str:
-    """The matrix of these captions and their images, with the pair of the first one opened."""
-    chosen = ", ".join(map(str, captions))
-    pair: dict[str, str | int] = {"batch-of": "Selection", "chosen": chosen, "pair-image": image}
-    pair["pair-caption"] = captions[0]
-    return address("similarity", choice, **pair)
 
 
 def concepts(choice: Choice, text: int) -> str:

@@ -15,12 +15,11 @@ from app.ui.state import Choice
 from app.views.samples import sample_card
 
 RESULTS = 10
-Search = Callable[[RunSummary], pd.DataFrame | None]
+Search = Callable[[RunSummary], pd.DataFrame]
 
 
 def side_by_side(choice: Choice, modality: str, search: Search, suffixes: Mapping[str, str] | None = None) -> None:
-    """Every run's ten best candidates; `suffixes` adds words to a run's name. `search` returns None where it has said
-    why there are none."""
+    """Every run's ten best candidates; `suffixes` adds words to a run's name."""
     for run, column in zip(choice.runs, st.columns(len(choice.runs), gap="large"), strict=True):
         with column:
             cards.label(run.name + (suffixes or {}).get(run.name, ""))
@@ -29,8 +28,7 @@ def side_by_side(choice: Choice, modality: str, search: Search, suffixes: Mappin
             except (InputError, OSError, ImportError) as error:
                 cards.empty("This run cannot answer this query.", str(error))
                 continue
-            if candidates is not None:
-                results(choice, run, modality, candidates)
+            results(choice, run, modality, candidates)
 
 
 def results(choice: Choice, run: RunSummary, modality: str, candidates: pd.DataFrame) -> None:

@@ -72,12 +72,6 @@ def test_a_link_to_a_page_may_be_the_first_request_to_a_server(
     fresh.context.close()
 
 
-def test_the_bare_address_leads_to_the_overview_with_its_query(visit: Visit) -> None:
-    visit.open("?curves=demo&curves=demo-baseline")
-    visit.page.wait_for_url("**/overview?curves=demo&curves=demo-baseline", timeout=PATIENCE)
-    assert visit.page.get_by_role("link", name="Overview").get_attribute("aria-current") == "page"
-
-
 def test_the_start_page_draws(visit: Visit) -> None:
     visit.open("start", charts=False)
     visit.page.get_by_role("link", name="Open the overview").wait_for(timeout=PATIENCE)
@@ -87,21 +81,13 @@ def test_the_start_page_draws(visit: Visit) -> None:
 def test_what_is_chosen_lives_in_the_url_and_follows_to_other_pages(visit: Visit) -> None:
     visit.open("diversity?measure=Entropy&caption=7&run=demo&versus=—")
     assert visit.page.get_by_text("Caption 7 of image 1").count() == 1
-    visit.page.get_by_role("button", name="Next").click()
+    visit.page.locator(".st-key-caption-next button").click()
     visit.page.wait_for_function("!location.search.includes('caption=7')", timeout=PATIENCE)
     visit.settle()
     assert "measure=Entropy" in visit.page.url
     visit.page.get_by_role("link", name="Retrieval").click()
     visit.page.wait_for_url("**/retrieval?*run=demo&versus=*", timeout=PATIENCE)
     visit.settle()
-
-
-def test_the_runs_a_link_names_follow_to_the_first_page_that_is_clicked(visit: Visit) -> None:
-    visit.open("overview?run=demo&versus=demo-baseline")
-    visit.page.get_by_role("link", name="Diversity").click()
-    visit.page.wait_for_url("**/diversity?*run=demo&versus=demo-baseline*", timeout=PATIENCE)
-    visit.settle()
-    assert visit.page.locator(".legendtext").all_text_contents()[:2] == ["demo", "demo-baseline"]
 
 
 def test_a_picture_is_uploaded_and_answered(

@@ -127,11 +127,8 @@ def write_prototypes(
     )  # fmt: skip
 
 
-def import_run_folder(
-    root: Path, name: str, *, images: int = 40, noise: float = 1.5, seed: int = 0, pictures: Path | None = None,
-) -> Path:  # fmt: skip
-    """Another model's embeddings of the same samples as `write_run`, through `coder_core.embed import`; `pictures` is a
-    folder that `write_run` drew."""
+def import_run_folder(root: Path, name: str, *, images: int = 40, noise: float = 1.5, seed: int = 0) -> Path:
+    """Another model's embeddings of the same samples as `write_run`, through `coder_core.embed import`."""
     given = root.parent / f"{name}-embeddings"
     given.mkdir(parents=True, exist_ok=True)
     v, w, _ = synthetic(images, noise=noise, seed=seed)
@@ -139,10 +136,7 @@ def import_run_folder(
     np.save(given / "texts.npy", w)
     captions = given / "captions.txt"
     captions.write_text("".join(f"scene {i}, told in way {k}\n" for i in range(images) for k in range(5)))
-    (given / "ids.txt").write_text("".join(f"{i}.png\n" for i in range(images)))
-    ids = given / "ids.txt" if pictures else None
-    embeddings = read_embeddings(given / "images.npy", given / "texts.npy", captions, ids=ids, pictures=pictures)
-    return import_run(embeddings, root, name, "dev")[0]
+    return import_run(read_embeddings(given / "images.npy", given / "texts.npy", captions), root, name, "dev")[0]
 
 
 def reseal(folder: Path) -> None:
