@@ -1,19 +1,33 @@
-"""python -m coder_core.embed import --images I.npy --texts T.npy --captions C.txt --name NAME: a run of any model."""
+"""Make a run of any model: of pictures with a pretrained one, or of embeddings that exist.
+
+python -m coder_core.embed pictures DATA --model NAME_OR_FOLDER --split dev --name NAME
+python -m coder_core.embed import --images I.npy --texts T.npy --captions C.txt --name NAME
+"""
 
 from __future__ import annotations
 
+import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import tyro
 
+from coder_core.console.bars import watching
+from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.runner import asks_for_help, command
 from coder_core.console.tables import metrics_table
+from coder_core.data.formats import ReadingArguments
 
-PROGRAM = "python -m coder_core.embed import"
-USAGE = f"usage: {PROGRAM} --images I.npy --texts T.npy --captions C.txt --name NAME\n       {PROGRAM} --help"
+PROGRAM = "python -m coder_core.embed"
+USAGE = f"""usage: {PROGRAM} pictures DATA --model NAME_OR_FOLDER --name NAME
+       {PROGRAM} import --images I.npy --texts T.npy --captions C.txt --name NAME
+       {PROGRAM} pictures --help
+       {PROGRAM} import --help"""
 
 
 @dataclass(frozen=True)
@@ -44,13 +58,59 @@ class EmbedArguments:
     """Replace the split, when the run has it already."""
 
 
+@dataclass(frozen=True)
+class PicturesArguments:
+    """Embed pictures and captions with a pretrained dual encoder (CLIP, SigLIP, SigLIP 2) as a run the app opens.
+
+    DATA is a folder of pictures with captions in any layout of docs/data.md, section 9. Zero-shot metrics, diversity,
+    similarity, joint space and clusters work on the run, and retrieval with new texts and pictures, through the same
+    model. Weights are read from safetensors only; nothing is downloaded. A command that was killed goes on where it was
+    when it is started again. torchrun --nproc-per-node 8 -m coder_core.embed pictures … shares the work.
+    """
+
+    data: tyro.conf.Positional[Path]
+    """Folder or file of pictures with captions; "demo" is the built-in data."""
+    name: str
+    """Name of a new run, or of one of the same model that gets another split."""
+    model: str = ""
+    """Folder of a transformers model, or the name of a downloaded one, for example openai/clip-vit-base-patch32."""
+    tower: str = ""
+    """Instead of --model: package.module:function, which gives your own towers (docs/towers.md)."""
+    revision: str = ""
+    """Branch, tag or commit of a downloaded model."""
+    prompt: str = "{}"
+    """What the text tower reads of a caption, which stands in the place of {}."""
+    split: str = "dev"
+    """The split to embed."""
+    pictures: Path | None = None
+    """Folder of the picture files, where it is not beside the captions."""
+    reading: Annotated[ReadingArguments, tyro.conf.arg(name="")] = field(default_factory=ReadingArguments)
+    batch_size: int = 256
+    """Pictures or captions a GPU computes at once. The CPU always computes 32, so that no bit depends on it."""
+    workers: int = -1
+    """Processes that decode pictures ahead of the model; −1 chooses, 0 decodes in this process."""
+    device: str = "auto"
+    """One of "auto", "cpu", "cuda"."""
+    precision: Literal["bfloat16", "float32"] = "bfloat16"
+    """Of a GPU's products (autocast); the CPU computes in float32."""
+    root: Path = Path("checkpoints")
+    """Folder of the runs."""
+    overwrite: bool = False
+    """Replace the split, when the run has it already."""
+
+
 @command
 def main(arguments: list[str]) -> int:
-    """Import embeddings as a run. Returns 2 for another command than import."""
-    if arguments[:1] != ["import"]:
+    """Embed pictures, or import embeddings, as a run. Returns 2 for any other command."""
+    commands = {"pictures": _embed_pictures, "import": _import}
+    if not arguments or arguments[0] not in commands:
         print(USAGE, file=sys.stdout if asks_for_help(arguments) else sys.stderr)
         return 0 if asks_for_help(arguments) else 2
-    parsed = tyro.cli(EmbedArguments, prog=PROGRAM, args=arguments[1:])
+    return commands[arguments[0]](arguments[1:])
+
+
+def _import(arguments: list[str]) -> int:
+    parsed = tyro.cli(EmbedArguments, prog=f"{PROGRAM} import", args=arguments)
 
     from coder_core.data.embeddings import read_embeddings
     from coder_core.runs.analysis.import_embeddings import import_run, place_of
@@ -64,6 +124,76 @@ def main(arguments: list[str]) -> int:
     say(console, f"{n:,} images and {m:,} captions, {width:,} numbers each: {folder}")
     console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · pessimistic ties"))
     return 0
+
+
+def _embed_pictures(arguments: list[str]) -> int:
+    parsed = tyro.cli(PicturesArguments, prog=f"{PROGRAM} pictures", args=arguments)
+    stop_on_errors(_faults(parsed))
+
+    from coder_core.data.captioned import read_captioned
+    from coder_core.data.captioned.records import split_name
+    from coder_core.data.demo import DEMO_FOLDER, make_demo
+    from coder_core.embedding.embed import embed_split, usual_workers
+    from coder_core.runs.analysis.import_embeddings import place_of
+    from coder_core.towers.dual_encoder import DualEncoder
+    from coder_core.towers.own import OwnTowers
+    from coder_core.towers.towers import Towers
+    from coder_core.training import parallel
+    from coder_core.training.launch import choose_device
+
+    console = open_console()
+    place_of(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
+    path = parsed.data
+    if str(path) == "demo" and not path.exists():
+        path = make_demo(Path(os.environ.get("CODER_DEMO", DEMO_FOLDER)))
+    data = read_captioned(path, parsed.reading, pictures=parsed.pictures, only=split_name(parsed.split))
+    split = data.split(parsed.split)
+    device = choose_device(parsed.device)
+    try:
+        parallel.start(device)
+        notes = stop_on_errors(data.faults)
+        if parallel.rank() == 0:
+            print_faults(console, notes)
+        towers: Towers = (
+            OwnTowers(parsed.tower, prompt=parsed.prompt)
+            if parsed.tower
+            else DualEncoder(
+                parsed.model, revision=parsed.revision, device=device, prompt=parsed.prompt, precision=parsed.precision
+            )
+        )
+        workers = usual_workers(device.type) if parsed.workers < 0 else parsed.workers
+        result = embed_split(
+            split, towers, parsed.root, parsed.name, parsed.split, batch_size=parsed.batch_size, workers=workers,
+            skip_broken=parsed.reading.skip_broken, overwrite=parsed.overwrite, notes=notes,
+            watching=partial(watching, console, rate=True) if parallel.rank() == 0 else None,
+        )  # fmt: skip
+    finally:
+        parallel.finish()
+    if result is not None:
+        folder, metrics, faults = result
+        print_faults(console, faults[len(notes) :])
+        say(console, f"{folder}: {_in_words(towers.about)}")
+        console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · zero-shot · pessimistic ties"))
+    return 0
+
+
+def _faults(parsed: PicturesArguments) -> list[Fault]:
+    faults = []
+    if bool(parsed.model) == bool(parsed.tower):
+        found = "are both given" if parsed.model else "are missing"
+        fix = "for example --model openai/clip-vit-base-patch32"
+        faults.append(Fault("--model and --tower", found, "one of them", fix))
+    if parsed.batch_size < 1 or parsed.workers < -1:
+        found = f"are {parsed.batch_size} and {parsed.workers}"
+        faults.append(Fault("--batch-size and --workers", found, "1 or more, and −1 or more"))
+    return faults
+
+
+def _in_words(about: Mapping[str, Any]) -> str:
+    """The towers in a line."""
+    revision = f" at {str(about['revision'])[:12]}" if about.get("revision") else ""
+    name = about.get("model") or about.get("tower")
+    return f"embedded with {name}{revision}, prompt {about['prompt']!r}"
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from coder_core.console.bars import reporting
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import open_console, say
 from coder_core.console.runner import command
-from coder_core.geometry.settings import LayoutSettings, Method
+from coder_core.geometry.settings import LayoutSettings, Method, Modalities
 
 MOST_RUNS = 2
 
@@ -38,6 +38,8 @@ class ProjectArguments:
     """t-SNE: size of a neighbourhood; at most a third of the points."""
     seed: int = LayoutSettings.seed
     """Of everything random."""
+    modalities: Modalities = LayoutSettings.modalities
+    """both, images or captions alone, or both centred on the mean of their modality."""
     progress: Path | None = None
     """Write progress into this file (JSON, replaced a few times a second)."""
 
@@ -53,7 +55,9 @@ def main(arguments: list[str]) -> int:
     with reporting(console, parsed.progress) as tell:
         if not 1 <= len(parsed.runs) <= MOST_RUNS:
             raise InputError(Fault("RUN", f"was given {len(parsed.runs)} times", "one or two run folders"))
-        settings = LayoutSettings(parsed.method, parsed.neighbours, parsed.min_distance, parsed.perplexity, parsed.seed)
+        settings = LayoutSettings(
+            parsed.method, parsed.neighbours, parsed.min_distance, parsed.perplexity, parsed.seed, parsed.modalities
+        )  # fmt: skip
         layouts = make_layouts(list(parsed.runs), parsed.split, settings, tell=tell)
     for place, layout in layouts:
         aligned = "" if layout.disparity is None else f", disparity to the first run {layout.disparity:.3f}"

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import streamlit as st
 
 from app import charts
 from app.backend import joint_space
-from app.backend.joint_space import MOST_TSNE, Layout, LayoutSettings, Method
+from app.backend.joint_space import FEWEST, MOST_TSNE, Layout, LayoutSettings, Method, Modalities
 from app.backend.runs import open_summary
 from app.ui import cards, downloads, missing, sidebar
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.state import Choice, bound, bound_number, theme
-from app.views.joint_space import explore, point_rows, tables_of
+from app.ui.words import count, duration
+from app.views.joint_space import (
+    choose_modalities,
+    clear_area,
+    explore,
+    point_rows,
+    points_shown,
+    tables_of,
+)
 from app.views.work import Work, show_work
 
 METHODS = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
-LARGE = 50_000
-MINUTES = {"umap": "about a minute", "tsne": "two to four minutes"}
 
 
-def settings() -> LayoutSettings:
+def settings(modalities: Modalities) -> LayoutSettings:
     """The method of the map; its parameters are in a popover."""
-    method: Method = choose_one("Map", METHODS, "map", tip("map"))  # type: ignore[assignment]
-    chosen = LayoutSettings(method)
+    method = cast(Method, choose_one("Map", METHODS, "map", tip("map"), on_change=clear_area))
+    chosen = LayoutSettings(method, modalities=modalities)
     if method == "pca":
         return chosen
     with st.popover("Settings", icon=":material/tune:", width=140):
@@ -64,7 +71,7 @@ def numbers(choice: Choice, sampled: bool) -> None:
         ("matching pairs", "mean similarity", [one.positive for one in gaps]),
         ("other pairs", "mean similarity", [one.negative for one in gaps]),
     ):
-        note = f"1st run {values[0]:.3f}" if len(values) == 2 else ""
+        note = f"{choice.first.name} {values[0]:.3f}" if len(values) == 2 else ""
         items.append(cards.Metric(label, f"{values[-1]:.3f}", note, term))
     cards.metrics(items)
 
@@ -96,8 +103,8 @@ def remark(choice: Choice, layouts: list[Layout]) -> str:
         parts.append(f"The map shows {100 * sum(shares):.0f} % of the variance of {choice.first.name}.")
     if disparity is not None:
         parts.append(
-            f"{choice.runs[-1].name} is aligned to {choice.first.name} without distortion (Procrustes): "
-            f"{100 * disparity:.0f} % differ."
+            f"The map of {choice.runs[-1].name} is turned, mirrored and shifted to lie as close as possible to that of "
+            f"{choice.first.name}, at the same size; {100 * disparity:.0f} % of the variance still differs."
         )
     if any(open_summary(run).concepts(choice.split) is not None for run in choice.runs):
         parts.append("The map shows the instance embeddings; ranks use both branches.")
@@ -110,15 +117,26 @@ def stored_layouts(choice: Choice, chosen: LayoutSettings, points: int) -> list[
     layouts = [item.value for item in stored if item.value is not None]
     if len(layouts) == len(choice.runs):
         return layouts
-    minutes = "many minutes" if points > LARGE else MINUTES[chosen.method]
+    missing_maps = len(stored) - len(layouts)
+    time = duration(missing_maps * joint_space.layout_seconds(chosen.method, points))
+    compiling = ", and half a minute more the first time, to compile UMAP" if chosen.method == "umap" else ""
     work = Work(
         stored[-1].name, joint_space.map_command(choice.runs, choice.split, chosen),
         f"Compute the {METHODS[chosen.method]} map",
-        f"Not computed yet. {points:,} points take {minutes} per run; the result is stored in the run’s folder. PCA is "
-        "shown until then.",
+        f"Not computed yet. {points:,} points of {count(missing_maps, 'run')} take {time} on a two-core "
+        f"machine{compiling}; the result is stored in the run’s folder. PCA is shown until then.",
     )  # fmt: skip
     show_work(work, "; ".join(item.fault for item in stored if item.fault))
     return []
+
+
+def why_not(method: Method, points: int) -> str:
+    """Why this method cannot lay out so many points; "" where it can."""
+    if method == "tsne" and points > MOST_TSNE:
+        return f"t-SNE takes at most {MOST_TSNE:,} points, and this map has {points:,}."
+    if method != "pca" and points < FEWEST:
+        return f"{METHODS[method]} needs at least {FEWEST} points, and this map has {points:,}."
+    return ""
 
 
 def show(chosen_runs: Choice) -> None:
@@ -127,22 +145,23 @@ def show(chosen_runs: Choice) -> None:
         return
     sampled = is_sampled(choice)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        chosen = settings()
+        modalities = choose_modalities()
+        chosen = settings(modalities)
     tables = tables_of(choice, sampled)
-    total = sum(len(ranks) for ranks in open_summary(choice.first).ranks(choice.split).values())
+    ranks = open_summary(choice.first).ranks(choice.split)
+    images, captions = len(ranks["i2t"]), len(ranks["t2i"])
+    total = {"images": images, "captions": captions}.get(modalities, images + captions)
     layouts: list[Layout] = []
-    if chosen.method == "tsne" and total > MOST_TSNE:
-        cards.empty(
-            f"t-SNE takes at most {MOST_TSNE:,} points, and this split has {total:,}.",
-            "Choose UMAP or PCA, which have no limit. PCA is shown.",
-        )
+    if fact := why_not(chosen.method, total):
+        cards.empty(fact, "Choose PCA, which has no limit. PCA is shown.")
     elif chosen.method != "pca":
         layouts = stored_layouts(choice, chosen, total)
-    layouts = layouts or joint_space.principal_maps(choice.runs, choice.split, sampled)
+    layouts = layouts or joint_space.principal_maps(choice.runs, choice.split, sampled, modalities)
     planes = [layout.plane for layout in layouts]
-    if len(planes[0]) > len(tables[0]):  # a stored map has all points
-        planes = [plane[point_rows(choice, tables[0])] for plane in planes]
-    explore(choice, planes, tables, remark(choice, layouts))
+    rows = point_rows(choice, tables[0].iloc[points_shown(tables[0], modalities)])
+    if len(planes[0]) > len(rows):  # a stored map has all points
+        planes = [plane[rows - (images if modalities == "captions" else 0)] for plane in planes]
+    explore(choice, planes, tables, modalities, remark(choice, layouts))
     similarities(choice, sampled)
 
 

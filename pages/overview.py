@@ -36,7 +36,9 @@ MOST_COMPARED = 6
 
 def headline(choice: Choice) -> None:
     """The last run's metrics and their change against the first run."""
-    metrics = [run.metrics[choice.split] for run in choice.runs]
+    metrics = [run.metrics[choice.split] for run in choice.runs if choice.split in run.metrics]
+    if len(metrics) < len(choice.runs):  # damaged, and named above
+        return
     items = []
     for label, key, term in HEADLINE:
         values = [float(m.get(key, float("nan"))) for m in metrics]
@@ -69,7 +71,7 @@ def show_recall(runs: list[RunSummary], split: str) -> None:
         cards.empty(f"None of these runs was evaluated on {split}.", "Choose another split, or other runs.")
         return
     downloads.chart(charts.recall_bars(metrics, charts.tone(theme())), "recall", "recall of the runs")
-    unevaluated = [run.name for run in runs if run.name not in metrics]
+    unevaluated = [run.name for run in runs if split not in run.splits]
     if unevaluated:
         cards.note(f"Not evaluated on {split}: {', '.join(unevaluated)}.")
 

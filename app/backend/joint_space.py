@@ -12,15 +12,18 @@ from app.backend.jobs import module_command
 from app.backend.runs import BY_STAMP, RunSummary, open_summary
 from coder_core.api import joint_space
 from coder_core.api.joint_space import (
+    FEWEST,
     METHODS,
     MOST_TSNE,
     Distributions,
     Layout,
     LayoutSettings,
     Method,
+    Modalities,
     ModalityGap,
     Separation,
     draw_points,
+    layout_seconds,
     principal_layout,
     stored_layout,
 )
@@ -28,9 +31,10 @@ from coder_core.api.sampling import Sample
 from coder_core.api.stored import StoredResult
 
 __all__ = [
-    "METHODS", "MOST_TSNE", "Distributions", "Layout", "LayoutSettings", "Method", "ModalityGap", "Sample",
-    "Separation", "distributions", "draw_points", "map_command", "modality_gap", "points_sample", "principal_maps",
-    "samples", "score_distributions", "score_separation", "selection_table", "stored_maps",
+    "FEWEST", "METHODS", "MOST_TSNE", "Distributions", "Layout", "LayoutSettings", "Method", "Modalities",
+    "ModalityGap", "Sample", "Separation", "distributions", "draw_points", "layout_seconds",
+    "map_command", "modality_gap", "points_sample", "principal_maps", "samples", "score_distributions",
+    "score_separation", "selection_table", "stored_maps",
 ]  # fmt: skip
 
 
@@ -75,11 +79,14 @@ def score_distributions(run: RunSummary, split: str) -> Distributions:
 
 
 @st.cache_resource(max_entries=16, show_spinner="Computing the PCA map …", hash_funcs=BY_STAMP)
-def principal_maps(runs: Sequence[RunSummary], split: str, sampled: bool) -> list[Layout]:
+def principal_maps(runs: Sequence[RunSummary], split: str, sampled: bool, modalities: Modalities) -> list[Layout]:
     """The PCA map of every run, the second aligned to the first. Fast enough to be computed at once."""
     sample = _sample(runs[0], split, sampled)
-    first = principal_layout(open_summary(runs[0]), split, sample=sample)
-    return [first] + [principal_layout(open_summary(run), split, first, sample=sample) for run in runs[1:]]
+    first, *others = (open_summary(run) for run in runs)
+    reference = principal_layout(first, split, sample=sample, modalities=modalities)
+    return [reference] + [
+        principal_layout(run, split, reference, sample=sample, modalities=modalities) for run in others
+    ]
 
 
 def stored_maps(runs: Sequence[RunSummary], split: str, settings: LayoutSettings) -> list[StoredResult[Layout]]:
@@ -94,6 +101,7 @@ def map_command(runs: Sequence[RunSummary], split: str, settings: LayoutSettings
     values = [
         "--split", split, "--method", settings.method, "--neighbours", str(settings.neighbours), "--min-distance",
         repr(settings.min_distance), "--perplexity", repr(settings.perplexity), "--seed", str(settings.seed),
+        "--modalities", settings.modalities,
     ]  # fmt: skip
     return module_command("coder_core.project", *(str(run.path) for run in runs), *values)
 
@@ -101,13 +109,15 @@ def map_command(runs: Sequence[RunSummary], split: str, settings: LayoutSettings
 def selection_table(
     runs: Sequence[RunSummary], tables: Sequence[pd.DataFrame], planes: Sequence[np.ndarray], points: np.ndarray
 ) -> pd.DataFrame:
-    """The selected samples as one table: what they are, the gain, then every run's numbers under "column (run)"."""
-    shared = ["modality", "number", "image", "text", "words"]
-    both = ["gain"] if "gain" in tables[0] else []
-    selection = tables[0].loc[points, shared + both].reset_index(drop=True)
+    """The selected samples as one table: what they are, then every run's numbers under "column (run)".
+
+    The gain compares two runs, so it stands there once.
+    """
+    shared = [name for name in ("modality", "number", "image", "text", "words", "gain") if name in tables[0]]
+    selection = tables[0].iloc[points][shared].reset_index(drop=True)
     for run, table, plane in zip(runs, tables, planes, strict=True):
         suffix = f" ({run.name})" if len(runs) > 1 else ""
-        own = table.loc[points].drop(columns=shared + both).reset_index(drop=True)
+        own = table.iloc[points].drop(columns=shared).reset_index(drop=True)
         own["x"], own["y"] = plane[points, 0], plane[points, 1]
         selection = selection.join(own.add_suffix(suffix))
     return selection

@@ -6,11 +6,11 @@ import pandas as pd
 import streamlit as st
 
 from app.backend.runs import BY_STAMP, RunSummary, open_summary, split_sample
-from coder_core.api import OUTCOMES, LookAlike, compare, decode, found_by, hubness, jpeg, margins, occurrences
+from coder_core.api import ALIKE, OUTCOMES, LookAlike, compare, decode, found_by, hubness, jpeg, margins, occurrences
 
 __all__ = [
-    "OUTCOMES", "LookAlike", "decode", "found_by", "hubness", "jpeg", "look_alike", "margin_table", "occurrence_table",
-    "rank_changes", "search", "search_picture",
+    "ALIKE", "OUTCOMES", "LookAlike", "decode", "found_by", "hubness", "jpeg", "look_alike", "margin_table",
+    "occurrence_table", "rank_changes", "search", "search_picture", "unknown_words",
 ]  # fmt: skip
 
 
@@ -36,6 +36,12 @@ def occurrence_table(run: RunSummary, split: str, direction: str, k: int) -> pd.
 def search(run: RunSummary, query: str | int, split: str, modality: str = "text", top: int = 10) -> pd.DataFrame:
     """`Run.search`; a free text loads the run's model the first time."""
     return open_summary(run).search(query, split=split, modality=modality, top=top)  # type: ignore[arg-type]
+
+
+@st.cache_data(max_entries=512, show_spinner=False, hash_funcs=BY_STAMP)
+def unknown_words(run: RunSummary, text: str) -> list[str]:
+    """`Run.unknown_words`."""
+    return open_summary(run).unknown_words(text)
 
 
 @st.cache_data(max_entries=64, show_spinner="Encoding the picture …", hash_funcs=BY_STAMP)

@@ -39,13 +39,15 @@ class Marks:
 
     Args:
         selected: (N,) bool, or None when nothing is selected. pairs: (k, 2) points to be joined by a line.
-        focus: a point with a ring around it. areas: map and corners of every selected area.
+        focus: a point with a large ring around it. areas: map and corners of every selected area.
+        matches: (k,) points with a small ring around them: those a search found.
     """
 
     selected: np.ndarray | None = None
     pairs: np.ndarray | None = None
     focus: int | None = None
     areas: tuple[tuple[int, Sequence[tuple[float, float]]], ...] = ()
+    matches: np.ndarray | None = None
 
 
 def joint_map(
@@ -66,6 +68,9 @@ def joint_map(
         if marks.pairs is not None and len(marks.pairs):
             traces.append(_lines(panel.plane, marks.pairs, colours) | axes)
         traces += [trace | axes for trace in _points(panel, number, images, plotted, labels, marks)]
+        if marks.matches is not None and len(marks.matches):
+            x, y = panel.plane[marks.matches].T
+            traces.append(rings(x, y, colours, 12) | {"type": "scattergl"} | axes)
         if marks.focus is not None:
             x, y = panel.plane[marks.focus].tolist()
             traces.append(rings([x], [y], colours, 20) | axes)

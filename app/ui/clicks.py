@@ -42,11 +42,13 @@ def clicked_cell(value: object, shape: tuple[int, int]) -> tuple[int, int] | Non
     """The cell (or bar) a browser reports, if there is one; browser input is not trusted."""
     if not isinstance(value, dict):
         return None
-    cell = value.get("row"), value.get("column")
-    if not all(isinstance(index, int) and not isinstance(index, bool) for index in cell):
-        return None
-    row, column = (int(index) for index in cell)  # type: ignore[arg-type]
-    return (row, column) if 0 <= row < shape[0] and 0 <= column < shape[1] else None
+    row, column = value.get("row"), value.get("column")
+    return (row, column) if is_index(row, shape[0]) and is_index(column, shape[1]) else None  # type: ignore[return-value]
+
+
+def is_index(value: object, count: int) -> bool:
+    """Whether a value from the browser is a position among `count` things."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < count
 
 
 def on_cell(charts: Sequence[str], key: str, on_click: Callable[[Any], None]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import streamlit as st
@@ -59,12 +59,15 @@ def follow(key: str, rows: Sequence[int] | np.ndarray) -> bool:
     return bool(len(rows)) or linked
 
 
-def choose_one(label: str, options: Mapping[str, str], key: str, help_text: str | None = None) -> str:
+def choose_one(
+    label: str, options: Mapping[str, str], key: str, help_text: str | None = None,
+    on_change: Callable[[], None] | None = None,
+) -> str:  # fmt: skip
     """One of a few options, as buttons: value → label. The URL holds the label as it is escaped for Streamlit."""
     names = list(options)
     return str(
         st.segmented_control(
             label, names, default=names[0], required=True, help=help_text,
-            format_func=lambda name: cards.literal(options[name]), **bound(key),
+            format_func=lambda name: cards.literal(options[name]), on_change=on_change, **bound(key),
         )
     )  # fmt: skip

@@ -59,6 +59,15 @@ TERMS = {
         "UMAP and t-SNE preserve neighbourhoods; distances between far groups mean little. PCA is a linear projection: "
         "undistorted, but it shows only part of the variance."
     ),
+    "modalities": (
+        "Images and captions together; one of them alone; or both, centred: the mean of a modality is subtracted from "
+        "its embeddings, and every row gets length 1 again. Centring closes the modality gap, so that the map shows "
+        "what lies inside the two islands. Numbers below the map are of the embeddings as they are."
+    ),
+    "find": (
+        "Puts a ring around samples: by number (“image 12”, “caption 7”, “12”), by a part of the file name, or by "
+        "words that a caption holds, which marks its image too."
+    ),
     "perplexity": "About how many neighbours t-SNE preserves for each point; at most a third of the points.",
     "pair lines": "Lines from every selected image to its captions, and from every selected caption to its image.",
     "modality gap": (

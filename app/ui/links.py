@@ -5,6 +5,7 @@ A widget bound to the URL reads its label there, so these words equal those on t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from app.backend.runs import RunSummary
@@ -36,6 +37,14 @@ def retrieval(choice: Choice, modality: str, number: int) -> str:
 def joint_space(choice: Choice, modality: str, number: int) -> str:
     """The sample on the map of both modalities."""
     return address("joint", choice, focus=f"{'caption' if modality == 'text' else 'image'}-{number}")
+
+
+def similarity(choice: Choice, image: int, captions: Sequence[int]) -> str:
+    """The matrix of these captions and their images, with the pair of the first one opened."""
+    chosen = ", ".join(map(str, captions))
+    pair: dict[str, str | int] = {"batch-of": "Selection", "chosen": chosen, "pair-image": image}
+    pair["pair-caption"] = captions[0]
+    return address("similarity", choice, **pair)
 
 
 def concepts(choice: Choice, text: int) -> str:

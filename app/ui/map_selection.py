@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from app.ui.selection import selected_points
 
@@ -21,6 +22,7 @@ MOST_AREAS, MOST_CLICKED = 8, 200
 MAPS = "ab"
 _AREA = re.compile(r"[ab]:-?\d{1,7}(\.\d{1,5})?(,-?\d{1,7}(\.\d{1,5})?){5,}")
 _CLICKED = re.compile(r"p:\d{1,9}(,\d{1,9})*")
+_NUMBERED = re.compile(r"(?:(image|caption)\s*)?#?(\d{1,9})")
 _FOCUS = re.compile(r"(image|caption)-(\d{1,9})")
 
 
@@ -143,6 +145,31 @@ def focus_point(text: str | None, images: int, captions: int) -> int | None:
 def focus_name(point: int, images: int) -> str:
     """ "image-3" or "caption-7"."""
     return f"image-{point}" if point < images else f"caption-{point - images}"
+
+
+def matching_points(table: pd.DataFrame, image_names: Sequence[str], query: str) -> np.ndarray:
+    """The samples a search asks for, as ascending rows of the table.
+
+    "image 12", "caption 7" and "12" are numbers of samples. Other text matches an image by its file name, and a
+    caption, and the image it belongs to, when the caption holds every word of it.
+
+    Args:
+        table: modality, number, image and text of every sample; captions of images that are not in it do not count.
+        image_names: of all images of the split.
+    """
+    query = query.strip().casefold()
+    if not query:
+        return np.zeros(0, dtype=np.int64)
+    modality, image = table["modality"].to_numpy(), table["image"].to_numpy()
+    numbered = _NUMBERED.fullmatch(query)
+    if numbered:
+        of_kind = np.ones(len(table), dtype=bool) if numbered[1] is None else modality == numbered[1]
+        return np.flatnonzero(of_kind & (table["number"].to_numpy() == int(numbered[2])))
+    words = query.split()
+    holds = np.array([all(word in text for word in words) for text in table["text"].str.casefold()], dtype=bool)
+    named = np.array([query in image_names[number].casefold() for number in image.tolist()], dtype=bool)
+    owners = np.isin(image, image[holds & (modality == "caption")])
+    return np.flatnonzero(np.where(modality == "caption", holds, holds | owners | named))
 
 
 def pairs_of(points: np.ndarray, owner: np.ndarray, images: int, most: int) -> tuple[np.ndarray, int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 
 from app.backend.runs import InputError, RunSummary, all_runs, comparable, run_faults
-from app.ui import cards, frame, links, unavailable
+from app.ui import cards, enlarged, frame, links, unavailable
 from app.ui.glossary import tip
 from app.ui.state import NO_RUN, Choice
 from app.ui.unavailable import Problem
@@ -128,6 +128,7 @@ def page(title: str | Callable[[Choice], str], how: str, show: Callable[[Choice]
     if chosen is not None:
         try:
             show(chosen)
+            enlarged.listen(chosen)
         except InputError as error:
             cards.empty("The rest of this page cannot be shown.", str(error))
         return

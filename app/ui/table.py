@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from app.ui.clicks import is_index
 from app.ui.glossary import TERMS
 from app.ui.state import put
 
@@ -100,9 +101,9 @@ def rows_table(
             on_pick(chosen)
             if parts and value["row"].get("enlarge") is True:
                 st.session_state[ENLARGED] = parts[row].image
-        if _is_index(value.get("page"), pages):
+        if is_index(value.get("page"), pages):
             view["page"] = value["page"]
-        if _is_index(value.get("sort"), len(names)):
+        if is_index(value.get("sort"), len(names)):
             view.update(sort=next_sort(view["sort"], names[value["sort"]]), page=0)
 
     draw = st.components.v2.component(NAME, js=(HERE / "table.js").read_text(), css=(HERE / "table.css").read_text())
@@ -136,7 +137,7 @@ def page_range(page: int, total: int, label: str) -> str:
 def clicked_row(value: object, count: int) -> int | None:
     """The row a browser reports, if it is one of the `count` rows shown."""
     row = value.get("row") if isinstance(value, dict) else None
-    return int(row) if _is_index(row, count) else None  # type: ignore[arg-type]
+    return int(row) if is_index(row, count) else None  # type: ignore[arg-type]
 
 
 def next_sort(sort: tuple[str, str] | None, column: str) -> tuple[str, str] | None:
@@ -153,10 +154,6 @@ def sorted_rows(frame: pd.DataFrame, columns: Sequence[str], sort: tuple[str, st
     values = frame[sort[0]].reset_index(drop=True)
     order = values.sort_values(ascending=sort[1] == "ascending", kind="stable", na_position="last").index
     return np.asarray(order, dtype=np.int64)
-
-
-def _is_index(value: object, count: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < count
 
 
 def _cell(value: Any, column: Column) -> str:

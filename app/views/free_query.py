@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app.backend.retrieval import decode, jpeg, look_alike, search, search_picture
+from app.backend.retrieval import ALIKE, decode, jpeg, look_alike, search, search_picture, unknown_words
 from app.backend.runs import InputError, RunSummary, has_embeddings, open_summary, thumbnail
 from app.ui import cards, links
 from app.ui.state import Choice, bound
@@ -19,18 +19,27 @@ PICTURE_SIZE = 280
 def query_with_text(choice: Choice) -> None:
     """A sentence; every run ranks the split's pictures."""
     text = st.text_input(
-        "Text query", **bound("text"), max_chars=500, placeholder="a dog runs through shallow water",
-        icon=":material/search:",
-    )  # fmt: skip
+        "Text query", **bound("text"), placeholder="a dog runs through shallow water", icon=":material/search:"
+    )
     query = str(text or "").strip()
     if not query:
         cards.empty("No query yet.", "Type a sentence and press Enter. Every run then ranks the pictures of the split.")
         return
-    side_by_side(choice, "text", lambda run: search(run, query, choice.split, "text", RESULTS))
+    side_by_side(choice, "text", lambda run: _pictures_of(choice, run, query))
+
+
+def _pictures_of(choice: Choice, run: RunSummary, query: str) -> pd.DataFrame:
+    """The pictures nearest to a text, after naming the words that the run does not know."""
+    candidates = search(run, query, choice.split, "text", RESULTS)
+    unknown = unknown_words(run, query)
+    if unknown:
+        words = ", ".join(unknown)
+        cards.note(f"Words this run does not know: {words}. The ranking cannot depend on their meaning.")
+    return candidates
 
 
 def query_with_picture(choice: Choice) -> None:
-    """A picture: encoded where a run can, otherwise replaced by the most similar picture of the split."""
+    """A picture: encoded where a run can, otherwise replaced by a nearly equal picture of the split, if any."""
     upload = st.file_uploader("Picture", type=FORMATS, key="picture", max_upload_size=MOST_MEGABYTES)
     cards.note("The picture stays on this machine and is not part of a copied link.")
     if upload is None:
@@ -49,22 +58,31 @@ def query_with_picture(choice: Choice) -> None:
     side_by_side(choice, "image", lambda run: _captions_of(choice, run, content))
 
 
-def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFrame:
+def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFrame | None:
+    """The captions nearest to a picture; where a run cannot encode one, those nearest to a nearly equal picture of the
+    split, which match that picture and not the user's. None where there is no such picture."""
     if open_summary(run).reads_pictures(choice.split):
         cards.note("This run encodes the picture from its pixels.")
         return search_picture(run, content, choice.split, RESULTS)
+    if run.imported:
+        reason = "It holds imported embeddings and no model, so it cannot encode a new picture."
+    elif has_embeddings(run, choice.split):
+        reason = "It reads region features from files, so it cannot encode a new picture."
+    else:
+        reason = "It scores pairs and stores no captions to score a new picture with."
     similar = look_alike(run, content, choice.split)
-    reason = (
-        "This run reads region features from files, so it cannot encode a new picture."
-        if has_embeddings(run, choice.split)
-        else "This run scores pairs and stores no captions to score a new picture with."
+    nearest = (
+        f"of {similar.of:,} pictures of the split, image {similar.image} is the most similar (likeness "
+        f"{similar.likeness:.2f}; {ALIKE} is needed, 1 is the same picture)"
     )
-    cards.note(
-        f"{reason} Using image {similar.image} as the query instead: of {similar.of:,} pictures of the split its "
-        f"pixels are the most similar (similarity {similar.likeness:.2f}, at most 1)."
-    )
+    if similar.likeness < ALIKE:
+        cards.empty("There is no answer.", f"{reason} No picture of the split is nearly equal to yours: {nearest}.")
+        return None
+    cards.note(f"{reason} Using image {similar.image} as the query instead: {nearest}.")
+    opened = open_summary(run)
     cards.sample(
-        thumbnail(run, choice.split, similar.image), [], f"Image {similar.image}, used as the query",
-        links=links.of_sample(choice, "image", similar.image),
+        thumbnail(run, choice.split, similar.image), [],
+        f"Image {similar.image} · {opened.image_names(choice.split)[similar.image]}, used as the query",
+        links=links.of_sample(choice, "image", similar.image), image=similar.image,
     )  # fmt: skip
-    return search(run, similar.image, choice.split, "image", RESULTS)
+    return search(run, similar.image, choice.split, "image", RESULTS).assign(match=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -12,15 +13,19 @@ import streamlit as st
 from app import charts
 from app.backend import joint_space
 from app.backend.clusters import cluster_labels, matched
+from app.backend.joint_space import Modalities
 from app.backend.runs import open_summary, thumbnails
-from app.ui import cards, downloads, links, map_selection
+from app.ui import cards, downloads, links, map_selection, words
+from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.state import Choice, bound, theme
 from app.ui.table import Column, Sample, rows_table
 from app.views.anchor import show_sample
 from app.views.samples import TABLE_PICTURE, ids_of, name_of, sample_card
 
-AREA, FOCUS = "area", "focus"
+AREA, FOCUS, FIND, SHOWN = "area", "focus", "find", "modalities"
+MODALITIES = {"both": "Both", "images": "Images", "captions": "Captions", "centred": "Both, centred"}
+QUERY_LENGTH, MOST_MATCHES = 200, 2_000
 CHART, TABLE = "joint-map", "joint-table"
 MOST_DRAWN = 20_000
 MOST_LINES = 400
@@ -30,6 +35,16 @@ KINDS = ("modality", "cluster")
 DIGITS = {"rank": ",d", "gain": "+,d", "diversity": ".3f", "similarity": ".3f", "hubness": ",d"}
 Planes = Sequence[np.ndarray]
 Tables = Sequence[pd.DataFrame]
+
+
+def choose_modalities() -> Modalities:
+    """The switch: both modalities, one alone, or both centred. A selection belongs to one map, so it is cleared."""
+    return cast(Modalities, choose_one("Points", MODALITIES, SHOWN, tip("modalities"), on_change=clear_area))
+
+
+def clear_area() -> None:
+    """Forget the selection: areas and points of another map mean nothing on this one."""
+    _set_query(AREA, "")
 
 
 def tables_of(choice: Choice, sampled: bool) -> list[pd.DataFrame]:
@@ -51,6 +66,13 @@ def point_rows(choice: Choice, table: pd.DataFrame) -> np.ndarray:
     return np.asarray(table["number"].to_numpy() + np.where(table["modality"] == "image", 0, images))
 
 
+def points_shown(table: pd.DataFrame, modalities: Modalities) -> np.ndarray:
+    """The rows of a table that the map shows."""
+    if modalities in ("both", "centred"):
+        return np.arange(len(table))
+    return np.flatnonzero((table["modality"] == "image") == (modalities == "images"))
+
+
 def position(rows: np.ndarray, point: int | None) -> int | None:
     """The index of a point of the split among these rows; None when it is not among them."""
     if point is None:
@@ -60,34 +82,57 @@ def position(rows: np.ndarray, point: int | None) -> int | None:
 
 
 @st.fragment
-def explore(choice: Choice, planes: Planes, tables: Tables, remark: str) -> None:
-    """Draw it. Only this part of the page reruns after a lasso. `remark`: how the maps were made."""
-    count = len(planes[0])
-    images = int((tables[0]["modality"] == "image").sum())
-    numbers = tables[0]["number"].to_numpy()
-    owner = np.searchsorted(numbers[:images], tables[0]["image"].to_numpy()[images:])  # positions among the images
+def explore(choice: Choice, planes: Planes, whole_tables: Tables, modalities: Modalities, remark: str) -> None:
+    """Draw it. Only this part of the page reruns after a lasso.
+
+    Args:
+        planes: of the points that `modalities` shows. whole_tables: every run's samples of both modalities.
+        remark: how the maps were made.
+    """
+    shown = points_shown(whole_tables[0], modalities)
+    tables = [table.iloc[shown] for table in whole_tables]
+    images, captions = (int((tables[0]["modality"] == kind).sum()) for kind in ("image", "caption"))
+    both = bool(images and captions)
     rows, ranks = point_rows(choice, tables[0]), open_summary(choice.first).ranks(choice.split)
     all_images, all_captions = len(ranks["i2t"]), len(ranks["t2i"])
-    names = [name for name in COLUMNS if name in tables[0]]
+    names = [name for name in COLUMNS if name in tables[0] and (both or name != "modality")]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        column = str(st.selectbox("Colour", names, **bound("colour"), width=170))
-        lines = st.toggle("Lines between images and their captions", True, **bound("lines"), help=tip("pair lines"))
+        column = str(st.selectbox("Colour", names, **bound("colour"), width=150))
+        query = st.text_input(
+            "Find on the map", max_chars=QUERY_LENGTH, placeholder="words, image 12, a file", help=tip("find"),
+            width=210, **bound(FIND),
+        )  # fmt: skip
+        label = "Lines between images and their captions"
+        lines = st.toggle(label, True, **bound("lines"), help=tip("pair lines")) if both else False
         selection = map_selection.from_text(st.query_params.get(AREA))
         st.button("Clear selection", icon=":material/deselect:", on_click=_clear, disabled=not selection)
     points = map_selection.points_in(selection, planes)
+    found = map_selection.matching_points(
+        whole_tables[0], open_summary(choice.first).image_names(choice.split), query or ""
+    )
+    matches = np.flatnonzero(np.isin(shown, found))
     opened = map_selection.focus_point(st.query_params.get(FOCUS), all_images, all_captions)
+    if opened is None and len(matches) == 1:
+        opened = int(rows[matches[0]])
     focus = position(rows, opened)
-    with_lines = np.union1d(points, [] if focus is None else [focus]).astype(np.int64)
-    pairs, total = map_selection.pairs_of(with_lines, owner, images, MOST_LINES)
-    _summary(count, points, images, total, lines, remark)
+    pairs, total = np.zeros((0, 2), dtype=np.int64), 0
+    if both:
+        numbers, image = tables[0]["number"].to_numpy(), tables[0]["image"].to_numpy()
+        owner = np.searchsorted(numbers[:images], image[images:])  # positions among the images
+        with_lines = np.union1d(points, [] if focus is None else [focus]).astype(np.int64)
+        pairs, total = map_selection.pairs_of(with_lines, owner, images, MOST_LINES)
+    if query and query.strip():
+        cards.note(_matched(query.strip(), matches, images))
+    _summary(images, captions, points, total, lines, remark)
     mask = None
     if selection:
-        mask = np.zeros(count, dtype=bool)
+        mask = np.zeros(len(shown), dtype=bool)
         mask[points] = True
     areas = tuple((area.map, area.corners) for area in selection.areas)
-    marks = charts.Marks(mask, pairs if lines else None, focus, areas)
+    marks = charts.Marks(mask, pairs if lines else None, focus, areas, matches[:MOST_MATCHES])
     downloads.chart(
-        _figure(choice, planes, tables, column, images, marks), CHART, "joint space", on_select=_select,
+        _figure(choice, planes, tables, column, images, marks), CHART,
+        f"joint space of {' and '.join(run.name for run in choice.runs)}, coloured by {column}", on_select=_select,
         selection_mode=("points", "box", "lasso"), theme=None,
     )  # fmt: skip
     if selection:
@@ -96,10 +141,21 @@ def explore(choice: Choice, planes: Planes, tables: Tables, remark: str) -> None
     if opened is not None:
         cards.heading("One sample in detail")
         if focus is None:
-            cards.note("It is not in the random sample, so the map does not show it.")
+            cards.note("The map does not show it: it is not in the random sample, or of the modality left out.")
         is_image = opened < all_images
         number = opened if is_image else opened - all_images
         show_sample(choice, "image" if is_image else "text", number, here="joint space")
+
+
+def _matched(query: str, matches: np.ndarray, images: int) -> str:
+    """How many samples a search found on the map."""
+    if not len(matches):
+        return f"Nothing on the map matches “{query}”: no number, no file name, no caption that holds every word."
+    of_images = int((matches < images).sum())
+    parts = [words.count(number, name) for number, name in ((of_images, "image"), (len(matches) - of_images, "caption"))
+             if number]  # fmt: skip
+    limit = f" The first {MOST_MATCHES:,} have a ring." if len(matches) > MOST_MATCHES else ""
+    return f"“{query}” matches {' and '.join(parts)}, marked by rings.{limit}"
 
 
 def _figure(choice: Choice, planes: Planes, tables: Tables, column: str, images: int, marks: charts.Marks) -> go.Figure:
@@ -125,9 +181,9 @@ def _figure(choice: Choice, planes: Planes, tables: Tables, column: str, images:
     return charts.joint_map(maps, images, plotted, labels, marks, colours, column)
 
 
-def _summary(count: int, points: np.ndarray, images: int, pairs: int, lines: bool, remark: str) -> None:
+def _summary(images: int, captions: int, points: np.ndarray, pairs: int, lines: bool, remark: str) -> None:
     """Count the plotted and the selected points."""
-    parts = []
+    parts, count = [], images + captions
     if count > MOST_DRAWN:
         parts.append(
             f"{MOST_DRAWN:,} of {count:,} points are plotted, chosen at random; the shade behind them shows the "
@@ -135,14 +191,15 @@ def _summary(count: int, points: np.ndarray, images: int, pairs: int, lines: boo
         )
     if len(points):
         selected = int((points < images).sum())
-        parts.append(
-            f"{len(points):,} of {count:,} selected: {selected:,} images, {len(points) - selected:,} captions."
-        )
+        kinds = [words.count(number, name) for number, of_all, name in (
+            (selected, images, "image"), (len(points) - selected, captions, "caption")) if of_all]  # fmt: skip
+        parts.append(f"{len(points):,} of {count:,} selected: {', '.join(kinds)}.")
         if lines and pairs > MOST_LINES:
             parts.append(f"Lines show {MOST_LINES:,} of their {pairs:,} pairs.")
     else:
-        parts.append("Diamonds are images, dots captions. Select points by lasso or box, or switch to Pan and click.")
-    cards.note(" ".join([*parts, remark]))
+        kind = "Diamonds are images, dots captions." if images and captions else ""
+        parts += [kind, "Select points by lasso or box, or switch to Pan and click."]
+    cards.note(" ".join(part for part in [*parts, remark] if part))
 
 
 def _select() -> None:
@@ -205,13 +262,14 @@ def _pictures(choice: Choice, table: pd.DataFrame, points: np.ndarray) -> None:
     images = pd.unique(table["image"].to_numpy()[points])
     if not len(images):
         return
-    cards.heading("Their pictures", f"{min(len(images), PICTURES_SHOWN)} of {len(images):,}: the image's number, and "
-                  "its similarity to its best own caption.")  # fmt: skip
+    shown = f"{min(len(images), PICTURES_SHOWN)} of {words.count(len(images), 'picture')}"
+    cards.heading("Their pictures", f"{shown}: the image’s number, and its similarity to its best own caption.")
+    best = table.groupby("image")["similarity"].max()  # of an image, and of its captions, to their best match
     items = [
         sample_card(
-            choice.runs[-1], choice.split, "image", int(image), int(image), float(table["similarity"].iloc[int(image)]),
-            links=links.of_sample(choice, "image", int(image), here="joint space"),
+            choice.runs[-1], choice.split, "image", image, image, float(best[image]),
+            links=links.of_sample(choice, "image", image, here="joint space"),
         )
-        for image in images[:PICTURES_SHOWN]
+        for image in images[:PICTURES_SHOWN].tolist()
     ]  # fmt: skip
     cards.results(items)

@@ -15,11 +15,12 @@ from app.ui.state import Choice
 from app.views.samples import sample_card
 
 RESULTS = 10
-Search = Callable[[RunSummary], pd.DataFrame]
+Search = Callable[[RunSummary], pd.DataFrame | None]
 
 
 def side_by_side(choice: Choice, modality: str, search: Search, suffixes: Mapping[str, str] | None = None) -> None:
-    """Every run's ten best candidates; `suffixes` adds words to a run's name."""
+    """Every run's ten best candidates; `suffixes` adds words to a run's name. `search` returns None where it has said
+    why there are none."""
     for run, column in zip(choice.runs, st.columns(len(choice.runs), gap="large"), strict=True):
         with column:
             cards.label(run.name + (suffixes or {}).get(run.name, ""))
@@ -28,7 +29,8 @@ def side_by_side(choice: Choice, modality: str, search: Search, suffixes: Mappin
             except (InputError, OSError, ImportError) as error:
                 cards.empty("This run cannot answer this query.", str(error))
                 continue
-            results(choice, run, modality, candidates)
+            if candidates is not None:
+                results(choice, run, modality, candidates)
 
 
 def results(choice: Choice, run: RunSummary, modality: str, candidates: pd.DataFrame) -> None:

@@ -12,9 +12,9 @@ from coder_core.api.diversity.anchor import Loss
 from coder_core.config.schema import from_document
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
-from coder_core.runs.analysis.read import check_manifest
+from coder_core.runs.analysis.read import check_manifest, check_metrics
 from coder_core.runs.analysis.tables import DOCUMENT_IMPORTED, KIND_IMPORTED, split_folder
-from coder_core.runs.files.atomic import identity, locate
+from coder_core.runs.files.atomic import locate
 from coder_core.runs.files.manifest import MANIFEST
 from coder_core.runs.files.sealed import SealedFolder, read_manifest, read_toml
 from coder_core.runs.files.status import read_status
@@ -37,9 +37,10 @@ class RunSummary:
         config: the tables of config.toml; {} when unreadable.
         status: status.json; {} when there is none.
         splits: names of the analysed splits, dev first; damaged ones are left out.
-        metrics: split → retrieval metrics.
+        metrics: split → retrieval metrics of these.
         stamp: changes whenever a file of an analysis folder changes; a key for caches.
-        damaged: split → what its analysis lacks, by the sizes of its files. A changed byte is found on opening only.
+        damaged: split → what is wrong with its analysis, by the sizes of its files and the arrays its metrics follow
+            from. Another changed byte is found on opening only.
         origin: of an imported run: created, files, images, captions, dimension, notes.
     """
 
@@ -103,7 +104,7 @@ def summarise(path: Path) -> RunSummary:
         folders = sorted((f for f in entries if f.is_dir()), key=lambda folder: folder.name != "dev")
         splits = [split_folder(path, folder.name) for folder in folders if not folder.name.startswith(".")]
         manifests = {folder.name: _read_manifest(folder) for folder in splits}
-        damaged = {folder.name: lack for folder in splits if (lack := _missing_bytes(folder))}
+        damaged = {folder.name: damage for folder in splits if (damage := _damage(folder))}
         imported = _imported(path, manifests.values())
         config = {} if imported else read_config(path)
         status = {"state": IMPORTED} if imported else read_status(path) or {}
@@ -118,7 +119,7 @@ def summarise(path: Path) -> RunSummary:
     return RunSummary(
         path.name, path, str(status.get("state", "unknown")), config=config, status=status,
         splits=tuple(split for split in manifests if split not in damaged),
-        metrics={split: manifest.get("metrics", {}) for split, manifest in manifests.items()},
+        metrics={split: manifests[split]["metrics"] for split in manifests if split not in damaged},
         stamp="|".join(f"{place.name}:{manifests[place.name].get('self', '')}:{_changed(place)}" for place in splits),
         origin=origin, damaged=damaged,
     )  # fmt: skip
@@ -130,17 +131,13 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _missing_bytes(folder: Path) -> str:
-    """Which files of a sealed folder are missing or cut, as a sentence; "" when all have their size."""
-    while True:
-        before = identity(folder)
-        try:
-            SealedFolder(folder).check(digest=False)
-        except InputError as error:
-            if identity(folder) == before:  # not replaced meanwhile
-                return str(error)
-        else:
-            return ""
+def _damage(folder: Path) -> str:
+    """Which files of an analysis are missing or cut, or why its metrics cannot be believed; "" for an intact one."""
+    try:
+        check_metrics(folder)
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def _changed(folder: Path) -> int:

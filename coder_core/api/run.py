@@ -29,6 +29,8 @@ from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.analysis.tables import IMAGE_PART_LENGTHS, IMAGE_PARTS
 from coder_core.runs.files.history import HISTORY, history_faults, read_frame
 
+LONGEST_QUERY = 500  # characters of a free text
+
 
 class Run:
     """A run folder, read lazily; the arrays of an analysis stay memory-mapped.
@@ -82,8 +84,9 @@ class Run:
         return self._analyses[split]
 
     def metrics(self, split: str) -> dict[str, float]:
-        """The dict of `retrieval_metrics`."""
-        return dict(self.summary.metrics.get(split, {}))
+        """The dict of `retrieval_metrics`; empty where the split was not evaluated."""
+        evaluated = split in self.splits or split in self.summary.damaged
+        return dict(self.analysis(split).metrics) if evaluated else {}
 
     def embeddings(self, split: str) -> tuple[Array, Array]:
         """Images (n, D) and texts (m, D) of the instance branch, unit rows, memory-mapped float32."""
@@ -280,13 +283,20 @@ class Run:
 
         Returns:
             place (from 1), candidate, score, match (False for what is not of the split: nothing is known about it).
+
+        Raises:
+            InputError: a number that is not in the split; a text of more than 500 characters, or of which the run knows
+                no word; a text for a run that cannot embed it.
         """
+        if isinstance(query, str) and len(query) > LONGEST_QUERY:
+            fact = f"has {len(query):,} characters"
+            raise InputError(Fault("the text query", fact, f"at most {LONGEST_QUERY}", "ask with a shorter sentence"))
         if isinstance(query, str) and self.scores(split) is not None:
             scores = self._score_text(query, split)
             match = np.zeros(len(scores), dtype=bool)
         elif not isinstance(query, int):
             v, w = self.scoring(split)
-            embedding = self.encode_text([query])[0] if isinstance(query, str) else query
+            embedding = self._embed_query(query) if isinstance(query, str) else query
             scores = (v if modality == "text" or isinstance(query, str) else w) @ embedding
             match = np.zeros(len(scores), dtype=bool)
         else:
@@ -303,12 +313,29 @@ class Run:
         """Free texts as float32 unit rows like those of `scoring`; loads the run's best checkpoint once."""
         return np.asarray(self._model.encode_text(captions, scoring=True), dtype=np.float32)
 
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a free text that the run's model cannot tell apart, because training never saw them."""
+        unknown: list[str] = self._model.known_and_unknown(text)[1]
+        return unknown
+
+    def _embed_query(self, text: str) -> Array:
+        self._check_words(text)
+        return np.asarray(self.encode_text([text])[0])
+
+    def _check_words(self, text: str) -> None:
+        known, unknown = self._model.known_and_unknown(text)
+        if not known:
+            shown = f" ({', '.join(unknown[:10])})" if unknown else ""
+            fix = "ask with words of the captions it was trained with"
+            raise InputError(Fault("the text query", f"has no word that run {self.name} knows{shown}", fix=fix))
+
     def _score_text(self, text: str, split: str) -> Array:
         """(n,) scores of a free text with every image, of a model that scores pair by pair."""
         analysis = self.analysis(split)
         if IMAGE_PARTS not in analysis.arrays:
             fact = f"has too many regions in split {split!r} to keep beside its scores, so a new text cannot be scored"
             raise InputError(Fault(f"run {self.name}", fact, fix="ask with a sample of the split instead"))
+        self._check_words(text)
         parts, lengths = analysis.array(IMAGE_PARTS), analysis.array(IMAGE_PART_LENGTHS)
         return np.asarray(self._model.score_texts([text], parts, lengths)[0])
 

@@ -179,10 +179,14 @@ class TrainingConfig:
     learning_rate: float = setting(2e-4, above=0, help="Largest learning rate of AdamW (CODER: 2e-4).")
     bert_rate: float = setting(0.1, minimum=0, help="BERT's learning rate as a share of the others' (vse_infty: 0.1).")
     weight_decay: float = setting(1e-4, minimum=0, help="AdamW's weight decay (vse_infty: 1e-4).")
-    schedule: Literal["step", "cosine", "constant"] = setting("step", help=
-        "Step: a tenth after decay-at of the steps (CODER: after 15 of 30 epochs). Cosine: falls to zero.")
+    schedule: Literal["step", "cosine", "constant", "plateau"] = setting("step", help=
+        "Step: a tenth after decay-at of the steps (CODER: after 15 of 30 epochs). Cosine: falls to zero. Plateau: a "
+        "tenth whenever plateau evaluations brought no better R@sum.")
     decay_at: float = setting(0.5, above=0, maximum=1, help=
         "Share of all steps after which the step schedule divides the rate by ten.")
+    plateau: int = setting(5, minimum=1, help=
+        "Evaluations in a row without a better R@sum after which the plateau schedule divides the rate by ten (Thomas "
+        "and Kovashka 2022: 5 epochs, by the validation loss).")
     warmup_steps: int = setting(0, minimum=0, help="Steps over which the learning rate rises from zero.")
     clip_norm: float = setting(2.0, above=0, infinite=True, help="Largest norm of the gradient (vse_infty: 2).")
     seed: int = setting(0, minimum=0, below=2**31, help="Everything random follows from it.")

@@ -10,8 +10,18 @@ from pathlib import Path
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bars
+from rich.text import Text
 
 from coder_core.console.faults import InputError
 from coder_core.console.output import say
@@ -67,18 +77,19 @@ class Watch(Protocol):
 
 
 @contextmanager
-def watching(console: Console, what: str) -> Iterator[Watch]:
-    """A bar with the time left, gone when done; in a file a line every ten seconds."""
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("left")
+def watching(console: Console, what: str, *, rate: bool = False) -> Iterator[Watch]:
+    """A bar with the time left, gone when done; in a file a line every ten seconds. With `rate` also the rate."""
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), *([_RateColumn()] if rate else [])
+    left = TextColumn("left"), TimeRemainingColumn()
     live = console.is_terminal
-    with Bars(*columns, TimeRemainingColumn(), console=console, transient=True, disable=not live) as bars:
+    with Bars(*columns, *left, console=console, transient=True, disable=not live) as bars:
         task = bars.add_task(what, total=None)
-        lines = TimedLines(console, what)
+        lines = TimedLines(console, what, rate=rate)
 
         def update(done: int, total: int, now: str = "") -> None:
             nonlocal lines
             if (now or what) != lines.what:
-                lines = TimedLines(console, now or what)
+                lines = TimedLines(console, now or what, rate=rate)
                 bars.reset(task, description=lines.what, total=total)
             bars.update(task, completed=done, total=total)
             if not live:
@@ -87,21 +98,34 @@ def watching(console: Console, what: str) -> Iterator[Watch]:
         yield update
 
 
+class _RateColumn(ProgressColumn):
+    """How many are done a second."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:.1f} a second" if task.speed else "")
+
+
 class TimedLines:
     """Print "…: 640,000 of 5,000,000, about 0:02:10 left" every ten seconds.
 
     Args:
         console: where to.
         what: is done.
+        rate: also print how many are done a second.
     """
 
-    def __init__(self, console: Console, what: str) -> None:
-        self.console, self.what = console, what
+    def __init__(self, console: Console, what: str, *, rate: bool = False) -> None:
+        self.console, self.what, self.rate = console, what, rate
+        self._before: int | None = None  # done by an earlier process
         self._start = self._last_line = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if now - self._last_line > SECONDS_BETWEEN_LINES and 0 < done < total:
+        if self._before is None:
+            self._before = done if self.rate else 0
+        new = done - self._before
+        if now - self._last_line > SECONDS_BETWEEN_LINES and 0 < done < total and new:
             self._last_line = now
-            left = timedelta(seconds=round((now - self._start) * (total - done) / done))
-            say(self.console, f"{self.what}: {done:,} of {total:,}, about {left} left")
+            left = timedelta(seconds=round((now - self._start) * (total - done) / new))
+            rate = f", {new / (now - self._start):.1f} a second" if self.rate else ""
+            say(self.console, f"{self.what}: {done:,} of {total:,}{rate}, about {left} left")

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 MOST_FAULTS_SHOWN = 20
-COMMANDS = ("python ", "coder-", "pip ", "make ", "streamlit ")  # what is typed as it stands keeps its small letter
+COMMANDS = (
+    "python ",
+    "coder-",
+    "hf ",
+    "pip ",
+    "make ",
+    "streamlit ",
+)  # what is typed as it stands keeps its small letter
 
 Severity = Literal["error", "warning", "note"]
 

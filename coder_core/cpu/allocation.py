@@ -1,7 +1,7 @@
 """Make the C library keep the large buffers that every training step allocates again.
 
 glibc returns freed blocks above 32 MiB and the top of its heap to the system. Each step then waits for the same pages
-to be mapped and cleared: 4 to 9% of its time (docs/results.md).
+to be mapped and cleared: 4 to 9% of its time (docs/tried.md).
 """
 
 from __future__ import annotations

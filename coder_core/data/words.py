@@ -144,6 +144,11 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.words)
 
+    def known_and_unknown(self, text: str) -> tuple[list[str], list[str]]:
+        """A text's words that were seen in training, and those that were not, each once."""
+        words = dict.fromkeys(tokenise(text))
+        return [word for word in words if word in self.number], [word for word in words if word not in self.number]
+
     def encode(self, captions: Sequence[str], *, longest: int = LONGEST_CAPTION_WORDS) -> Tokens:
         """Number every word. A caption without a word becomes one UNKNOWN; words after `longest` are cut."""
         number = self.number

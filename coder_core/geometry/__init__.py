@@ -3,6 +3,7 @@
 points              images and captions as one cloud, in tiles
 layout              a joint space on a plane: principal (PCA), umap_layout, tsne, aligned to another run's by alignment
 settings            what layouts and clusters are computed with
+timing              how long a layout takes
 kmeans              spherical k-means of image-caption pairs
 neighbours          exact nearest neighbours by cosine
 modality_gap        distance between the mean image and the mean caption

@@ -2,9 +2,9 @@
 
 Layouts of two runs differ by a rotation, a reflection and by where each group happens to land; none of that says
 anything about the runs. So the second layout starts where the first one ends, moves more gently than one that starts
-from nothing, and is laid over it without bending (Procrustes). AlignedUMAP, the alternative, ties both layouts together
-while it computes them: a run without structure borrows some of the other's. Here a layout depends on its own run alone,
-and one procedure serves all three methods.
+from nothing, and is turned, mirrored and shifted onto it (Procrustes). AlignedUMAP, the alternative, ties both layouts
+together while it computes them: a run without structure borrows some of the other's. Here a layout depends on its own
+run alone, and one procedure serves all three methods.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Layout:
     """A finished layout.
 
     Args:
-        plane: (N, 2) float32, images first, then captions.
+        plane: (N, 2) float32, images first, then captions; of one modality only its own.
         notes: settings that were changed, as sentences.
         disparity: how much differs from the layout it is aligned to (0 the same, 1 nothing in common); None alone.
         shares: share of the variance on each axis; PCA only.
@@ -47,14 +47,17 @@ def lay_out(points: Points, settings: LayoutSettings, *, reference: Array | None
     """Lay out a joint space on a plane.
 
     Args:
-        points: n images and m captions.
-        reference: (n + m, 2) the layout of another run on the same samples, to be aligned to.
+        points: n images and m captions; `settings.modalities` says which of them are laid out, and how.
+        reference: (N, 2) the layout of another run on the same samples, to be aligned to.
 
     Raises:
-        InputError: fewer than four points, all points the same, or too many for t-SNE.
+        InputError: no point; for UMAP and t-SNE fewer than four points or all points the same; too many for t-SNE.
     """
-    if len(points) < FEWEST:
-        raise InputError(Fault("the split", f"has {len(points)} points", f"at least {FEWEST} for a layout"))
+    points = points.only(settings.modalities)
+    fewest = 1 if settings.method == "pca" else FEWEST
+    if len(points) < fewest:
+        way_out = "take PCA" if len(points) else ""
+        raise InputError(Fault("the layout", f"has {len(points)} points", f"at least {fewest}", way_out))
     notes: list[str] = []
     shares = None
     if settings.method == "pca":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+
+from coder_core.geometry.settings import Modalities
 
 Array = np.ndarray
 TILE_ELEMENTS = 4_194_304  # 16 MiB of float32
@@ -17,10 +19,24 @@ class Points:
 
     Args:
         images: (n, D) unit rows, usually memory-mapped. texts: (m, D) unit rows.
+        centres: (2, D) mean image and mean caption, subtracted from every row before it gets length 1 again; None
+            leaves the rows as they are.
     """
 
     images: Array
     texts: Array
+    centres: Array | None = None
+
+    def only(self, modalities: Modalities) -> Points:
+        """The images or the captions alone, or each centred on its mean. "both" changes nothing."""
+        if modalities == "images":
+            return replace(self, texts=self.texts[:0])
+        if modalities == "captions":
+            return replace(self, images=self.images[:0])
+        if modalities == "centred":
+            means = [np.mean(part, axis=0, dtype=np.float64) for part in (self.images, self.texts)]
+            return replace(self, centres=np.stack(means).astype(np.float32))
+        return self
 
     def __len__(self) -> int:
         return len(self.images) + len(self.texts)
@@ -34,9 +50,9 @@ class Points:
         """All points in order, (t, D) at a time, with the rows they are."""
         rows = max(1, TILE_ELEMENTS // max(self.width, 1))
         start = 0
-        for part in (self.images, self.texts):
+        for modality, part in enumerate((self.images, self.texts)):
             for first in range(0, len(part), rows):
-                tile = np.asarray(part[first : first + rows])
+                tile = self._centred(np.asarray(part[first : first + rows]), modality)
                 yield slice(start, start + len(tile)), tile
                 start += len(tile)
 
@@ -45,9 +61,16 @@ class Points:
         rows = np.asarray(rows)
         taken = np.empty((len(rows), self.width), dtype=np.float32)
         image = rows < len(self.images)
-        taken[image] = self.images[rows[image]]
-        taken[~image] = self.texts[rows[~image] - len(self.images)]
+        taken[image] = self._centred(self.images[rows[image]], 0)
+        taken[~image] = self._centred(self.texts[rows[~image] - len(self.images)], 1)
         return taken
+
+    def _centred(self, rows: Array, modality: int) -> Array:
+        if self.centres is None:
+            return rows
+        rows = rows - self.centres[modality]
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 1e-6))
 
 
 def stratified(counts: tuple[int, ...], most: int, seed: int) -> Array:

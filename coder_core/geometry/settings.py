@@ -9,6 +9,8 @@ from coder_core.console.faults import Fault, InputError
 
 Method = Literal["umap", "tsne", "pca"]
 METHODS: tuple[Method, ...] = ("umap", "tsne", "pca")
+Modalities = Literal["both", "images", "captions", "centred"]
+MODALITIES: tuple[Modalities, ...] = ("both", "images", "captions", "centred")
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class LayoutSettings:
         min_distance: UMAP's smallest distance between points, from 0 (dense clumps) to 1.
         perplexity: t-SNE's neighbourhood.
         seed: of everything random.
+        modalities: "both"; "images" or "captions" alone; or both, "centred": the mean of a modality is subtracted from
+            its embeddings, which closes the modality gap.
     """
 
     method: Method = "umap"
@@ -28,11 +32,14 @@ class LayoutSettings:
     min_distance: float = 0.1
     perplexity: float = 30.0
     seed: int = 0
+    modalities: Modalities = "both"
 
     def __post_init__(self) -> None:
         faults = []
         if self.method not in METHODS:
             faults.append(Fault("--method", f"is {self.method!r}", "one of umap, tsne, pca"))
+        if self.modalities not in MODALITIES:
+            faults.append(Fault("--modalities", f"is {self.modalities!r}", "one of both, images, captions, centred"))
         if self.neighbours < 2:
             faults.append(Fault("--neighbours", f"is {self.neighbours}", "2 or more"))
         if not 0 <= self.min_distance <= 1:
@@ -51,7 +58,8 @@ class LayoutSettings:
             "tsne": {"perplexity": float(self.perplexity), "seed": self.seed},
             "pca": {},
         }
-        return {"method": self.method, **of_method[self.method]}
+        of_modalities = {} if self.modalities == "both" else {"modalities": self.modalities}
+        return {"method": self.method, **of_method[self.method], **of_modalities}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault
 from coder_core.data.glove import learn_word_vectors, read_word_vectors
-from coder_core.data.words import Tokens, Vocabulary
+from coder_core.data.words import Tokens, Vocabulary, tokenise
 from coder_core.encoders.bert import load_tokenizer
 
 RANDOM_STREAM = 3  # of the vectors of words that a GloVe file lacks
@@ -26,11 +26,13 @@ class CaptionReader:
         encode: the function.
         size: number of distinct ids.
         fixed_ends: a caption's first and last id must not be dropped ([CLS] and [SEP]).
+        known_and_unknown: a text's words that have an id of their own, and those that have none, each once.
     """
 
     encode: Callable[[Sequence[str]], Tokens]
     size: int
     fixed_ends: bool
+    known_and_unknown: Callable[[str], tuple[list[str], list[str]]]
 
 
 def make_reader(config: Config, vocabulary: Vocabulary | None, *, download: bool = True) -> CaptionReader:
@@ -39,7 +41,7 @@ def make_reader(config: Config, vocabulary: Vocabulary | None, *, download: bool
         return piece_reader(config.model.bert, download=download)
     if vocabulary is None:
         raise ValueError("a BiGRU needs a vocabulary")
-    return CaptionReader(vocabulary.encode, len(vocabulary), fixed_ends=False)
+    return CaptionReader(vocabulary.encode, len(vocabulary), False, vocabulary.known_and_unknown)
 
 
 def piece_reader(name: str, *, download: bool = True) -> CaptionReader:
@@ -51,7 +53,12 @@ def piece_reader(name: str, *, download: bool = True) -> CaptionReader:
         offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
         return Tokens(np.fromiter((piece for pieces in ids for piece in pieces), np.int32, offsets[-1]), offsets)
 
-    return CaptionReader(encode, len(tokenizer), fixed_ends=True)
+    def known_and_unknown(text: str) -> tuple[list[str], list[str]]:
+        words = dict.fromkeys(tokenise(text))
+        unknown = [word for word in words if tokenizer.unk_token in tokenizer.tokenize(word)]
+        return [word for word in words if word not in unknown], unknown
+
+    return CaptionReader(encode, len(tokenizer), True, known_and_unknown)
 
 
 def initial_word_vectors(

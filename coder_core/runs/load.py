@@ -56,6 +56,10 @@ class LoadedModel:
     faults: list[Fault]
     concepts: Concepts | None = None
 
+    def known_and_unknown(self, text: str) -> tuple[list[str], list[str]]:
+        """A text's words that the model can tell apart, and those it cannot, each once."""
+        return self.reader.known_and_unknown(text)
+
     def encode_text(self, captions: Sequence[str], *, scoring: bool = False) -> np.ndarray:
         """(k, D) float32 unit rows of the instance branch.
 

@@ -20,19 +20,22 @@ DECAY_FACTOR = 0.1
 BERT = "words.bert."  # in the names of BERT's own weights
 
 
-def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
-    """The rate of step 0 … steps-1: a linear rise, then a step, a cosine, or nothing.
+def learning_rate(step: int, steps: int, config: TrainingConfig, reductions: int = 0) -> float:
+    """The rate of step 0 … steps-1: a linear rise, then a step, a cosine, steps at plateaus, or nothing.
 
     Args:
         step: from 0.
         steps: of the whole run.
         config: of the run.
+        reductions: how often dev has been on a plateau.
     """
     rate = config.learning_rate
     if step < config.warmup_steps:
         return rate * (step + 1) / config.warmup_steps
     if config.schedule == "step":
         return rate * (DECAY_FACTOR if step >= config.decay_at * steps else 1.0)
+    if config.schedule == "plateau":
+        return rate * DECAY_FACTOR**reductions
     if config.schedule == "cosine":
         done = (step - config.warmup_steps) / max(1, steps - config.warmup_steps)
         return rate * 0.5 * (1 + math.cos(math.pi * done))

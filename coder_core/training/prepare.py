@@ -123,6 +123,8 @@ def prepare(
     if config.training.choose_on == "half" and (dev is None or dev.n_images < 2):
         count = "no dev split" if dev is None else "1 dev image"
         raise InputError(Fault("--choose-on half", f"the data has {count}", "at least 2 images in dev"))
+    if config.training.schedule == "plateau" and dev is None:
+        raise InputError(Fault("--schedule plateau", "the data has no dev split", "dev, whose R@sum may stand still"))
     as_read = train
     if config.data.vague_captions > 0:
         vague = make_vague(train.captions, config.data.vague_captions, config.training.seed)

@@ -48,6 +48,7 @@ class Position:
         best: highest R@sum on dev; None before the first.
         best_step: where it was reached.
         without_gain: evaluations since.
+        reductions: how often the plateau schedule has divided the rate.
         seconds: of training so far.
         loss_sum: of the steps of the epoch under way.
     """
@@ -57,12 +58,13 @@ class Position:
     best: float | None = None
     best_step: int = 0
     without_gain: int = 0
+    reductions: int = 0
     seconds: float = 0.0
     loss_sum: float = 0.0
 
 
 POSITION: dict[str, type | tuple[type, ...]] = {
-    "step": int, "evaluated": int, "best_step": int, "without_gain": int, "seconds": NUMBER,
+    "step": int, "evaluated": int, "best_step": int, "without_gain": int, "reductions": int, "seconds": NUMBER,
     "best": (*NUMBER, type(None)),
 }  # fmt: skip
 

@@ -127,7 +127,7 @@ class Trainer:
         started = time.monotonic()
         step, training = self.position.step, self.config.training
         batch = batch.to(self.device)
-        rate = learning_rate(step, self.steps, training)
+        rate = learning_rate(step, self.steps, training, self.position.reductions)
         set_rate(self.state.optimizer, rate)
         seed_step(training.seed, step, parallel.rank())
         for part in self.parts:
@@ -179,6 +179,7 @@ class Trainer:
             position.best, position.best_step, position.without_gain = score, position.step, 0
         elif due:
             position.without_gain += 1
+            position.reductions += position.without_gain % self.config.training.plateau == 0
         position.evaluated = epoch
         loss, position.loss_sum = position.loss_sum / self.per_epoch, 0.0
         if is_best and self.first:

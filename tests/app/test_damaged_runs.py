@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import tomli_w
 
+from coder_core.api import InputError, list_runs, open_run
 from coder_core.runs.files.lines import seal_line
 from coder_core.runs.files.manifest import render_manifest
 from coder_core.runs.files.status import write_status
@@ -168,3 +169,22 @@ def test_the_overview_names_a_torn_run_and_a_lost_history_in_place(opened: Opene
     assert headings[-2:] == ["How well are matching pairs separated from the others?", DIFFERENCES]
     separation = next(table.value for table in app.dataframe if "matching pairs" in table.value)
     assert list(separation["run"]) == ["good"]
+
+
+def test_metrics_of_another_run_are_not_shown(opened: Opened, tmp_path: Path) -> None:
+    """A manifest exchanged for that of another run is intact in itself."""
+    write_run(tmp_path / "runs", "good", images=20, pictures=False)
+    exchanged = write_run(tmp_path / "runs", "exchanged", images=20, pictures=False, seed=1, noise=4)
+    for name in ("manifest.json", "captions.json"):
+        shutil.copy(tmp_path / "runs" / "good" / "analysis" / "dev" / name, exchanged / "analysis" / "dev" / name)
+    summary = next(run for run in list_runs(tmp_path / "runs") if run.name == "exchanged")
+    assert summary.metrics == {}
+    assert "_ranks.npy: is damaged" in summary.damaged["dev"]
+    with pytest.raises(InputError, match=r"\.npy: is damaged"):
+        open_run(exchanged).metrics("dev")
+    app = opened(tmp_path / "runs", "overview", run="exchanged", versus="—")
+    assert "The analysis of exchanged is damaged." in texts(app)
+    app = opened(tmp_path / "runs", "overview", run="good", versus="—")
+    assert "exchanged</b> — " in texts(app)
+    table = next(frame.value for frame in app.dataframe if "R@sum" in frame.value)
+    assert table.set_index("run")["R@sum"].isna()["exchanged"]

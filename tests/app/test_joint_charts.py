@@ -19,15 +19,18 @@ def kinds(count: int = 4) -> charts.Kinds:
 
 def test_two_maps_show_the_same_part_of_one_plane_and_share_the_choice() -> None:
     chosen = np.array([True, False, True, False])
-    marks = Marks(chosen, np.array([[0, 2]]), 3, ((1, ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))),))
+    areas = ((1, ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))),)
+    marks = Marks(chosen, np.array([[0, 2]]), 3, areas, np.array([1, 2]))
     maps = [Map("a", PLANE, kinds()), Map("b", PLANE + 1, kinds())]
     figure = charts.joint_map(maps, 1, np.arange(4), list("abcd"), marks, LIGHT)
-    points = [trace for trace in figure.data if trace.mode == "markers" and trace.type == "scattergl"]
+    points = [trace for trace in figure.data if trace.mode == "markers" and trace.customdata is not None]
     chosen_ids = {
         axis: sorted(int(t.customdata[i]) for t in points if t.xaxis == axis for i in t.selectedpoints)
         for axis in ("x", "x2")
     }
     assert chosen_ids == {"x": [0, 2], "x2": [0, 2]}
+    rings = [trace for trace in figure.data if trace.mode == "markers" and trace.customdata is None]
+    assert [list(trace.x) for trace in rings] == [[1, 2], [3], [2, 3], [4]]  # those found, then the one opened
     assert figure.layout.xaxis2.matches == "x"
     assert figure.layout.shapes[0].xref == "x2"
     low, high = figure.layout.xaxis.range

@@ -36,7 +36,8 @@ def test_a_map_is_offered_never_begun_and_pca_is_shown_meanwhile(root: Path, ope
     app = opened(root, "joint")
     assert labels(app, "Compute") == ["Compute the UMAP map"]
     assert not (root / ".work").exists()
-    assert "aligned to demo-baseline" in texts(app)
+    assert "as close as possible to that of demo-baseline, at the same size" in texts(app)
+    assert "120 points of 2 runs take about 10 seconds on a two-core machine" in texts(app)
     app.segmented_control(key="map").set_value("pca").run()
     assert not app.exception
     assert not labels(app, "Compute")
@@ -61,6 +62,42 @@ def test_one_run_alone_and_an_empty_area(root: Path, opened: Opened) -> None:
     assert not app.exception
     assert "No point lies in this area." in texts(app)
     assert "gain" not in app.selectbox(key="colour").options
+
+
+@pytest.mark.parametrize("method", ["PCA", "t-SNE"])
+@pytest.mark.parametrize(
+    ("shown", "count", "lines"),
+    [("Images", "20 of 20 selected: 20 images.", 0), ("Captions", "100 of 100 selected: 100 captions.", 0),
+     ("Both, centred", "120 of 120 selected: 20 images, 100 captions.", 1)],
+)  # fmt: skip
+def test_one_modality_alone_or_both_centred(
+    root: Path, opened: Opened, method: str, shown: str, count: str, lines: int
+) -> None:
+    modalities = shown.lower().removeprefix("both, ")
+    if method == "t-SNE":
+        settings = LayoutSettings("tsne", perplexity=5.0, modalities=modalities)  # type: ignore[arg-type]
+        make_layouts([root / name for name in ("demo-baseline", "demo")], "dev", settings)
+    everything = "a:-999,-999,999,-999,999,999,-999,999"
+    query = {"map": method, "modalities": shown, "area": everything, "find": "told", "perplexity": "5"}
+    app = opened(root, "joint", **query)
+    assert not labels(app, "Compute")
+    assert count in texts(app)
+    assert len([toggle for toggle in app.toggle if toggle.key == "lines"]) == lines
+    [table] = shown_tables(app)
+    kinds = {"Images": {"image"}, "Captions": {"caption"}}.get(shown, {"image", "caption"})
+    assert {row["sample"]["name"].split()[0] for row in table["rows"]} == kinds
+    matched = {"Images": "20 images", "Captions": "100 captions"}.get(shown, "20 images and 100 captions")
+    assert f"“told” matches {matched}, marked by rings." in texts(app)
+    app.segmented_control(key="modalities").set_value("both").run()  # another map: its areas would be meaningless
+    assert " selected: " not in texts(app)
+
+
+def test_a_single_match_is_opened_and_nothing_is_said_plainly(root: Path, opened: Opened) -> None:
+    app = opened(root, "joint", map="PCA", find="caption 7")
+    assert "“caption 7” matches 1 caption, marked by rings." in texts(app)
+    assert "Caption 7 of image 1" in texts(app)
+    app.text_input(key="find").set_value("<b>unicorn</b>").run()
+    assert "Nothing on the map matches “&lt;b&gt;unicorn&lt;/b&gt;”" in texts(app)
 
 
 def test_runs_on_other_samples_are_not_laid_over_each_other(root: Path, opened: Opened) -> None:
@@ -139,7 +176,7 @@ def test_a_large_split_is_opened_by_a_sample_and_looked_at_whole_when_asked(
     assert f"Image {inside}" in texts(app)
     app.query_params["focus"] = f"image-{outside}"
     app.run()
-    assert "the map does not show it" in texts(app)
+    assert "The map does not show it" in texts(app)
     app.toggle(key="everything").set_value(True).run()
     assert not app.exception
     assert "120 of 120 selected: 20 images, 100 captions." in texts(app)

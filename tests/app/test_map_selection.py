@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from app.ui import map_selection
@@ -93,6 +94,19 @@ def test_focus_is_a_sample_of_the_split() -> None:
     for text in ("image-10", "caption-50", "caption--1", "image", None, "image-3\n", "x"):
         assert map_selection.focus_point(text, 10, 50) is None
     assert [map_selection.focus_name(p, 10) for p in (3, 17)] == ["image-3", "caption-7"]
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [("", []), ("  ", []), ("image 1", [1]), ("caption 1", [4]), ("Caption #1", [4]), ("1", [1, 4]), ("99", []),
+     ("red STAR", [0, 3]), ("star", [0, 1, 3, 4]), ("1007.JPG", [2]), ("star ring", []), ("(", []), (".*", [])],
+)  # fmt: skip
+def test_a_search_by_number_file_and_words(query: str, rows: list[int]) -> None:
+    modality, number, image = ["image"] * 3 + ["caption"] * 3, [0, 1, 2, 0, 1, 2], [0, 1, 2, 0, 1, 2]
+    text = ["a red star", "", "a box", "a red star", "one blue star", "a box"]
+    table = pd.DataFrame({"modality": modality, "number": number, "image": image, "text": text})
+    names = ["a/1005.jpg", "1006.jpg", "1007.jpg"]
+    assert map_selection.matching_points(table, names, query).tolist() == rows
 
 
 def test_pairs_of_an_image_and_of_a_caption() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from coder_core.api import open_run
 from tests.app.conftest import ROOTS
@@ -233,13 +235,28 @@ def test_an_upload_that_is_no_picture_is_refused_with_a_sentence(
     assert not app.exception
 
 
-def test_a_picture_asks_through_the_sample_most_like_it(roots: dict[str, Path], opened: Opened) -> None:
-    app = opened(roots["two"], "retrieval")
+@pytest.mark.parametrize(
+    ("root", "runs", "reason"),
+    [("two", ("demo-baseline", "demo"), "It reads region features from files, so it cannot encode a new picture."),
+     ("imported", ("clip-pictures", "—"), "It holds imported embeddings and no model, so it cannot encode a new pict")],
+)  # fmt: skip
+def test_a_picture_asks_through_a_nearly_equal_sample_or_not_at_all(
+    roots: dict[str, Path], root: str, runs: tuple[str, str], reason: str, opened: Opened
+) -> None:
+    app = opened(roots[root], "retrieval", run=runs[0], versus=runs[1])
     app.segmented_control(key="ask").set_value("picture").run()
-    content = (roots["two"].parent / "two-pictures" / "7.png").read_bytes()
-    app.file_uploader(key="picture").upload("mine.png", content, "image/png").run()
-    assert "reads region features from files, so it cannot encode a new picture" in texts(app)
-    assert texts(app).count("Using image 7 as the query instead:") == 2
+    pictures, shown = roots["two"].parent / "two-pictures", 1 + (runs[1] != "—")
+    app.file_uploader(key="picture").upload("mine.png", (pictures / "7.png").read_bytes(), "image/png").run()
+    assert texts(app).count(reason) == shown
+    assert texts(app).count("Using image 7 as the query instead:") == shown
+    assert "caption 35 · image 7 · 7.png" in texts(app)
+    assert "✓ match" not in texts(app)  # they match image 7, not the picture that was given
+    buffer = io.BytesIO()
+    Image.effect_noise((64, 48), 90).convert("RGB").save(buffer, "PNG")
+    app.file_uploader(key="picture").upload("other.png", buffer.getvalue(), "image/png").run()
+    assert texts(app).count("There is no answer.") == texts(app).count("0.95 is needed, 1 is the same picture") == shown
+    assert "as the query instead" not in texts(app)
+    assert "cl-card" not in texts(app).replace(".cl-card", "")
     assert not app.exception
 
 

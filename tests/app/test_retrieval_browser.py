@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from coder_core.api import compare, open_run
+from app import charts
+from coder_core.api import compare, occurrences, open_run
+from coder_core.api import margins as margin_table
 from tests.app.conftest import IMAGES
 from tests.support.visits import PATIENCE, Visit
 
@@ -65,3 +67,92 @@ def test_a_click_enter_and_space_open_a_row_and_tables_page_filter_and_sort(visi
     wanted = changes.set_index("query").loc[table["caption id"]]
     for column, name in (("rank_a", "rank in demo-baseline"), ("rank_b", "rank in demo"), ("change", "gain")):
         np.testing.assert_array_equal(table[name], wanted[column])
+
+
+def test_a_click_on_any_thumbnail_opens_the_large_picture(visit: Visit, runs: Path) -> None:
+    visit.open(f"retrieval?{PAIR}&query-text=7")
+    pair = [open_run(runs / name) for name in ("demo-baseline", "demo")]
+    card = visit.page.locator(".cl-card").nth(12)
+    image = int(re.search(r"image (\d+) · \d+\.png", card.inner_text())[1])  # type: ignore[index]
+    assert card.locator("img").get_attribute("title") == f"scene {image}, told in way 0"
+    for thumbnail, number in (
+        (card.locator("img"), image), (visit.page.locator(".cl-sample img").first, 1),
+        (visit.page.locator("tbody tr img").nth(2), row_number(visit, 2) // 5),
+    ):  # fmt: skip
+        thumbnail.click()
+        dialog = visit.page.get_by_role("dialog")
+        dialog.get_by_text(f"Image {number} · {number}.png").wait_for(timeout=PATIENCE)
+        visit.settle()
+        assert dialog.locator(".cl-large img").evaluate("image => image.naturalWidth") == 160
+        cells = dialog.locator(".cl-own tbody tr")
+        for row, caption in enumerate(range(5 * number, 5 * number + 5), start=1):
+            values = [run.ranks("dev")["t2i"][caption] + 1 for run in pair]
+            scores = [float(run.similarity([number], [caption], split="dev")[0, 0]) for run in pair]
+            expected = [str(values[0]), f"{scores[0]:.4f}", str(values[1]), f"{scores[1]:.4f}"]
+            assert cells.nth(row).locator("td").all_inner_texts() == expected
+            assert f"scene {number}, told in way {row - 1}" in cells.nth(row).inner_text()
+        assert dialog.get_by_role("link", name="similarity").count() == 5
+        visit.page.keyboard.press("Escape")
+        dialog.wait_for(state="detached", timeout=PATIENCE)
+    visit.page.locator(".cl-sample .cl-zoom").first.focus()
+    visit.page.keyboard.press("Enter")
+    dialog.get_by_role("link", name="similarity").first.click()
+    visit.page.wait_for_url("**/similarity?*", timeout=PATIENCE)
+    visit.page.locator(".st-key-matrix-similarity-1 .js-plotly-plot").wait_for(timeout=PATIENCE)
+    visit.settle()
+
+
+def click_bar(visit: Visit, chart: str, trace: int, position: int) -> None:
+    """Click on a bar, or with a trace of −1 on the middle of a heat map's cell of this row and column 0."""
+    point = visit.page.evaluate(
+        """([key, trace, position]) => {
+          const chart = document.querySelector(`.st-key-${key} .js-plotly-plot`), full = chart._fullLayout
+          chart.scrollIntoView({block: "center"})
+          const box = chart.getBoundingClientRect(), x = full.xaxis, y = full.yaxis
+          const at = (axis, value) => axis._offset + axis.c2p(value)
+          if (trace < 0) return [box.x + at(x, 0), box.y + at(y, position)]
+          const d = chart.calcdata[trace][position]
+          return [box.x + at(x, d.p), box.y + at(y, d.s1 * 0.5)]
+        }""",
+        [chart, trace, position],
+    )
+    visit.page.mouse.click(*point)
+
+
+def test_cells_bars_and_filters_lead_to_their_queries(visit: Visit, runs: Path) -> None:
+    visit.open(f"retrieval?{PAIR}&query-text=7")
+    first, second = (open_run(runs / name) for name in ("demo-baseline", "demo"))
+    changes = compare(first, second, "dev").query("direction == 't2i'").set_index("query")
+    number = visit.page.get_by_label("Caption number", exact=True)
+    click_bar(visit, "ranks", -1, 1)  # from 2–5 to 1
+    visit.page.wait_for_url(re.compile("from-rank=2"), timeout=PATIENCE)
+    visit.settle()
+    inside = changes[changes["rank_a"].between(2, 5) & (changes["rank_b"] == 1)]
+    assert int(number.input_value()) in inside.index
+    visit.page.get_by_text(re.compile(rf"(of |^){len(inside)} captions$")).first.wait_for(timeout=PATIENCE)
+    visit.page.get_by_role("radio", name="Broken").click()
+    visit.page.get_by_text("There is no such query.").wait_for(timeout=PATIENCE)
+    visit.settle()
+    assert number.count() == 0  # nothing is open where there is no query
+    assert visit.page.get_by_text("One query in detail").count() == 0
+    visit.open(f"retrieval?{PAIR}&outcome=Broken&query-text=7")
+    if not (changes["outcome"] == "broken").any():
+        assert number.input_value() == "7"  # a link is kept
+    visit.open(f"retrieval?{PAIR}&look=Near+misses")
+    bars = "document.querySelector('.st-key-margins .js-plotly-plot').calcdata[1].map(bar => [bar.p, bar.s])"
+    margins, counts = np.asarray(visit.page.evaluate(bars)).T
+    fullest = int(np.argmax(counts))
+    click_bar(visit, "margins", 1, fullest)
+    visit.page.wait_for_url(re.compile("query-text="), timeout=PATIENCE)
+    visit.settle()
+    table = margin_table(second, "dev", "t2i").set_index("query")
+    assert abs(table["margin"][int(number.input_value())] - margins[fullest]) < margins[1] - margins[0]
+    assert visit.page.locator("tbody tr[aria-selected=true]").count() == 1
+    visit.open(f"retrieval?{PAIR}&look=Hubs")
+    hubs = occurrences(second, "dev", "t2i", k=10).set_index("candidate")["count"]
+    band = charts.occurrence_band(hubs.to_numpy())
+    chosen = int(np.bincount(band).argmax())
+    click_bar(visit, "hubs", 1, chosen)
+    visit.page.wait_for_url(re.compile("hub-image="), timeout=PATIENCE)
+    visit.settle()
+    assert hubs[int(visit.page.get_by_label("Hub", exact=True).input_value())] == hubs[band == chosen].max()

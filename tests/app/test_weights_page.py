@@ -79,3 +79,20 @@ def test_a_button_leads_to_a_run_that_has_weights(root: Path, opened: Opened) ->
     app.button(key="another-run").click().run()
     assert (app.selectbox(key="run").value, app.selectbox(key="versus").value) == ("combined", "—")
     assert app.get("plotly_chart")
+
+
+def test_unknown_words_of_a_query_are_named_and_without_a_known_one_nothing_is_ranked(
+    root: Path, opened: Opened
+) -> None:
+    app = opened(root, "retrieval", run="combined", versus="—", ask="Free text")
+    app.text_input(key="text").set_value("a dog and a unicorn 🐶").run()
+    assert texts(app).count('class="cl-card') == 6  # every image of the split
+    assert "Words this run does not know: and, unicorn." in texts(app)
+    for query in ("unicorns", "雪里的狗 🐶", "🐶", "?!"):
+        app.text_input(key="text").set_value(query).run()
+        assert "has no word that run combined knows" in texts(app)
+        assert 'class="cl-card' not in texts(app)
+    app.text_input(key="text").set_value("a dog runs " * 273).run()
+    assert "the text query: has 3,002 characters; expected at most 500." in texts(app)
+    assert 'class="cl-card' not in texts(app)
+    assert not app.exception

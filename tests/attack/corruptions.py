@@ -236,12 +236,11 @@ def judge(
     return Finding(str(case), door, "named" if named else "harmless", f"{text} {said}")
 
 
-def draw(base: Path, cases: int, seed: int, wanted: Callable[[str], bool] = lambda path: True) -> list[Corruption]:
+def draw(base: Path, cases: int, seed: int) -> list[Corruption]:
     """Corruptions, every kind of every file in turn."""
     rng = random.Random(seed)
     files = [(run, path) for run in RUNS for path in sorted((base / "runs" / run).rglob("*")) if path.is_file()]
     places = [(run, str(path.relative_to(base / "runs" / run)), kind) for run, path in files for kind in KINDS]
-    places = [place for place in places if wanted(place[1])]
     chosen: list[tuple[str, str, str]] = []
     while len(chosen) < cases:
         chosen += rng.sample(places, min(len(places), cases - len(chosen)))
@@ -266,15 +265,13 @@ def corrupt(base: Path, run: str, path: str, kind: str, rng: random.Random) -> C
     return Corruption(run, path, kind, other.read_bytes(), f"replaced by {other.relative_to(base / 'runs')}")
 
 
-def campaign(
-    folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 2, wanted: Callable[[str], bool] = lambda path: True
-) -> Campaign:
+def campaign(folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 2) -> Campaign:
     """Draw the corruptions and try them all."""
     base, work = folder / "base", folder / "cases"
     base.mkdir()
     work.mkdir()
     import_all(base, prepare_runs)
-    tried = forked(draw(base, cases, seed, wanted), lambda *case: meet(*case, base), work, jobs)
+    tried = forked(draw(base, cases, seed), lambda *case: meet(*case, base), work, jobs)
     return Campaign("corruptions", list(tried))
 
 

@@ -27,7 +27,7 @@ OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
         "boosting_start_epoch": (-1.0,), "diversity_share": (-1.0,), "discrepancy_share": (NAN,),
         "within_image": (-1.0,), "within_text": (-1.0,),
     },
-    "1 or more": {"epochs": (0,), "word_threshold": (0,), "evaluate_every": (0,)},
+    "1 or more": {"epochs": (0,), "word_threshold": (0,), "evaluate_every": (0,), "plateau": (0,)},
     "a value from 0 to 64": {"image_layers": (-1, 10**9)},
     "a value from 0 to 100000": {"concepts": (-1, 10**9)},
     "a value from 0 to 10000000": {"prototypes": (-1, 10**9)},

@@ -62,3 +62,28 @@ def test_the_papers_values(name: str) -> None:
     assert (config.objective.weight_instance, config.objective.weight_memory) == (3.0, 1.0)
     assert config.model.dimension == 1024
     assert config.model.text_encoder == name.rpartition("-")[2]
+
+
+def test_the_recipes_of_deep_boosting_learning() -> None:
+    """Diao et al. 2024, section IV-A: 2e-4, a tenth of it after 30 of 40 epochs, and after 10 of 20 on COCO."""
+    for name, epochs, decay in (("dbl-f30k", 40, 30), ("dbl-coco", 20, 10)):
+        config = PRESETS[name].config
+        assert (config.model.scorer, config.model.interaction_size, config.model.interaction_sharpness) == (
+            "interaction", 256, 9.0,
+        )  # fmt: skip
+        assert (config.boosting.boosting_margin, config.boosting.boosting_split) == (0.2, 0.5)
+        assert (config.model.word_size, config.model.dimension) == (300, 1024)
+        training = config.training
+        assert (training.learning_rate, training.epochs, training.decay_at * epochs) == (2e-4, epochs, decay)
+
+
+def test_the_recipe_of_complementary_samples() -> None:
+    """Thomas and Kovashka 2022, section 3.5 and table 1."""
+    config = PRESETS["thomas-coco"].config
+    weights, training = config.weighting, config.training
+    assert (weights.sample_weights, weights.diversity_share, weights.discrepancy_share) == ("combined", 1.0, 4.0)
+    assert (weights.neighbours, weights.neighbours_of_neighbours) == (200, 1000)
+    assert weights.weight_scale * training.batch_size == 196
+    assert (training.batch_size, training.learning_rate, training.weight_decay) == (32, 1e-4, 1e-5)
+    assert (training.schedule, training.plateau) == ("plateau", 5)
+    assert (config.model.embeddings, config.objective.npairs_margin) == (3, 0.1)

@@ -128,3 +128,12 @@ def test_real_flickr8k_words():
     assert vocabulary.words[2:5] == ["a", "in", "the"]
     assert vocabulary.encode(dev.captions).unknown_share() < 0.035
     assert vocabulary.encode(train.captions).lengths.max() < 40
+
+
+def test_words_of_a_text_are_known_or_unknown_once() -> None:
+    vocabulary = Vocabulary.build(["a dog runs", "a dog"], threshold=1)
+    assert vocabulary.known_and_unknown("A dog, a unicorn: 雪 🐶 unicorn <pad>") == (
+        ["a", "dog"],
+        ["unicorn", "雪", "pad"],
+    )
+    assert vocabulary.known_and_unknown("🐶 ?!") == ([], [])

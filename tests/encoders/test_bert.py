@@ -27,7 +27,9 @@ def change_json(path: Path, **values: object) -> None:
 
 def test_a_caption_becomes_cls_pieces_sep(folder: Path) -> None:
     """Known words keep their numbers, an unknown one becomes [UNK] = 1."""
-    tokens = piece_reader(str(folder)).encode(["a RED star", "a zebra"])
+    reader = piece_reader(str(folder))
+    assert reader.known_and_unknown("a RED, red zebra ?") == (["a", "red"], ["zebra"])
+    tokens = reader.encode(["a RED star", "a zebra"])
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(WORDS)]
     number = {piece: index for index, piece in enumerate(pieces)}
     expected = ["[CLS]", "a", "red", "star", "[SEP]", "[CLS]", "a", "[UNK]", "[SEP]"]

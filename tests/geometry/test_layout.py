@@ -13,7 +13,8 @@ from coder_core.geometry.layout import lay_out
 from coder_core.geometry.neighbours import nearest, nearest_of
 from coder_core.geometry.points import Points, stratified
 from coder_core.geometry.principal import principal_plane
-from coder_core.geometry.settings import LayoutSettings
+from coder_core.geometry.settings import MODALITIES, LayoutSettings
+from coder_core.geometry.timing import MEASURED, STARTING, layout_seconds
 from coder_core.geometry.tsne import usable_perplexity
 from coder_core.geometry.umap_layout import place_by_neighbours
 
@@ -80,6 +81,32 @@ def test_alignment_undoes_a_rotation_a_reflection_a_scale_and_a_shift() -> None:
     assert nothing > 0.95
 
 
+@pytest.mark.parametrize("share", [0.1, 1.0, 8.0])
+def test_an_aligned_layout_keeps_the_size_of_the_other_however_much_they_differ(share: float) -> None:
+    rng = np.random.default_rng(0)
+    reference = rng.normal(size=(400, 2))
+    moved, disparity = onto(reference + share * rng.normal(size=(400, 2)), reference)
+    assert moved.std() == pytest.approx(reference.std(), rel=1e-3)
+    assert disparity == pytest.approx(share**2 / (1 + share**2), abs=0.1)
+
+
+def test_centred_rows_have_length_one_and_no_gap() -> None:
+    points = cloud().only("centred")
+    rows = np.concatenate([tile for _, tile in points.tiles()])
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-5)
+    np.testing.assert_array_equal(rows, points.take(np.arange(len(points))))
+    spot = Points(np.ones((2, 3), np.float32), np.eye(3, dtype=np.float32)).only("centred")
+    np.testing.assert_array_equal(spot.take(np.array([0, 1])), np.zeros((2, 3)))
+
+
+def test_the_time_of_a_layout_follows_its_points() -> None:
+    for method in ("pca", "umap", "tsne"):
+        times = [layout_seconds(method, points) for points in (1, 120, 121, 1_000, 6_000, 40_000)]  # type: ignore[arg-type]
+        assert times == sorted(times)
+        assert times[1] == pytest.approx(STARTING + MEASURED[method][120])  # type: ignore[index]
+    assert layout_seconds("umap", 2) < 10 < 20 < layout_seconds("umap", 40_000)
+
+
 def test_alignment_of_a_single_spot() -> None:
     spot, spread = np.ones((5, 2)), np.arange(10.0).reshape(5, 2)
     moved, disparity = onto(spot, spread)
@@ -141,8 +168,12 @@ def test_what_cannot_be_laid_out_is_refused() -> None:
     with pytest.raises(InputError, match="collapsed"):
         lay_out(same, LayoutSettings("umap"))
     assert (lay_out(same, LayoutSettings("pca")).plane == 0).all()
-    with pytest.raises(InputError, match="at least 4"):
-        lay_out(Points(same.images[:1], same.texts[:2]), LayoutSettings("pca"))
+    few = Points(same.images[:1], same.texts[:2])
+    with pytest.raises(InputError, match=r"at least 4. Take PCA"):
+        lay_out(few, LayoutSettings("tsne"))
+    assert lay_out(few, LayoutSettings("pca")).plane.shape == (3, 2)
+    with pytest.raises(InputError, match="at least 1"):
+        lay_out(Points(same.images, same.texts[:0]), LayoutSettings("pca", modalities="captions"))
     many = Points(unit(np.random.default_rng(0).normal(size=(6001, 2))), same.texts[:0, :2])
     with pytest.raises(InputError, match="6,001 points"):
         lay_out(many, LayoutSettings("tsne"))
@@ -186,3 +217,26 @@ def test_a_stratified_draw_is_random_proportional_and_complete() -> None:
     assert drawn[0] != 0 or drawn[1] != 1  # not the first ones
     assert stratified((1, 10_000), 50, seed=0)[0] == 0  # the small stratum is there
     np.testing.assert_array_equal(stratified((3, 4), 7, seed=0), np.arange(7))
+
+
+@pytest.mark.parametrize("method", ["umap", "tsne", "pca"])
+def test_one_modality_alone_and_both_centred(method: layouts.Method) -> None:
+    points = cloud()
+    gap = np.zeros(points.width, np.float32)
+    gap[0] = 3.0
+    apart = Points(unit(points.images + gap), unit(points.texts - gap))
+    planes = {
+        kind: lay_out(apart, LayoutSettings(method, neighbours=8, perplexity=10, modalities=kind)).plane
+        for kind in MODALITIES
+    }
+    n, m = len(points.images), len(points.texts)
+    assert {kind: len(plane) for kind, plane in planes.items()} == {
+        "both": n + m, "images": n, "captions": m, "centred": n + m,
+    }  # fmt: skip
+    alone = lay_out(Points(apart.images, apart.texts[:0]), LayoutSettings(method, neighbours=8, perplexity=10))
+    np.testing.assert_allclose(planes["images"], alone.plane, atol=1e-4)
+    apart_by = {
+        kind: np.linalg.norm(planes[kind][:n].mean(0) - planes[kind][n:].mean(0)) / planes[kind].std()
+        for kind in ("both", "centred")
+    }
+    assert apart_by["centred"] < 0.3 < apart_by["both"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from coder_core.runs.files.history import HistoryWriter, history_faults, read_frame, read_history
+from coder_core.console.faults import InputError
+from coder_core.runs.files.history import HISTORY, HistoryWriter, history_faults, read_frame, read_history
+from coder_core.runs.files.sealed import write_sealed
+from coder_core.runs.files.status import read_status, write_status
 
 
 def steps(path: Path) -> list[tuple[int, float]]:
@@ -119,3 +123,25 @@ def test_lost_and_damaged_lines_are_told(
     for fault, words in zip(faults, said, strict=True):
         assert words in fault
         assert str(path) in fault
+
+
+def test_lines_of_another_run_and_lines_without_a_checksum_are_left_out_and_named(tmp_path: Path) -> None:
+    runs = [write_sealed(tmp_path / name, {"config.toml": name}) for name in ("one", "two")]
+    for run in runs:
+        with HistoryWriter(run / HISTORY) as history:
+            history.write("epoch", step=5, epoch=1)
+        write_status(run, "finished", step=5)
+    for file in (HISTORY, "status.json"):
+        shutil.copy(runs[0] / file, runs[1] / file)
+    with (runs[1] / HISTORY).open("a") as history:
+        history.write('{"event":"epoch","step":10,"epoch":2}\n')
+    assert [event["step"] for event in read_history(runs[0] / HISTORY)] == [5]
+    assert read_history(runs[1] / HISTORY) == []
+    said = [str(fault) for fault in history_faults(runs[1] / HISTORY)]
+    assert "line 1: cannot be read (the line does not match its checksum)" in said[0]
+    assert "line 2: cannot be read (the line has no checksum)" in said[1]
+    with pytest.raises(InputError, match=r"two/status\.json: cannot be read \(the line does not match its checksum\)"):
+        read_status(runs[1])
+    (runs[1] / "status.json").write_text('{"names": [], "folder": ""}')
+    with pytest.raises(InputError, match=r"two/status\.json: cannot be read \(the line has no checksum\)"):
+        read_status(runs[1])

@@ -15,6 +15,7 @@ import pytest
 
 from coder_core.console.faults import InputError
 from coder_core.runs.files.atomic import WriteError
+from coder_core.runs.files.lines import seal_line
 from coder_core.runs.files.lock import RunLock
 from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.files.sealed import write_sealed
@@ -147,7 +148,7 @@ def test_a_pid_used_again_is_not_taken_for_the_run(tmp_path: Path) -> None:
         "host": os.uname().nodename,
         "time": time.time(),
     }
-    (tmp_path / "status.json").write_text(json.dumps(record))
+    (tmp_path / "status.json").write_text(seal_line(record))
     status = read_status(tmp_path)
     assert status is not None
     assert status["state"] == "interrupted"

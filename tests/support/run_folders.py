@@ -127,8 +127,11 @@ def write_prototypes(
     )  # fmt: skip
 
 
-def import_run_folder(root: Path, name: str, *, images: int = 40, noise: float = 1.5, seed: int = 0) -> Path:
-    """Another model's embeddings of the same samples as `write_run`, through `coder_core.embed import`."""
+def import_run_folder(
+    root: Path, name: str, *, images: int = 40, noise: float = 1.5, seed: int = 0, pictures: Path | None = None,
+) -> Path:  # fmt: skip
+    """Another model's embeddings of the same samples as `write_run`, through `coder_core.embed import`; `pictures` is a
+    folder that `write_run` drew."""
     given = root.parent / f"{name}-embeddings"
     given.mkdir(parents=True, exist_ok=True)
     v, w, _ = synthetic(images, noise=noise, seed=seed)
@@ -136,7 +139,10 @@ def import_run_folder(root: Path, name: str, *, images: int = 40, noise: float =
     np.save(given / "texts.npy", w)
     captions = given / "captions.txt"
     captions.write_text("".join(f"scene {i}, told in way {k}\n" for i in range(images) for k in range(5)))
-    return import_run(read_embeddings(given / "images.npy", given / "texts.npy", captions), root, name, "dev")[0]
+    (given / "ids.txt").write_text("".join(f"{i}.png\n" for i in range(images)))
+    ids = given / "ids.txt" if pictures else None
+    embeddings = read_embeddings(given / "images.npy", given / "texts.npy", captions, ids=ids, pictures=pictures)
+    return import_run(embeddings, root, name, "dev")[0]
 
 
 def reseal(folder: Path) -> None:

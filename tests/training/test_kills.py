@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coder_core.runs.files.history import HISTORY
-from coder_core.runs.files.lines import open_line
 from tests.support.driving import told_by
 from tests.support.fork_driver import EPOCHS, RANDOM_KILLS, SAVE_KILLS, SIGNALLED_PLACES
 from tests.support.tiny_runs import assert_same_run, position, write_tiny_data
@@ -43,7 +43,7 @@ def test_no_kill_loses_a_run(memory_folder: Path) -> None:
         assert position(run)["step"] == STEPS
         assert list(run.glob("state/.tmp-*")) + list(run.glob("best/.tmp-*")) == []
         saved = {entry["after"] for entry in told if entry["run"] == number}
-        lines = [open_line(line) for line in (run / HISTORY).read_text().splitlines()]
+        lines = [json.loads(line) for line in (run / HISTORY).read_text().splitlines()]
         resumed = [line["step"] for line in lines if line["event"] == "resume"]
         assert resumed == sorted(resumed)
         assert set(resumed) <= saved | {0}  # it went on exactly where the newest save stood

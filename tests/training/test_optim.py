@@ -52,6 +52,13 @@ def test_cosine_begins_after_the_rise() -> None:
     assert found[8] == pytest.approx(0.5)
 
 
+def test_a_plateau_divides_by_ten_each_time() -> None:
+    config = TrainingConfig(learning_rate=1.0, schedule="plateau", warmup_steps=2)
+    assert [learning_rate(step, 9, config, step // 3) for step in range(9)] == pytest.approx(
+        [0.5, 1.0, 1.0, 0.1, 0.1, 0.1, 0.01, 0.01, 0.01]
+    )
+
+
 def test_a_rise_longer_than_the_run_is_a_rise() -> None:
     assert rates(3, schedule="cosine", warmup_steps=10) == pytest.approx([0.1, 0.2, 0.3])
 

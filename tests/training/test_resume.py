@@ -26,7 +26,7 @@ from coder_core.runs.load import best_save, read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
 from tests.support.configs import changed
-from tests.support.interrupted import begin, stop_during, train
+from tests.support.interrupted import assert_resumes, begin, stop_during, train
 from tests.support.tiny_runs import (
     StoppingBatches,
     assert_same_run,
@@ -167,6 +167,26 @@ def test_a_run_that_lost_its_patience_does_not_go_on(data: Path, tmp_path: Path)
     continue_run(folder, None, quiet())
     assert newest_state(folder).fingerprint == before
     assert read_history(folder / HISTORY)[-1]["state"] == "finished"
+
+
+def test_the_rate_falls_on_a_plateau_also_after_a_stop(data: Path, tmp_path: Path) -> None:
+    """With a vanishing learning rate no evaluation after the first is better."""
+    config = tiny_config(data, epochs=6, schedule="plateau", plateau=2, learning_rate=1e-12, warmup_steps=0)
+    folder = start_run(config, tmp_path / "whole", quiet())
+    rates = {line["epoch"]: line["learning_rate"] for line in told(folder) if line["event"] == "step"}
+    whole_epochs = [rates[epoch] for epoch in sorted(rates) if float(epoch).is_integer()]
+    assert whole_epochs == pytest.approx([1e-12] * 3 + [1e-13] * 2 + [1e-14])
+    assert position(folder)["reductions"] == 2
+    assert_resumes(folder, tmp_path / "stopped", 4 * PER_EPOCH + 2)
+
+
+def test_a_plateau_needs_dev(data: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    for part in ("ims.npy", "caps.txt"):
+        shutil.copy(data / f"train_{part}", alone)
+    with pytest.raises(InputError, match=r"--schedule plateau: the data has no dev split"):
+        start_run(tiny_config(alone, schedule="plateau"), tmp_path, quiet())
 
 
 def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """The joint space of a run: modality gap, similarity distributions, maps, and every sample in numbers."""
 
 from coder_core.api.joint_space.layouts import (
+    FEWEST,
     METHODS,
     MOST_TSNE,
     Layout,
     LayoutSettings,
     Method,
+    Modalities,
     draw_points,
+    layout_seconds,
     principal_layout,
     stored_layout,
 )
@@ -21,7 +24,7 @@ from coder_core.api.joint_space.samples import samples
 from coder_core.evaluation.separation import Distributions, Separation
 
 __all__ = [
-    "METHODS", "MOST_TSNE", "Distributions", "Layout", "LayoutSettings", "Method", "ModalityGap", "Separation",
-    "distributions", "draw_points", "modality_gap", "principal_layout", "samples", "score_distributions",
-    "score_separation", "stored_layout",
+    "FEWEST", "METHODS", "MOST_TSNE", "Distributions", "Layout", "LayoutSettings", "Method", "Modalities",
+    "ModalityGap", "Separation", "distributions", "draw_points", "layout_seconds", "modality_gap", "principal_layout",
+    "samples", "score_distributions", "score_separation", "stored_layout",
 ]  # fmt: skip

@@ -6,14 +6,16 @@ from coder_core.api.run import Run
 from coder_core.api.sampling import Sample
 from coder_core.api.sides import Array
 from coder_core.api.stored import StoredResult, read_stored
-from coder_core.geometry.layout import Layout, lay_out
+from coder_core.geometry.layout import FEWEST, Layout, lay_out
 from coder_core.geometry.points import Points, stratified
-from coder_core.geometry.settings import METHODS, LayoutSettings, Method
+from coder_core.geometry.settings import METHODS, LayoutSettings, Method, Modalities
+from coder_core.geometry.timing import layout_seconds
 from coder_core.geometry.tsne import MOST_POINTS as MOST_TSNE
 from coder_core.runs.derived.compute import layout_folder, read_layout
 
 __all__ = [
-    "METHODS", "MOST_TSNE", "Layout", "LayoutSettings", "Method", "draw_points", "principal_layout", "stored_layout",
+    "FEWEST", "METHODS", "MOST_TSNE", "Layout", "LayoutSettings", "Method", "Modalities", "draw_points",
+    "layout_seconds", "principal_layout", "stored_layout",
 ]  # fmt: skip
 
 
@@ -28,11 +30,15 @@ def stored_layout(run: Run, split: str, settings: LayoutSettings, reference: Run
     return read_stored(stored_folder.name, lambda: read_layout(stored_folder))
 
 
-def principal_layout(run: Run, split: str, reference: Layout | None = None, *, sample: Sample | None = None) -> Layout:
+def principal_layout(
+    run: Run, split: str, reference: Layout | None = None, *, sample: Sample | None = None,
+    modalities: Modalities = "both",
+) -> Layout:  # fmt: skip
     """The principal plane of a split, or of a sample of it, computed now; laid over `reference` when there is one."""
     part = run.part(split, sample)
     points = Points(part.images, part.texts)
-    return lay_out(points, LayoutSettings("pca"), reference=None if reference is None else reference.plane)
+    settings = LayoutSettings("pca", modalities=modalities)
+    return lay_out(points, settings, reference=None if reference is None else reference.plane)
 
 
 def draw_points(images: int, captions: int, most: int, *, seed: int = 0) -> Array:

@@ -9,10 +9,10 @@ from coder_core.api.retrieval.comparison import (
     same_samples,
 )
 from coder_core.api.retrieval.hubs import Hubness, found_by, hubness, occurrences
-from coder_core.api.retrieval.look_alike import LookAlike
+from coder_core.api.retrieval.look_alike import ALIKE, LookAlike
 from coder_core.api.retrieval.margins import margins
 
 __all__ = [
-    "OUTCOMES", "Hubness", "LookAlike", "compare", "config_differences", "diversity_changes", "found_by", "hubness",
-    "margins", "occurrences", "rank_correlation", "same_samples",
+    "ALIKE", "OUTCOMES", "Hubness", "LookAlike", "compare", "config_differences", "diversity_changes", "found_by",
+    "hubness", "margins", "occurrences", "rank_correlation", "same_samples",
 ]  # fmt: skip

@@ -35,8 +35,8 @@ class Positions(Protocol):
     def place(self, image: int) -> str:
         """Where it lies, for messages."""
 
-    def missing(self) -> list[int]:
-        """The pictures that are not there, found without reading one."""
+    def missing(self, images: Sequence[int]) -> list[int]:
+        """Those of these pictures that are not there, found without reading one."""
 
     def state(self, image: int) -> tuple[int, int]:
         """Bytes and time of change of the file it lies in: another file has another state."""
@@ -83,8 +83,8 @@ class Files:
     def place(self, image: int) -> str:
         return f"{self.folder}, {shown(self.names[image])}"
 
-    def missing(self) -> list[int]:
-        return [image for image in range(len(self.names)) if self._path(image) is None]
+    def missing(self, images: Sequence[int]) -> list[int]:
+        return [image for image in images if self._path(image) is None]
 
     def state(self, image: int) -> tuple[int, int]:
         path = self._path(image)
@@ -107,7 +107,7 @@ class TarMembers:
     def place(self, image: int) -> str:
         return f"{self.files[self.positions[image, 0]]}, {shown(self.names[image])}"
 
-    def missing(self) -> list[int]:
+    def missing(self, images: Sequence[int]) -> list[int]:
         return []
 
     def state(self, image: int) -> tuple[int, int]:
@@ -158,7 +158,7 @@ class ParquetRows:
         file, group, row = self.positions[image].tolist()
         return f"{self.files[file]} row group {group} row {row}"
 
-    def missing(self) -> list[int]:
+    def missing(self, images: Sequence[int]) -> list[int]:
         return []
 
     def state(self, image: int) -> tuple[int, int]:

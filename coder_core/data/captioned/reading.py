@@ -13,7 +13,7 @@ import numpy as np
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Severity, stop_on_errors
 from coder_core.data.captioned.layouts import find_layout
 from coder_core.data.captioned.positions import Files, ParquetRows, Positions, TarMembers
-from coder_core.data.captioned.records import Contents, Record, Tally
+from coder_core.data.captioned.records import Contents, Record, Tally, split_name
 from coder_core.data.formats import ReadingArguments
 from coder_core.data.lines import check_name, holds_half_character, shorten, shown
 from coder_core.data.pictures import ENDINGS, INSIDE, find_file, read_picture, unsafe_reason
@@ -94,8 +94,7 @@ class CaptionedData:
         Raises:
             InputError: there is none.
         """
-        wanted = {"val": "dev", "validation": "dev"}.get(name, name)
-        found = next((split for split in self.splits if split.name == wanted), None)
+        found = next((split for split in self.splits if split.name == split_name(name)), None)
         if found is None:
             listed = ", ".join(split.name for split in self.splits)
             problem = f'there is no split "{name}"'
@@ -104,8 +103,9 @@ class CaptionedData:
 
 
 def read_captioned(
-    path: str | Path, reading: ReadingArguments | None = None, *, pictures: str | Path | None = None
-) -> CaptionedData:
+    path: str | Path, reading: ReadingArguments | None = None, *, pictures: str | Path | None = None,
+    only: str = "",
+) -> CaptionedData:  # fmt: skip
     """Read all splits of a data set of pictures with captions. No picture is opened.
 
     Args:
@@ -113,6 +113,7 @@ def read_captioned(
         reading: its layout, how images are dealt out where it has no splits, and whether missing pictures are left
             out with their captions; otherwise they are errors among the faults.
         pictures: folder of the picture files, where it is not beside the captions.
+        only: the split whose pictures are looked for; "" looks for those of all.
 
     Raises:
         InputError: nothing can be read; up to 20 faults, each with file, row and the way out.
@@ -134,7 +135,7 @@ def read_captioned(
     source |= {"pictures": str(positions.folder)} if positions.folder else {}
     splits = [_split(name, images, positions, source, faults) for name in _in_order(images.splits)]
     data = CaptionedData(form.name, splits, faults)
-    return _without_missing(data, path, reading.skip_broken)
+    return _without_missing(data, path, reading.skip_broken, only)
 
 
 def _shares(reading: ReadingArguments) -> list[Fault]:
@@ -250,11 +251,12 @@ def _split(
     return whole.keep(inside)
 
 
-def _without_missing(data: CaptionedData, path: Path, skip: bool) -> CaptionedData:
+def _without_missing(data: CaptionedData, path: Path, skip: bool, only: str) -> CaptionedData:
     """Missing pictures are an error each split, or left out; pictures without captions, or in two splits, are told."""
     faults, splits = data.faults, []
-    missing = set(data.splits[0].positions.missing())
     for split in data.splits:
+        looked_for = split.rows.tolist() if only in ("", split.name) else []
+        missing = set(split.positions.missing(looked_for))
         absent = np.array([row in missing for row in split.rows.tolist()], dtype=bool)
         if absent.any():
             tally = Tally(

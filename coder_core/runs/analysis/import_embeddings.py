@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +21,14 @@ from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.evaluation.tiles import score_tiles
 from coder_core.runs.analysis.evaluate import BEST_LISTED, describe_samples
-from coder_core.runs.analysis.tables import DOCUMENT_IMPORTED, KIND_IMPORTED, RANKS, list_splits, split_folder
+from coder_core.runs.analysis.tables import (
+    DOCUMENT_IMPORTED,
+    DOCUMENT_TOWERS,
+    KIND_IMPORTED,
+    RANKS,
+    list_splits,
+    split_folder,
+)
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.files import atomic, sealed
 
@@ -53,8 +62,9 @@ def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False
 
 
 def import_run(
-    embeddings: Embeddings, root: str | Path, name: str, split: str, *, overwrite: bool = False
-) -> tuple[Path, Metrics]:
+    embeddings: Embeddings, root: str | Path, name: str, split: str, *, overwrite: bool = False,
+    towers: Mapping[str, Any] | None = None,
+) -> tuple[Path, Metrics]:  # fmt: skip
     """Rank the embeddings both ways and write them as a split of the run `root/name`, in one step.
 
     Args:
@@ -63,15 +73,16 @@ def import_run(
         name: of a new run, or of an imported one that gets another split; its other splits are not touched.
         split: the name the analysis goes by.
         overwrite: replace a split of that name.
+        towers: what is to be noted of the towers that made them, where they can be loaded again.
 
     Raises:
-        InputError: as `place_of`; another number of numbers a sample than the run's other splits; disk full or
+        InputError: as `place_of`; another width or other towers than the run's other splits have; disk full or
             read-only (nothing is left behind then).
     """
     folder = place_of(root, name, split, overwrite=overwrite)
     existing = folder.exists()
     if existing:
-        _refuse_another_model(folder, split, embeddings)
+        _refuse_another_model(folder, split, embeddings, towers)
     scores = score_tiles([EmbeddingPair(embeddings.images, embeddings.texts)], embeddings.image_of_text)
     ranks = rank(scores, best=BEST_LISTED)
     metrics = all_metrics(scores, ranks)
@@ -79,7 +90,8 @@ def import_run(
         write_analysis(
             target, split, **describe_samples(embeddings, len(embeddings.images)), metrics=metrics,
             fingerprint=_fingerprint(embeddings), kind=KIND_IMPORTED,
-            documents={DOCUMENT_IMPORTED: _about(embeddings)}, image_embeddings=embeddings.images,
+            documents={DOCUMENT_IMPORTED: _about(embeddings)} | ({DOCUMENT_TOWERS: dict(towers)} if towers else {}),
+            image_embeddings=embeddings.images,
             text_embeddings=embeddings.texts, **{table: getattr(ranks, table) for table in RANKS},
         )  # fmt: skip
     return folder, metrics
@@ -94,13 +106,28 @@ def _imported(folder: Path) -> bool:
     return kinds == {KIND_IMPORTED}
 
 
-def _refuse_another_model(folder: Path, split: str, embeddings: Embeddings) -> None:
+def _refuse_another_model(folder: Path, split: str, embeddings: Embeddings, towers: Mapping[str, Any] | None) -> None:
     size = embeddings.images.shape[1]
+    fix = "these are another model's: choose another --name"
     for other in list_splits(folder):
-        other_size = sealed.read_manifest(split_folder(folder, other))["arrays"]["image_embeddings"]["shape"][1]
-        if other != split and other_size != size:
-            fix = "these are another model's: choose another --name"
-            raise InputError(Fault(f"split {other} of {folder}", f"has {other_size} numbers a sample", f"{size}", fix))
+        if other == split:
+            continue
+        content = sealed.SealedFolder(split_folder(folder, other))
+        other_size = content.manifest["arrays"]["image_embeddings"]["shape"][1]
+        place = f"split {other} of {folder}"
+        if other_size != size:
+            raise InputError(Fault(place, f"has {other_size} numbers a sample", f"{size}", fix))
+        theirs = content.document(DOCUMENT_TOWERS) if f"{DOCUMENT_TOWERS}.json" in content.manifest["files"] else None
+        if _identity(theirs) != _identity(towers):
+            raise InputError(Fault(place, f"is of {_identity(theirs)}", f"that of {_identity(towers)}", fix))
+
+
+def _identity(towers: Mapping[str, Any] | None) -> str:
+    """The towers in words; equal where embeddings can be compared."""
+    if towers is None:
+        return "embeddings from files"
+    name = towers.get("model") or towers.get("tower")
+    return f"{name} ({str(towers.get('fingerprint'))[:12]}), prompt {towers.get('prompt')!r}"
 
 
 def _about(embeddings: Embeddings) -> dict[str, object]:

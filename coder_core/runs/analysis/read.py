@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from coder_core.runs.analysis.concepts import CONCEPTS, ConceptTables, read_conc
 from coder_core.runs.files import atomic, sealed
 from coder_core.runs.files.manifest import MANIFEST
 
+Result = TypeVar("Result")
 _KINDS = {"kind": str, "split": str, "fingerprint": str, "metrics": dict, "arrays": dict, "documents": list}
 
 
@@ -127,12 +128,34 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
     if not atomic.locate(folder).is_dir():
         fix = f"python -m coder_core.evaluate {run_folder} --split {split}"
         raise InputError(Fault(str(folder), "is not there", "the analysis of the split", fix))
+    return _read_steadily(folder, lambda: Analysis(folder, verify=verify))
+
+
+def check_metrics(folder: Path) -> None:
+    """Check that the metrics in the manifest of an analysis belong to the arrays beside it.
+
+    The ranks, from which they follow, are compared with their sha256, and all other files with their sizes.
+
+    Raises:
+        InputError: names the files.
+    """
+
+    def check() -> None:
+        stored = sealed.SealedFolder(folder)
+        stored.check(digest=False)
+        stored.check(["image_ranks.npy", "text_ranks.npy"], remember=True)
+
+    _read_steadily(folder, check)
+
+
+def _read_steadily(folder: Path, read: Callable[[], Result]) -> Result:
+    """The result of `read`, which is tried again when the folder was replaced meanwhile."""
     while True:
         opened = atomic.identity(folder)
         try:
-            return Analysis(folder, verify=verify)
+            return read()
         except InputError:
-            if atomic.identity(folder) == opened:  # not replaced meanwhile
+            if atomic.identity(folder) == opened:
                 raise
 
 

@@ -22,6 +22,7 @@ IMAGE_PARTS = "image_parts"
 IMAGE_PART_LENGTHS = "image_part_lengths"
 KIND_IMPORTED = "embeddings"  # another model's: no configuration, no history and no weights belong to them
 DOCUMENT_IMPORTED = "imported"  # what such an analysis was made of
+DOCUMENT_TOWERS = "towers"  # and with which towers, where they can embed new words and pictures
 PART_NAME = re.compile(r"[a-z0-9_]+")
 _SPLIT = re.compile(r"[a-z0-9][a-z0-9._-]*")
 LONGEST_SPLIT = 200

@@ -25,9 +25,11 @@ Result = TypeVar("Result")
 def layout_folder(
     run: Path, split: str, settings: LayoutSettings, own: Analysis, reference: Analysis | None = None
 ) -> DerivedFolder:
-    """The folder of a run's layout; aligned to a reference, the key holds both runs' numbers."""
-    analyses = [own] if reference is None else [own, reference]
-    return derived_folder(run, split, "layout", settings.parameters(), analyses)
+    """The folder of a run's layout; aligned to a reference, the key holds both runs' numbers and how it is aligned."""
+    if reference is None:
+        return derived_folder(run, split, "layout", settings.parameters(), [own])
+    parameters = settings.parameters() | {"aligned": "at the same size"}  # layouts of version 0.2 were shrunk
+    return derived_folder(run, split, "layout", parameters, [own, reference])
 
 
 def clusters_folder(run: Path, split: str, settings: ClusterSettings, own: Analysis) -> DerivedFolder:

@@ -12,7 +12,7 @@ import pandas as pd
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, open_plain, read_plain
 from coder_core.runs.files.atomic import WriteError
-from coder_core.runs.files.lines import open_line, seal_line
+from coder_core.runs.files.lines import open_line, run_key, seal_line
 
 HISTORY = "history.jsonl"
 REPEATABLE = ("step", "epoch")  # events with measured values; another one at the same step takes its place
@@ -30,6 +30,7 @@ class HistoryWriter:
 
     def __init__(self, path: Path, *, resume_step: int | None = None) -> None:
         self.path = Path(path)
+        self._key = run_key(self.path.parent)
         self._descriptor = open_plain(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         _cut_torn_line(self._descriptor)
         if resume_step is not None:
@@ -42,7 +43,7 @@ class HistoryWriter:
             event: "start", "step", "epoch", "resume", "stop" …
             fields: JSON values; `step` is the training step the event belongs to.
         """
-        line = (seal_line({"event": event, "time": round(time.time(), 3), **fields}) + "\n").encode()
+        line = (seal_line({"event": event, "time": round(time.time(), 3), **fields}, self._key) + "\n").encode()
         try:
             written = os.write(self._descriptor, line)
             if written < len(line):
@@ -114,10 +115,10 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], list[Fault]]:
     except OSError as error:
         raise InputError(Fault(str(path), f"cannot be read ({error.strerror})")) from error
     events: list[dict[str, Any]] = []
-    faults = []
+    faults, key = [], run_key(path.parent)
     for number, line in enumerate(content.split(b"\n")[:-1], start=1):
         try:
-            event = open_line(line.decode())
+            event = open_line(line.decode(), key)
             if not isinstance(event.get("event"), str):
                 raise ValueError("the line has no event")
             if event["event"] in REPEATABLE and not _is_measured(event):

@@ -14,7 +14,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import read_plain
 from coder_core.console.processes import find_process
 from coder_core.runs.files.atomic import replace_file
-from coder_core.runs.files.lines import open_line, seal_line
+from coder_core.runs.files.lines import open_line, run_key, seal_line
 
 STATUS = "status.json"
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -41,18 +41,18 @@ def write_status(folder: Path, state: str, **fields: Any) -> None:
         "time": time.time(),
         **fields,
     }
-    replace_file(Path(folder) / STATUS, seal_line(record) + "\n")
+    replace_file(Path(folder) / STATUS, seal_line(record, run_key(Path(folder))) + "\n")
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:
     """The status, or None when the run has none yet.
 
     Raises:
-        InputError: the file is damaged.
+        InputError: the file is damaged, or another run's.
     """
     path = Path(folder) / STATUS
     try:
-        record = open_line(read_plain(path).decode().rstrip("\n"))
+        record = open_line(read_plain(path).decode().rstrip("\n"), run_key(Path(folder)))
     except FileNotFoundError:
         return None
     except InputError:

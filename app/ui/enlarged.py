@@ -1,0 +1,94 @@
+"""The large picture of a sample: a click on any thumbnail opens it, with everything known of the image."""
+
+from __future__ import annotations
+
+import html
+
+import streamlit as st
+
+from app.backend.runs import open_summary, thumbnail
+from app.ui import cards, links
+from app.ui.clicks import is_index
+from app.ui.state import Choice
+from app.ui.table import ENLARGED
+
+SIZE, CONFUSED = 1000, 12
+NAME = "coder-thumbnails"
+_LISTEN = """
+export default function ({ setTriggerValue }) {
+  const open = (event) => {
+    const thumbnail = event.target.closest && event.target.closest("[data-image]")
+    if (thumbnail) setTriggerValue("image", Number(thumbnail.dataset.image))
+  }
+  document.addEventListener("click", open)
+  return () => document.removeEventListener("click", open)
+}
+"""
+
+
+def listen(choice: Choice) -> None:
+    """At the end of a page: open the picture whose thumbnail was clicked, here or in a table."""
+    run = open_summary(choice.runs[-1])
+
+    def report() -> None:
+        image = (st.session_state.get(NAME) or {}).get("image")
+        if is_index(image, run.count(choice.split, "image")):
+            st.session_state[ENLARGED] = image
+
+    st.components.v2.component(NAME, js=_LISTEN)(key=NAME, on_image_change=report, height=1)
+    image = st.session_state.pop(ENLARGED, None)
+    if image is not None:
+        name = run.image_names(choice.split)[image]
+        st.dialog(cards.literal(f"Image {image} · {name}"), width="large")(show_image)(choice, image)
+
+
+def show_image(choice: Choice, image: int) -> None:
+    """The picture, its ranks and captions in every run, and where to go from there."""
+    last = choice.runs[-1]
+    run, split = open_summary(last), choice.split
+    own, captions = run.captions_of(split, image), run.captions(split)
+    picture = thumbnail(last, split, image, SIZE)
+    if picture is None:
+        cards.note("This run has no readable picture of the image.")
+    else:
+        first = captions[own[0]] if len(own) else f"image {image}"
+        st.html(f'<div class="cl-large">{cards.picture_html(picture, None, first)}</div>')
+    st.html(f"<p>{cards.links_html(links.of_sample(choice, 'image', image))}</p>")
+    if len(own):
+        st.html(captions_html(choice, image))
+    else:
+        cards.note("The image has no caption.")
+
+
+def _confused(choice: Choice, caption: int) -> str:
+    """The Similarity page with a caption, its image, and the first captions of the images most similar to it."""
+    run, split = open_summary(choice.runs[-1]), choice.split
+    best = run.search(caption, split=split, modality="text", top=CONFUSED)["candidate"].to_numpy()
+    own = run.image_of_text(split)[caption]
+    others = run.first_captions(split)[best[best != own]]
+    return links.similarity(choice, int(own), [caption, *others[others >= 0].tolist()])
+
+
+def captions_html(choice: Choice, image: int) -> str:
+    """A table: the image and each of its captions with rank and score in every run, and links to the other pages."""
+    split, last = choice.split, open_summary(choice.runs[-1])
+    own, captions = last.captions_of(split, image), last.captions(split)
+    heads, columns, firsts = [], [], []
+    for summary in choice.runs:
+        run = open_summary(summary)
+        ranks, scores = run.ranks(split), run.similarity([image], own, split=split)[0]
+        for quantity in ("rank", "similarity"):
+            heads.append(f'<th scope="col">{html.escape(f"{quantity} in {summary.name}")}</th>')
+        columns += [[f"{rank + 1:,}" for rank in ranks["t2i"][own].tolist()], [f"{score:.4f}" for score in scores]]
+        firsts += [f"{int(ranks['i2t'][image]) + 1:,}", f"{scores.max():.4f}"]
+    values = "".join(f"<td>{value}</td>" for value in firsts)
+    lines = [f'<tr><th scope="row">the image, by its best caption</th>{values}</tr>']
+    for position, caption in enumerate(own.tolist()):
+        values = "".join(f"<td>{column[position]}</td>" for column in columns)
+        text = f"{html.escape(captions[caption])} <small>caption {caption}</small>"
+        pages = cards.links_html(
+            (*links.of_sample(choice, "text", caption), ("similarity", _confused(choice, caption)))
+        )
+        lines.append(f'<tr><th scope="row">{text}{pages}</th>{values}</tr>')
+    head = f'<tr><th scope="col">query</th>{"".join(heads)}</tr>'
+    return f'<table class="cl-own"><thead>{head}</thead><tbody>{"".join(lines)}</tbody></table>'

@@ -1,0 +1,192 @@
+"""Embed a split with pretrained towers: resumable, over several processes, the same whatever the workers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from filelock import FileLock, Timeout
+
+from coder_core.console.bars import Watch
+from coder_core.console.faults import Fault, InputError
+from coder_core.data.captioned import CaptionedSplit
+from coder_core.data.captioned.records import Tally
+from coder_core.data.embeddings import Embeddings
+from coder_core.embedding.parts import FOLDER, Block, Kind, Parts, remove
+from coder_core.embedding.pictures import prepared_blocks
+from coder_core.embedding.plan import BLOCK_ON_CPU, Plan, make_plan
+from coder_core.evaluation.recall import Metrics
+from coder_core.runs.analysis.import_embeddings import import_run
+from coder_core.runs.files import atomic
+from coder_core.towers.towers import Towers
+from coder_core.training import parallel
+
+Watching = Callable[[str], AbstractContextManager[Watch]]
+MOST_WORKERS = 16
+
+
+def usual_workers(device: str) -> int:
+    """Decoding processes: on a GPU all processors but one, on the CPU few beside the model."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(MOST_WORKERS, processors - 1 if device == "cuda" else processors // 4))
+
+
+def embed_split(
+    split: CaptionedSplit, towers: Towers, root: Path, name: str, split_name: str, *, batch_size: int = 256,
+    workers: int = 1, skip_broken: bool = False, overwrite: bool = False, notes: Sequence[Fault] = (),
+    watching: Watching | None = None,
+) -> tuple[Path, Metrics, list[Fault]] | None:  # fmt: skip
+    """Embed a split and write it as an analysis of the run `root/name`.
+
+    What is done is sealed every twenty seconds in `root/.unfinished`; called again with the same data and model, this
+    goes on from there. Several processes of torchrun share the blocks; the first writes the run.
+
+    Args:
+        split: pictures and captions.
+        towers: that embed them.
+        root, name, split_name, overwrite: as for `import_run`.
+        batch_size: samples computed at once on a GPU; the CPU computes blocks of 32.
+        workers: decoding processes.
+        skip_broken: leave out pictures that cannot be read, with their captions.
+        notes: on the data, kept with the run.
+        watching: makes a bar for a phase.
+
+    Returns:
+        The run folder, its metrics and what else there is to say; None in all processes but the first.
+
+    Raises:
+        InputError: broken pictures without `skip_broken` (what is done stays), another process at the same work, a disk
+            that is full.
+    """
+    plan = make_plan(split, towers.about, BLOCK_ON_CPU if towers.device.type == "cpu" else batch_size)
+    folder = Path(root) / FOLDER / f"{name}-{split_name}-{plan.key}"
+    folder.mkdir(parents=True, exist_ok=True)
+    show = watching or (lambda what: nullcontext(_silent))
+    with _only_one(folder):
+        _same_threads(folder, towers)
+        _work(folder, "images", plan.images, partial(_embed_images, split, towers, plan, workers), show)
+        _work(folder, "texts", plan.texts, partial(_embed_texts, split, towers, plan), show)
+        parallel.barrier()
+        if parallel.rank() > 0:
+            return None
+        embeddings, faults = _assemble(split, plan, folder, skip_broken, towers, list(notes))
+        place, metrics = import_run(embeddings, root, name, split_name, overwrite=overwrite, towers=towers.about)
+    remove(folder)
+    return place, metrics, faults
+
+
+def _silent(done: int, total: int, now: str = "") -> None:
+    """Show nothing."""
+
+
+def _only_one(folder: Path) -> AbstractContextManager[object]:
+    """Held by the first process of whoever embeds this."""
+    if parallel.rank() > 0:
+        return nullcontext()
+    try:
+        return FileLock(folder / "lock", timeout=0).acquire()
+    except Timeout:
+        fix = "wait for it, or stop it"
+        raise InputError(Fault(str(folder), "another process embeds this already", "one at a time", fix)) from None
+
+
+def _same_threads(folder: Path, towers: Towers) -> None:
+    """Compute with as many threads as whoever began this: another number gives other last bits on the CPU."""
+    file = folder / "threads.json"
+    if parallel.rank() == 0:
+        atomic.clean(folder)
+        if not file.exists():
+            atomic.replace_file(file, str(torch.get_num_threads()))
+    parallel.barrier()
+    threads = file.read_text()
+    if towers.device.type == "cpu" and threads.isdigit() and parallel.world_size() == 1:
+        torch.set_num_threads(max(1, int(threads)))
+
+
+def _work(
+    folder: Path, kind: Kind, blocks: Sequence[np.ndarray],
+    embed: Callable[[Sequence[int], Callable[[int, Block], None]], None], watching: Watching,
+) -> None:  # fmt: skip
+    """Compute this process's share of the blocks that are not done."""
+    parts = Parts(folder, kind)
+    done = {number for number, block in parts.read().items() if not block.broken}  # a repaired picture is read again
+    parallel.barrier()  # all have seen the same
+    left = [number for number in range(len(blocks)) if number not in done]
+    share = [int(n) for n in np.array_split(np.array(left, dtype=np.int64), parallel.world_size())[parallel.rank()]]
+    total = sum(len(blocks[number]) for number in share)
+    finished = sum(map(len, blocks)) - sum(len(blocks[number]) for number in left) if parallel.world_size() == 1 else 0
+    with watching("pictures" if kind == "images" else "captions") as update:
+        update(finished, finished + total)
+
+        def take(number: int, block: Block) -> None:
+            nonlocal finished
+            parts.add(number, block)
+            finished += len(blocks[number])
+            update(finished, all_samples)
+
+        all_samples = finished + total
+        try:
+            embed(share, take)
+        finally:
+            parts.seal()
+
+
+def _embed_images(
+    split: CaptionedSplit, towers: Towers, plan: Plan, workers: int, numbers: Sequence[int],
+    take: Callable[[int, Block], None],
+) -> None:  # fmt: skip
+    few = min(workers, len(numbers))
+    for block in prepared_blocks(split, plan.images, numbers, towers.prepare, few):
+        rows = towers.encode_pictures(block.prepared) if block.prepared else np.empty((0, 1), np.float32)
+        take(block.number, Block(rows, block.broken))
+
+
+def _embed_texts(
+    split: CaptionedSplit, towers: Towers, plan: Plan, numbers: Sequence[int], take: Callable[[int, Block], None]
+) -> None:
+    for number in numbers:
+        rows, cut = towers.encode_texts([split.captions[text] for text in plan.texts[number]])
+        take(number, Block(rows, cut=cut))
+
+
+def _assemble(
+    split: CaptionedSplit, plan: Plan, folder: Path, skip_broken: bool, towers: Towers, faults: list[Fault]
+) -> tuple[Embeddings, list[Fault]]:
+    """All blocks in the order of the split; broken pictures are an error, or are left out with their captions."""
+    images, texts = Parts(folder, "images").read(), Parts(folder, "texts").read()
+    tally = Tally(
+        split.name, f"of {len(split.rows):,} pictures cannot be read", "whole pictures",
+        "copy them again and start this command again, or add --skip-broken: what is done is kept",
+        "warning" if skip_broken else "error",
+    )  # fmt: skip
+    whole = np.ones(len(split.rows), dtype=bool)
+    for number in sorted(images):
+        for image, reason in images[number].broken.items():
+            whole[image] = False
+            tally.add(reason)
+    broken = tally.faults()
+    if broken and not skip_broken:
+        raise InputError(broken)
+    if not whole.any():
+        raise InputError(Fault(split.name, "no picture can be read", "pictures", "check the folder"))
+    kept = split.keep(whole)
+    image_rows = np.concatenate([images[number].rows for number in range(len(plan.images)) if len(images[number].rows)])
+    order = np.concatenate(plan.texts)
+    text_rows = np.empty((len(order), image_rows.shape[1]), np.float32)
+    text_rows[order] = np.concatenate([texts[number].rows for number in range(len(plan.texts))])
+    cut = sum(block.cut for block in texts.values())
+    if cut:
+        longest = towers.about.get("longest")
+        problem = f"{cut:,} captions are longer than the {longest} tokens the model reads and were cut"
+        faults.append(Fault(split.name, problem, severity="warning"))
+    faults += broken
+    embeddings = Embeddings(
+        image_rows, text_rows[whole[split.image_of_text]], kept.captions, kept.image_of_text, kept.image_names,
+        kept.positions.folder, kept.source, faults,
+    )  # fmt: skip
+    return embeddings, faults

@@ -1,0 +1,257 @@
+"""python -m coder_core.embed pictures: a pretrained dual encoder's run, equal to transformers' own, and resumable."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from coder_core.api import compare, list_runs, open_run
+from coder_core.embed import main
+from coder_core.embedding import embed, parts
+from coder_core.runs.analysis.read import open_analysis
+from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
+from tests.support.run_folders import ranks_of, recalls
+from tests.support.several_processes import run_two
+from tests.support.tiny_towers import LONGEST, write_tiny_clip, write_tiny_naflex, write_tiny_siglip
+
+WORDS = sorted({word for texts in CAPTIONS.values() for text in texts for word in text.replace(",", " , ").split()})
+TRAIN = [name for name in NAMES if SPLITS[name] == "train"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread(own_threads: None) -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    write_tiny_clip(folder / "clip")
+    write_tiny_siglip(folder / "siglip", WORDS)
+    write_tiny_naflex(folder / "naflex", WORDS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pictures") / "data"
+    LAYOUTS["flickr8k"](folder)
+    return folder
+
+
+def embed_train(data: Path, model: Path, root: Path, *more: str, name: str = "run") -> int:
+    given = [f"--model={model}", f"--root={root}", f"--name={name}", "--split=train", "--workers=0"]
+    return main(["pictures", str(data), *given, *more])
+
+
+def arrays(root: Path, name: str = "run") -> dict[str, np.ndarray]:
+    analysis = open_analysis(root / name, "train", verify=True)
+    return {array: np.array(analysis.array(array)) for array in analysis.arrays}
+
+
+def assert_same_bits(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> None:
+    assert set(first) == set(second)
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name], err_msg=name, strict=True)
+
+
+def own_cosines(folder: Path, pad: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Images and texts as transformers itself embeds them, all at once, from the model's own forward pass."""
+    from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
+
+    model = AutoModel.from_pretrained(folder).eval()
+    read = AutoImageProcessor.from_pretrained(folder, backend="pil")
+    texts = [caption for name in TRAIN for caption in CAPTIONS[name]]
+    shape = {"padding": "max_length" if pad else True, "truncation": True, "max_length": LONGEST}
+    tokens = AutoTokenizer.from_pretrained(folder)(texts, return_tensors="pt", **shape)
+    if pad:
+        tokens = {"input_ids": tokens["input_ids"]}
+    files = [Image.open(folder.parent / name).convert("RGB") for name in TRAIN]
+    with torch.inference_mode():
+        output = model(**read(images=files, return_tensors="pt"), **tokens)
+    return output.image_embeds.numpy(), output.text_embeds.numpy()
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip", "naflex"])
+def test_embeddings_and_metrics_are_those_of_transformers(
+    kind: str, models: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in TRAIN:
+        (models / name).write_bytes(draw(NAMES.index(name)))
+    assert embed_train(pictures, models / kind, tmp_path) == 0
+    out = capsys.readouterr().out
+    assert f"embedded with {models / kind}, prompt '{{}}'" in out
+    assert "train · zero-shot" in out
+    assert ("6 captions are longer than the 16 tokens the model reads" in out) == (kind == "clip")
+    made = arrays(tmp_path)
+    v, w = own_cosines(models / kind, pad=kind != "clip")
+    np.testing.assert_allclose(made["image_embeddings"] @ made["text_embeddings"].T, v @ w.T, atol=1e-6)
+    owner = np.repeat(np.arange(len(TRAIN)), 2)
+    np.testing.assert_array_equal(made["image_of_text"], owner)
+    image_ranks, text_ranks, _, _ = ranks_of(v.astype(float), w.astype(float), owner)
+    metrics = open_analysis(tmp_path / "run", "train").metrics
+    for key, value in recalls(image_ranks, text_ranks).items():
+        assert metrics[key] == pytest.approx(value), key
+    assert np.std(v @ w.T) > 0.01  # the tiny model tells pictures apart
+
+
+def test_the_app_opens_the_run_and_knows_where_it_came_from(models: Path, pictures: Path, tmp_path: Path) -> None:
+    assert embed_train(pictures, models / "clip", tmp_path, "--prompt=a photo of {}") == 0
+    assert embed_train(pictures, models / "clip", tmp_path, name="plain") == 0
+    [run, _] = sorted(list_runs(tmp_path), key=lambda entry: entry.name == "plain")
+    assert run.usable
+    assert run.imported
+    opened = open_run(run.path)
+    assert len(opened.diversity("train")) == 12
+    assert opened.picture("train", 0)
+    assert len(compare(opened, open_run(tmp_path / "plain"), "train")) == 18
+    about = open_analysis(run.path, "train").document("towers")
+    assert (about["model"], about["prompt"], about["type"]) == (str(models / "clip"), "a photo of {}", "clip")
+    assert about["processor"]["crop_size"] == {"height": 32, "width": 32}
+    assert len(about["fingerprint"]) == 64
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_another_split_must_come_from_the_same_towers(
+    models: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert embed_train(pictures, models / "clip", tmp_path) == 0
+    assert embed_train(pictures, models / "clip", tmp_path) == 1
+    assert "add --overwrite" in capsys.readouterr().err
+    assert embed_train(pictures, models / "clip", tmp_path, "--split=val") == 0
+    assert open_run(tmp_path / "run").splits == ("train", "val")
+    assert embed_train(pictures, models / "clip", tmp_path, "--split=test", "--prompt=x {}") == 1
+    assert "prompt 'x {}'" in capsys.readouterr().err
+    write_tiny_clip(tmp_path / "other", seed=1)
+    assert embed_train(pictures, tmp_path / "other", tmp_path, "--split=test") == 1
+    assert "these are another model's: choose another --name" in capsys.readouterr().err.replace("These", "these")
+
+
+def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
+    models: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(embed, "BLOCK_ON_CPU", 2)
+    model = models / "clip"
+    assert embed_train(pictures, model, tmp_path / "whole") == 0
+    whole = arrays(tmp_path / "whole")
+    assert embed_train(pictures, model, tmp_path / "workers", "--workers=2", "--batch-size=5") == 0
+    assert_same_bits(whole, arrays(tmp_path / "workers"))
+    # every block is sealed as it comes, and the process killed before the fourth
+    monkeypatch.setattr(parts, "SECONDS", -1.0)
+    pid = os.fork()
+    if pid == 0:
+        add, calls = parts.Parts.add, iter(range(100))
+
+        def add_or_die(self: parts.Parts, number: int, block: parts.Block) -> None:
+            if next(calls) == 4:
+                os.kill(os.getpid(), signal.SIGKILL)
+            add(self, number, block)
+
+        parts.Parts.add = add_or_die  # type: ignore[method-assign]
+        try:
+            embed_train(pictures, model, tmp_path / "killed")
+        finally:
+            os._exit(70)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert list_runs(tmp_path / "killed") == []
+    [folder] = (tmp_path / "killed" / ".unfinished").iterdir()
+    assert sorted(path.name for path in folder.glob("*-0*")) == [
+        *(f"images-0000000{i}-0000000{i}" for i in range(3)), "texts-00000000-00000000",
+    ]  # fmt: skip
+    # a flipped bit in what is done is computed again, the rest is not
+    rows = folder / "images-00000001-00000001" / "rows.npy"
+    rows.write_bytes(rows.read_bytes()[:-1] + b"\x55")
+    decoded: list[Any] = []
+    blocks = embed.prepared_blocks
+    monkeypatch.setattr(embed, "prepared_blocks", lambda *a: (decoded.append(a[2]), blocks(*a))[1])
+    assert embed_train(pictures, model, tmp_path / "killed") == 0
+    assert decoded == [[1]]
+    assert_same_bits(whole, arrays(tmp_path / "killed"))
+    for code, said in run_two(
+        "-m", "tests.support.embedding_worker", str(pictures), str(model), str(tmp_path / "two"), "run"
+    ):
+        assert code == 0, said
+    assert_same_bits(whole, arrays(tmp_path / "two"))
+
+
+def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_request(
+    models: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(embed, "BLOCK_ON_CPU", 2)
+    data = shutil.copytree(pictures, tmp_path / "data")
+    for name in TRAIN[2:4]:
+        (data / "Flicker8k_Dataset" / name).write_bytes(draw(0)[:-100])
+    assert embed_train(data, models / "clip", tmp_path / "runs") == 1
+    told = capsys.readouterr().err
+    assert "train: 2 of 6 pictures cannot be read; the first: " in told
+    assert f"'{TRAIN[2]}': cannot be decoded: " in told
+    assert "add --skip-broken: what is done is kept" in told
+    assert list_runs(tmp_path / "runs") == []
+    assert embed_train(data, models / "clip", tmp_path / "runs", "--skip-broken") == 0
+    made = arrays(tmp_path / "runs")
+    analysis = open_analysis(tmp_path / "runs" / "run", "train")
+    assert analysis.image_names == TRAIN[:2] + TRAIN[4:]
+    assert analysis.captions == [caption for name in analysis.image_names for caption in CAPTIONS[name]]
+    np.testing.assert_array_equal(made["image_of_text"], np.repeat(np.arange(4), 2))
+    assert embed_train(pictures, models / "clip", tmp_path / "whole") == 0
+    whole = arrays(tmp_path / "whole")
+    np.testing.assert_array_equal(made["image_embeddings"], whole["image_embeddings"][[0, 1, 4, 5]])
+    np.testing.assert_array_equal(made["text_embeddings"], whole["text_embeddings"][[0, 1, 2, 3, 8, 9, 10, 11]])
+    notes = json.loads((tmp_path / "runs/run/analysis/train/imported.json").read_text())["notes"]
+    assert any("2 of 6 pictures cannot be read" in note for note in notes)
+    # a missing picture of another split is no hindrance, one of this split is
+    (data / "Flicker8k_Dataset" / NAMES[-1]).unlink()
+    assert embed_train(data, models / "clip", tmp_path / "runs", "--split=dev") == 0
+    assert embed_train(data, models / "clip", tmp_path / "runs", "--split=test") == 1
+    assert "1 of 3 pictures are missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("layout", ["parquet", "webdataset"])
+def test_packed_pictures_are_embedded_where_they_are(
+    layout: str, models: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embed, "BLOCK_ON_CPU", 4)
+    LAYOUTS[layout](tmp_path / "data")
+    assert embed_train(tmp_path / "data", models / "clip", tmp_path / "runs", "--workers=2") == 0
+    assert embed_train(pictures, models / "clip", tmp_path / "files") == 0
+    assert_same_bits(arrays(tmp_path / "files"), arrays(tmp_path / "runs"))
+    assert open_run(tmp_path / "runs" / "run").picture("train", 0) is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], "--model and --tower: are missing; expected one of them"),
+        (["--model=a", "--tower=b:c"], "--model and --tower: are both given"),
+        (["--model=no/such-model"], "--model no/such-model: is not on this machine"),
+        (["--model=no/such-model", "--revision=v2"], "hf download no/such-model --revision v2 --include"),
+        (["--model=a/b/c"], "is neither a folder nor the name of a model"),
+        (["--model=a", "--batch-size=0"], "--batch-size and --workers: are 0 and -1"),
+        (["--model=a", "--format=coco"], "is not of the format coco"),
+        (["--model=a", "--split=nowhere"], 'there is no split "nowhere"; expected one of train, dev, test'),
+    ],
+)
+def test_flags_that_cannot_work_are_refused(
+    flags: list[str], said: str, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pictures", str(pictures), "--name=run", f"--root={tmp_path / 'runs'}", *flags]) == 1
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_command_lines_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "pictures DATA --model NAME_OR_FOLDER" in capsys.readouterr().err
+    assert main(["--help"]) == 0
+    with pytest.raises(SystemExit):
+        main(["pictures", "--help"])
+    assert "--skip-broken" in capsys.readouterr().out

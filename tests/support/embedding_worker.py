@@ -1,0 +1,18 @@
+"""One of two processes that embed a split in blocks of two samples.
+
+python -m tests.support.embedding_worker DATA MODEL ROOT NAME
+"""
+
+from __future__ import annotations
+
+import sys
+
+from coder_core.embed import main
+from coder_core.embedding import embed
+
+if __name__ == "__main__":
+    embed.BLOCK_ON_CPU = 2
+    data, model, root, name = sys.argv[1:]
+    raise SystemExit(
+        main(["pictures", data, "--model", model, "--root", root, "--name", name, "--split=train", "--workers=0"])
+    )

@@ -1,0 +1,84 @@
+"""Dual encoders as transformers saves them, with random weights of a few thousand numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+SIZE, WIDTH, LONGEST = 32, 32, 16
+TEXT = {
+    "hidden_size": WIDTH, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "max_position_embeddings": LONGEST,
+}  # fmt: skip
+VISION = {
+    "hidden_size": WIDTH, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 8,
+}  # fmt: skip
+
+
+def write_tiny_clip(folder: Path, *, seed: int = 0) -> Path:
+    """A CLIP folder: 32 × 32 pixels, letters as tokens."""
+    from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
+
+    letters = [letter + end for letter in "abcdefghijklmnopqrstuvwxyz0123456789,:" for end in ("", "</w>")]
+    vocabulary = {token: number for number, token in enumerate(["<|startoftext|>", "<|endoftext|>", *letters])}
+    special = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "vocab_size": len(vocabulary)}
+    torch.manual_seed(seed)
+    config = CLIPConfig(
+        text_config=TEXT | special, vision_config=VISION | {"image_size": SIZE}, projection_dim=24
+    )  # fmt: skip
+    _spread(CLIPModel(config)).save_pretrained(folder)
+    CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=LONGEST).save_pretrained(folder)
+    crop = {"height": SIZE, "width": SIZE}
+    CLIPImageProcessorPil(size={"shortest_edge": SIZE}, crop_size=crop).save_pretrained(folder)
+    return folder
+
+
+def write_tiny_siglip(folder: Path, words: Sequence[str], *, seed: int = 0) -> Path:
+    """A SigLIP folder: 32 × 32 pixels, words as tokens."""
+    from transformers import SiglipConfig, SiglipImageProcessorPil, SiglipModel
+
+    torch.manual_seed(seed)
+    text = TEXT | {"vocab_size": len(words) + 2, "projection_size": WIDTH}
+    config = SiglipConfig(text_config=text, vision_config=VISION | {"image_size": SIZE})
+    _spread(SiglipModel(config)).save_pretrained(folder)
+    _word_tokenizer(words).save_pretrained(folder)
+    SiglipImageProcessorPil(size={"height": SIZE, "width": SIZE}).save_pretrained(folder)
+    return folder
+
+
+def write_tiny_naflex(folder: Path, words: Sequence[str], *, seed: int = 0) -> Path:
+    """A SigLIP 2 folder of any aspect ratio: at most 16 patches of 8 × 8 pixels."""
+    from transformers import Siglip2Config, Siglip2ImageProcessorPil, Siglip2Model
+
+    torch.manual_seed(seed)
+    text = TEXT | {"vocab_size": len(words) + 2, "projection_size": WIDTH}
+    config = Siglip2Config(text_config=text, vision_config=VISION | {"num_patches": 16})
+    _spread(Siglip2Model(config)).save_pretrained(folder)
+    _word_tokenizer(words).save_pretrained(folder)
+    Siglip2ImageProcessorPil(patch_size=8, max_num_patches=16).save_pretrained(folder)
+    return folder
+
+
+def _spread(model: Any) -> Any:
+    """The model with weights large enough that pictures and texts differ."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(4)
+    return model
+
+
+def _word_tokenizer(words: Sequence[str]) -> Any:
+    """One token a word; like SigLIP's own it also gives a mask, which the model was not trained with."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {word: number for number, word in enumerate(["<pad>", "<unk>", *words])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", model_max_length=LONGEST
+    )
