@@ -107,7 +107,8 @@ def _resume(folder: Path, arguments: Sequence[str], console: Console) -> None:
     from coder_core.training.launch import continue_run
 
     overrides = read_arguments(arguments, read_config(folder)[0], folder.parent).config if arguments else None
-    continue_run(folder, overrides, console)
+    named = any(argument.split("=")[0] == "--bert" for argument in arguments)
+    continue_run(folder, overrides, console, download=named)
 
 
 def _train_demo(root: Path, console: Console) -> None:

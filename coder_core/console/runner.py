@@ -14,6 +14,7 @@ from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.cpu.environment import tune_environment
 
+NO_MEMORY = "can't allocate memory"  # in the words of PyTorch
 UNUSABLE_INPUT, STOPPED, READER_GONE = 1, 3, 141  # the last as a shell reports SIGPIPE
 
 
@@ -52,8 +53,12 @@ def _end(error: BaseException) -> int:
     if isinstance(error, InputError):
         print_faults(open_console(stderr=True), error.faults)
         return UNUSABLE_INPUT
-    if isinstance(error, MemoryError):
-        fault = Fault("memory", str(error) or "there is not enough", fix="close other programs, or ask for less")
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and NO_MEMORY in str(error)):
+        fault = Fault(
+            "memory",
+            str(error).splitlines()[0] if str(error) else "there is not enough",
+            fix="close other programs, or ask for less",
+        )
         print_faults(open_console(stderr=True), [fault])
         return UNUSABLE_INPUT
     if isinstance(error, StoppedBySignalError):

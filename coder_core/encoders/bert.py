@@ -97,7 +97,10 @@ def _source(name: str, download: bool) -> str:
         file = try_to_load_from_cache(name, "config.json")
         if isinstance(file, str):
             return str(Path(file).parent)
-    fix = "if you trust it, download it with hf download NAME, or put the folder there; opening a run downloads nothing"
+    fix = (
+        f"if you trust it, download it with hf download {name}, or put the folder there, or add --bert {name} to "
+        "--resume; a run by itself downloads nothing"
+    )
     raise InputError(
         Fault(f"the run's bert, {name!r}", "is not on this machine", "a folder, or a downloaded model", fix)
     )
@@ -115,22 +118,24 @@ class BertWords(nn.Module):
     """Word piece ids -> (B, T, D). The word pieces [CLS] and [SEP] count as words, as in vse_infty.
 
     Args:
-        name: a model's name or folder; its weights are loaded when `pretrained`, otherwise only its configuration, and
-            nothing is downloaded.
+        name: a model's name or folder; its weights are loaded when `pretrained`, otherwise only its configuration.
         dimension: D.
         frozen: leave BERT's weights alone.
         checkpointing: recompute activations in the backward pass.
+        download: what this machine lacks, as for `load_tokenizer`.
     """
 
     def __init__(
-        self, name: str, dimension: int, *, frozen: bool = False, checkpointing: bool = False, pretrained: bool = True
-    ) -> None:
+        self, name: str, dimension: int, *, frozen: bool = False, checkpointing: bool = False, pretrained: bool = True,
+        download: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__()
         from transformers import BertModel
 
-        settings = _load_settings(_source(name, pretrained), pretrained)
+        source = _source(name, download)
+        settings = _load_settings(source, download)
         if pretrained:
-            self.bert = BertModel.from_pretrained(name, add_pooling_layer=False)
+            self.bert = BertModel.from_pretrained(source, add_pooling_layer=False, **_options(download))
         else:
             self.bert = BertModel(settings, add_pooling_layer=False)
         self.linear = nn.Linear(self.bert.config.hidden_size, dimension)

@@ -23,7 +23,7 @@ POOLINGS: dict[Pooling, type[nn.Module]] = {"gpo": GeneralisedPooling, "mean": M
 
 def build_model(
     config: ModelConfig, *, feature_size: int, words: int, vectors: Tensor | None = None, checkpointing: bool = False,
-    pretrained: bool = True, concepts: Concepts | None = None,
+    pretrained: bool = True, download: bool = True, concepts: Concepts | None = None,
 ) -> Coder:  # fmt: skip
     """The model of a configuration.
 
@@ -34,13 +34,15 @@ def build_model(
         vectors: (words, word_size) initial word vectors; random when None.
         checkpointing: recompute BERT's activations.
         pretrained: load BERT's weights; False when a checkpoint's weights follow anyway.
+        download: what this machine lacks of BERT.
         concepts: of the concept branch; None builds the instance branch alone.
     """
     text: nn.Module
     if config.text_encoder == "bert":
         text = BertWords(
-            config.bert, config.dimension, frozen=config.freeze_bert, checkpointing=checkpointing, pretrained=pretrained
-        )
+            config.bert, config.dimension, frozen=config.freeze_bert, checkpointing=checkpointing,
+            pretrained=pretrained, download=download,
+        )  # fmt: skip
     else:
         text = RecurrentWords(
             words, config.word_size, config.dimension, layers=config.text_layers, dropout=config.word_dropout,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -165,6 +165,30 @@ def check_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) 
         raise InputError(faults)
 
 
+def check_size(
+    config: Config, save: Save, *, feature_size: int, words: int, concepts: Concepts | None, download: bool = False
+) -> Callable[[], Coder]:
+    """Compare a save's weights with the model of a configuration before memory is taken for what it asks for.
+
+    Args:
+        config: of the run. save: of its model. feature_size, words, concepts: as for `build_model`.
+        download: what this machine lacks of BERT.
+
+    Returns:
+        Builds the model, with random weights.
+
+    Raises:
+        InputError: as for `check_weights`.
+    """
+    build = partial(
+        build_model, config.model, feature_size=feature_size, words=words, concepts=concepts, pretrained=False,
+        download=download,
+    )  # fmt: skip
+    with torch.device("meta"):
+        check_weights(build(), save.tensors("model"), str(save.path / "model.safetensors"))
+    return build
+
+
 def best_save(folder: Path) -> Save:
     """The best save, or the last state of a run that has not been evaluated yet.
 
@@ -191,14 +215,9 @@ def load_model(folder: str | Path, *, device: str = "cpu") -> LoadedModel:
     reader = make_reader(config, read_vocabulary(folder, config), download=False)
     save = best_save(folder)
     concepts = read_concepts(folder, config)
-    build = partial(
-        build_model, config.model, feature_size=size, words=reader.size, pretrained=False, concepts=concepts
-    )  # fmt: skip
-    tensors, file = save.tensors("model"), str(save.path / "model.safetensors")
-    with torch.device("meta"):
-        check_weights(build(), tensors, file)  # before memory is taken for what the configuration asks for
+    build = check_size(config, save, feature_size=size, words=reader.size, concepts=concepts)
     model = build()
-    load_weights(model, tensors, file)
+    load_weights(model, save.tensors("model"), str(save.path / "model.safetensors"))
     place = torch.device(device)
     model = model.to(place).eval()
     return LoadedModel(config, model, reader, save.fingerprint, save.name, place, size, save.skipped, concepts)

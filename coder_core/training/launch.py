@@ -29,16 +29,26 @@ from coder_core.console.signals import StoppedBySignalError
 from coder_core.console.tables import metrics_table
 from coder_core.cpu.allocation import keep_buffers
 from coder_core.cpu.products import product_library, use_onednn
+from coder_core.model.reader import make_reader
 from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.derived.neighbours import run_text_space, same_neighbours
 from coder_core.runs.files.history import HISTORY, history_faults
 from coder_core.runs.files.lock import RunLock
+from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.files.sealed import write_sealed
-from coder_core.runs.load import ABOUT, load_model, read_concepts, read_config, read_vocabulary
+from coder_core.runs.load import (
+    ABOUT,
+    check_size,
+    load_model,
+    read_concepts,
+    read_config,
+    read_feature_size,
+    read_vocabulary,
+)
 from coder_core.training import parallel
 from coder_core.training.precision import twin_precision
 from coder_core.training.prepare import Prepared, prepare
-from coder_core.training.state import Position
+from coder_core.training.state import STATES_KEPT, Position, check_parts
 from coder_core.training.stopping import StopRequest, StopRequestedError
 from coder_core.training.trainer import Trainer
 
@@ -92,13 +102,14 @@ def start_run(config: Config, root: Path, console: Console) -> Path:
     return _train(config, folder, prepared, device, console, resume=False)
 
 
-def continue_run(folder: Path, overrides: Config | None, console: Console) -> Path:
+def continue_run(folder: Path, overrides: Config | None, console: Console, *, download: bool = False) -> Path:
     """Take a run up where its newest save stands, and train it to its end.
 
     Args:
         folder: the run.
         overrides: the configuration asked for now; may differ in device, threads and the like only.
         console: for progress.
+        download: the BERT that the run names, when this machine lacks it; the name may be a stranger's.
 
     Raises:
         InputError: no run there, damaged, values changed that would change the run, or other data than before.
@@ -108,9 +119,18 @@ def continue_run(folder: Path, overrides: Config | None, console: Console) -> Pa
     config = _merge(stored, overrides) if overrides is not None else stored
     stop_on_errors(check_folder(str(folder), folder))
     device = _begin(config)
+    vocabulary, concepts = read_vocabulary(folder, config), read_concepts(folder, config)
+    save = SaveStore(folder / "state", keep=STATES_KEPT).newest()
+    if save is not None:
+        words = make_reader(config, vocabulary, download=download).size
+        size = read_feature_size(folder, about)
+        check_size(config, save, feature_size=size, words=words, concepts=concepts, download=download)
+        check_parts(config, save)
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
     with preparing(console) as progress:
-        prepared = prepare(config, read_vocabulary(folder, config), progress, read_concepts(folder, config), space)
+        prepared = prepare(
+            config, vocabulary, progress, concepts, space, pretrained=save is None, download=download
+        )  # fmt: skip
     notes = _same_data(prepared, about, config)
     if parallel.rank() == 0:
         print_faults(console, notes)

@@ -95,7 +95,8 @@ def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -
 
 def prepare(
     config: Config, vocabulary: Vocabulary | None = None, progress: Progress | None = None,
-    concepts: Concepts | None = None, text_space: TextSpace | None = None,
+    concepts: Concepts | None = None, text_space: TextSpace | None = None, *, pretrained: bool = True,
+    download: bool = True,
 ) -> Prepared:  # fmt: skip
     """Read and check the data, build words, batches and model.
 
@@ -105,6 +106,8 @@ def prepare(
         progress: called with what is being made, how much is done and how much there is.
         concepts: of a run that is continued; taken from the train captions when None and the configuration has them.
         text_space: of a run that is continued; made when None and the configuration needs it.
+        pretrained: load BERT's weights; False when those of a state follow.
+        download: what this machine lacks of BERT; False when somebody else may have named it.
 
     Raises:
         InputError: the data or the BERT folder cannot be used.
@@ -134,7 +137,7 @@ def prepare(
         vocabulary = Vocabulary.build(train.captions, threshold=config.data.word_threshold)
         vectors, about_vectors = initial_word_vectors(config, vocabulary, train.captions)
         faults += about_vectors
-    reader = make_reader(config, vocabulary)
+    reader = make_reader(config, vocabulary, download=download)
     batches = TrainingBatches(
         train, reader.encode(train.captions), batch_size=config.training.batch_size, seed=config.training.seed,
         drop_regions=config.data.drop_regions, drop_words=config.data.drop_words, fixed_ends=reader.fixed_ends,
@@ -151,7 +154,7 @@ def prepare(
     faults += neighbourhood.faults if neighbourhood is not None else []
     build = partial(
         build_model, config.model, feature_size=train.feature_size, words=reader.size, vectors=vectors,
-        checkpointing=config.training.gradient_checkpointing,
+        checkpointing=config.training.gradient_checkpointing, pretrained=pretrained, download=download,
     )  # fmt: skip
     branches = _branches(config, build)
     torch.manual_seed(config.training.seed)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from coder_core.config.schema import Config
 from coder_core.console.documents import NUMBER, check_values, trusting
-from coder_core.console.faults import Fault
+from coder_core.console.faults import Fault, InputError
 from coder_core.cpu.products import product_library
 from coder_core.model.coder import Coder
 from coder_core.runs.files.saves import Save, SaveStore
@@ -125,6 +125,20 @@ class TrainingState:
         check_values(document, POSITION, place, least=0)
         with trusting(place):
             self.position = Position(**document)
+
+
+def check_parts(config: Config, save: Save) -> None:
+    """Compare the bank and the prototypes of a configuration with a state's, before memory is taken for them.
+
+    Raises:
+        InputError: the state holds fewer.
+    """
+    for stem, count in (("memory", config.memory.bank_size), ("prototypes", config.memory.prototypes)):
+        stored = save.manifest["files"].get(f"{stem}.safetensors", {"bytes": 0})["bytes"]
+        needed = 4 * count * config.model.dimension
+        if needed > stored:
+            expected = f"at least {needed:,} for {count:,} rows of {config.model.dimension:,} numbers"
+            raise InputError(Fault(str(save.path / f"{stem}.safetensors"), f"has {stored:,} bytes", expected))
 
 
 class Checkpoints:

@@ -22,7 +22,7 @@ from coder_core.runs.files.history import history_faults
 from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.files.status import read_status
 from coder_core.runs.load import load_model, read_config
-from coder_core.training.launch import start_run
+from coder_core.training.launch import continue_run, start_run
 from tests.support.run_folders import reseal
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import WORDS, quiet, tiny_config, write_tiny_data
@@ -68,7 +68,12 @@ def test_a_model_name_of_a_stranger_is_asked_of_nobody(run: Path, requests: list
         open_run(run).search("a red ring", split="dev")
     with pytest.raises(InputError, match="somebody/x"):
         load_model(run)
+    with pytest.raises(InputError, match="or add --bert somebody/x to --resume"):
+        continue_run(run, None, quiet())
     assert requests == []
+    with pytest.raises(InputError, match="'somebody/x' could not be loaded"):  # typed by the user: it is asked for
+        continue_run(run, None, quiet(), download=True)
+    assert requests != []
 
 
 def test_a_bert_on_this_machine_is_opened_without_a_request(
@@ -166,6 +171,16 @@ def test_sizes_are_compared_with_the_weights_before_memory_is_taken(
     configure(run, **tables)
     with pytest.raises(InputError, match=said):
         load_model(run)
+    with pytest.raises(InputError, match=said):
+        continue_run(run, None, quiet())
+
+
+def test_a_bank_larger_than_the_state_takes_no_memory(run: Path) -> None:
+    configure(run, memory={"bank_size": 10**8})
+    with pytest.raises(
+        InputError, match=r"memory\.safetensors: has .* bytes; expected at least .* for 100,000,000 rows"
+    ):
+        continue_run(run, None, quiet())
 
 
 @pytest.mark.parametrize("file", [name for name in FILES if name.endswith((".json", ".toml", ".jsonl"))])
