@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,41 +18,59 @@ _KINDS = {
 }  # fmt: skip
 
 
-def check_plain(folder: Path) -> None:
+def check_plain(folder: Path, in_place: Iterable[str] = ()) -> None:
     """Refuse to write into a folder that holds anything but files and folders, at any depth.
 
     What is written through a link or a pipe ends up elsewhere, so this is called before the first write. A folder that
     is not there is no fault; the folder itself may be a link, because the caller named it.
 
+    Args:
+        folder: the folder.
+        in_place: names of files in it that are changed where they are, so that a second name (a hard link) would change
+            too. All others are replaced.
+
     Raises:
-        InputError: names up to 20 links, pipes, sockets and devices, and folders that cannot be read.
+        InputError: names up to 20 links, pipes, sockets, devices and hard links, and folders that cannot be read.
     """
-    if faults := [fault for fault, _ in zip(_faults(Path(folder)), range(MOST_FAULTS_SHOWN), strict=False)]:
+    faults = [fault for fault, _ in zip(_faults(Path(folder)), range(MOST_FAULTS_SHOWN), strict=False)]
+    for path in (Path(folder) / name for name in in_place):
+        with suppress(OSError):
+            if _has_other_names(path.lstat()):
+                faults.append(_hard_link_fault(path))
+    if faults:
         raise InputError(faults)
 
 
 def open_plain(path: Path, flags: int) -> int:
     """The descriptor of a regular file, opened without following a link or waiting for a pipe.
 
+    A file with more than one name (a hard link) can be read, and not written.
+
     Args:
         path: the file.
         flags: of `os.open`; with O_CREAT a missing file is made.
 
     Raises:
-        InputError: a link, a pipe, a socket, a device or a folder stands there.
+        InputError: a link, a pipe, a socket, a device or a folder stands there, or a hard link for writing.
         OSError: missing, or not permitted.
     """
+    writes = flags & (os.O_WRONLY | os.O_RDWR)
     try:
         status = path.lstat()
     except FileNotFoundError:
         status = None
     if status is not None and not stat.S_ISREG(status.st_mode):  # never opened: opening a device may have effects
         raise InputError(plain_fault(path, status.st_mode))
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
+    descriptor = os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    status = os.fstat(descriptor)
+    fault = None if stat.S_ISREG(status.st_mode) else plain_fault(path, status.st_mode)
+    if fault is None and writes and _has_other_names(status):
+        fault = _hard_link_fault(path)
+    if fault is not None:
         os.close(descriptor)
-        raise InputError(plain_fault(path, mode))
+        raise InputError(fault)
+    if flags & os.O_TRUNC:
+        os.ftruncate(descriptor, 0)
     return descriptor
 
 
@@ -87,6 +105,15 @@ def _faults(folder: Path) -> Iterator[Fault]:
             continue
         except OSError as error:
             yield Fault(str(folder), f"cannot be read ({error.strerror})", "a folder", "change its owner or its rights")
+
+
+def _has_other_names(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and status.st_nlink > 1
+
+
+def _hard_link_fault(path: Path) -> Fault:
+    found = "has another name as well (a hard link): writing here would change it there"
+    return Fault(str(path), found, "a file of its own", f"copy it (cp {path.name} copy), then mv copy {path.name}")
 
 
 def plain_fault(path: Path, mode: int) -> Fault:

@@ -151,7 +151,7 @@ class JobFolder:
             if folder.is_symlink():
                 fault = Fault(str(folder), f"is a link to {folder.readlink()}", "a folder", "remove the link")
                 raise InputError(fault)
-        check_plain(self.folder)
+        check_plain(self.folder, ("lock", "output.log"))
 
     def _record(self) -> tuple[int, float] | None:
         try:

@@ -33,7 +33,7 @@ from coder_core.model.reader import make_reader
 from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.derived.neighbours import run_text_space, same_neighbours
 from coder_core.runs.files.history import HISTORY, history_faults
-from coder_core.runs.files.lock import RunLock
+from coder_core.runs.files.lock import IN_PLACE, RunLock
 from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.files.sealed import write_sealed
 from coder_core.runs.load import (
@@ -114,7 +114,7 @@ def continue_run(folder: Path, overrides: Config | None, console: Console, *, do
     Raises:
         InputError: no run there, damaged, values changed that would change the run, or other data than before.
     """
-    check_plain(folder)  # before minutes are spent on the data
+    check_plain(folder, IN_PLACE)  # before minutes are spent on the data
     stored, about = read_config(folder)
     config = _merge(stored, overrides) if overrides is not None else stored
     stop_on_errors(check_folder(str(folder), folder))

@@ -203,6 +203,34 @@ def test_small_files_are_written_through_no_link_even_unchecked(base: Path, tmp_
     assert digest(base / "outside") == before
 
 
+@pytest.mark.parametrize("name", ["history.jsonl", ".lock", ".tmp-status.json", ".tmp-.lock.json"])
+def test_what_is_written_in_place_is_no_hard_link(
+    base: Path, run: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second name of a file elsewhere would change with it. What is replaced, or only read, may have several."""
+    dotfile = base / "outside" / "dotfile"
+    path = put(run, name, lambda path: path.hardlink_to(dotfile))
+    (base / "outside" / "words").hardlink_to(run / "words.json")
+    before = digest(base / "outside")
+    assert COMMANDS["resume"](run) == 1
+    assert f"{path}: has another name as well (a hard link)" in " ".join(capsys.readouterr().err.split())
+    assert digest(base / "outside") == before
+    path.unlink()
+    assert COMMANDS["evaluate"](run) == 0
+    (base / "outside" / "words").unlink()
+
+
+@pytest.mark.parametrize("name", ["output.log", "lock", ".tmp-job.json"])
+def test_a_job_writes_into_no_hard_link(base: Path, tmp_path: Path, name: str) -> None:
+    before = digest(base / "outside")
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / name).hardlink_to(base / "outside" / "dotfile")
+    with pytest.raises(InputError, match="a hard link"):
+        JobFolder(tmp_path / "job").start(("true",))
+    assert digest(base / "outside") == before
+    (tmp_path / "job" / name).unlink()
+
+
 def test_only_saves_are_pruned(tmp_path: Path) -> None:
     """A folder that no step names is somebody's own."""
     store = SaveStore(tmp_path / "best", keep=1)

@@ -14,8 +14,10 @@ from filelock import FileLock, Timeout
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import check_plain, read_plain
 from coder_core.runs.files.atomic import replace_file
+from coder_core.runs.files.history import HISTORY
 
-_HOLDER = ".lock.json"
+_LOCK, _HOLDER = ".lock", ".lock.json"
+IN_PLACE = (_LOCK, HISTORY)  # written where they are; all other files of a run are replaced
 
 
 class RunLock:
@@ -28,12 +30,12 @@ class RunLock:
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
-        self._lock = FileLock(self.folder / ".lock", timeout=0, thread_local=False)
+        self._lock = FileLock(self.folder / _LOCK, timeout=0, thread_local=False)
 
     def __enter__(self) -> RunLock:
         if not self.folder.is_dir():
             raise InputError(Fault(str(self.folder), "is not a run folder", "the folder of a run"))
-        check_plain(self.folder)
+        check_plain(self.folder, IN_PLACE)
         try:
             self._lock.acquire()
         except Timeout as error:
