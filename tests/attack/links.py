@@ -1,17 +1,23 @@
-"""Put links and special files at every place of a run; whatever writes is started on it, and the outside is hashed.
+"""Put links and special files at every place of runs and jobs; whatever writes is started, and the outside is hashed.
 
 python -m tests.attack.links --cases 0 --seed 0        (0: every kind at every place)
+
+Three subjects: a trained run, an imported one that gets another split, and the folder of the app's jobs.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from app.backend import jobs
+from coder_core import embed
 from coder_core.api import list_runs, open_run
 from coder_core.console.faults import InputError
 from tests.attack.campaign import (
@@ -27,34 +33,89 @@ from tests.attack.campaign import (
     workplace,
 )
 from tests.runs.test_links import COMMANDS, KINDS, PLACES, digest, put
+from tests.support.run_folders import import_run_folder
 
 OUTSIDE = "outside"
+HARD_LINK = "hard link to a file"
 MADE: dict[str, Callable[[Path, Path], object]] = {
     "link to a folder": lambda path, outside: path.symlink_to(outside / "folder"),
     "link to a file": lambda path, outside: path.symlink_to(outside / "dotfile"),
     "link to the folder of the runs": lambda path, outside: path.symlink_to(outside.parent / "runs"),
     "link to another run": lambda path, outside: path.symlink_to(outside.parent / "runs" / "neighbour"),
+    HARD_LINK: lambda path, outside: path.hardlink_to(outside / "dotfile"),
     **{kind: lambda path, outside, make=make: make(path) for kind, (make, _) in KINDS.items()},  # type: ignore[misc]
 }
-DOORS = (*COMMANDS, "api")
-Case = tuple[str, str]  # where, what
+JOB = "name"
+Door = Callable[[Path], int]
 
 
-def places() -> list[str]:
+@dataclass(frozen=True)
+class Subject:
+    """What is attacked.
+
+    Args:
+        make: it, in a folder of runs; returns its folder.
+        places: in that folder.
+        doors: the programs that write there, and "api", which reads.
+    """
+
+    make: Callable[[Path], Path]
+    places: Callable[[], list[str]]
+    doors: dict[str, Door]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of file at a place of a subject."""
+
+    subject: str
+    place: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.place} of the {self.subject}"
+
+
+def trained_run(runs: Path) -> Path:
+    """A finished run of version 0.1."""
+    return Path(shutil.copytree(FIXTURE / "checkpoints" / "whole", runs / "run"))
+
+
+def places_of_a_run() -> list[str]:
     """Every entry of a run, and those that a run may come to have."""
     whole = FIXTURE / "checkpoints" / "whole"
     return list(dict.fromkeys([*PLACES, *(str(path.relative_to(whole)) for path in sorted(whole.rglob("*")))]))
 
 
-def surroundings(folder: Path) -> Path:
-    """A run, its neighbour and, outside, a folder and a file that nobody may touch."""
-    (folder / "runs" / "neighbour").mkdir(parents=True)
-    (folder / "runs" / "neighbour" / "mine").write_text("x")
-    shutil.copytree(FIXTURE / "checkpoints" / "whole", folder / "runs" / "run")
-    shutil.copytree(FIXTURE / "checkpoints" / "whole" / "analysis", folder / OUTSIDE / "folder")
-    (folder / OUTSIDE / "folder" / "9").mkdir()
-    (folder / OUTSIDE / "dotfile").write_text("export PATH=/bin\nno newline at the end")
-    return folder / "runs" / "run"
+def imported_run(runs: Path) -> Path:
+    """A run of another model's embeddings; these stay beside it."""
+    return import_run_folder(runs, "run", images=8)
+
+
+def import_again(run: Path, *flags: str) -> int:
+    """Import the same embeddings as another split."""
+    given = run.parents[1] / "run-embeddings"
+    ends = (("images", "npy"), ("texts", "npy"), ("captions", "txt"))
+    files = [f"--{name}={given / name}.{end}" for name, end in ends]
+    return embed.main(["import", *files, "--split=test", f"--root={run.parent}", "--name=run", *flags])
+
+
+def start_job(runs: Path) -> int:
+    """Start a job as a page does."""
+    os.environ["CODER_CHECKPOINTS"] = str(runs)
+    try:
+        jobs.start(("true",), JOB)
+    except (OSError, InputError) as error:
+        print(error)
+        return 1
+    return 0
+
+
+def forget_job(runs: Path) -> int:
+    """Remove the files of a job as a page does."""
+    os.environ["CODER_CHECKPOINTS"] = str(runs)
+    jobs.forget(JOB)
+    return 0
 
 
 def look(run: Path) -> int:
@@ -70,38 +131,74 @@ def look(run: Path) -> int:
     return 0
 
 
+IMPORTED_PLACES = [
+    "analysis", "analysis/test", "analysis/.tmp-test-old", "analysis/dev", "analysis/dev/manifest.json",
+    "analysis/dev/captions.json", "analysis/dev/image_embeddings.npy", "analysis/dev/image_ranks.npy", "derived",
+    "derived/dev/x", "anything",
+]  # fmt: skip
+JOB_PLACES = [
+    ".work", f".work/{JOB}", *(f".work/{JOB}/{file}" for file in (
+        "lock", "output.log", "job.json", ".tmp-job.json", "progress.json", "anything",
+    )),
+]  # fmt: skip
+SUBJECTS = {
+    "run": Subject(trained_run, places_of_a_run, {**COMMANDS, "api": look}),
+    "imported run": Subject(
+        imported_run, lambda: IMPORTED_PLACES,
+        {"embed import": import_again, "… --overwrite": lambda run: import_again(run, "--overwrite"), "api": look},
+    ),
+    "jobs": Subject(lambda runs: runs, lambda: JOB_PLACES, {"start": start_job, "forget": forget_job}),
+}  # fmt: skip
+READING = ("api", "forget")  # what need not say anything
+
+
+def surroundings(folder: Path, subject: str) -> Path:
+    """The subject, its neighbour and, outside, a folder and a file that nobody may touch."""
+    (folder / "runs" / "neighbour").mkdir(parents=True)
+    (folder / "runs" / "neighbour" / "mine").write_text("x")
+    made = SUBJECTS[subject].make(folder / "runs")
+    shutil.copytree(FIXTURE / "checkpoints" / "whole" / "analysis", folder / OUTSIDE / "folder")
+    (folder / OUTSIDE / "folder" / "9").mkdir()
+    (folder / OUTSIDE / "dotfile").write_text("export PATH=/bin\nno newline at the end")
+    return made
+
+
 def attack(case: Case, folder: Path, listener: Listener) -> Iterator[Finding]:
-    """One thing at one place, then every command."""
-    place, kind = case
-    run = surroundings(folder)
-    path = put(run, place, lambda path: MADE[kind](path, folder / OUTSIDE))
-    name = f"{kind} at {place}"
-    outside = digest(folder / OUTSIDE), digest(folder / "runs")
-    for door in DOORS:
-        status, text = listener.hear(lambda door=door: look(run) if door == "api" else COMMANDS[door](run))
+    """One thing at one place, then every door."""
+    made = surroundings(folder, case.subject)
+    path = put(made, case.place, lambda path: MADE[case.kind](path, folder / OUTSIDE))
+    # A hard link stops only what writes in place; a job that is forgotten loses its own files.
+    own = case.kind != HARD_LINK and case.subject != "jobs"
+    watched = [folder / OUTSIDE, folder / "runs" / "neighbour", *([folder / "runs"] if own else [])]
+    before = [digest(place) for place in watched]
+    for door, use in SUBJECTS[case.subject].doors.items():
+        status, text = listener.hear(lambda use=use: use(made))
+        refused = bool(status) and str(path) in text
         if status is None or status not in (0, *USUAL_EXITS):
-            yield Finding(name, door, "traceback", f"{status}: {text}")
-        elif (digest(folder / OUTSIDE), digest(folder / "runs")) != outside:
-            yield Finding(name, door, "silent", f"something changed. {text}")
-        elif door != "api" and (not status or str(path) not in text):
-            yield Finding(name, door, "silent", f"went on, or did not name it: {text}")
+            yield Finding(str(case), door, "traceback", f"{status}: {text}")
+        elif [digest(place) for place in watched] != before:
+            yield Finding(str(case), door, "silent", f"something changed. {text}")
+        elif door not in READING and not refused and case.kind != HARD_LINK:
+            yield Finding(str(case), door, "silent", f"went on, or did not name it: {text}")
         else:
-            yield Finding(name, door, "named" if str(path) in text or status else "harmless", text)
+            yield Finding(str(case), door, "named" if str(path) in text or status else "harmless", text)
 
 
 def warm_up(folder: Path) -> None:
     """Everything a case imports."""
-    run = surroundings(folder / "warm-up")
-    for command in COMMANDS.values():
-        command(run)
-    look(run)
+    for number, (name, subject) in enumerate(SUBJECTS.items()):
+        made = surroundings(folder / f"warm-up-{number}", name)
+        for use in subject.doors.values():
+            use(made)
 
 
 def campaign(folder: Path, cases: int = 0, seed: int = 0, jobs: int = 2) -> Campaign:
-    """Every kind at every place, or `cases` of them drawn at random."""
+    """Every kind at every place of every subject, or `cases` of them drawn at random."""
     (folder / "cases").mkdir()
     import_all(folder, warm_up)
-    everything = [(place, kind) for place in places() for kind in MADE]
+    everything = [
+        Case(name, place, kind) for name, subject in SUBJECTS.items() for place in subject.places() for kind in MADE
+    ]
     if cases:
         everything = random.Random(seed).sample(everything, min(cases, len(everything)))
     return Campaign("links", list(forked(everything, attack, folder / "cases", jobs)))

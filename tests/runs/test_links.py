@@ -156,7 +156,7 @@ def test_a_further_split_is_not_imported_into_a_run_with_a_link(
     ]
     outside = base / "outside"
     before = digest(outside)
-    for place in ("analysis/test", "analysis/.tmp-test-old", "derived"):
+    for place in ("analysis/test", "analysis/.tmp-test-old", "derived", "analysis/dev"):
         path = put(tmp_path / "runs" / "clip", place, lambda link: link.symlink_to(outside / "folder"))
         for extra in ([], ["--overwrite"]):
             split = ["--split=test", f"--root={tmp_path / 'runs'}", "--name=clip"]

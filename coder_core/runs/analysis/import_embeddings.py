@@ -52,9 +52,11 @@ def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False
     stop_on_errors(check_folder(str(place), place))
     if not folder.exists() and not folder.is_symlink():
         return folder
-    if folder.is_symlink() or not _imported(folder):
+    if folder.is_symlink():
         raise InputError(_taken(folder))
     check_plain(folder)
+    if not _imported(folder):
+        raise InputError(_taken(folder))
     if place.exists() and not overwrite:
         fix = "name another --split, or add --overwrite to take its place"
         raise InputError(Fault(str(place), "exists already", "a new split", fix))
