@@ -96,8 +96,8 @@ def anchor_diversity(
         epsilon: of the squashing.
         entropy_temperature: of the entropy's softmax.
         bank_share: weight of the bank's raw value against the batch's.
-        gradient: let a loss train through the diversity.
-        largest: (Q,) raw values -> their maximum over the anchors of all processes.
+        gradient: let a loss train through the diversity, its normalising maximum included.
+        largest: (Q,) raw values -> their maximum over the anchors of all processes, differentiable.
 
     Returns:
         (Q,) in (0.5, 1].

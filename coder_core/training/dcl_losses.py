@@ -113,7 +113,7 @@ def _diversity(in_batch: Candidates, in_bank: Candidates | None, objective: Obje
         (in_batch.scores, in_batch.other_images),
         None if in_bank is None else (in_bank.scores, in_bank.other_images),
         measure=objective.diversity, epsilon=objective.epsilon, entropy_temperature=objective.entropy_temperature,
-        gradient=objective.diversity_gradient, largest=parallel.largest,
+        gradient=objective.diversity_gradient, largest=parallel.largest_with_gradient,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from coder_core.objectives.pairs import both_directions
 from coder_core.objectives.polynomial import polynomial_hardest
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.ops import normalise
-from coder_core.training.dcl_losses import instance_dcl
+from coder_core.training.dcl_losses import concept_dcl, instance_dcl
 from coder_core.training.gathering import Keys, gather_anchors
 from coder_core.training.losses import Losses
 from coder_core.training.parts.memory import MomentumMemory, make_memory
@@ -173,6 +173,31 @@ def test_gradients_of_the_instance_loss_through_batch_and_bank() -> None:
         return losses.total
 
     assert gradcheck(total, (unit_rows().requires_grad_(), unit_rows().requires_grad_()))
+
+
+@pytest.mark.parametrize("measure", ["std", "entropy"])
+def test_gradients_through_the_diversity(measure: Any) -> None:
+    """Of both branches' losses as training takes them, the largest raw value of each direction included."""
+    generator = torch.Generator().manual_seed(0)
+
+    def unit_rows() -> Tensor:
+        return normalise(torch.randn(4, 3, generator=generator, dtype=torch.float64))
+
+    ids, bank = torch.tensor([0, 1, 1, 2]), CoupledBank(6, 3).double()
+    bank.enqueue(unit_rows(), unit_rows(), ids + 1)
+    keys = Keys(unit_rows(), unit_rows(), bank)
+
+    def totals(images: Tensor, texts: Tensor, gradient: bool = True) -> Tensor:
+        objective = ObjectiveConfig(diversity=measure, entropy_temperature=0.2, diversity_gradient=gradient)
+        anchors = gather_anchors(images, texts, ids)
+        instance = instance_dcl(anchors, keys, Config(objective=objective), epoch=1.0).total
+        return torch.stack([instance, concept_dcl(anchors, objective).mean()])
+
+    rows = unit_rows().requires_grad_(), unit_rows().requires_grad_()
+    assert gradcheck(totals, rows)
+    for branch in (0, 1):
+        through, past = (torch.autograd.grad(totals(*rows, gradient=on)[branch], rows[0])[0] for on in (True, False))
+        assert not torch.allclose(through, past)
 
 
 def test_hardest_negatives_wait_one_epoch(data: Path) -> None:
