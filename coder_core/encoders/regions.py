@@ -1,4 +1,4 @@
-"""Encode the regions of an image: a linear layer plus a two-layer MLP (as in vse_infty)."""
+"""Encode the regions of an image: a linear layer plus a two-layer MLP (as in vse_infty). Padding is left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.distributed.nn.functional import all_reduce
 
 from coder_core.cpu.dropout import Dropout
 from coder_core.cpu.products import factor_type
-from coder_core.ops import normalise
+from coder_core.ops import normalise, padding_mask
 
 
 class RegionBatchNorm(nn.BatchNorm1d):
@@ -65,13 +65,21 @@ class RegionEncoder(nn.Module):
             width = dimension // 2
         self.mlp = nn.Sequential(*hidden, *([nn.Linear(width, dimension)] if layers > 0 else []))
 
-    def forward(self, regions: Tensor) -> Tensor:
-        """(B, R, F) -> (B, R, D)."""
+    def forward(self, regions: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """(B, R, F), (B,) -> (B, R, D). Regions from each length on are padding: zero, and in no statistics."""
         if self.rms:
             regions = normalise(regions) * math.sqrt(regions.shape[-1])
-        rows = self.dropout(regions).flatten(0, 1)
+        if lengths is None or int(lengths.min()) == regions.shape[1]:
+            return self._encode(regions.flatten(0, 1)).view(*regions.shape[:2], -1)
+        real = ~padding_mask(lengths, regions.shape[1])
+        rows = self._encode(regions[real])
+        return rows.new_zeros(*regions.shape[:2], rows.shape[-1]).masked_scatter(real[..., None], rows)
+
+    def _encode(self, rows: Tensor) -> Tensor:
+        """(N, F) -> (N, D)."""
+        rows = self.dropout(rows)
         rows = rows.to(factor_type(rows))  # once, for both layers that read them
-        out = self.linear(rows)
+        out: Tensor = self.linear(rows)
         if len(self.mlp) > 0:
             out = out + self.mlp(rows) if torch.is_grad_enabled() else out.add_(self.mlp(rows))
-        return out.view(*regions.shape[:2], -1)
+        return out

@@ -45,7 +45,7 @@ class Coder(nn.Module):
     """Two encoders, two poolings and, optionally, a concept branch.
 
     Args:
-        regions: (B, R, F) -> (B, R, D).
+        regions: (B, R, F), (B,) lengths -> (B, R, D).
         words: (B, T) ids, (B,) lengths -> (B, T, D).
         image_pooling, text_pooling: (B, L, D), (B,) lengths -> (B, …, D).
         dimension: D.
@@ -108,7 +108,7 @@ class Coder(nn.Module):
         return Embedded(images.instance, texts.instance, images.concept, texts.concept)
 
     def _pool_images(self, regions: Tensor, lengths: Tensor) -> Tensor:
-        pooled: Tensor = self.image_pooling(self.dropout(self.regions(regions)), lengths)
+        pooled: Tensor = self.image_pooling(self.dropout(self.regions(regions, lengths)), lengths)
         return pooled
 
     def _encode_words(self, words: Tensor, lengths: Tensor) -> Tensor:

@@ -46,6 +46,30 @@ def test_one_vector_per_image() -> None:
     assert encoder(torch.randn(5, 1, 6)).shape == (5, 1, 8)
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_padding_reaches_neither_the_embeddings_nor_the_statistics(dropout: float) -> None:
+    """Images of 4, 2 and 3 regions, padded to 5 with zeros, in training: the batch norm of the 9 real rows."""
+    torch.manual_seed(0)
+    plain, padded = (RegionEncoder(6, 8, dropout=dropout).double() for _ in range(2))
+    padded.load_state_dict(plain.state_dict())
+    rows, lengths = torch.randn(9, 6, dtype=torch.float64), torch.tensor([4, 2, 3])
+    regions = torch.zeros(3, 5, 6, dtype=torch.float64)
+    real = torch.arange(5) < lengths[:, None]
+    regions[real] = rows
+    torch.manual_seed(1)
+    expected = plain(rows[None])[0]
+    torch.manual_seed(1)
+    encoded = padded(regions, lengths)
+    torch.testing.assert_close(encoded[real], expected)
+    assert not encoded[~real].any()
+    for name, value in plain.named_buffers():
+        torch.testing.assert_close(padded.get_buffer(name), value)
+    for out, encoder in ((expected, plain), (encoded, padded)):
+        out.square().sum().backward()
+    for name, value in plain.named_parameters():
+        torch.testing.assert_close(padded.get_parameter(name).grad, value.grad)
+
+
 def test_dropout_works_on_training_only() -> None:
     torch.manual_seed(0)
     encoder = RegionEncoder(6, 8, dropout=0.5)

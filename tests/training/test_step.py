@@ -243,9 +243,10 @@ def test_dcl_i_ignores_diversity(data: Path) -> None:
     assert list(losses.parts) == ["dcl-i"]
 
 
-def test_embeddings_are_unit_rows_and_padding_does_not_reach_them(data: Path) -> None:
+@pytest.mark.parametrize("training", [True, False])
+def test_embeddings_are_unit_rows_and_padding_does_not_reach_them(data: Path, training: bool) -> None:
     prepared = prepare(plain_config(data))
-    batch, model = prepared.batches(0), prepared.model.eval()
+    batch, model = prepared.batches(0), prepared.model.train(training)
     images, texts = embed(model, batch)
     for rows in (images, texts):
         torch.testing.assert_close(rows, normalise(rows))
