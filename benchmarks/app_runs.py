@@ -66,7 +66,7 @@ def _concepts(random: np.random.Generator, v: np.ndarray, w: np.ndarray) -> tupl
         random.standard_normal((CONCEPTS, 8), dtype=np.float32),
     )  # fmt: skip
     attention = [random.dirichlet(np.full(CONCEPTS, 0.02), len(rows)).astype(np.float16) for rows in (v, w)]
-    return concept_tables(SplitEmbeddings(v, w, v, w, *attention), made, threshold=0.3, rescaled=True)
+    return concept_tables(SplitEmbeddings(v, w, v, w, *attention), made, made.graph(threshold=0.3, rescaled=True))
 
 
 def _weights(random: np.random.Generator, pairs: int) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -45,7 +45,7 @@ class ConceptBranch(nn.Module):
         graph: (g, g) Â.
         vectors: (g, C) word vectors of the concepts.
         dimension: D of the queries and of the embeddings.
-        layers: of the graph network.
+        layers, narrow: of the graph network.
         smoothing: of the attention.
         unit_queries: scale every query to length 1 first. CODER queries with the pooled vector as it is: where region
             features are large, its length alone makes the attention pick one concept, and small word vectors attend to
@@ -53,11 +53,11 @@ class ConceptBranch(nn.Module):
     """
 
     def __init__(
-        self, graph: Tensor, vectors: Tensor, dimension: int, *, layers: int = 1, smoothing: float = 10.0,
-        unit_queries: bool = False,
+        self, graph: Tensor, vectors: Tensor, dimension: int, *, layers: int = 1, narrow: bool = True,
+        smoothing: float = 10.0, unit_queries: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.network = ConceptGraphNetwork(graph, vectors, dimension, layers=layers)
+        self.network = ConceptGraphNetwork(graph, vectors, dimension, layers=layers, narrow=narrow)
         self.image_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dimension, dimension)))
         self.text_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dimension, dimension)))
         self.smoothing = smoothing

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
+GraphNorm = Literal["columns", "rows-columns", "cvse"]
 RESCALE_BASE, RESCALE_SHIFT = 5.0, 0.02  # CVSE: P → 5^(P − 0.02) − 5^(−0.02)
 
 
@@ -56,26 +58,43 @@ def connect(probability: np.ndarray, *, threshold: float) -> np.ndarray:
     return (probability >= threshold).astype(np.float64)
 
 
-def normalise_graph(edges: np.ndarray) -> np.ndarray:
-    """Â = D^(−1/2) H D^(−1/2) + I with D_jj = Σ_i H_ij, the degree of column j.
+def normalise_graph(edges: np.ndarray, norm: GraphNorm = "columns") -> np.ndarray:
+    """H → Â, in one of three readings of D^(−1/2) H D^(−1/2) + I.
 
     H is not symmetric: many rare concepts point at a frequent one, and nothing points back, so many columns have degree
-    zero. D^(−1/2) of zero is zero.
+    zero. D^(−1/2) of zero is zero, so "columns" drops every edge from such a concept; the other two keep all edges.
 
     Args:
         edges: (g, g) H.
+        norm: "columns", D_jj = Σ_i H_ij on both sides; "rows-columns", row sums on the left and column sums on the
+            right; "cvse", D^(−1/2) (H + I) D^(−1/2) with the row sums of H + I.
 
     Returns:
         (g, g) float32.
+
+    Raises:
+        ValueError: an unknown norm.
     """
-    degree = edges.sum(0)
-    root = np.where(degree > 0, 1.0 / np.sqrt(np.where(degree > 0, degree, 1.0)), 0.0)
-    return np.asarray(root[:, None] * edges * root[None, :] + np.eye(len(edges)), dtype=np.float32)
+    loops = np.eye(len(edges))
+    if norm == "cvse":
+        root = _inverse_root((edges + loops).sum(1))
+        return np.asarray(root[:, None] * (edges + loops) * root[None, :], dtype=np.float32)
+    if norm not in ("columns", "rows-columns"):
+        raise ValueError(f'norm must be "columns", "rows-columns" or "cvse", got {norm!r}')
+    right = _inverse_root(edges.sum(0))
+    left = right if norm == "columns" else _inverse_root(edges.sum(1))
+    return np.asarray(left[:, None] * edges * right[None, :] + loops, dtype=np.float32)
+
+
+def _inverse_root(degree: np.ndarray) -> np.ndarray:
+    """D^(−1/2) as a vector, 0 where the degree is."""
+    return np.where(degree > 0, 1.0 / np.sqrt(np.where(degree > 0, degree, 1.0)), 0.0)
 
 
 def concept_graph(
-    together: np.ndarray, occurrences: np.ndarray, *, threshold: float = 0.3, rescaled: bool = True
-) -> np.ndarray:
+    together: np.ndarray, occurrences: np.ndarray, *, threshold: float = 0.3, rescaled: bool = True,
+    norm: GraphNorm = "columns",
+) -> np.ndarray:  # fmt: skip
     """Counts → Â, (g, g) float32.
 
     Args:
@@ -83,6 +102,8 @@ def concept_graph(
         occurrences: (g,) N.
         threshold: ε of the graph, on the rescaled probability or, literally, on the raw one.
         rescaled: rescale first, as CVSE does.
+        norm: as in `normalise_graph`.
     """
     probability = conditional(together, occurrences)
-    return normalise_graph(connect(rescale(probability) if rescaled else probability, threshold=threshold))
+    edges = connect(rescale(probability) if rescaled else probability, threshold=threshold)
+    return normalise_graph(edges, norm)

@@ -10,7 +10,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from coder_core.concepts.cooccurrence import concept_graph
+from coder_core.concepts.cooccurrence import GraphNorm, concept_graph
 from coder_core.concepts.lemmas import Kind
 from coder_core.concepts.vocabulary import KINDS, Concept, ConceptVocabulary, Source
 from coder_core.console.faults import Fault, InputError
@@ -38,9 +38,9 @@ class Concepts:
     def __len__(self) -> int:
         return len(self.vocabulary)
 
-    def graph(self, *, threshold: float, rescaled: bool) -> np.ndarray:
+    def graph(self, *, threshold: float, rescaled: bool, norm: GraphNorm = "columns") -> np.ndarray:
         """Â, (g, g) float32."""
-        return concept_graph(self.together, self.occurrences, threshold=threshold, rescaled=rescaled)
+        return concept_graph(self.together, self.occurrences, threshold=threshold, rescaled=rescaled, norm=norm)
 
     def to_files(self) -> dict[str, bytes | str]:
         """concepts.json and concepts.safetensors."""

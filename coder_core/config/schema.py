@@ -89,8 +89,16 @@ class ModelConfig:
         "Tells nouns, adjectives and verbs in the captions. textblob works offline; the others when you installed "
         "them.")
     gcn_layers: int = setting(1, minimum=1, maximum=2, help="Graph convolutions over the concepts (CODER: 1, CVSE: 2).")
+    gcn_form: Literal["cvse", "wide"] = setting("cvse", before="wide", help=
+        "Of two convolutions: cvse has a hidden width of D/2 and no activation after the last; wide has D and an "
+        "activation after each, as runs had before this setting.")
+    concept_graph: Literal["columns", "rows-columns", "cvse"] = setting("columns", help=
+        "How the concepts' graph H is normalised (the paper leaves D open): by its column sums on both sides, which "
+        "drops the edges of a concept that no other points at; by row sums on the left and column sums on the right; "
+        "or H + I by its row sums (CVSE's program).")
     concept_smoothing: float = setting(10.0, above=0, help=
-        "λ of the concept attention; larger is sharper (CODER supplement eq. 14: 10).")
+        "λ_s of the concept attention; larger is sharper (CODER supplement eq. 14 gives no value; 10 is this "
+        "project's).")
     concept_query: Literal["pooled", "unit"] = setting("pooled", help=
         "What reads the concepts: the pooled vector before it is normalised (CODER supplement A.2), or the same at "
         "length 1, so that an image and a caption start equally sharp whatever the scale of their features.")
@@ -158,6 +166,12 @@ class MemoryConfig:
         "Keys kept per modality; 0 keeps no bank (CODER: 4096 on Flickr30K).")
     momentum: float = setting(0.995, minimum=0, maximum=1, help=
         "Share of the old key encoder that stays at every step (CODER: 0.995).")
+    twin_dropout: bool = setting(True, help=
+        "The key encoders read with dropout, as the model does; off, the keys of one batch are the same twice (the "
+        "paper does not say).")
+    bank_anchors: bool = setting(False, help=
+        "M-DCL takes the bank's entries as anchors too, each against the batch, its positive being its own pair in the "
+        "bank (eq. 6 read literally; default: the batch alone).")
     bank_start_epoch: float = setting(0.0, minimum=0, help=
         "Epochs before the bank loss counts; keys are collected from the start.")
     prototypes: int = setting(0, minimum=0, maximum=10_000_000, help=
@@ -312,4 +326,6 @@ def _section(cls: type, section: str, table: Mapping[str, Any], place: str) -> A
     expected = f"one of {', '.join(sorted(declared.name for declared in fields(cls)))}"
     _refuse([Fault(f"{place} key {key}", "is not known", expected) for key in sorted(set(table) - set(known))])
     _refuse([known[key].fault(known[key].read(value), f"{place} key {key}") for key, value in table.items()])
-    return cls(**{known[key].key: known[key].read(value) for key, value in table.items()})
+    values = {known[key].key: known[key].read(value) for key, value in table.items()}
+    older = {one.key: one.before for one in known.values() if one.before is not None and one.key not in values}
+    return cls(**older, **values)

@@ -25,6 +25,7 @@ class Setting:
         maximum, below: the largest value allowed, or the bound above it.
         infinite: infinity is a value too.
         reason: for the range.
+        before: the value of runs that began before the setting existed, where it is not the default.
         old_keys: former names, still read.
         old_values: former value → value, still read.
     """
@@ -42,6 +43,7 @@ class Setting:
     below: float | None = None
     infinite: bool = False
     reason: str = ""
+    before: Any = None
     old_keys: tuple[str, ...] = ()
     old_values: tuple[tuple[str, str], ...] = ()
 

@@ -12,9 +12,24 @@ from torch import nn
 Module = TypeVar("Module", bound=nn.Module)
 
 
-def momentum_twin(module: Module) -> Module:
-    """Copy a module without gradients, in training mode: batch norm normalises by the batch's own statistics."""
-    return copy.deepcopy(module).requires_grad_(False).train()
+def momentum_twin(module: Module, *, dropout: bool = True) -> Module:
+    """Copy a module without gradients, in training mode: batch norm normalises by the batch's own statistics.
+
+    Args:
+        module: to copy.
+        dropout: read with dropout too.
+    """
+    twin = copy.deepcopy(module).requires_grad_(False)
+    return twin.train() if dropout else normalise_by_batch(twin)
+
+
+def normalise_by_batch(module: Module) -> Module:
+    """Evaluation mode, without dropout, but for batch norm, which normalises by the batch's own statistics."""
+    module.eval()
+    for part in module.modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            part.train()
+    return module
 
 
 @torch.no_grad()

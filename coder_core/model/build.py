@@ -59,9 +59,12 @@ def build_model(
     # After the instance branch, whose random start then equals that of a model without concepts.
     branch, pooling = None, None
     if concepts is not None:
+        graph = concepts.graph(
+            threshold=config.concept_threshold, rescaled=config.concept_rescale, norm=config.concept_graph
+        )
         branch = ConceptBranch(
-            torch.from_numpy(concepts.graph(threshold=config.concept_threshold, rescaled=config.concept_rescale)),
-            torch.from_numpy(concepts.vectors), config.dimension, layers=config.gcn_layers,
+            torch.from_numpy(graph), torch.from_numpy(concepts.vectors), config.dimension,
+            layers=config.gcn_layers, narrow=config.gcn_form == "cvse",
             smoothing=config.concept_smoothing, unit_queries=config.concept_query == "unit",
         )  # fmt: skip
         pooling = POOLINGS[config.text_pooling]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -68,6 +68,10 @@ def instance_dcl(
         parts["m-dcl"] = in_bank_loss.mean().detach()
     if weights is not None:
         per_pair = per_pair * weights
+    if bank_terms and keys is not None and config.memory.bank_anchors:
+        of_entries = _bank_anchors(anchors, keys, objective)
+        per_pair = per_pair + objective.weight_memory * of_entries
+        parts["m-dcl-entries"] = of_entries.detach()
     return Losses(per_pair.mean(), per_pair.detach(), parts, torch.cat(diversities) if diversities else None)
 
 
@@ -98,6 +102,25 @@ def _bank_candidates(anchors: Anchors, keys: Keys, objective: ObjectiveConfig) -
         yield Candidates(queries @ slots[: bank.count].T, (queries * partners).sum(1), *negatives)
 
 
+def _bank_anchors(anchors: Anchors, keys: Keys, objective: ObjectiveConfig) -> Tensor:
+    """L_M_DCL with the bank's entries as anchors against the pairs of all processes, both directions: their mean, ().
+
+    Eq. 6 is an L_DCL of two sets, and eq. 5 sums both directions of one. An entry's positive is the other key of its
+    own pair, which carries no gradient: only its negatives train.
+    """
+    bank = keys.bank
+    slots = slice(bank.count)
+    negatives = _negatives(bank.image_ids[slots], anchors.all_image_ids, objective, None)
+    positive_scores = (bank.images[slots] * bank.texts[slots]).sum(1)
+    total = positive_scores.new_zeros(())
+    for entries, candidates in ((bank.images, anchors.all_texts), (bank.texts, anchors.all_images)):
+        direction = Candidates(entries[slots] @ candidates.T, positive_scores, *negatives)
+        # Every process has all entries and all candidates, so none has another largest diversity.
+        diversity = _diversity(direction, None, objective, torch.amax) if objective.loss == "dcl" else None
+        total = total + _dcl(direction, diversity, objective).mean()
+    return total
+
+
 def _negatives(
     query_ids: Tensor, candidate_ids: Tensor, objective: ObjectiveConfig, positive_offset: int | None
 ) -> tuple[AllExcept, AllExcept]:
@@ -108,12 +131,15 @@ def _negatives(
     return all_except_same_image(query_ids, candidate_ids, True, positive_offset=positive_offset), other_images
 
 
-def _diversity(in_batch: Candidates, in_bank: Candidates | None, objective: ObjectiveConfig) -> Tensor:
+def _diversity(
+    in_batch: Candidates, in_bank: Candidates | None, objective: ObjectiveConfig,
+    largest: Callable[[Tensor], Tensor] = parallel.largest_with_gradient,
+) -> Tensor:  # fmt: skip
     return anchor_diversity(
         (in_batch.scores, in_batch.other_images),
         None if in_bank is None else (in_bank.scores, in_bank.other_images),
         measure=objective.diversity, epsilon=objective.epsilon, entropy_temperature=objective.entropy_temperature,
-        gradient=objective.diversity_gradient, largest=parallel.largest_with_gradient,
+        gradient=objective.diversity_gradient, largest=largest,
     )  # fmt: skip
 
 

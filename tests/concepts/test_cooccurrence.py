@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from coder_core.concepts.cooccurrence import (
+    GraphNorm,
     concept_graph,
     conditional,
     connect,
@@ -64,15 +65,27 @@ def test_a_column_of_degree_zero_stays_zero_and_every_concept_keeps_itself() -> 
     assert np.isfinite(graph).all()
 
 
+def test_the_other_readings_keep_the_edges_of_a_concept_nothing_points_at() -> None:
+    """The same edges: rows have degrees (1, 1, 1), columns (2, 1, 0); with loops rows have (2, 2, 2)."""
+    edges = np.array([[0, 1, 0], [1, 0, 0], [1, 0, 0]], dtype=float)
+    root = 1 / np.sqrt(2)
+    expected = [[1, 1, 0], [root, 1, 0], [root, 0, 1]]
+    np.testing.assert_allclose(normalise_graph(edges, "rows-columns"), expected, rtol=1e-6)
+    np.testing.assert_allclose(normalise_graph(edges, "cvse"), (edges + np.eye(3)) / 2, rtol=1e-6)
+    with pytest.raises(ValueError, match="norm must be"):
+        normalise_graph(edges, "rows")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("norm", ["columns", "rows-columns", "cvse"])
 @pytest.mark.parametrize("rescaled", [True, False])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_graph_agrees_with_the_loops(seed: int, rescaled: bool) -> None:
+def test_the_graph_agrees_with_the_loops(seed: int, rescaled: bool, norm: GraphNorm) -> None:
     captions = random_captions(seed)
     together, occurrences = count_together(captions, 9)
     pairs, single = reference.together(captions, 9)
     assert together.tolist() == pairs
     assert occurrences.tolist() == single
-    graph = concept_graph(together, occurrences, threshold=0.25, rescaled=rescaled)
-    np.testing.assert_allclose(graph, reference.graph(pairs, single, 0.25, rescaled), rtol=1e-6)
+    graph = concept_graph(together, occurrences, threshold=0.25, rescaled=rescaled, norm=norm)
+    np.testing.assert_allclose(graph, reference.graph(pairs, single, 0.25, rescaled, norm), rtol=1e-6)
     assert graph.dtype == np.float32
     assert 0 < (graph - np.eye(9) > 0).sum() < 72

@@ -23,14 +23,20 @@ def test_convolution_by_hand() -> None:
     torch.testing.assert_close(actual, torch.tensor([[-0.6, 6.0], [-0.4, 4.0]]))
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-def test_the_network_agrees_with_the_loops_and_its_rows_are_units(layers: int) -> None:
+@pytest.mark.parametrize(
+    ("layers", "narrow", "hidden", "slopes"),
+    [(1, True, [], [0.2]), (2, True, [3], [0.2, 1.0]), (2, False, [6], [0.2, 0.2])],
+)
+def test_the_network_agrees_with_the_loops_and_its_rows_are_units(
+    layers: int, narrow: bool, hidden: list[int], slopes: list[float]
+) -> None:
+    """Two layers as CVSE has them: a hidden width of half, no activation after the last."""
     graph, vectors = draw(5, 5, seed=1).abs(), draw(5, 4, seed=2)
-    network = ConceptGraphNetwork(graph, vectors, 3, layers=layers).double()
+    network = ConceptGraphNetwork(graph, vectors, 6, layers=layers, narrow=narrow).double()
     nodes = vectors.tolist()
-    for weight in network.weights:
-        nodes = reference.convolved(graph.tolist(), nodes, weight.tolist())
-    assert len(network.weights) == layers
+    for weight, slope in zip(network.weights, slopes, strict=True):
+        nodes = reference.convolved(graph.tolist(), nodes, weight.tolist(), slope)
+    assert [weight.shape[1] for weight in network.weights] == [*hidden, 6]
     expected = torch.tensor([reference.unit(row) for row in nodes], dtype=torch.float64)
     torch.testing.assert_close(network(), expected)
     torch.testing.assert_close(network().norm(dim=1), torch.ones(5, dtype=torch.float64))

@@ -64,6 +64,13 @@ def test_a_whole_number_serves_as_a_float_and_missing_keys_are_defaults() -> Non
         from_document({"data": 3})
 
 
+def test_a_setting_may_have_another_value_in_runs_that_began_before_it() -> None:
+    older = {key: value for key, value in to_document(Config())["model"].items() if key != "gcn_form"}
+    assert from_document({"model": older | {"gcn_layers": 2}}).model.gcn_form == "wide"
+    assert from_document({"model": older | {"gcn_form": "cvse"}}).model.gcn_form == "cvse"
+    assert Config().model.gcn_form == "cvse"
+
+
 def test_every_field_is_a_setting_with_a_key_of_its_own_and_a_help_text() -> None:
     keys = [declared.name for section in fields(Config)[1:] for declared in fields(getattr(Config(), section.name))]
     assert list(settings()) == keys

@@ -23,8 +23,10 @@ def together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[list[lis
     return pairs, single
 
 
-def graph(pairs: Sequence[Sequence[int]], single: Sequence[int], threshold: float, rescaled: bool) -> list[list[float]]:
-    """Â = D^(−1/2) H D^(−1/2) + I."""
+def graph(
+    pairs: Sequence[Sequence[int]], single: Sequence[int], threshold: float, rescaled: bool, norm: str = "columns"
+) -> list[list[float]]:
+    """Â = D^(−1/2) H D^(−1/2) + I; with "cvse" D^(−1/2) (H + I) D^(−1/2)."""
     size = len(single)
     edges = [[0] * size for _ in range(size)]
     for i in range(size):
@@ -33,18 +35,23 @@ def graph(pairs: Sequence[Sequence[int]], single: Sequence[int], threshold: floa
             if rescaled:
                 probability = math.pow(5, probability - 0.02) - math.pow(5, -0.02)
             edges[i][j] = int(probability >= threshold)
-    degree = [sum(edges[i][j] for i in range(size)) for j in range(size)]
-    root = [1 / math.sqrt(value) if value else 0.0 for value in degree]
-    return [[root[i] * edges[i][j] * root[j] + (i == j) for j in range(size)] for i in range(size)]
+    if norm == "cvse":
+        with_loops = [[edges[i][j] + (i == j) for j in range(size)] for i in range(size)]
+        root = [1 / math.sqrt(sum(row)) for row in with_loops]
+        return [[root[i] * with_loops[i][j] * root[j] for j in range(size)] for i in range(size)]
+    columns = [sum(edges[i][j] for i in range(size)) for j in range(size)]
+    rows = columns if norm == "columns" else [sum(row) for row in edges]
+    left, right = ([1 / math.sqrt(value) if value else 0.0 for value in degree] for degree in (rows, columns))
+    return [[left[i] * edges[i][j] * right[j] + (i == j) for j in range(size)] for i in range(size)]
 
 
-def convolved(adjacency: Matrix, nodes: Matrix, weight: Matrix) -> list[list[float]]:
-    """LeakyReLU_0.2(Â X W)."""
+def convolved(adjacency: Matrix, nodes: Matrix, weight: Matrix, slope: float = 0.2) -> list[list[float]]:
+    """LeakyReLU_0.2(Â X W); a slope of 1 is no activation."""
     found = []
     for row in adjacency:
         spread = [math.fsum(a * node[c] for a, node in zip(row, nodes, strict=True)) for c in range(len(nodes[0]))]
         out = [math.fsum(x * weight[c][f] for c, x in enumerate(spread)) for f in range(len(weight[0]))]
-        found.append([value if value > 0 else 0.2 * value for value in out])
+        found.append([value if value > 0 else slope * value for value in out])
     return found
 
 

@@ -20,7 +20,8 @@ from tests.support.concept_runs import some_concepts, two_branches, write_concep
 
 def written() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     found, _ = two_branches(6)
-    arrays, documents = writing.concept_tables(found, some_concepts(), threshold=0.3, rescaled=True)
+    graph = some_concepts().graph(threshold=0.3, rescaled=True)
+    arrays, documents = writing.concept_tables(found, some_concepts(), graph)
     plain = {"image_embeddings": found.images, "text_embeddings": found.texts}
     return plain | arrays, json.loads(json.dumps(documents["concepts"]))
 

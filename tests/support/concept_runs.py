@@ -59,7 +59,8 @@ def write_concept_run(
     if attention is not None:
         found = found._replace(image_attention=attention[0], text_attention=attention[1])
     ranked = rank(score_tiles(mixture(found.images, found.texts, found.second, beta), owner))
-    arrays, documents = concept_tables(found, some_concepts(concepts), threshold=0.3, rescaled=True)
+    knowledge = some_concepts(concepts)
+    arrays, documents = concept_tables(found, knowledge, knowledge.graph(threshold=0.3, rescaled=True))
     write_analysis(
         folder, "dev", image_embeddings=found.images, text_embeddings=found.texts, image_of_text=owner,
         captions=captions or [f"scene {i}" for i in range(len(owner))], image_names=[f"{i}.png" for i in range(images)],

@@ -38,6 +38,7 @@ CASES: dict[str, tuple[dict[str, object], int]] = {  # settings, slots of the ba
     "dcl-gradient": ({"loss": "dcl", "diversity_gradient": True, "diversity_from_bank": False}, 13),
     "dcl-without-bank": ({"loss": "dcl", "same_image_negatives": True}, 0),
     "concepts": ({"loss": "dcl"}, 13),
+    "dcl-bank-anchors": ({"loss": "dcl", "bank_anchors": True, "diversity_gradient": True}, 13),
     "concepts-gradient": ({"loss": "dcl", "diversity_gradient": True}, 13),
     "concepts-unweighted": ({"loss": "infonce", "weight_concept": 0.0}, 0),
     "boosting": (TRIPLET | {"boosting": "am", "boosting_weight": 0.1}, 0),

@@ -72,10 +72,29 @@ def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(da
     assert memory.bank.count == 8  # remembering twice adds nothing
 
 
+def test_without_twin_dropout_the_keys_of_a_batch_are_the_same_twice(data: Path) -> None:
+    """Those of a twin without any dropout, in training mode: batch norm normalises by the batch."""
+    usual = {"bank_size": 16, "twin_precision": "float32", "momentum": 0.0}
+    config = tiny_config(data, **usual, twin_dropout=False)
+    prepared = prepare(config)
+    batch, memory = prepared.batches(0), make_memory(config, prepared)
+    assert memory is not None
+    keys = memory.encode_keys(prepared.model, batch)
+    still = prepare(plain_config(data))
+    still.model.load_state_dict(prepared.model.state_dict())
+    for key, expected in zip(keys, embed(still.model, batch), strict=True):
+        torch.testing.assert_close(key.double(), expected)
+    read_with_dropout = make_memory(tiny_config(data, **usual), prepared)
+    assert read_with_dropout is not None
+    assert not torch.allclose(read_with_dropout.encode_keys(prepared.model, batch)[0], keys[0])
+
+
+@pytest.mark.parametrize("bank_anchors", [False, True])
 @pytest.mark.parametrize("diversity", ["std", "entropy"])
-def test_three_steps_equal_the_loop_over_anchors(data: Path, diversity: str) -> None:
-    """Candidates are the queue before this step's keys; the positive is the partner's key of this step."""
-    config = plain_config(data, bank=13, diversity=diversity, temperature=0.2)
+def test_three_steps_equal_the_loop_over_anchors(data: Path, diversity: str, bank_anchors: bool) -> None:
+    """Candidates are the queue before this step's keys; the positive is the partner's key of this step. Read literally,
+    the queue's entries are anchors too, against the batch; the positive is the other key of their own pair."""
+    config = plain_config(data, bank=13, diversity=diversity, temperature=0.2, bank_anchors=bank_anchors)
     prepared = prepare(config)
     memory = make_memory(config, prepared)
     assert memory is not None
@@ -86,7 +105,7 @@ def test_three_steps_equal_the_loop_over_anchors(data: Path, diversity: str) -> 
         ring_ids = memory.bank.image_ids[:slots].tolist()
         losses = take(prepared, memory, config, batch)
         queries, keys = embed(prepared.model, batch), embed(memory.twin, batch)
-        expected, in_banks = 0.0, 0.0
+        expected, in_banks, of_entries = 0.0, 0.0, 0.0
         for way in (0, 1):
             scores = queries[way] @ queries[1 - way].T
             side = reference.Side(scores.tolist(), scores.diagonal().tolist(), ids, 0)
@@ -99,10 +118,17 @@ def test_three_steps_equal_the_loop_over_anchors(data: Path, diversity: str) -> 
             expected += 3.0 * sum(reference.losses(side, ids, weights, **switches)) / 8
             if bank is not None:
                 in_banks += sum(reference.losses(bank, ids, weights, **switches)) / 8
-        assert losses.total.item() == pytest.approx(expected + in_banks, rel=1e-4)
+                entries = reference.Side(
+                    (ring[0][way] @ queries[1 - way].T).tolist(), (ring[0][0] * ring[0][1]).sum(1).tolist(), ids
+                )
+                weights = reference.anchor_diversity(entries, None, ring_ids, kind=diversity)
+                of_entries += sum(reference.losses(entries, ring_ids, weights, **switches)) / slots
+        of_entries *= bank_anchors
+        assert losses.total.item() == pytest.approx(expected + in_banks + of_entries, rel=1e-4)
         assert ("m-dcl" in losses.parts) == (slots > 0)
         if slots:
             assert losses.parts["m-dcl"].item() == pytest.approx(in_banks, rel=1e-4)
+            assert ("m-dcl-entries" in losses.parts) == bank_anchors
         memory.after_step(prepared.model, 0)
     assert memory.bank.count == 13
 

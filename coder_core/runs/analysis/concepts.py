@@ -21,15 +21,14 @@ STRONGEST = 32
 
 
 def concept_tables(
-    embeddings: SplitEmbeddings, concepts: Concepts, *, threshold: float, rescaled: bool
+    embeddings: SplitEmbeddings, concepts: Concepts, graph: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays and documents of a split under a model with a concept branch.
 
     Args:
         embeddings: of the split, with its attention.
         concepts: of the run.
-        threshold: of its graph.
-        rescaled: the probability before the threshold.
+        graph: (g, g) Â of the model.
 
     Returns:
         The arrays `concept_…` of `tables.TABLES`: attention in full, or, above 256 MiB, the 32 strongest concepts of
@@ -42,7 +41,7 @@ def concept_tables(
     arrays = {
         "concept_image_embeddings": embeddings.concept_images,
         "concept_text_embeddings": embeddings.concept_texts,
-        "concept_graph": concepts.graph(threshold=threshold, rescaled=rescaled),
+        "concept_graph": graph,
         "concept_together": concepts.together.astype(np.int32),
     }
     both = {"image": embeddings.image_attention, "text": embeddings.text_attention}

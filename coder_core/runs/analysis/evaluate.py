@@ -92,11 +92,9 @@ def _tables(
     if isinstance(encoded, SplitScores):
         return {**arrays, SCORES: encoded.scores, **image_part_tables(encoded.images)}, documents
     arrays = {**arrays, "image_embeddings": encoded.images, "text_embeddings": encoded.texts}
-    model = loaded.config.model
-    if loaded.concepts is not None:
-        concept_arrays, concept_documents = concept_tables(
-            encoded, loaded.concepts, threshold=model.concept_threshold, rescaled=model.concept_rescale
-        )
+    if loaded.concepts is not None and loaded.model.concepts is not None:
+        graph = loaded.model.concepts.network.graph.cpu().numpy()
+        concept_arrays, concept_documents = concept_tables(encoded, loaded.concepts, graph)
         arrays, documents = arrays | concept_arrays, documents | concept_documents
     prototypes = read_prototypes(folder, loaded.fingerprint) if loaded.config.memory.prototypes else None
     if prototypes is not None:

@@ -16,7 +16,7 @@ from torch import nn
 
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
-from coder_core.memory.momentum import cosine_momentum, update_twin
+from coder_core.memory.momentum import cosine_momentum, normalise_by_batch, update_twin
 from coder_core.model.coder import Coder
 from coder_core.training.boosting_losses import boosted, cohort_losses
 from coder_core.training.gathering import Anchors, Lengths, gather_anchors
@@ -61,13 +61,10 @@ class BoostingTeacher(Boosting):
 
     def __init__(self, branch: Coder, steps: int, momentum: float | None, precision: str = "float32") -> None:
         super().__init__()
-        self.branch = branch.requires_grad_(False).eval()
+        self.branch = branch.requires_grad_(False)
+        self.branch = self.branch.eval() if momentum is None else normalise_by_batch(self.branch)
         self.steps, self.momentum, self.precision = steps, momentum, precision
         self.state_file = "anchor" if momentum is not None else None
-        if momentum is not None:
-            for module in self.branch.modules():
-                if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                    module.train()
 
     @torch.no_grad()
     def encode(self, batch: Batch) -> list[Anchors]:

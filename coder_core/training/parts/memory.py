@@ -28,16 +28,18 @@ class MomentumMemory(Part):
         dimension: D.
         momentum: share of the twin that stays at an update.
         precision: of the twin's passes, "float32" or "bfloat16".
+        dropout: the twin reads with dropout.
     """
 
     state_file = "memory"
 
     def __init__(
-        self, model: Coder, bank_size: int, dimension: int, momentum: float, precision: str = "float32"
-    ) -> None:
+        self, model: Coder, bank_size: int, dimension: int, momentum: float, precision: str = "float32",
+        *, dropout: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.precision = precision
-        self.twin = momentum_twin(model)
+        self.twin = momentum_twin(model, dropout=dropout)
         self.bank = CoupledBank(bank_size, dimension)
         self.momentum = momentum
         self._pending: tuple[Tensor, Tensor, Tensor] | None = None
@@ -76,6 +78,8 @@ def make_memory(config: Config, prepared: Prepared) -> MomentumMemory | None:
     """The memory a configuration asks for."""
     if config.memory.bank_size == 0:
         return None
-    model = prepared.model
+    model, memory = prepared.model, config.memory
     precision = twin_precision(config.training, next(model.parameters()).device)
-    return MomentumMemory(model, config.memory.bank_size, config.model.dimension, config.memory.momentum, precision)
+    return MomentumMemory(
+        model, memory.bank_size, config.model.dimension, memory.momentum, precision, dropout=memory.twin_dropout
+    )
