@@ -34,8 +34,9 @@ USAGE = f"""usage: {PROGRAM} pictures DATA --model NAME_OR_FOLDER --name NAME
 class EmbedArguments:
     """Make a run of any model's embeddings (CLIP, SigLIP, a colleague's), so that the app opens it beside others.
 
-    Diversity, similarity, joint space, clusters and retrieval work on it. What needs a CODER model (a free text as
-    query, training curves, concepts) is absent. Rows are divided by their length: scores are cosines.
+    Diversity, similarity, joint space, clusters and retrieval work on it, also with texts whose embeddings are given
+    beside (--queries). What needs a CODER model (any other free text, training curves, concepts) is absent. Rows are
+    divided by their length: scores are cosines.
     """
 
     images: Path
@@ -50,6 +51,10 @@ class EmbedArguments:
     """One id an image (names the pictures) or one a caption (equal ids are one image), one a line."""
     pictures: Path | None = None
     """Folder in which the ids are picture files, so that the app can show them."""
+    queries: Path | None = None
+    """Embeddings of texts that are no captions: .npy of (q, D). Retrieval offers them as queries."""
+    query_texts: Path | None = None
+    """Those q texts, UTF-8, one a line, all different."""
     split: str = "dev"
     """The split these samples are; runs are compared on splits of the same name."""
     root: Path = Path("checkpoints")
@@ -117,11 +122,15 @@ def _import(arguments: list[str]) -> int:
 
     console = open_console()
     place_of(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)  # before the files are read
-    embeddings = read_embeddings(parsed.images, parsed.texts, parsed.captions, ids=parsed.ids, pictures=parsed.pictures)
+    embeddings = read_embeddings(
+        parsed.images, parsed.texts, parsed.captions, ids=parsed.ids, pictures=parsed.pictures, queries=parsed.queries,
+        query_texts=parsed.query_texts,
+    )  # fmt: skip
     print_faults(console, embeddings.faults)
     folder, metrics = import_run(embeddings, parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
     n, m, width = len(embeddings.images), len(embeddings.texts), embeddings.images.shape[1]
-    say(console, f"{n:,} images and {m:,} captions, {width:,} numbers each: {folder}")
+    saved = f", {len(embeddings.query_texts):,} saved queries" if embeddings.query_texts else ""
+    say(console, f"{n:,} images and {m:,} captions, {width:,} numbers each{saved}: {folder}")
     console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · pessimistic ties"))
     return 0
 

@@ -8,8 +8,11 @@ import streamlit as st
 from app.backend.retrieval import ALIKE, decode, jpeg, look_alike, search, search_picture, unknown_words
 from app.backend.runs import InputError, RunSummary, has_embeddings, open_summary, thumbnail
 from app.ui import cards, links
-from app.ui.state import Choice, bound
+from app.ui.selection import matching
+from app.ui.state import Choice, bound, put
+from app.ui.table import Column, rows_table
 from app.views.query import RESULTS, side_by_side
+from app.views.samples import search_words
 
 FORMATS = ["jpg", "jpeg", "png", "webp"]
 MOST_MEGABYTES = 10
@@ -17,21 +20,40 @@ PICTURE_SIZE = 280
 
 
 def query_with_text(choice: Choice) -> None:
-    """A sentence; every run ranks the split's pictures."""
+    """A sentence; every run ranks the split's pictures. Imported runs rank those that were saved with them."""
     text = st.text_input(
         "Text query", **bound("text"), placeholder="a dog runs through shallow water", icon=":material/search:"
     )
     query = str(text or "").strip()
+    saved = list(dict.fromkeys(q for run in choice.runs for q in open_summary(run).saved_queries(choice.split)))
+    if saved:
+        _saved_queries(saved, query)
     if not query:
         cards.empty("No query yet.", "Type a sentence and press Enter. Every run then ranks the pictures of the split.")
         return
     side_by_side(choice, "text", lambda run: _pictures_of(choice, run, query))
 
 
+def _saved_queries(saved: list[str], query: str) -> None:
+    """The texts whose embeddings were imported; a click on a row asks one."""
+    cards.heading("Saved queries", "Their embeddings were imported with the run. Click on a row to ask with it.")
+    words = search_words("query-words", "of the queries")
+    rows = matching(saved, words)
+    if not len(rows):
+        cards.empty("No saved query contains all of these words.", "Use fewer words, or clear the field.")
+        return
+    table = pd.DataFrame({"query": [saved[row] for row in rows]})
+    current = saved.index(query) if query in saved else -1
+    rows_table(
+        table, {"query": Column("query")}, rows, "saved-queries", "saved queries", current,
+        lambda row: put("text", saved[row]), height=240,
+    )  # fmt: skip
+
+
 def _pictures_of(choice: Choice, run: RunSummary, query: str) -> pd.DataFrame:
     """The pictures nearest to a text, after naming the words that the run does not know."""
     candidates = search(run, query, choice.split, "text", RESULTS)
-    unknown = unknown_words(run, query)
+    unknown = [] if query in open_summary(run).saved_queries(choice.split) else unknown_words(run, query)
     if unknown:
         words = ", ".join(unknown)
         cards.note(f"Words this run does not know: {words}. The ranking cannot depend on their meaning.")

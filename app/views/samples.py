@@ -76,9 +76,9 @@ def sample_columns(run: Run, split: str, modality: str, numbers: np.ndarray) -> 
     return pd.DataFrame(columns)
 
 
-def search_words(key: str) -> str:
+def search_words(key: str, of: str = "of captions and files") -> str:
     """The field that filters a table's rows by words."""
-    return str(st.text_input("Filter by words", **bound(key), placeholder="of captions and files", width=260) or "")
+    return str(st.text_input("Filter by words", **bound(key), placeholder=of, width=260) or "")
 
 
 def holding(choice: Choice, modality: str, numbers: np.ndarray, words: str) -> np.ndarray:

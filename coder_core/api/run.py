@@ -26,7 +26,7 @@ from coder_core.data.demo.encoding import features_of, makes_features
 from coder_core.ops.diversity_scaling import squash
 from coder_core.ops.mixture import mixed_embeddings
 from coder_core.runs.analysis.read import Analysis, open_analysis
-from coder_core.runs.analysis.tables import IMAGE_PART_LENGTHS, IMAGE_PARTS
+from coder_core.runs.analysis.tables import IMAGE_PART_LENGTHS, IMAGE_PARTS, QUERIES
 from coder_core.runs.files.history import HISTORY, history_faults, read_frame
 
 LONGEST_QUERY = 500  # characters of a free text
@@ -278,8 +278,8 @@ class Run:
         """The best candidates of the other modality, best first.
 
         Args:
-            query: a free text (it searches images), the number of a sample of `modality`, or one row of `encode_text`
-                or `encode_picture`, an embedding of `modality`.
+            query: a free text or a saved query (both search images), the number of a sample of `modality`, or one row
+                of `encode_text` or `encode_picture`, an embedding of `modality`.
 
         Returns:
             place (from 1), candidate, score, match (False for what is not of the split: nothing is known about it).
@@ -288,6 +288,9 @@ class Run:
             InputError: a number that is not in the split; a text of more than 500 characters, or of which the run knows
                 no word; a text for a run that cannot embed it.
         """
+        if isinstance(query, str) and query in (saved := self.saved_queries(split)):
+            query = np.asarray(self.analysis(split).array(QUERIES)[saved.index(query)])
+            modality = "text"
         if isinstance(query, str) and len(query) > LONGEST_QUERY:
             fact = f"has {len(query):,} characters"
             raise InputError(Fault("the text query", fact, f"at most {LONGEST_QUERY}", "ask with a shorter sentence"))
@@ -312,6 +315,10 @@ class Run:
     def encode_text(self, captions: list[str]) -> Array:
         """Free texts as float32 unit rows like those of `scoring`; loads the run's best checkpoint once."""
         return np.asarray(self._model.encode_text(captions, scoring=True), dtype=np.float32)
+
+    def saved_queries(self, split: str) -> list[str]:
+        """Texts that are no captions and whose embeddings were imported beside; [] for most runs."""
+        return self.analysis(split).queries
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a free text that the run's model cannot tell apart, because training never saw them."""
@@ -369,7 +376,8 @@ class Run:
     def _model(self) -> Any:
         if self.summary.imported:
             fact = "holds imported embeddings and no model, so it cannot embed new words"
-            raise InputError(Fault(f"run {self.name}", fact, fix="ask with a sample of the split instead"))
+            fix = "ask with a sample of the split or a saved query (`embed import --queries`) instead"
+            raise InputError(Fault(f"run {self.name}", fact, fix=fix))
         from coder_core.runs.load import load_model  # torch is needed from here on, and only here
 
         return load_model(self.path)

@@ -34,6 +34,7 @@ class Embeddings:
         picture_folder: where the ids are files, or None.
         source: what was read from where.
         faults: warnings and notes; every coercion is one of them.
+        queries: (q, D) float32 unit rows of texts that are no captions, or None; query_texts: those q texts.
     """
 
     images: np.ndarray
@@ -44,6 +45,8 @@ class Embeddings:
     picture_folder: Path | None = None
     source: dict[str, str] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    queries: np.ndarray | None = None
+    query_texts: list[str] = field(default_factory=list)
 
 
 def read_embeddings(
@@ -53,6 +56,8 @@ def read_embeddings(
     *,
     ids: str | Path | None = None,
     pictures: str | Path | None = None,
+    queries: str | Path | None = None,
+    query_texts: str | Path | None = None,
 ) -> Embeddings:
     """Read and check the embeddings of a split, whatever model they come from.
 
@@ -62,6 +67,7 @@ def read_embeddings(
         captions: m lines.
         ids: one id an image or one a caption, as in the precomp layout; names the pictures.
         pictures: folder in which the ids are files.
+        queries: .npy of (q, D) floats, texts that are no captions. query_texts: those texts, q lines, all different.
 
     Raises:
         InputError: the files cannot be used together; up to 20 faults, each with its file, rows and the way out.
@@ -77,6 +83,7 @@ def read_embeddings(
         problem = f"{text_file.shape[0]:,} rows for the {len(lines):,} captions of {captions}"
         fix = "look for a missing or doubled line, or write the embeddings of these captions"
         faults.append(Fault(str(texts), problem, "one row a caption, in the same order", fix))
+    query_file, query_lines = _queries(queries, query_texts, image_file, faults)
     stop_on_errors(faults)
     assert image_file is not None
     assert text_file is not None
@@ -87,16 +94,44 @@ def read_embeddings(
         collect(lambda: _unit_rows(image_file, "images", pairing.stride, faults), faults),
         collect(lambda: _unit_rows(text_file, "captions", 1, faults), faults),
     ]
+    asked = collect(lambda: _unit_rows(query_file, "queries", 1, faults), faults) if query_file is not None else None
     folder = Path(pictures) if pictures is not None else None
     faults += _pictures(folder, pairing.names)
     remarks = stop_on_errors(faults)
     v, w = (value for value in values if value is not None)
     source = {"images": str(images), "texts": str(texts), "captions": str(captions)}
     source |= {"ids": str(ids)} if ids is not None else {}
+    source |= {"queries": str(queries), "query texts": str(query_texts)} if query_lines else {}
     return Embeddings(
         v, w, shorten(lines, str(captions), remarks), pairing.image_of_text.astype(np.int64), pairing.names, folder,
-        source | {"captions belong to images": pairing.how}, remarks,
+        source | {"captions belong to images": pairing.how}, remarks, asked, query_lines,
     )  # fmt: skip
+
+
+def _queries(
+    queries: str | Path | None, texts: str | Path | None, images: FeatureFile | None, faults: list[Fault]
+) -> tuple[FeatureFile | None, list[str]]:
+    """The file of the saved queries and their texts, (None, []) without; what is wrong with them is added."""
+    if (queries is None) != (texts is None):
+        given, missing = ("--queries", "--query-texts") if texts is None else ("--query-texts", "--queries")
+        faults.append(Fault(missing, f"is missing beside {given}", "embeddings of queries and their texts"))
+    if queries is None or texts is None:
+        return None, []
+    file = collect(lambda: _open(queries, faults), faults)
+    lines = collect(lambda: read_lines(Path(texts), "query", faults), faults) or []
+    if file is not None and images is not None and file.shape[1] != images.shape[1]:
+        widths = f"{file.shape[1]:,} numbers a query, {images.shape[1]:,} an image"
+        fix = "embed the queries with the text encoder of these captions"
+        faults.append(Fault(str(queries), widths, "the same width in both", fix))
+    if file is not None and lines and len(lines) != file.shape[0]:
+        problem = f"{file.shape[0]:,} rows for the {len(lines):,} queries of {texts}"
+        faults.append(Fault(str(queries), problem, "one row a query, in the same order"))
+    first: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        if (before := first.setdefault(line.strip(), number)) != number:
+            faults.append(Fault(f"{texts} line {number}", f"is the query of line {before} again", "every query once"))
+            break
+    return file, [line.strip() for line in lines]
 
 
 def _open(path: str | Path, faults: list[Fault]) -> FeatureFile:

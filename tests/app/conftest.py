@@ -82,7 +82,8 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         write_run(folders["two"], name, loss=loss, noise=noise, images=20)
     damage(write_run(folders["damaged"], "torn", images=12))
     import_run_folder(folders["imported"], "clip", images=20)
-    import_run_folder(folders["imported"], "clip-pictures", images=20, pictures=base / "two-pictures")
+    queries = [f"query {i}" for i in range(3)]
+    import_run_folder(folders["imported"], "clip-pictures", images=20, pictures=base / "two-pictures", queries=queries)
     return folders
 
 

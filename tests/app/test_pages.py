@@ -12,7 +12,7 @@ from PIL import Image
 from coder_core.api import open_run
 from tests.app.conftest import ROOTS
 from tests.support.concept_runs import write_concept_run
-from tests.support.pages import PAGES, Opened, texts
+from tests.support.pages import PAGES, Opened, shown_tables, texts
 from tests.support.run_folders import flip, write_run
 
 
@@ -308,6 +308,21 @@ def test_what_an_imported_run_lacks_is_said(roots: dict[str, Path], opened: Open
     app = opened(roots["imported"], "retrieval", run="clip", versus="—", ask="Free text")
     app.text_input(key="text").set_value("a red ring").run()
     assert "holds imported embeddings and no model" in texts(app)
+    assert not app.exception
+
+
+def test_saved_queries_of_an_imported_run_are_offered_and_answered(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["imported"], "retrieval", run="clip-pictures", versus="clip", ask="Free text")
+    [table] = shown_tables(app)
+    assert [row["cells"] for row in table["rows"]] == [["query 0"], ["query 1"], ["query 2"]]
+    app.text_input(key="text").set_value("query 2").run()
+    assert shown_tables(app)[0]["picked"] == 2
+    assert "<b>1</b>" in texts(app)
+    assert texts(app).index("image 2 · 2.png") < texts(app).index("<b>2</b>")  # its own image comes first
+    assert "1.000</span>" in texts(app)
+    assert "run clip: holds imported embeddings and no model" in texts(app)  # the other run has no such query
+    app.text_input(key="query-words").set_value("nothing").run()
+    assert "No saved query contains all of these words." in texts(app)
     assert not app.exception
 
 

@@ -293,3 +293,63 @@ def test_a_folder_that_cannot_be_written_leaves_nothing(files: Path, capsys: pyt
     (files.parent / "runs").write_text("a file stands here")
     assert run_import(files) == 1
     assert "runs is a file; expected a folder" in capsys.readouterr().err
+
+
+def save_queries(folder: Path, texts: list[str], width: int = 32, rows: int | None = None) -> list[str]:
+    """Write queries of random embeddings; returns the flags that import them."""
+    count = len(texts) if rows is None else rows
+    np.save(folder / "q.npy", 2.0 * np.random.default_rng(3).normal(size=(count, width)))
+    (folder / "q.txt").write_text("".join(f"{text}\n" for text in texts))
+    return [f"--queries={folder / 'q.npy'}", f"--query-texts={folder / 'q.txt'}"]
+
+
+def test_saved_queries_are_sealed_with_the_run_and_search_its_images(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_import(files, *save_queries(files, ["a unicorn", "ein Hund 🐶"])) == 0
+    assert "32 numbers each, 2 saved queries" in capsys.readouterr().out
+    run = open_run(files.parent / "runs" / "clip")
+    assert run.saved_queries("dev") == ["a unicorn", "ein Hund 🐶"]
+    query = np.load(files / "q.npy")[1]
+    scores = run.embeddings("dev")[0] @ (query / np.linalg.norm(query))
+    found = run.search("ein Hund 🐶", split="dev", top=IMAGES)
+    np.testing.assert_array_equal(found["candidate"], np.argsort(-scores, kind="stable"))
+    np.testing.assert_allclose(found["score"], np.sort(scores)[::-1], atol=1e-6)
+    assert not found["match"].any()
+    with pytest.raises(InputError, match=r"cannot embed new words\. Ask with a sample of the split or a saved query"):
+        run.search("a unicorn!", split="dev")
+    plain, fingerprint = run.analysis("dev"), run.analysis("dev").fingerprint
+    (plain.path / "queries.json").write_text('["a unicorn"]')
+    with pytest.raises(InputError, match=r"queries\.json"):
+        open_analysis(files.parent / "runs" / "clip", "dev", verify=True)
+    assert run_import(files, "--overwrite") == 0
+    again = open_run(files.parent / "runs" / "clip")
+    assert again.saved_queries("dev") == []
+    assert again.analysis("dev").fingerprint != fingerprint
+
+
+@pytest.mark.parametrize(
+    ("texts", "width", "rows", "said"),
+    [
+        (["a", "b"], 31, 2, "q.npy: 31 numbers a query, 32 an image; expected the same width in both"),
+        (["a", "b"], 32, 3, "q.npy: 3 rows for the 2 queries of"),
+        (["a", "b", "a"], 32, 3, "q.txt line 3: is the query of line 1 again; expected every query once"),
+        (["a", "", "b"], 32, 3, "q.txt line 2"),
+    ],
+)
+def test_queries_that_do_not_fit_are_refused_with_their_place(
+    files: Path, capsys: pytest.CaptureFixture[str], texts: list[str], width: int, rows: int, said: str
+) -> None:
+    assert said in refused(files, capsys, *save_queries(files, texts, width, rows))
+
+
+def test_queries_without_texts_or_with_a_row_of_zeros_are_refused(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = save_queries(files, ["a", "b"])
+    assert "--query-texts: is missing beside --queries" in refused(files, capsys, flags[0])
+    assert "--queries: is missing beside --query-texts" in refused(files, capsys, flags[1])
+    rows = np.ones((2, 32))
+    rows[1] = 0
+    np.save(files / "q.npy", rows)
+    assert "1 rows are zero in every number" in refused(files, capsys, *flags)

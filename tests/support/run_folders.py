@@ -129,9 +129,10 @@ def write_prototypes(
 
 def import_run_folder(
     root: Path, name: str, *, images: int = 40, noise: float = 1.5, seed: int = 0, pictures: Path | None = None,
+    queries: Sequence[str] = (),
 ) -> Path:  # fmt: skip
     """Another model's embeddings of the same samples as `write_run`, through `coder_core.embed import`; `pictures` is a
-    folder that `write_run` drew."""
+    folder that `write_run` drew, saved query k is the embedding of image k."""
     given = root.parent / f"{name}-embeddings"
     given.mkdir(parents=True, exist_ok=True)
     v, w, _ = synthetic(images, noise=noise, seed=seed)
@@ -141,7 +142,12 @@ def import_run_folder(
     captions.write_text("".join(f"scene {i}, told in way {k}\n" for i in range(images) for k in range(5)))
     (given / "ids.txt").write_text("".join(f"{i}.png\n" for i in range(images)))
     ids = given / "ids.txt" if pictures else None
-    embeddings = read_embeddings(given / "images.npy", given / "texts.npy", captions, ids=ids, pictures=pictures)
+    np.save(given / "queries.npy", v[: len(queries)])
+    (given / "queries.txt").write_text("".join(f"{query}\n" for query in queries))
+    saved = {"queries": given / "queries.npy", "query_texts": given / "queries.txt"} if queries else {}
+    embeddings = read_embeddings(
+        given / "images.npy", given / "texts.npy", captions, ids=ids, pictures=pictures, **saved
+    )
     return import_run(embeddings, root, name, "dev")[0]
 
 

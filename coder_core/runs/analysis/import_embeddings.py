@@ -23,8 +23,10 @@ from coder_core.evaluation.tiles import score_tiles
 from coder_core.runs.analysis.evaluate import BEST_LISTED, describe_samples
 from coder_core.runs.analysis.tables import (
     DOCUMENT_IMPORTED,
+    DOCUMENT_QUERIES,
     DOCUMENT_TOWERS,
     KIND_IMPORTED,
+    QUERIES,
     RANKS,
     list_splits,
     split_folder,
@@ -88,13 +90,17 @@ def import_run(
     scores = score_tiles([EmbeddingPair(embeddings.images, embeddings.texts)], embeddings.image_of_text)
     ranks = rank(scores, best=BEST_LISTED)
     metrics = all_metrics(scores, ranks)
+    documents: dict[str, Any] = {DOCUMENT_IMPORTED: _about(embeddings)}
+    documents |= {DOCUMENT_TOWERS: dict(towers)} if towers else {}
+    arrays = {table: getattr(ranks, table) for table in RANKS}
+    if embeddings.queries is not None:
+        documents |= {DOCUMENT_QUERIES: embeddings.query_texts}
+        arrays |= {QUERIES: embeddings.queries}
     with nullcontext(folder) if existing else atomic.appearing(folder) as target:
         write_analysis(
             target, split, **describe_samples(embeddings, len(embeddings.images)), metrics=metrics,
             fingerprint=_fingerprint(embeddings), kind=KIND_IMPORTED,
-            documents={DOCUMENT_IMPORTED: _about(embeddings)} | ({DOCUMENT_TOWERS: dict(towers)} if towers else {}),
-            image_embeddings=embeddings.images,
-            text_embeddings=embeddings.texts, **{table: getattr(ranks, table) for table in RANKS},
+            documents=documents, image_embeddings=embeddings.images, text_embeddings=embeddings.texts, **arrays,
         )  # fmt: skip
     return folder, metrics
 
@@ -138,6 +144,7 @@ def _about(embeddings: Embeddings) -> dict[str, object]:
         "files": embeddings.source,
         "images": len(embeddings.images),
         "captions": len(embeddings.texts),
+        "queries": len(embeddings.query_texts),
         "dimension": int(embeddings.images.shape[1]),
         "notes": [str(fault) for fault in embeddings.faults],
     }
@@ -146,7 +153,8 @@ def _about(embeddings: Embeddings) -> dict[str, object]:
 def _fingerprint(embeddings: Embeddings) -> str:
     """12 hex digits that change with any number of the embeddings or of the pairing."""
     digest = hashlib.sha256()
-    for array in (embeddings.images, embeddings.texts, embeddings.image_of_text):
+    queries = () if embeddings.queries is None else (embeddings.queries,)
+    for array in (embeddings.images, embeddings.texts, embeddings.image_of_text, *queries):
         digest.update(repr(array.shape).encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:12]

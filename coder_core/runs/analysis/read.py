@@ -97,6 +97,16 @@ class Analysis(sealed.SealedFolder):
         return [text if len(text) <= longest else f"{text[: longest - 1]}…" for text in captions]
 
     @cached_property
+    def queries(self) -> list[str]:
+        """The q texts of `query_embeddings`, whose unit rows were imported beside; [] without."""
+        if tables.QUERIES not in self._arrays:
+            return []
+        queries, count = self.document(tables.DOCUMENT_QUERIES), len(self._arrays[tables.QUERIES])
+        if not _are_strings(queries, count):
+            raise InputError(Fault(str(self.path / "queries.json"), "is no list of queries", f"{count} texts"))
+        return cast(list[str], queries)
+
+    @cached_property
     def _images(self) -> dict[str, Any]:
         images = self.document("images")
         sound = isinstance(images, dict) and isinstance(images.get("folder"), str)

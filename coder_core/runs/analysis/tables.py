@@ -23,6 +23,7 @@ IMAGE_PART_LENGTHS = "image_part_lengths"
 KIND_IMPORTED = "embeddings"  # another model's: no configuration, no history and no weights belong to them
 DOCUMENT_IMPORTED = "imported"  # what such an analysis was made of
 DOCUMENT_TOWERS = "towers"  # and with which towers, where they can embed new words and pictures
+QUERIES, DOCUMENT_QUERIES = "query_embeddings", "queries"
 PART_NAME = re.compile(r"[a-z0-9_]+")
 _SPLIT = re.compile(r"[a-z0-9][a-z0-9._-]*")
 LONGEST_SPLIT = 200
@@ -68,6 +69,7 @@ TABLES = {
     "cluster_pair_cosines": Table("m", "<f4"),
     "cluster_text_labels": Table("m", "<i4"),
     "cluster_image_labels": Table("n", "<i4"),
+    "query_embeddings": Table("q D", "<f4"),  # unit rows of texts that are no captions; queries.json has the texts
     "sample_weight": Table("m", "<f4"),
     "weight_diversity": Table("m 2", "<f4"),  # of image and caption
     "weight_discrepancy": Table("m 2", "<f4"),
