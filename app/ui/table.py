@@ -128,9 +128,9 @@ def rows_table(
 
 
 def page_range(page: int, total: int, label: str) -> str:
-    """ "51–100 of 5,000 captions"; without a second page "7 captions"."""
+    """ "51–100 of 5,000 captions"; without a second page "7 captions", or "one row"."""
     if total <= PAGE:
-        return f"{total:,} {label}"
+        return "one row" if total == 1 else f"{total:,} {label}"
     return f"{page * PAGE + 1:,}–{min((page + 1) * PAGE, total):,} of {total:,} {label}"
 
 

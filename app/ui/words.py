@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 
-def count(number: int, noun: str) -> str:
-    """A number with its noun: "1 image", "2,000 images"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: "1 image", "2,000 images", "3 queries"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def duration(seconds: float) -> str:
@@ -15,3 +17,8 @@ def duration(seconds: float) -> str:
     if seconds < 95:
         return f"about {max(round(seconds, -1), 10):.0f} seconds"
     return f"about {seconds / 60:.0f} minutes" if seconds < 5400 else f"about {seconds / 3600:.0f} hours"
+
+
+def correlation(rho: float) -> str:
+    """Spearman's ρ with two decimals; a dash where it is undefined."""
+    return "–" if math.isnan(rho) else f"{rho:+.2f}"

@@ -16,6 +16,7 @@ from app.ui.glossary import tip
 from app.ui.selection import largest_change, recall_by_tenth
 from app.ui.state import Choice, theme
 from app.ui.table import Column
+from app.ui.words import correlation
 from app.views.samples import NO_WORDS, holding, of_run, sample_table, search_words
 
 RECALL_AT = 10
@@ -38,7 +39,8 @@ def distributions(tables: Tables, unit: str) -> None:
         downloads.chart(charts.histogram(values, label, unit, colours), "histogram", f"{label} histogram")
     with right:
         correlations = " · ".join(
-            f"{name} {rank_correlation(table['diversity'], table['rank']):+.2f}" for name, table in tables.items()
+            f"{name} {correlation(rank_correlation(table['diversity'], table['rank']))}"
+            for name, table in tables.items()
         )
         cards.heading(
             "Does ambiguity cost recall?",
@@ -57,9 +59,9 @@ def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
     rho = rank_correlation(table["SD"], table["entropy"])
     cards.heading(
         "Standard deviation and entropy",
-        f"They rank in opposite order (Spearman’s ρ {rho:+.2f} in {name}): an ambiguous anchor has a small standard "
-        "deviation and a large entropy. CODER applies eq. 3 to both alike, so by entropy ambiguous anchors count as "
-        "diverse.",
+        f"Spearman’s ρ of the two is {correlation(rho)} in {name}; below 0 they rank in opposite orders: an ambiguous "
+        "anchor has a small standard deviation and a large entropy. CODER applies eq. 3 to both alike, so by entropy "
+        "ambiguous anchors count as diverse.",
     )
     figure = charts.density(
         table["SD"].to_numpy(), table["entropy"].to_numpy(), "standard deviation", "entropy, bits", unit,
@@ -77,8 +79,8 @@ def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None
     cards.heading(
         "Diversity in the two runs",
         "An anchor’s percentile is the percentage of anchors that are more ambiguous. Below the dotted line it is more "
-        f"ambiguous in {choice.second.name} than in {choice.first.name}. Spearman’s ρ of the two orders is {rho:+.2f}; "
-        f"{overlap:.0f} % of the most ambiguous tenth are the same.",
+        f"ambiguous in {choice.second.name} than in {choice.first.name}. Spearman’s ρ of the two orders is "
+        f"{correlation(rho)}; {overlap:.0f} % of the most ambiguous tenth are the same.",
     )
     figure = charts.density(
         changes["place_a"].to_numpy(), changes["place_b"].to_numpy(),

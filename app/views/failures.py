@@ -18,6 +18,7 @@ from app.ui.glossary import tip
 from app.ui.selection import by_outcome, outcome_counts
 from app.ui.state import Choice, bound, bound_number, put, theme
 from app.ui.table import Column
+from app.ui.words import count
 from app.views.samples import NO_WORDS, holding, name_of, of_run, sample_table, search_words
 
 
@@ -163,7 +164,8 @@ def near_misses(choice: Choice, direction: str, modality: str) -> np.ndarray:
         downloads.chart(figure, "margins", "margins of the matches")
         if sample is not None:
             queries = sample.texts if direction == "t2i" else sample.images
-            cards.note(f"{len(queries):,} random queries of the split; their candidates are the whole split.")
+            drawn = count(len(queries), "random query", "random queries")
+            cards.note(f"{drawn} of the split; their candidates are the whole split.")
 
     def open_margin(value: object) -> None:
         bins = len(figure.data[0].x) if len(figure.data) else 0
@@ -204,7 +206,7 @@ def hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
                 [
                     cards.Metric("skewness", f"{statistics.skewness:.2f}", "0 is symmetric", "skewness"),
                     cards.Metric("never retrieved", f"{statistics.never:.1f} %", "of the candidates", "occurrences"),
-                    cards.Metric("largest hub", f"{largest:,}", f"queries; mean {statistics.mean:.1f}", "hub"),
+                    cards.Metric("queries of the largest hub", f"{largest:,}", f"mean {statistics.mean:.1f}", "hub"),
                 ],
                 compact=True,
             )
@@ -240,8 +242,8 @@ def hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
     wrong = queries[~queries["match"]].drop(columns="match")
     cards.heading(
         f"Queries that wrongly retrieve {name_of(kind, hub)}",
-        f"{len(wrong):,} of the {len(queries):,} queries with it among their first {k} have another match. Click on a "
-        "row to open the query.",
+        f"Of {count(len(queries), 'query', 'queries')} with it among the first {k}, {len(wrong):,} with another match. "
+        "Click on a row to open the query.",
     )
     fact = f"No query ranks it above its true match within the first {k}."
     file = f"hub-{kind}-{hub}-{choice.split}-{direction}-{k}"
@@ -268,7 +270,7 @@ def _hub_table(choice: Choice, kind: str, target: str, table: pd.DataFrame, file
         )
     else:
         cards.empty(*NO_WORDS)
-    count = open_summary(last).count(choice.split, kind)  # type: ignore[arg-type]
-    hub = int(st.number_input("Hub", 0, count - 1, int(numbers[0]), 1, **bound_number(target), width=190) or 0)
+    total = open_summary(last).count(choice.split, kind)  # type: ignore[arg-type]
+    hub = int(st.number_input("Hub", 0, total - 1, int(numbers[0]), 1, **bound_number(target), width=190) or 0)
     st.html(cards.links_html(links.of_sample(choice, kind, hub)))
     return hub
