@@ -53,7 +53,7 @@ def numbers(choice: Choice, results: list[StoredClusters]) -> None:
     shares = [
         agreement(run, choice.split, one.value) for run, one in zip(choice.runs, results, strict=True) if one.value
     ]
-    note = f"1st run {shares[0][0]:.1f} %" if len(shares) == 2 else f"{shares[-1][1]:.1f} % by chance"
+    note = f"{choice.first.name} {shares[0][0]:.1f} %" if len(shares) == 2 else f"{shares[-1][1]:.1f} % by chance"
     items = [
         cards.Metric("clusters", f"{len(sizes):,}", f"not empty, of {clusters.count:,}"),
         cards.Metric("pairs per cluster", f"{int(np.median(sizes))}", f"median; largest {sizes.max():,}"),
@@ -80,6 +80,9 @@ def offer(lacking: list[tuple[RunSummary, StoredClusters]], split: str, wanted: 
 def show(chosen: Choice) -> None:
     choice = missing.embedded(chosen)
     if choice is None:
+        return
+    if open_summary(choice.first).count(choice.split, "text") < LEAST:
+        cards.empty("This split has one pair.", f"Clusters need at least {LEAST}. Choose another split or run.")
         return
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         wanted = settings(choice)

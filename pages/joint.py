@@ -15,7 +15,7 @@ from app.ui import cards, downloads, missing, sidebar
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.state import Choice, bound, bound_number, theme
-from app.ui.words import count, duration
+from app.ui.words import count, duration, number
 from app.views.joint_space import (
     choose_modalities,
     clear_area,
@@ -71,8 +71,8 @@ def numbers(choice: Choice, sampled: bool) -> None:
         ("matching pairs", "mean similarity", [one.positive for one in gaps]),
         ("other pairs", "mean similarity", [one.negative for one in gaps]),
     ):
-        note = f"{choice.first.name} {values[0]:.3f}" if len(values) == 2 else ""
-        items.append(cards.Metric(label, f"{values[-1]:.3f}", note, term))
+        note = f"{choice.first.name} {number(values[0])}" if len(values) == 2 else ""
+        items.append(cards.Metric(label, number(values[-1]), note, term))
     cards.metrics(items)
 
 

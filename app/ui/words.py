@@ -10,6 +10,11 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def number(value: float, digits: int = 3) -> str:
+    """A number with so many decimals; "–" where there is none."""
+    return "–" if value != value else f"{value:.{digits}f}"
+
+
 def duration(seconds: float) -> str:
     """A rough duration: "a few seconds", "about 20 seconds", "about 4 minutes"."""
     if seconds < 5:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 import streamlit as st
@@ -10,8 +11,8 @@ import streamlit as st
 from app import charts
 from app.backend import clusters
 from app.backend.clusters import Clusters, StoredClusters
-from app.backend.runs import RunSummary
-from app.ui import cards, downloads, links
+from app.backend.runs import RunSummary, open_summary
+from app.ui import cards, downloads, links, words
 from app.ui.controls import choose_one, step_through
 from app.ui.selection import selected_points
 from app.ui.state import Choice, bound, put, theme
@@ -33,7 +34,7 @@ def overview(run: RunSummary, choice: Choice, result: StoredClusters) -> pd.Data
         figure = charts.cluster_map(table, selected, charts.tone(theme()))
         downloads.chart(figure, CHART, "clusters by size", on_select=_pick, selection_mode="points")
     with right:
-        cards.heading("All clusters", f"{len(table):,} are not empty, largest first. Click on a row to open a cluster.")
+        cards.heading("All clusters", f"{len(table):,} not empty, largest first. Click on a row to open a cluster.")
         columns = {
             "cluster": Column("cluster", "d"), "size": Column("pairs", ",d"), "images": Column("images", ",d"),
             "agreement": Column("agree", ".0f", "agreement", " %"), "cohesion": Column("cohesion", ".2f", "cohesion"),
@@ -65,9 +66,9 @@ def show_cluster(run: RunSummary, choice: Choice, result: StoredClusters, table:
     left, right = st.columns(2, gap="large")
     with left:
         cards.label("Marking words")
-        words = clusters.marking_words(run, choice.split, result).top(number, WORDS_SHOWN)
-        if len(words):
-            downloads.chart(charts.word_bars(words, charts.tone(theme())), "words", "words that mark the cluster")
+        marking = clusters.marking_words(run, choice.split, result).top(number, WORDS_SHOWN)
+        if len(marking):
+            downloads.chart(charts.word_bars(marking, charts.tone(theme())), "words", "words that mark the cluster")
         else:
             cards.note("No word is more frequent here than elsewhere.")
     with right:
@@ -105,18 +106,19 @@ def _members(run: RunSummary, choice: Choice, all_clusters: Clusters, number: in
         pairs = pairs[~pairs["agree"]]
     elif kind == "edge":
         pairs = pairs.iloc[::-1]
-    cards.note(
-        f"{min(CARDS_SHOWN, len(pairs)):,} of {len(pairs):,} shown: caption number, cosine to the centroid, and, where "
-        "they differ, the clusters of the image and of the caption."
-    )
     if not len(pairs):
         cards.empty("All images and captions of this cluster agree.", "Show the other members.")
         return
+    images = pairs["image"].nunique()
+    cards.note(
+        f"{words.count(len(pairs), 'pair')} of {words.count(images, 'image')}, {min(CARDS_SHOWN, images):,} shown: the "
+        "image’s number, its captions here with the cosine of the pair to the centroid, and, where they differ, the "
+        "clusters of image and caption."
+    )
     notes = [
-        () if row.agree else (f"image {row.image_label}, caption {row.text_label}",)
-        for row in pairs.head(CARDS_SHOWN).itertuples()
+        "" if row.agree else f" (image in {row.image_label}, caption in {row.text_label})" for row in pairs.itertuples()
     ]
-    _cards(run, choice, pairs.head(CARDS_SHOWN), "cosine", notes)
+    _cards(run, choice, pairs, "cosine", notes)
 
 
 def _between(
@@ -127,14 +129,23 @@ def _between(
     other = int(st.selectbox("Other cluster", list(names), format_func=names.__getitem__, width=420,
                              **bound("other-cluster")) or 0)  # fmt: skip
     pairs = clusters.between(run, choice.split, all_clusters, number, other)
-    _cards(run, choice, pairs, "to_one", [(f"to {other}: {value:.3f}",) for value in pairs["to_other"]])
+    _cards(run, choice, pairs, "to_one", [f" ({value:.3f} to {other})" for value in pairs["to_other"]])
 
 
-def _cards(run: RunSummary, choice: Choice, pairs: pd.DataFrame, score: str, notes: Sequence[tuple[str, ...]]) -> None:
-    cards.results([
-        sample_card(
-            run, choice.split, "text", int(row["caption"]), int(row["caption"]), float(row[score]), notes=note,
-            links=links.of_sample(choice, "text", int(row["caption"])),
-        )
-        for row, note in zip(pairs.to_dict("records"), notes, strict=True)
-    ])  # fmt: skip
+def _cards(run: RunSummary, choice: Choice, pairs: pd.DataFrame, score: str, notes: Sequence[str]) -> None:
+    """The images of these pairs, each once with its captions, in the order of their first pairs."""
+    captions = open_summary(run).captions(choice.split)
+    items = []
+    annotated = pairs.assign(note=notes)
+    for image in pd.unique(pairs["image"].to_numpy())[:CARDS_SHOWN].tolist():
+        own = annotated[annotated["image"] == image]
+        best = own.iloc[0]
+        lines = [
+            f"{row[score]:.3f} · {captions[row['caption']]}{row['note']}" for row in own.to_dict("records")
+        ]  # fmt: skip
+        card = sample_card(
+            run, choice.split, "image", image, image, float(best[score]),
+            links=links.of_sample(choice, "text", int(best["caption"])),
+        )  # fmt: skip
+        items.append(replace(card, caption="\n".join(lines), hover=captions[int(best["caption"])]))
+    cards.results(items)

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.backend.runs import open_summary, thumbnail
 from app.backend.similarity import MatrixSamples, Pair, Scaled, Settings, pair_numbers
-from app.ui import cards
+from app.ui import cards, words
 from app.ui.state import Choice
 
 Step = tuple[str, str, str]
@@ -23,7 +23,11 @@ def steps(pair: Pair, function: str) -> list[Step]:
     rows: list[Step] = [
         ("S", "cosine of the two embeddings", f"{pair.similarity:.4f}"),
         ("γ", "margin", f"{gamma:g}"),
-        (spread, f"of the anchor’s similarities to its {pair.negatives:,} negatives here", f"{pair.spread:.4f}"),
+        (
+            spread,
+            f"of the anchor’s similarities to its {words.count(pair.negatives, 'negative')} here",
+            f"{pair.spread:.4f}",
+        ),
         ("1/σ", f"1 / sigmoid(ε / {spread}) = 1 + exp(−{epsilon:g} / {pair.spread:.4f})", f"{pair.raw:.4f}"),
         (
             "div",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,11 @@ def test_everything_about_one_cluster(root: Path, kind: str, opened: Opened) -> 
     assert "AMI of the two runs" in texts(app)
     app.segmented_control(key="members").set_value(kind).run()
     assert not app.exception
+    grids = [part.proto.body for part in app.get("html") if 'class="cl-card' in part.proto.body]
+    assert grids  # members, and pairs between two clusters: every picture once, with a caption on hover
+    for grid in grids:
+        shown = re.findall(r'class="cl-card">.*?data-image="(\d+)"><img [^>]*title="scene [^"]*"', grid)
+        assert len(set(shown)) == len(shown) == grid.count('class="cl-card')
     first = app.number_input(key="cluster").value
     app.button(key="cluster-next").click().run()
     assert app.number_input(key="cluster").value != first

@@ -56,6 +56,8 @@ def choose_samples(
         InputError: fewer than two pairs, or a caption that is not there.
     """
     owner = run.image_of_text(split)
+    if len(owner) < 2:
+        raise InputError(Fault(f"split {split}", "has 1 pair", "at least 2: a pair alone has no negatives"))
     if source == "split":
         return _whole_split(owner, len(run.ranks(split)["i2t"]), seed)
     if size < 2:
@@ -124,7 +126,8 @@ def _chosen(captions: Sequence[str], chosen: str, size: int) -> tuple[Array, str
         reason = "that hold the words"
     if len(matches) < 2:
         fix = "name captions as 0-31, 77, or a word that several hold"
-        raise InputError(Fault("the selection", f"gives {len(matches)} pairs", "at least 2", fix))
+        pairs = "1 pair" if matches else "no pair"
+        raise InputError(Fault("the selection", f"gives {pairs}", "at least 2", fix))
     texts = np.array(matches[:size], dtype=np.int64)
     return texts, f"{len(texts):,} of the {len(matches):,} pairs {reason}"
 
