@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from coder_core.data.demo.encoding import features_of, makes_features
 from coder_core.ops.diversity_scaling import squash
 from coder_core.ops.mixture import mixed_embeddings
 from coder_core.runs.analysis.read import Analysis, open_analysis
-from coder_core.runs.analysis.tables import IMAGE_PART_LENGTHS, IMAGE_PARTS, QUERIES
+from coder_core.runs.analysis.tables import DOCUMENT_TOWERS, IMAGE_PART_LENGTHS, IMAGE_PARTS, QUERIES
 from coder_core.runs.files.history import HISTORY, history_faults, read_frame
 
 LONGEST_QUERY = 500  # characters of a free text
@@ -313,7 +313,9 @@ class Run:
         return frame.assign(score=scores[best], match=match[best])
 
     def encode_text(self, captions: list[str]) -> Array:
-        """Free texts as float32 unit rows like those of `scoring`; loads the run's best checkpoint once."""
+        """Free texts as float32 unit rows like those of `scoring`; loads the run's best checkpoint, or towers, once."""
+        if self._noted_towers is not None:
+            return np.asarray(self._towers.encode_texts(captions)[0])
         return np.asarray(self._model.encode_text(captions, scoring=True), dtype=np.float32)
 
     def saved_queries(self, split: str) -> list[str]:
@@ -321,7 +323,10 @@ class Run:
         return self.analysis(split).queries
 
     def unknown_words(self, text: str) -> list[str]:
-        """The words of a free text that the run's model cannot tell apart, because training never saw them."""
+        """The words of a free text that the run's model cannot tell apart, because training never saw them; pretrained
+        towers split words into pieces and know them all."""
+        if self._noted_towers is not None:
+            return []
         unknown: list[str] = self._model.known_and_unknown(text)[1]
         return unknown
 
@@ -330,6 +335,8 @@ class Run:
         return np.asarray(self.encode_text([text])[0])
 
     def _check_words(self, text: str) -> None:
+        if self._noted_towers is not None:
+            return
         known, unknown = self._model.known_and_unknown(text)
         if not known:
             shown = f" ({', '.join(unknown[:10])})" if unknown else ""
@@ -347,8 +354,10 @@ class Run:
         return np.asarray(self._model.score_texts([text], parts, lengths)[0])
 
     def reads_pictures(self, split: str) -> bool:
-        """Whether a new picture can be encoded: its features are made from pixels, as those of the demo data are, and
-        scores follow from one embedding of it."""
+        """Whether a new picture can be encoded: by the run's towers, or because its features are made from pixels, as
+        those of the demo data are, and scores follow from one embedding of it."""
+        if self._noted_towers is not None:
+            return True
         if self.scores(split) is not None:
             return False
         return not self.summary.imported and makes_features(self.analysis(split).picture_folder)
@@ -359,6 +368,8 @@ class Run:
         Raises:
             InputError: this run's features come from files; see `reads_pictures`.
         """
+        if self._noted_towers is not None:
+            return np.asarray(self._towers.encode_pictures([self._towers.prepare(picture)])[0])
         regions = features_of(self.analysis(split).picture_folder, picture)
         return np.asarray(self._model.encode_images(regions[None], scoring=True)[0], dtype=np.float32)
 
@@ -371,6 +382,21 @@ class Run:
         if (split, at_most) not in self._tiny_pictures:
             self._tiny_pictures[split, at_most] = read_tiny_pictures(self, split, at_most)
         return self._tiny_pictures[split, at_most].nearest(picture)
+
+    @cached_property
+    def _noted_towers(self) -> Mapping[str, Any] | None:
+        """What the run notes of the pretrained towers that embedded it; None for any other run."""
+        analysis = self.analysis(self.splits[0]) if self.summary.imported and self.splits else None
+        if analysis is None or DOCUMENT_TOWERS not in analysis.manifest["documents"]:
+            return None
+        document: Mapping[str, Any] = analysis.document(DOCUMENT_TOWERS)
+        return document
+
+    @cached_property
+    def _towers(self) -> Any:
+        from coder_core.runs.towers import load_towers  # torch is needed from here on, and only here
+
+        return load_towers(self._noted_towers or {}, self.name)
 
     @cached_property
     def _model(self) -> Any:

@@ -29,37 +29,39 @@ PADDED_WHOLE = ("siglip", "siglip2")  # trained on texts padded to their longest
 NEEDED = "a folder of save_pretrained, or the name of a downloaded model"
 
 
-def find_model(name: str, revision: str = "") -> tuple[Path, str]:
+def find_model(name: str, revision: str = "", place: str = "") -> tuple[Path, str]:
     """The folder of a model that is on this machine, and its commit ("" for a folder).
 
     Args:
         name: a folder, or a name of the Hugging Face hub that was downloaded before.
         revision: of a name: a branch, tag or commit.
+        place: who names it, for messages; "" is the command line.
 
     Raises:
         InputError: it is not here; the message holds the command that gets it.
     """
     if Path(name).is_dir():
         return Path(name), ""
+    place = place or f"--model {name}"
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
         folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
     except (LocalEntryNotFoundError, FileNotFoundError):
-        raise _not_here(name, revision, "is not on this machine") from None
+        raise _not_here(place, name, revision, "is not on this machine") from None
     except (HFValidationError, ValueError, OSError):
         problem = "is neither a folder nor the name of a model"
-        raise InputError(Fault(f"--model {name}", problem, NEEDED, "check the path")) from None
+        raise InputError(Fault(place, problem, NEEDED, "check the path")) from None
     if not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
-        raise _not_here(name, revision, "is here without its weights")
+        raise _not_here(place, name, revision, "is here without its weights")
     return folder, folder.name
 
 
-def _not_here(name: str, revision: str, problem: str) -> InputError:
+def _not_here(place: str, name: str, revision: str, problem: str) -> InputError:
     wanted = " ".join(f'"{pattern}"' for pattern in FILES)
     fix = f"hf download {name}{f' --revision {revision}' if revision else ''} --include {wanted} gets it"
-    return InputError(Fault(f"--model {name}", problem, NEEDED, fix))
+    return InputError(Fault(place, problem, NEEDED, fix))
 
 
 def check_folder(folder: Path) -> dict[str, Any]:
@@ -129,6 +131,7 @@ class DualEncoder:
         prompt: of the texts; {} is the caption.
         precision: of a GPU's products: "bfloat16" (autocast) or "float32"; the CPU computes in float32.
         expected: fingerprint that the model must have; any when "".
+        place: who names the model, for messages; "" is the command line.
 
     Raises:
         InputError: not here, unsafe, incomplete, no dual encoder, or not the expected one.
@@ -136,21 +139,22 @@ class DualEncoder:
 
     def __init__(
         self, name: str, *, revision: str = "", device: torch.device | str = "cpu", prompt: str = PLAIN_PROMPT,
-        precision: str = "bfloat16", expected: str = "",
+        precision: str = "bfloat16", expected: str = "", place: str = "",
     ) -> None:  # fmt: skip
         check_prompt(prompt)
-        self.folder, commit = find_model(name, revision)
+        self.folder, commit = find_model(name, revision, place)
         settings = check_folder(self.folder)
-        place = f"--model {name}"
+        place = place or f"--model {name}"
         own = fingerprint(self.folder)
         if expected and own != expected:
             problem = f"is another model now: its files have the fingerprint {own[:12]}"
             raise InputError(Fault(place, problem, expected[:12], "restore the model this run was made with"))
         self.device, self.prompt = torch.device(device), prompt
         self.half = self.device.type == "cuda" and precision == "bfloat16"
-        with _quiet():
-            self._model = _load_model(self.folder, place).to(self.device)
-            processor, self._tokenizer = _load_processors(self.folder, place)
+        with quiet():
+            self._model = load_transformers_model(self.folder, place, METHODS).to(self.device)
+            processor = load_image_processor(self.folder, place)
+            self._tokenizer = _load_tokenizer(self.folder, place)
         self.prepare: Callable[[Image], Any] = Preparation(processor)
         self._padded_whole = settings.get("model_type") in PADDED_WHOLE
         self._longest = self._find_longest()
@@ -198,7 +202,7 @@ class DualEncoder:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No progress bars and no advice while transformers loads."""
     from transformers.utils import logging
 
@@ -213,7 +217,17 @@ def _quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _load_model(folder: Path, place: str) -> Any:
+def load_transformers_model(folder: Path, place: str, methods: Sequence[str] = ()) -> Any:
+    """A model of transformers in evaluation mode, from safetensors.
+
+    Args:
+        folder: of the model.
+        place: who names it, for messages.
+        methods: of a dual encoder, which it must have.
+
+    Raises:
+        InputError: it cannot be loaded, is no dual encoder, or lacks weights, which would be random.
+    """
     from transformers import AutoModel
 
     try:
@@ -224,7 +238,7 @@ def _load_model(folder: Path, place: str) -> Any:
     except Exception as error:  # whatever a damaged file makes safetensors, json or the model's class raise
         reason = (str(error).strip() or type(error).__name__).split("\n", 1)[0][:300]
         raise InputError(Fault(place, f"cannot be loaded: {reason}", NEEDED, "download it again")) from error
-    if not all(hasattr(model, method) for method in METHODS):
+    if not all(hasattr(model, method) for method in methods):
         problem = f"is a {type(model).__name__}, which has no text encoder and picture encoder of one space"
         raise InputError(Fault(place, problem, "a dual encoder such as CLIP or SigLIP", "name another model"))
     missing = sorted(loading["missing_keys"]) + sorted(str(key) for key in loading["mismatched_keys"])
@@ -234,17 +248,36 @@ def _load_model(folder: Path, place: str) -> Any:
     return model.eval()
 
 
-def _load_processors(folder: Path, place: str) -> tuple[Any, Any]:
-    from transformers import AutoImageProcessor, AutoTokenizer
+def load_image_processor(folder: Path, place: str) -> Any:
+    """The image processor of a model in its PIL form, which gives the same numbers on every machine.
 
-    given: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    Raises:
+        InputError: there is none.
+    """
+    from transformers import AutoImageProcessor
+
+    fix = "save the processor with the model; wrap towers without one (docs/towers.md)"
+    return _load_part(
+        AutoImageProcessor,
+        folder,
+        place,
+        "its picture settings",
+        "an image processor with a PIL form",
+        fix,
+        backend="pil",
+    )
+
+
+def _load_tokenizer(folder: Path, place: str) -> Any:
+    from transformers import AutoTokenizer
+
+    fix = "save the tokenizer with the model"
+    return _load_part(AutoTokenizer, folder, place, "its tokenizer", "a tokenizer", fix)
+
+
+def _load_part(kind: Any, folder: Path, place: str, what: str, expected: str, fix: str, **more: Any) -> Any:
     try:
-        return (
-            AutoImageProcessor.from_pretrained(folder, backend="pil", **given),
-            AutoTokenizer.from_pretrained(folder, **given),
-        )
+        return kind.from_pretrained(folder, trust_remote_code=False, local_files_only=True, **more)
     except Exception as error:  # as above; a missing library (sentencepiece) is named by transformers
         reason = " ".join((str(error).strip() or type(error).__name__).split())[:300]
-        problem = f"its picture settings or its tokenizer cannot be loaded: {reason}"
-        fix = "save the processor with the model; wrap towers without one (docs/towers.md)"
-        raise InputError(Fault(place, problem, "an image processor with a PIL form, and a tokenizer", fix)) from error
+        raise InputError(Fault(place, f"{what} cannot be loaded: {reason}", expected, fix)) from error

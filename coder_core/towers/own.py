@@ -36,12 +36,13 @@ class OwnTowers:
         name: package.module:function; the function is called without arguments.
         prompt: of the texts; {} is the caption.
         expected: fingerprint that the towers must have; any when "".
+        texts: whether they need `encode_texts`.
 
     Raises:
         InputError: it cannot be imported, lacks a method, or is not the expected one.
     """
 
-    def __init__(self, name: str, *, prompt: str = PLAIN_PROMPT, expected: str = "") -> None:
+    def __init__(self, name: str, *, prompt: str = PLAIN_PROMPT, expected: str = "", texts: bool = True) -> None:
         check_prompt(prompt)
         place = f"--tower {name}"
         if not NAME.fullmatch(name):
@@ -55,7 +56,7 @@ class OwnTowers:
             problem = f"cannot be made: {type(error).__name__}: {str(error)[:300]}"
             fix = "start the command in the folder of the module, or set PYTHONPATH"
             raise InputError(Fault(place, problem, "a function that returns the towers", fix)) from error
-        lacking = [method for method in METHODS if not callable(getattr(self._tower, method, None))]
+        lacking = [method for method in METHODS[: 1 + texts] if not callable(getattr(self._tower, method, None))]
         if lacking:
             problem = f"gives a {type(self._tower).__name__} without {' and '.join(lacking)}"
             raise InputError(Fault(place, problem, " and ".join(METHODS), "docs/towers.md shows three adapters"))
@@ -76,14 +77,25 @@ class OwnTowers:
         """B texts, put into the prompt -> (B, D) float32 unit rows; 0, for how many are cut is not known."""
         return self._pooled(METHODS[1], fill_prompt(self.prompt, texts), "texts"), 0
 
+    def local_features(self, prepared: Sequence[Any]) -> Tensor:
+        """B prepared pictures -> (B, L, D); L is 1 where the tower gives one vector a picture."""
+        return self._rows(METHODS[0], list(prepared), "pictures")
+
+    def option(self, name: str) -> Any:
+        """An optional attribute of the user's object, or None."""
+        return getattr(self._tower, name, None)
+
     def _pooled(self, method: str, samples: list[Any], what: str) -> np.ndarray:
+        return unit_rows(_mean_of_rows(self._rows(method, samples, what)), what)
+
+    def _rows(self, method: str, samples: list[Any], what: str) -> Tensor:
         with torch.inference_mode():
             output = getattr(self._tower, method)(samples)
             rows = output if isinstance(output, Tensor) else torch.from_numpy(np.asarray(output, dtype=np.float32))
             if rows.ndim not in (2, 3) or len(rows) != len(samples):
                 problem = f"gives shape {tuple(rows.shape)} for {len(samples)} {what}"
                 raise InputError(Fault(f"{method} of {self.about['tower']}", problem, "(B, L, D) or (B, D)"))
-            return unit_rows(_mean_of_rows(rows.float()) if rows.ndim == 3 else rows, what)
+            return rows.float() if rows.ndim == 3 else rows.float()[:, None]
 
 
 def _mean_of_rows(features: Tensor) -> Tensor:

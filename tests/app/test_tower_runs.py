@@ -1,0 +1,141 @@
+"""Runs embedded by pretrained towers: new texts and pictures go through the same towers, own code only when allowed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from streamlit.testing.v1 import AppTest
+
+from coder_core.api import InputError, Run, open_run
+from coder_core.data.pictures import read_picture
+from coder_core.embed import main
+from coder_core.runs.analysis.tables import DOCUMENT_TOWERS
+from coder_core.runs.files.manifest import MANIFEST, render_manifest
+from tests.support.pages import PROJECT, Opened, texts
+from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, PICTURES, draw
+from tests.support.tiny_towers import write_tiny_clip
+
+PROMPT = "see {}"
+OWN = """
+import numpy as np
+
+class Towers:
+    fingerprint = "made up"
+    def encode_pictures(self, pictures):
+        return np.stack([np.asarray(picture.resize((2, 2)), dtype=np.float32).reshape(4, 3) for picture in pictures])
+    def encode_texts(self, texts):
+        return np.array([[len(text), 1, 2] for text in texts], dtype=np.float32)
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run "clip" of a tiny CLIP and a run "own" of a user's own towers, of the same twelve pictures."""
+    base = tmp_path_factory.mktemp("towers")
+    LAYOUTS["kaggle"](base / "data")
+    write_tiny_clip(base / "clip")
+    (base / "code").mkdir()
+    (base / "code" / "towers_of_a_stranger.py").write_text(OWN)
+    given = ["pictures", str(base / "data"), "--split=dev", "--dev-share=1", "--test-share=0", "--workers=0",
+             f"--root={base / 'runs'}"]  # fmt: skip
+    assert main([*given, f"--model={base / 'clip'}", "--name=clip", f"--prompt={PROMPT}"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(base / "code"))
+        assert main([*given, "--tower=towers_of_a_stranger:Towers", "--name=own"]) == 0
+        del sys.modules["towers_of_a_stranger"]
+    return base / "runs"
+
+
+@pytest.fixture
+def run(root: Path) -> Run:
+    return open_run(root / "clip")
+
+
+def test_a_new_text_and_a_new_picture_get_the_rows_they_had_as_samples(run: Run) -> None:
+    v, w = run.embeddings("dev")
+    np.testing.assert_allclose(run.encode_text(CAPTIONS[NAMES[3]]), w[6:8], atol=1e-6)
+    assert run.reads_pictures("dev")
+    row = run.encode_picture(read_picture(draw(3), "3.jpg"), split="dev")
+    np.testing.assert_allclose(row, v[3], atol=1e-6)
+    best = run.search(row, split="dev", modality="image", top=3)
+    np.testing.assert_allclose(best["score"], np.sort(v[3] @ w.T)[::-1][:3], atol=1e-6)
+    assert len(run.search(CAPTIONS[NAMES[0]][0], split="dev", top=5)) == 5
+
+
+def test_the_retrieval_page_asks_with_a_text_and_with_a_picture(root: Path, opened: Opened) -> None:
+    app: AppTest = opened(root, "retrieval", run="clip", versus="—", ask="Free text")
+    app.text_input(key="text").set_value("a ring").run()
+    assert not app.exception
+    said = texts(app)
+    assert "This run cannot answer this query." not in said
+    assert NAMES[0] in said
+    app = opened(root, "retrieval", run="clip", versus="own", ask="Picture")
+    app.file_uploader(key="picture").set_value(("new.jpg", draw(5), "image/jpeg")).run()
+    assert not app.exception
+    said = texts(app)
+    assert "This run encodes the picture from its pixels." in said
+    assert all(any(caption in said for caption in CAPTIONS[name]) for name in NAMES[:1])
+    assert "are code of its maker" in said
+    assert "set CODER_TOWERS=towers_of_a_stranger:Towers" in said
+
+
+def test_own_towers_answer_once_they_are_allowed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(root.parent / "code"))
+    with pytest.raises(InputError, match="are not imported by themselves"):
+        open_run(root / "own").encode_text(["a"])
+    assert "towers_of_a_stranger" not in sys.modules
+    monkeypatch.setenv("CODER_TOWERS", "other:one, towers_of_a_stranger:Towers")
+    row = open_run(root / "own").encode_picture(Image.new("RGB", (9, 9), (0, 9, 0)), split="dev")
+    np.testing.assert_allclose(row, [0, 1, 0], atol=1e-6)
+
+
+def test_opening_a_run_imports_no_code_of_its_own_no_torch_and_asks_nobody(root: Path) -> None:
+    program = (
+        "import socket, sys; socket.socket.connect = None\n"
+        "from coder_core.api import list_runs, open_run\n"
+        "for found in list_runs(sys.argv[1]):\n"
+        "    run = open_run(found.path); run.diversity('dev'); assert run.reads_pictures('dev')\n"
+        "assert not {'torch', 'transformers', 'towers_of_a_stranger'} & set(sys.modules)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": f"{PROJECT}:{root.parent / 'code'}"}
+    subprocess.run([sys.executable, "-P", "-c", program, str(root)], env=environment, check=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model": "no/such-model"}, "the towers of run clip, 'no/such-model': is not on this machine"),
+        ({"model": "../../etc"}, "is neither a folder nor the name of a model"),
+        ({"fingerprint": "0" * 64}, "is another model now"),
+        ({"fingerprint": ""}, "are of the kind 'transformers'"),
+        ({"kind": "pickle"}, "are of the kind 'pickle'"),
+        ({"prompt": 3}, "key prompt: is 3"),
+        ({"prompt": "{}{}"}, "--prompt: is"),
+    ],
+)
+def test_a_run_that_names_other_towers_is_refused(
+    changes: dict[str, object], said: str, root: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(root / "clip", tmp_path / "clip")
+    place = folder / "analysis" / "dev"
+    about = json.loads((place / f"{DOCUMENT_TOWERS}.json").read_text()) | changes
+    content = json.dumps(about).encode()
+    (place / f"{DOCUMENT_TOWERS}.json").write_bytes(content)
+    manifest = json.loads((place / MANIFEST).read_text())
+    entry = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    manifest["files"][f"{DOCUMENT_TOWERS}.json"] = entry
+    (place / MANIFEST).write_bytes(render_manifest(manifest))
+    opened = open_run(folder)
+    assert opened.count("dev", "image") == PICTURES
+    with pytest.raises(InputError) as caught:
+        opened.encode_text(["a ring"])
+    assert said in str(caught.value)
