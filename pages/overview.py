@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 
 from app import charts
 from app.backend.runs import (
     RunSummary,
+    SplitSamples,
     all_runs,
     configuration_changes,
     epochs,
@@ -31,7 +34,17 @@ HEADLINE = (
     ("R@sum", "rsum", "R@sum"), ("image → text R@1", "i2t_r1", "R@K"), ("text → image R@1", "t2i_r1", "R@K"),
     ("image → text MedR", "i2t_medr", "MedR"), ("text → image MedR", "t2i_medr", "MedR"),
 )  # fmt: skip
-MOST_COMPARED = 6
+MOST_ADDED = 4
+FILE_ONLY = ["data", "seed", "epochs", "split", "images", "captions"]
+_PERCENT = st.column_config.NumberColumn(format="%.1f", help=tip("R@K"), width=66)
+TABLE: dict[str, Any] = dict.fromkeys(COLUMNS.values(), _PERCENT) | {
+    "run": st.column_config.TextColumn(width=138),
+    "loss": st.column_config.TextColumn(help=tip("loss"), width=86),
+    "R@sum": st.column_config.NumberColumn(format="%.1f", help=tip("R@sum"), width=62),
+    "MD": st.column_config.NumberColumn(format="%.3f", help=tip("mean distance"), width=54),
+    "state": st.column_config.TextColumn(width=72),
+    "date": st.column_config.TextColumn(width=84),
+}
 
 
 def headline(choice: Choice) -> None:
@@ -53,15 +66,25 @@ def headline(choice: Choice) -> None:
     cards.metrics(items)
 
 
+def same_data(run: RunSummary, choice: Choice) -> bool:
+    """Whether a run was evaluated on the samples of the sidebar's runs, or, not evaluated yet, trains on their data."""
+    own, split = choice.first.samples[choice.split], choice.split
+    return run.samples[split] == own if split in run.samples else facts(run)["data"] == facts(choice.first)["data"]
+
+
 def choose_runs(choice: Choice) -> list[RunSummary]:
-    """The runs of bars, curves and differences: the two of the sidebar, or up to six others."""
-    runs = {run.name: run for run in all_runs() if not run.fault}
+    """The runs of this page: the sidebar's, and up to four others on the same data."""
+    others = {run.name: run for run in all_runs() if not run.fault and run.name not in [r.name for r in choice.runs]}
+    offered = [name for name, run in others.items() if same_data(run, choice)]
     names = st.multiselect(
-        "Runs compared on this page", list(runs), [run.name for run in choice.runs], **bound("curves"),
-        max_selections=MOST_COMPARED, placeholder="up to six runs",
-        help="The table of all runs shows every run; other pages show the sidebar’s two.",
+        "Also on this page", offered, **bound("curves"), max_selections=MOST_ADDED,
+        placeholder="other runs on the same data", disabled=not offered,
+        help="Shown beside the sidebar’s runs in every figure and table below.",
     )  # fmt: skip
-    return [runs[name] for name in names[:MOST_COMPARED]]
+    if len(offered) < len(others):
+        elsewhere = ", ".join(name for name in others if name not in offered)
+        cards.note(f"Not offered, because their samples of {choice.split} are others: {elsewhere}.")
+    return [*choice.runs, *(others[name] for name in names)]
 
 
 def show_recall(runs: list[RunSummary], split: str) -> None:
@@ -96,28 +119,33 @@ def show_curves(runs: list[RunSummary]) -> None:
     downloads.chart(figure, "training_curves", "training curves")
 
 
-def show_table(split: str) -> None:
-    """One row per run: what it is and how good it is on this split."""
-    cards.heading("All runs", f"Recall in percent on {split}. Click on a column’s name to sort.")
-    rows = []
+def show_table(choice: Choice) -> None:
+    """One row per run, and one table per data set: what it is and how good it is on this split."""
+    split, own = choice.split, choice.first.samples[choice.split]
+    cards.heading(
+        "All runs",
+        f"Percentages of queries on {split}. Numbers can be compared within a table, not between tables: other samples "
+        "are easier or harder. Click on a column’s name to sort.",
+    )
+    groups: dict[SplitSamples | None, list[dict[str, Any]]] = {own: []}
     for run in all_runs():
-        about, metrics = facts(run), run.metrics.get(split, {})
+        about, metrics, samples = facts(run), run.metrics.get(split, {}), run.samples.get(split)
         scores = {label: metrics.get(key) for key, label in COLUMNS.items()}
-        rows.append(
-            {"run": run.name, "loss": about["loss"], "data": about["data"], **scores, "epochs": about["epochs"],
-             "seed": about["seed"], "state": run.state, "date": about["created"]}
+        counts = {"images": samples and samples.images, "captions": samples and samples.captions}
+        row = {"run": run.name, "loss": about["loss"], **scores, "state": run.state, "date": about["created"][:10]}
+        more = {"seed": about["seed"], "epochs": about["epochs"], "split": split, **counts}
+        groups.setdefault(samples, []).append(row | {"data": about["data"]} | more)
+    for samples, rows in sorted(groups.items(), key=lambda group: (group[0] is None, group[0] != own)):
+        if samples is None:
+            cards.label(f"Without a sound evaluation on {split}")
+        else:
+            names = ", ".join(dict.fromkeys(str(row["data"]) for row in rows))
+            cards.label(f"{names}: {samples.images:,} images, {samples.captions:,} captions")
+        st.dataframe(
+            pd.DataFrame(rows).drop(columns=FILE_ONLY), hide_index=True, height="content", placeholder="–",
+            column_config=TABLE, key=f"runs-{samples.digest if samples else ''}",
         )  # fmt: skip
-    table = pd.DataFrame(rows)
-    percent = st.column_config.NumberColumn(format="%.1f", help=tip("R@K"))
-    st.dataframe(
-        table, hide_index=True, height="content", placeholder="–",
-        column_config=dict.fromkeys(COLUMNS.values(), percent)
-        | {"R@sum": st.column_config.NumberColumn(format="%.1f", help=tip("R@sum")),
-           "MD": st.column_config.NumberColumn(format="%.3f", help=tip("mean distance")),
-           "loss": st.column_config.TextColumn(help=tip("loss")),
-           "epochs": st.column_config.NumberColumn(help=tip("epochs"))},
-    )  # fmt: skip
-    downloads.table(table, f"runs-{split}", paper=True)
+    downloads.table(pd.DataFrame([row for rows in groups.values() for row in rows]), f"runs-{split}", paper=True)
 
 
 def show_differences(runs: list[RunSummary]) -> None:
@@ -127,7 +155,7 @@ def show_differences(runs: list[RunSummary]) -> None:
         cards.note(f"{' and '.join(imported)}: imported embeddings, which have no configuration.")
     trained = [run for run in runs if not run.imported]
     if len(trained) < 2:
-        cards.empty("There are no two runs to compare.", "Choose two that were trained here, above or in the sidebar.")
+        cards.empty("There are no two runs to compare.", "Choose two that were trained here, in the sidebar.")
         return
     table = configuration_changes(trained)
     if table.empty:
@@ -149,7 +177,7 @@ def show(choice: Choice) -> None:
         show_recall(runs, choice.split)
     with right:
         show_curves(runs)
-    show_table(choice.split)
+    show_table(choice)
     show_separation(runs, choice.split)
     show_differences(runs)
 

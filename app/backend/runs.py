@@ -18,6 +18,7 @@ from coder_core.api import (
     Run,
     RunSummary,
     Sample,
+    SplitSamples,
     config_differences,
     facts,
     list_runs,
@@ -26,11 +27,9 @@ from coder_core.api import (
 )
 
 __all__ = [
-    "BY_STAMP", "METRICS", "InputError", "Loss", "Run", "RunSummary", "Sample", "all_runs", "analysis_fault",
-    "comparable",
-    "configuration_changes", "epochs", "facts", "has_embeddings", "history_faults", "open_summary", "read_each",
-    "run_faults",
-    "runs_root", "split_sample", "steps", "thumbnail", "thumbnails",
+    "BY_STAMP", "METRICS", "InputError", "Loss", "Run", "RunSummary", "Sample", "SplitSamples", "all_runs",
+    "analysis_fault", "comparable", "configuration_changes", "epochs", "facts", "has_embeddings", "history_faults",
+    "open_summary", "read_each", "run_faults", "runs_root", "split_sample", "steps", "thumbnail", "thumbnails",
 ]  # fmt: skip
 
 # Several visitors share the server, and no page multiplies more than takes one processor a second: a second thread of

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from coder_core.api.diversity.anchor import Loss
 from coder_core.config.schema import from_document
@@ -25,6 +25,18 @@ METRICS = (
 )  # fmt: skip
 
 
+class SplitSamples(NamedTuple):
+    """What a split was evaluated on; equal for runs of the same captions of the same images.
+
+    Args:
+        images, captions: how many. digest: of the captions and the images they belong to.
+    """
+
+    images: int
+    captions: int
+    digest: str
+
+
 @dataclass(frozen=True)
 class RunSummary:
     """One run folder.
@@ -39,6 +51,7 @@ class RunSummary:
         splits: names of the analysed splits, dev first; damaged ones are left out.
         metrics: split → retrieval metrics of these.
         stamp: changes whenever a file of an analysis folder changes; a key for caches.
+        samples: split → what it was evaluated on.
         damaged: split → what is wrong with its analysis, by the sizes of its files and the arrays its metrics follow
             from. Another changed byte is found on opening only.
         origin: of an imported run: created, files, images, captions, dimension, notes.
@@ -54,6 +67,7 @@ class RunSummary:
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     stamp: str = ""
     origin: Mapping[str, Any] = field(default_factory=dict)
+    samples: Mapping[str, SplitSamples] = field(default_factory=dict)
     damaged: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -122,6 +136,7 @@ def summarise(path: Path) -> RunSummary:
         metrics={split: manifests[split]["metrics"] for split in manifests if split not in damaged},
         stamp="|".join(f"{place.name}:{manifests[place.name].get('self', '')}:{_changed(place)}" for place in splits),
         origin=origin, damaged=damaged,
+        samples={split: _samples(manifests[split]) for split in manifests if split not in damaged},
     )  # fmt: skip
 
 
@@ -138,6 +153,15 @@ def _damage(folder: Path) -> str:
     except InputError as error:
         return str(error)
     return ""
+
+
+def _samples(manifest: Mapping[str, Any]) -> SplitSamples:
+    """From the shapes and checksums in an analysis's manifest."""
+    arrays, files = manifest.get("arrays", {}), manifest["files"]
+    shapes = (arrays.get(name, {}).get("shape") or [0] for name in ("image_ranks", "image_of_text"))
+    images, captions = (shape[0] for shape in shapes)
+    digests = (files.get(name, {}).get("sha256", "") for name in ("captions.json", "image_of_text.npy"))
+    return SplitSamples(images, captions, "-".join(digests))
 
 
 def _changed(folder: Path) -> int:

@@ -34,6 +34,8 @@ def test_the_bare_address_names_its_runs_and_the_sidebar_carries_them(visit: Vis
     addresses = [urlsplit(link.get_attribute("href") or "") for link in links.all()]
     assert [address.path for address in addresses][:2] == ["overview", "diversity"]
     assert all(parse_qs(address.query) == DEFAULT for address in addresses)
+    for table in visit.page.locator(".dvn-scroller").all():  # the last column is in the window of 1280
+        assert table.evaluate("table => table.scrollWidth - table.clientWidth") <= 0
 
 
 def test_a_link_keeps_its_runs_on_every_page_and_back_takes_one_step(visit: Visit) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -268,13 +270,34 @@ def test_runs_on_other_samples_are_not_compared(tmp_path: Path, opened: Opened) 
         assert "evaluated on different samples" in texts(app)
 
 
+def test_the_overview_groups_runs_by_data_and_follows_the_sidebar(tmp_path: Path, opened: Opened) -> None:
+    root = tmp_path / "runs"
+    for name, images in (("a", 12), ("b", 12), ("c", 12), ("elsewhere", 14), ("new", 12)):
+        folder = write_run(root, name, images=images, pictures=False)
+    shutil.rmtree(folder / "analysis")
+    app = opened(root, "overview", curves=["c", "elsewhere"])
+    assert app.multiselect(key="curves").options == ["c", "new"]
+    assert app.multiselect(key="curves").value == ["c"]
+    assert "Not offered, because their samples of dev are others: elsewhere." in texts(app)
+    tables = [table.value["run"].tolist() for table in app.dataframe if "R@sum" in table.value]
+    assert tables == [["a", "b", "c"], ["elsewhere"], ["new"]]
+    assert "demo: 12 images, 60 captions" in texts(app)
+    assert "demo: 14 images, 70 captions" in texts(app)
+    assert "Without a sound evaluation on dev" in texts(app)
+    app.selectbox(key="versus").set_value("c").run()
+    assert app.multiselect(key="curves").options == ["b", "new"]
+    bars = next(chart.proto.spec for chart in app.get("plotly_chart"))
+    assert [trace["name"] for trace in json.loads(bars)["data"]] == ["a", "c"]
+
+
 def test_similarities_of_any_number_of_runs_stand_side_by_side(tmp_path: Path, opened: Opened) -> None:
     root = tmp_path / "runs"
     for seed, name in enumerate(("a", "b", "c")):
         write_run(root, name, images=12, seed=seed, noise=1.0 + seed, pictures=False)
-    write_concept_run(root, "both", images=12)
-    app = opened(root, "overview", curves=["a", "b", "c", "both"])
-    assert app.multiselect(key="curves").value == ["a", "b", "c", "both"]
+    captions = [f"scene {i}, told in way {k}" for i in range(12) for k in range(5)]
+    write_concept_run(root, "both", images=12, captions=captions)
+    app = opened(root, "overview", curves=["c", "both"])
+    assert app.multiselect(key="curves").value == ["c", "both"]
     table = next(frame.value for frame in app.dataframe if "matching pairs" in frame.value)
     assert table["run"].tolist() == ["a", "b", "c", "both"]
     run = open_run(root / "both")
@@ -301,7 +324,7 @@ def test_a_free_text_says_when_the_run_has_no_model(roots: dict[str, Path], open
 def test_what_an_imported_run_lacks_is_said(roots: dict[str, Path], opened: Opened) -> None:
     app = opened(roots["imported"], "overview", run="clip", versus="demo")
     assert "clip: imported embeddings, which have no configuration." in texts(app)
-    app.multiselect(key="curves").set_value(["clip"]).run()
+    app.selectbox(key="versus").set_value("—").run()
     assert "Imported embeddings have no training curves." in texts(app)
     app = opened(roots["imported"], "diversity", run="clip", versus="—")
     assert "clip did not use CODER’s eq. 4" in texts(app)

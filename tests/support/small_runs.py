@@ -16,5 +16,6 @@ def write_small_runs(root: Path, kind: str) -> Path:
     images, per_image, noise = SMALL[kind]
     for seed, (name, loss) in enumerate({"demo-baseline": "btr-hardest", "demo": "dcl"}.items()):
         write_run(root, name, loss=loss, images=images, per_image=per_image, noise=(1 + seed) * noise, seed=7)
-    write_concept_run(root, "concepts", images=images, per_image=per_image)
+    captions = [f"scene {i}, told in way {k}" for i in range(images) for k in range(per_image)]
+    write_concept_run(root, "concepts", images=images, per_image=per_image, captions=captions)
     return root
