@@ -27,9 +27,9 @@ def follow(visit: Visit, page: str, path: str) -> None:
 
 
 def test_the_bare_address_names_its_runs_and_the_sidebar_carries_them(visit: Visit) -> None:
-    visit.open("?curves=concepts")
+    visit.open("?figures=SVG")
     assert urlsplit(visit.page.url).path == "/overview"
-    assert query(visit) == DEFAULT | {"curves": ["concepts"]}
+    assert query(visit) == DEFAULT | {"figures": ["SVG"]}
     links = visit.page.locator(".st-key-pages a")
     addresses = [urlsplit(link.get_attribute("href") or "") for link in links.all()]
     assert [address.path for address in addresses][:2] == ["overview", "diversity"]
