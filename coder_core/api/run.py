@@ -33,7 +33,7 @@ LONGEST_QUERY = 500  # characters of a free text
 
 
 class Run:
-    """A run folder, read lazily; the arrays of an analysis stay memory-mapped.
+    """A run folder, read lazily; large arrays of an analysis stay memory-mapped.
 
     Raises:
         InputError: from any method, when the part of the run it needs is missing or damaged.
@@ -89,7 +89,7 @@ class Run:
         return dict(self.analysis(split).metrics) if evaluated else {}
 
     def embeddings(self, split: str) -> tuple[Array, Array]:
-        """Images (n, D) and texts (m, D) of the instance branch, unit rows, memory-mapped float32."""
+        """Images (n, D) and texts (m, D) of the instance branch, unit rows, read-only float32."""
         analysis = self.analysis(split)
         return analysis.image_embeddings, analysis.text_embeddings
 

@@ -1,8 +1,9 @@
-"""The analysis folder: written once, opened memory-mapped, nothing hostile believed."""
+"""The analysis folder: written once, opened read-only, nothing hostile believed."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import pytest
 from coder_core.console.faults import InputError
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import list_splits
+from coder_core.runs.files import sealed
 from coder_core.runs.files.manifest import render_manifest
 from tests.runs.conftest import fill_analysis
 
@@ -24,7 +26,6 @@ def test_what_was_written_is_read(run: Path) -> None:
     analysis = open_analysis(run, "test", verify=True)
     assert analysis.image_embeddings.shape == (3, 4)
     assert analysis.image_embeddings.dtype == np.float32
-    assert isinstance(analysis.text_embeddings, np.memmap)
     assert analysis.image_of_text.tolist() == [0, 0, 1, 2, 2]
     assert analysis.captions == ["a ring", "a red ring", "äöü\u2028x", "", "stars"]
     assert analysis.image_names == ["0.png", "1.png", "2.png"]
@@ -34,6 +35,22 @@ def test_what_was_written_is_read(run: Path) -> None:
     assert analysis.image_best.dtype == np.int32
     with pytest.raises(ValueError, match="read-only"):
         analysis.image_embeddings[0, 0] = 1
+
+
+def test_a_file_that_shrinks_under_an_open_analysis_ends_no_process(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Touching a mapped page that is gone would."""
+    small = open_analysis(run, "test")
+    expected = np.array(small.text_embeddings)
+    monkeypatch.setattr(sealed, "MAPPED_BYTES", 0)
+    large = open_analysis(run, "test")
+    assert isinstance(large.text_embeddings, np.memmap)
+    os.truncate(run / "analysis" / "test" / "text_embeddings.npy", 0)
+    np.testing.assert_array_equal(small.text_embeddings, expected)  # in memory since it was checked
+    with pytest.raises(InputError, match=r"text_embeddings\.npy: became shorter since it was opened: it has 0 bytes"):
+        _ = large.text_embeddings
+    with pytest.raises(InputError, match=r"text_embeddings\.npy: became shorter"):
+        large.array("text_embeddings")
+    assert large.image_ranks.tolist() == small.image_ranks.tolist()
 
 
 def test_reading_needs_no_torch(run: Path) -> None:

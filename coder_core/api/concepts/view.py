@@ -27,7 +27,7 @@ class ConceptView:
         self.kinds = tables.kinds
 
     def embeddings(self) -> tuple[Array, Array]:
-        """v^C (n, D) and w^C (m, D), unit rows, memory-mapped float32."""
+        """v^C (n, D) and w^C (m, D), unit rows, read-only float32."""
         return self._tables.image_embeddings, self._tables.text_embeddings
 
     @property

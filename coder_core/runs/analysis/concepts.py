@@ -71,7 +71,7 @@ def strongest_first(attention: np.ndarray, count: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ConceptTables:
-    """The concept branch's embeddings, attention and graph on a split; arrays are memory-mapped.
+    """The concept branch's embeddings, attention and graph on a split; arrays are read-only.
 
     Args:
         words: g names.

@@ -1,4 +1,4 @@
-"""Read `analysis/<split>/`: checked, memory-mapped arrays, without torch."""
+"""Read `analysis/<split>/`: checked, read-only arrays, without torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS = {"kind": str, "split": str, "fingerprint": str, "metrics": dict, "array
 
 
 class Analysis(sealed.SealedFolder):
-    """One split of one run; arrays are memory-mapped and read-only.
+    """One split of one run; arrays are read-only, large ones memory-mapped.
 
     Attributes:
         path: the folder.
@@ -33,7 +33,6 @@ class Analysis(sealed.SealedFolder):
         metrics: the dictionary of `retrieval_metrics`.
         arrays: the names of the tables.
         n_images, n_texts: n and m.
-        scores: (n, m) float32 of a model that scores pair by pair; None where embeddings tell the scores.
         image_of_text: (m,) int64 the image each caption belongs to.
         image_ranks: (n,) int64, 0 is first, −1 for an image without captions.
         text_ranks: (m,) int64, 0 is first.
@@ -52,17 +51,26 @@ class Analysis(sealed.SealedFolder):
         self.fingerprint = str(self.manifest["fingerprint"])
         self.metrics: dict[str, float] = dict(self.manifest["metrics"])
         self.arrays = list(self._arrays)
-        self.scores = self._arrays[tables.SCORES] if self.manifest["version"] == tables.VERSION_SCORED else None
         self.image_of_text = self._arrays["image_of_text"]
         self.image_ranks, self.text_ranks = self._arrays["image_ranks"], self._arrays["text_ranks"]
         self.image_best, self.text_best = self._arrays["image_best"], self._arrays["text_best"]
         self.n_images, self.n_texts = len(self.image_ranks), len(self.image_of_text)
 
     def array(self, name: str) -> np.ndarray:
-        """A table by name."""
+        """A table by name.
+
+        Raises:
+            InputError: there is none, or its file became shorter.
+        """
         if name not in self._arrays:
             raise InputError(Fault(str(self.path), f"holds no {name}.npy", f"one of {', '.join(self._arrays)}"))
+        sealed.refuse_shrunk(self._arrays[name])
         return self._arrays[name]
+
+    @property
+    def scores(self) -> np.ndarray | None:
+        """(n, m) float32 of a model that scores pair by pair; None where embeddings tell the scores."""
+        return self.array(tables.SCORES) if self.manifest["version"] == tables.VERSION_SCORED else None
 
     @property
     def image_embeddings(self) -> np.ndarray:
@@ -78,7 +86,7 @@ class Analysis(sealed.SealedFolder):
         if self.scores is not None:
             reason = "was written by a model that scores pair by pair: there is not one embedding of a sample"
             raise InputError(Fault(str(self.path), reason, "a run with one embedding of every image and caption"))
-        return self._arrays[name]
+        return self.array(name)
 
     @cached_property
     def concepts(self) -> ConceptTables | None:

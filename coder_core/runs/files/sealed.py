@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     Content = bytes | str | np.ndarray | Mapping[str, Tensor]
 
 THREADS = 4  # that read files to compare them with the manifest
+MAPPED_BYTES = 1 << 25  # of an array; shorter ones are read whole
 _ROOM = 1 << 16  # bytes for the manifest and the headers of arrays
 _DTYPE = re.compile(r"[<|][biuf][1248]")
 
@@ -126,19 +127,24 @@ class SealedFolder:
             raise InputError(Fault(str(path), f"cannot be read: {error}", "JSON")) from None
 
     def array(self, name: str) -> np.ndarray:
-        """`<name>.npy`, memory-mapped, read-only, of the shape and dtype in the manifest."""
+        """`<name>.npy`, read-only, of the shape and dtype in the manifest; a large one is memory-mapped.
+
+        Touching a mapped page that its file has lost ends the process (SIGBUS), so ask `refuse_shrunk` first.
+        """
         path, entry = self._listed(f"{name}.npy"), self.manifest.get("arrays", {}).get(name)
         if entry is None:
             raise InputError(Fault(str(self.path / MANIFEST), f"has no array {name}"))
         shape, dtype = tuple(entry["shape"]), str(entry["dtype"])
         if not _DTYPE.fullmatch(dtype):
             raise InputError(Fault(str(path), f"has dtype {dtype}", "plain numbers"))
+        mapped = self.manifest["files"][path.name]["bytes"] > MAPPED_BYTES and 0 not in shape
         try:
-            array: np.ndarray = np.load(path, mmap_mode="r" if 0 not in shape else None, allow_pickle=False)
+            array: np.ndarray = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
         except (ValueError, OSError, EOFError) as error:
             raise InputError(Fault(str(path), f"cannot be read ({error})")) from error
         if array.shape != shape or array.dtype.str != dtype:
             raise InputError(Fault(str(path), f"holds {array.dtype.str} {array.shape}", f"{dtype} {shape}"))
+        array.flags.writeable = False
         return array
 
     def _listed(self, name: str) -> Path:
@@ -160,6 +166,21 @@ class SealedFolder:
             return damaged(path) if sha256 is not None and sha256(path) != entry["sha256"] else None
         except OSError as error:
             return Fault(str(path), f"cannot be read ({error.strerror})", f"a file of {entry['bytes']:,} bytes")
+
+
+def refuse_shrunk(array: np.ndarray) -> None:
+    """Check that the file behind a mapped array is as long as it was; an array in memory has none.
+
+    Raises:
+        InputError: it became shorter.
+    """
+    if not isinstance(array, np.memmap):
+        return
+    size = vars(array)["_mmap"].size()  # of the file that is mapped, whatever its name leads to by now
+    if size < array.offset + array.nbytes:
+        found = f"became shorter since it was opened: it has {size:,} bytes"
+        fix = "restore it from a copy, or evaluate the run again"
+        raise InputError(Fault(str(array.filename), found, f"{array.offset + array.nbytes:,} bytes", fix))
 
 
 def read_manifest(place: Path) -> dict[str, Any]:
