@@ -25,7 +25,8 @@ class BoostingConfig:
         "Weight of the boosting loss, which is summed over the batch (DBL: 1, beside the summed triplet loss).")
     boosting_start_epoch: float = setting(0.0, minimum=0, help=
         "Epochs before the boosting loss counts; a moving average follows from the start (DBL: 0). What the loss's "
-        "own warm-up teaches needs no teacher, and a step without one is a plain step.")
+        "own warm-up teaches needs no teacher, and a step without one is a plain step. Online it is 0, also during "
+        "--warmup-epochs.")
     boosting_margin: float = setting(0.2, minimum=0, help=
         "γ, by how much the model should surpass the teacher (DBL: 0.2).")
     boosting_split: float = setting(0.5, minimum=0, maximum=1, help=

@@ -1,4 +1,4 @@
-"""Presets are valid, survive TOML and carry the paper's values."""
+"""Presets are valid, survive TOML and carry the values the paper prints."""
 
 from __future__ import annotations
 
