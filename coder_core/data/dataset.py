@@ -167,7 +167,7 @@ def _refuse_pictures(path: Path) -> None:
     if recognised is not None:
         layout, why = recognised
         problem = f"holds pictures with captions ({layout.name}: {why}) and no region features"
-        fix = f"python -m coder_core.embed pictures {path} --model … embeds them with a pretrained model"
+        fix = f"python -m coder_core.features {path} --model … --out … makes features with a pretrained model"
         raise InputError(Fault(str(path), problem, LAYOUTS, fix))
 
 

@@ -2,5 +2,6 @@
 
 towers        what a pair of towers offers
 dual_encoder  any dual encoder of transformers (CLIP, SigLIP, SigLIP 2): found on this machine, checked, loaded
+regions       patch tokens or feature-map cells of a picture tower, pooled to a grid
 own           towers of a user's own code, package.module:function
 """

@@ -1,0 +1,270 @@
+"""Region features of pictures in the precomp layout, resumable: {split}_ims.npy, _caps.txt, _ids.txt, _boxes.npy."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from coder_core.console.bars import Watch
+from coder_core.console.faults import Fault, InputError
+from coder_core.data.captioned import CaptionedSplit
+from coder_core.data.captioned.records import Tally
+from coder_core.data.lines import shown
+from coder_core.embedding.pictures import prepared_blocks
+from coder_core.embedding.plan import BLOCK_ON_CPU, make_plan
+from coder_core.runs.files import atomic
+from coder_core.towers.regions import RegionTower, boxes
+
+ABOUT = "tower.json"
+SECONDS = 20.0  # between two marks of what is done
+COPIED_ROWS = 64
+ENDINGS = ("ims.npy", "boxes.npy", "ids.txt", "caps.txt")
+
+Watching = Callable[[str], AbstractContextManager[Watch]]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the features of some splits take.
+
+    Args:
+        images: pictures of all splits. needed: bytes of what is still to be written. free: on that disk.
+    """
+
+    images: int
+    needed: int
+    free: int
+
+
+class RegionFolder:
+    """The folder of region features.
+
+    Args:
+        folder: made when missing.
+        tower: that gives the features.
+        batch_size: pictures computed at once on a GPU; the CPU computes blocks of 32.
+
+    Raises:
+        InputError: it holds features of another tower.
+    """
+
+    def __init__(self, folder: Path, tower: RegionTower, *, batch_size: int = 256) -> None:
+        self.folder, self.tower = folder, tower
+        self.block = BLOCK_ON_CPU if tower.device.type == "cpu" else batch_size
+        self._about = _read_about(folder / ABOUT)
+        if self._about is not None and self._about.get("tower") != tower.about:
+            fix = "choose another --out, or remove that folder"
+            raise InputError(Fault(str(folder / ABOUT), "tells of another tower, grid or precision", "this one", fix))
+        taken = [] if self._about is not None else sorted(path.name for path in folder.glob("*_ims.npy"))
+        if taken:
+            fix = "choose another --out"
+            raise InputError(Fault(str(folder / taken[0]), "is there already and is not of this command", "", fix))
+
+    def key(self, split: CaptionedSplit) -> str:
+        """Changes with the pictures, the captions and the tower."""
+        return make_plan(split, self.tower.about, self.block).key
+
+    def is_done(self, split: CaptionedSplit) -> bool:
+        """Whether the features of exactly these pictures are there.
+
+        Raises:
+            InputError: those of others are.
+        """
+        known = (self._about or {}).get("splits", {}).get(split.name)
+        if known is None:
+            return False
+        if known != self.key(split):
+            place, fix = str(self.folder / f"{split.name}_ims.npy"), "choose another --out, or remove these files"
+            raise InputError(Fault(place, "is of other pictures or captions", "of these", fix))
+        return all((self.folder / f"{split.name}_{ending}").is_file() for ending in ENDINGS)
+
+    def sizes(self, splits: Sequence[CaptionedSplit]) -> Sizes:
+        """The bytes that these splits take, and that are free."""
+        each = self.tower.regions * (self.tower.size * 2 + 16)
+        left = sum(len(split.rows) for split in splits if not self.is_done(split))
+        existing = next(folder for folder in (self.folder, *self.folder.absolute().parents) if folder.exists())
+        return Sizes(sum(len(split.rows) for split in splits), left * each, shutil.disk_usage(existing).free)
+
+    def extract(
+        self, split: CaptionedSplit, *, workers: int = 1, skip_broken: bool = False, watching: Watching | None = None
+    ) -> list[Fault]:
+        """Write the files of a split; what an earlier call did of them is kept.
+
+        Args:
+            split: the pictures.
+            workers: decoding processes.
+            skip_broken: leave out pictures that cannot be read, with their captions.
+            watching: makes a bar.
+
+        Returns:
+            Warnings on pictures that were left out.
+
+        Raises:
+            InputError: broken pictures without `skip_broken` (what is done stays), or a disk that is full.
+        """
+        _check_names(split)
+        key = self.key(split)
+        place = self.folder / f".unfinished-{split.name}-{key}"
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            with _only_one(place):
+                self._note({})
+                broken = self._compute(split, place, workers, watching or (lambda what: nullcontext(_silent)))
+                faults = _broken_faults(split, broken, skip=skip_broken)
+                whole = np.ones(len(split.rows), dtype=bool)
+                whole[list(broken)] = False
+                if not whole.any():
+                    raise InputError(Fault(split.name, "no picture can be read", "pictures", "check the folder"))
+                self._finish(split, place, whole, key)
+            shutil.rmtree(place, ignore_errors=True)
+        except OSError as error:
+            fix = "make room and start this command again: what is done is kept"
+            raise InputError(Fault(str(self.folder), f"cannot be written: {error.strerror}", "", fix)) from error
+        return faults
+
+    def _compute(self, split: CaptionedSplit, place: Path, workers: int, watching: Watching) -> dict[int, str]:
+        """Fill the arrays in `place`; returns image → why it could not be read."""
+        plan = make_plan(split, self.tower.about, self.block)
+        n, cells = len(split.rows), self.tower.regions
+        features = _open(place / "ims.npy", (n, cells, self.tower.size), "<f2")
+        places = _open(place / "boxes.npy", (n, cells, 4), "<f4")
+        done = _open(place / "done.npy", (len(plan.images),), "|u1")
+        left = np.flatnonzero(done == 0).tolist()
+        fresh: list[int] = []
+        broken: dict[int, str] = {}
+        finished = n - sum(len(plan.images[number]) for number in left)
+        marked = time.monotonic()
+        with watching(f"{split.name} pictures") as update:
+            update(finished, n)
+            try:
+                for block in prepared_blocks(split, plan.images, left, self.tower.prepare, min(workers, len(left))):
+                    rows = [image for image in plan.images[block.number].tolist() if image not in block.broken]
+                    if rows:
+                        features[rows] = self.tower.encode(block.prepared)
+                        places[rows] = [boxes(one.view, self.tower.rows, self.tower.columns) for one in block.prepared]
+                    broken |= block.broken
+                    fresh += [] if block.broken else [block.number]  # a repaired picture is read again
+                    finished += len(plan.images[block.number])
+                    update(finished, n)
+                    if time.monotonic() - marked > SECONDS:
+                        fresh, marked = _mark(features, places, done, fresh), time.monotonic()
+            finally:
+                _mark(features, places, done, fresh)
+        return broken
+
+    def _finish(self, split: CaptionedSplit, place: Path, whole: np.ndarray, key: str) -> None:
+        """Put the files of a split in their places, the captions last: readers look for them."""
+        kept = split.keep(whole)
+        if not whole.all():
+            for name in ("ims.npy", "boxes.npy"):
+                _keep_rows(place / name, np.flatnonzero(whole))
+        order = np.argsort(kept.image_of_text, kind="stable")
+        lines = {
+            "ids.txt": [kept.image_names[kept.image_of_text[text]] for text in order],
+            "caps.txt": [kept.captions[text] for text in order],
+        }
+        for name, values in lines.items():
+            (place / name).write_text("".join(f"{value}\n" for value in values), encoding="utf-8")
+        for name in ENDINGS:
+            _sync(place / name)
+            os.replace(place / name, self.folder / f"{split.name}_{name}")
+        self._note({split.name: key})
+
+    def _note(self, new: dict[str, str]) -> None:
+        """Write the tower and the splits that are done beside the features."""
+        splits = (self._about or {}).get("splits", {}) | new
+        self._about = {"tower": self.tower.about, "splits": splits}
+        atomic.replace_file(self.folder / ABOUT, json.dumps(self._about, ensure_ascii=False, indent=1))
+
+
+def _silent(done: int, total: int, now: str = "") -> None:
+    """Show nothing."""
+
+
+def _read_about(file: Path) -> dict[str, Any] | None:
+    if not file.exists():
+        return None
+    try:
+        value = json.loads(file.read_text("utf-8"))
+        if isinstance(value["tower"], dict) and isinstance(value["splits"], dict):
+            return dict(value)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        pass
+    raise InputError(Fault(str(file), "is damaged", "what this command wrote", "remove that folder"))
+
+
+def _only_one(place: Path) -> AbstractContextManager[object]:
+    try:
+        return FileLock(place / "lock", timeout=0).acquire()
+    except Timeout:
+        raise InputError(Fault(str(place), "another process works there", "one at a time", "wait for it")) from None
+
+
+def _check_names(split: CaptionedSplit) -> None:
+    """Refuse names that no line of an ids file can hold."""
+    for name in split.image_names:
+        if name != " ".join(name.split("\n")).strip():
+            problem = f"the name {shown(name)} begins or ends with a blank, or holds a line feed"
+            raise InputError(Fault(split.name, problem, "a name on a line", "rename the picture"))
+
+
+def _open(file: Path, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """A memory map of the file; made of zeros when it is not there in this shape."""
+    if file.exists():
+        try:
+            array = np.lib.format.open_memmap(file, mode="r+")
+            if array.shape == shape and array.dtype == np.dtype(dtype):
+                return array
+        except (ValueError, OSError, EOFError):
+            pass
+    (file.parent / "done.npy").unlink(missing_ok=True)  # nothing of it counts
+    return np.lib.format.open_memmap(file, mode="w+", dtype=np.dtype(dtype), shape=shape)
+
+
+def _mark(features: np.ndarray, places: np.ndarray, done: np.ndarray, fresh: list[int]) -> list[int]:
+    """Note blocks as done once their rows are on disk."""
+    for array in (features, places):
+        array.flush()  # type: ignore[attr-defined]
+    done[fresh] = 1
+    done.flush()  # type: ignore[attr-defined]
+    return []
+
+
+def _keep_rows(file: Path, rows: np.ndarray) -> None:
+    """Write these rows of an array file, in pieces, in place of all."""
+    source = np.load(file, mmap_mode="r")
+    smaller = file.with_name(f"smaller-{file.name}")
+    target = np.lib.format.open_memmap(smaller, mode="w+", dtype=source.dtype, shape=(len(rows), *source.shape[1:]))
+    for start in range(0, len(rows), COPIED_ROWS):
+        target[start : start + COPIED_ROWS] = source[rows[start : start + COPIED_ROWS]]
+    target.flush()
+    os.replace(smaller, file)
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as content:
+        os.fsync(content.fileno())
+
+
+def _broken_faults(split: CaptionedSplit, broken: dict[int, str], *, skip: bool) -> list[Fault]:
+    tally = Tally(
+        split.name, f"of {len(split.rows):,} pictures cannot be read", "whole pictures",
+        "copy them again and start this command again, or add --skip-broken: what is done is kept",
+        "warning" if skip else "error",
+    )  # fmt: skip
+    for image in sorted(broken):
+        tally.add(broken[image])
+    faults = tally.faults()
+    if faults and not skip:
+        raise InputError(faults)
+    return faults
