@@ -16,6 +16,7 @@ from app.backend import jobs
 from app.backend.jobs import runs_root
 from app.backend.runs import RunSummary, all_runs
 from coder_core.api.training.start import (
+    LONGEST_NAME,
     DataSet,
     Option,
     TeacherRun,
@@ -27,6 +28,7 @@ from coder_core.api.training.start import (
 )
 
 __all__ = [
+    "LONGEST_NAME",
     "DataSet",
     "Option",
     "TeacherRun",
@@ -35,6 +37,8 @@ __all__ = [
     "data_sets",
     "demo_job",
     "dismiss",
+    "evaluate",
+    "evaluation",
     "free_name",
     "options",
     "presets",
@@ -47,7 +51,7 @@ __all__ = [
     "training_runs",
 ]  # fmt: skip
 
-PREFIX = "train-"
+PREFIX, EVALUATION = "train-", "evaluate-"
 LONGEST = 90  # hexadecimal digits; a job name has at most 100 letters
 
 
@@ -81,10 +85,10 @@ def data_sets() -> list[DataSet]:
     return find_data_sets(folders.split(os.pathsep) if folders else [Path.cwd() / "data"])
 
 
-def job_name(run: str) -> str:
+def job_name(run: str, prefix: str = PREFIX) -> str:
     """The job of a run: its name in hexadecimal digits, or a checksum where that is too long."""
     digits = run.encode().hex()
-    return PREFIX + (digits if len(digits) <= LONGEST else f"x{hashlib.sha256(run.encode()).hexdigest()}")
+    return prefix + (digits if len(digits) <= LONGEST else f"x{hashlib.sha256(run.encode()).hexdigest()}")
 
 
 def training_runs() -> list[TrainingRun]:
@@ -138,6 +142,17 @@ def start(preset: str, name: str, data: DataSet, changes: Mapping[str, Any], tea
 def resume(run: RunSummary) -> None:
     """Continue a run from its newest save; `run` comes from the list of runs."""
     jobs.start(jobs.train_command("--resume", str(run.path)), job_name(run.name))
+
+
+def evaluate(run: RunSummary) -> None:
+    """Evaluate the best model of a run on dev, in a process of its own; `run` comes from the list of runs."""
+    command = jobs.module_command("coder_core.evaluate", str(run.path), "--split", "dev")
+    jobs.start(command, job_name(run.name, EVALUATION))
+
+
+def evaluation(run: RunSummary) -> jobs.Job | None:
+    """The last job of `evaluate`, running or ended."""
+    return jobs.current(job_name(run.name, EVALUATION))
 
 
 def dismiss(entry: TrainingRun) -> None:

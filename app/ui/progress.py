@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import html
+from datetime import timedelta
 
+import numpy as np
 import pandas as pd
 
 from app.backend.runs import RunSummary
 
 RSUM_COLUMNS = ("metrics.rsum", "rsum")
 NOT_PLOTTED = {"time", "step", "epoch", "event"}
+RECENT = 50  # records of steps that the time left follows from
 GROUPS = {"losses": "loss"}
 
 
@@ -21,6 +24,19 @@ def steps_done(run: RunSummary) -> tuple[float, str]:
     if not isinstance(step, int) or not isinstance(steps, int) or steps <= 0:
         return 0.0, html.escape(run.state)
     return min(step / steps, 1.0), html.escape(f"{run.state}: step {step:,} of {steps:,}")
+
+
+def time_left(run: RunSummary, steps: pd.DataFrame) -> str:
+    """ " · about 0:03:20 left": the median time of a step in this run times the steps to go; "" before it is known."""
+    step, of = run.status.get("step"), run.status.get("steps")
+    if run.state != "running" or not isinstance(step, int) or not isinstance(of, int) or len(steps) < 2:
+        return ""
+    if not {"time", "step"} <= set(steps):
+        return ""
+    newest = steps[["time", "step"]].tail(RECENT).diff().dropna()
+    newest = newest[newest["step"] > 0]
+    seconds = float(np.median(newest["time"] / newest["step"])) * (of - step) if len(newest) else -1.0
+    return f" · about {timedelta(seconds=round(seconds))} left" if seconds >= 0 else ""
 
 
 def latest(epochs: pd.DataFrame) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 import streamlit as st
 
 from app import charts
-from app.backend import training
+from app.backend import jobs, training
 from app.backend.runs import InputError, epochs, history_faults, steps
 from app.backend.training import TrainingRun
 from app.ui import cards, downloads
-from app.ui.progress import RSUM_COLUMNS, curve_label, curves, latest, steps_done
+from app.ui.progress import RSUM_COLUMNS, curve_label, curves, latest, steps_done, time_left
 from app.ui.state import bound, theme
 
 EVERY = "2s"
@@ -43,18 +43,25 @@ def find(name: str) -> TrainingRun | None:
 
 def show_training(name: str) -> None:
     """Draw it, every two seconds while it runs."""
-    entry = find(name)
-    alive = entry is not None and entry.alive
+    busy = _busy(find(name))
 
-    @st.fragment(run_every=EVERY if alive else None)
+    @st.fragment(run_every=EVERY if busy else None)
     def watch() -> None:
         now = find(name)
-        if (now is not None and now.alive) != alive:
+        if _busy(now) != busy:
             st.rerun()
         if now is not None:
             _draw(now)
 
     watch()
+
+
+def _busy(entry: TrainingRun | None) -> bool:
+    """Whether it trains or is being evaluated."""
+    if entry is None or entry.alive:
+        return entry is not None
+    job = training.evaluation(entry.run) if entry.run is not None else None
+    return job is not None and job.running
 
 
 def _draw(entry: TrainingRun) -> None:
@@ -68,7 +75,9 @@ def _draw(entry: TrainingRun) -> None:
     st.progress(share)
     with st.container(horizontal=True, vertical_alignment="center"):
         _buttons(entry)
-        st.html(f'<p class="cl-how">{_state(entry, text)}{latest(epochs(entry.run))}</p>')
+        left = time_left(entry.run, steps(entry.run))
+        st.html(f'<p class="cl-how">{_state(entry, text)}{left}{latest(epochs(entry.run))}</p>')
+    _evaluation(entry)
     show_refusal()
     for fault in history_faults(entry.run):
         cards.note(fault)
@@ -110,6 +119,25 @@ def _buttons(entry: TrainingRun) -> None:
             "Resume", key="train-resume", type="primary", icon=":material/play_arrow:",
             on_click=attempt, args=(training.resume, entry.run), help="Continues from the newest save.",
         )  # fmt: skip
+
+
+def _evaluation(entry: TrainingRun) -> None:
+    """Of a run that has ended with a best model but no evaluation of it: a button that evaluates it."""
+    run = entry.run
+    if run is None or entry.alive or not run.has_best or "dev" in run.splits:
+        return
+    job = training.evaluation(run)
+    if job is not None and job.running:
+        cards.note("Evaluating the best model on dev …")
+        return
+    if job is not None and not run.damaged:
+        cards.empty("The evaluation ended without a result.", (job.output.strip().splitlines() or [jobs.CANCELLED])[-1])
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            "Evaluate", key="train-evaluate", icon=":material/leaderboard:", on_click=attempt,
+            args=(training.evaluate, run),
+        )  # fmt: skip
+        cards.note("Rank dev with the best model so far, so that every page can show this run.")
 
 
 def _curves(entry: TrainingRun) -> None:

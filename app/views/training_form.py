@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ USUAL = ("epochs", "batch_size", "learning_rate", "seed")
 FIELDS = frozenset({"preset", "data", "name", "set", "set-boosting", "set-weighting", "teacher"})
 ASKED = "train-asked"
 COLUMNS = 4
+_FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
 DATA_HELP = (
     "The built-in pictures, and the data sets in data/ or in the folders that CODER_DATA named when the app was "
     "started. No other folder can be used from here."
@@ -45,14 +47,25 @@ def words(key: str) -> str:
     return key.replace("_", " ")
 
 
+def in_words(message: str) -> str:
+    """A message of the command line with the form's labels in the place of flags."""
+    return _FLAG.sub(lambda flag: "“Run name”" if flag[1] == "name" else f"“{flag[1].replace('-', ' ')}”", message)
+
+
 def show_form() -> None:
     """Draw the form."""
-    presets, data_sets = training.presets(), {data.name: data for data in training.data_sets()}
+    data_sets = {data.name: data for data in training.data_sets()}
+    built_in, wanted = training.presets(data_sets["demo"]), st.query_params.get("preset", "demo")
+    own_data = wanted in training.presets() and wanted not in built_in and len(data_sets) > 1
     with st.container(horizontal=True, vertical_alignment="bottom"):
+        data = st.selectbox("Data set", list(data_sets), int(own_data), help=DATA_HELP, **bound("data"), width=240)
+        presets = training.presets(data_sets[data])
         preset = st.selectbox("Preset", list(presets), list(presets).index("demo"), **bound("preset"), width=240)
-        data = st.selectbox("Data set", list(data_sets), help=DATA_HELP, **bound("data"), width=240)
         default_name = training.free_name(preset)
-        name = st.text_input("Run name", max_chars=60, placeholder=default_name, **bound("name"), width=240)
+        longest = training.LONGEST_NAME
+        name = st.text_input("Run name", max_chars=longest, placeholder=default_name, **bound("name"), width=240)
+    if wanted in training.presets() and wanted not in presets:
+        cards.note(f"The preset {wanted} needs data of your own; the built-in pictures have presets of their own.")
     cards.note(f"{presets[preset][:1].upper()}{presets[preset][1:]}.")
     options = {option.key: option for option in training.options(preset)}
     keys = [key for key, option in options.items() if option.section not in METHODS]
@@ -114,13 +127,13 @@ def _offer(preset: str, name: str, data: DataSet, values: dict[str, Any], teache
     try:
         arguments, warnings = training.arguments(preset, name, data, values, teacher)
     except InputError as error:
-        cards.empty("These settings cannot be trained.", str(error))
+        cards.empty("These settings cannot be trained.", in_words(str(error)))
         return
     if any(entry.name == name for entry in training.training_runs()):
         cards.empty(f"A run called {name} exists already.", "Choose another name, or resume that run below.")
         return
     for warning in warnings:
-        cards.note(str(warning))
+        cards.note(in_words(str(warning)))
     command, begin = shlex.join(["python", "-m", "coder_core.train", *arguments]), (preset, name, data, values, teacher)
     asks = _from_link()
     st.button(

@@ -14,7 +14,7 @@ from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.read import check_manifest, check_metrics
 from coder_core.runs.analysis.tables import DOCUMENT_IMPORTED, KIND_IMPORTED, split_folder
-from coder_core.runs.files.atomic import locate
+from coder_core.runs.files.atomic import folder_names, locate
 from coder_core.runs.files.manifest import MANIFEST
 from coder_core.runs.files.sealed import SealedFolder, read_manifest, read_toml
 from coder_core.runs.files.status import read_status
@@ -51,6 +51,7 @@ class RunSummary:
         splits: names of the analysed splits, dev first; damaged ones are left out.
         metrics: split → retrieval metrics of these.
         stamp: changes whenever a file of an analysis folder changes; a key for caches.
+        has_best: whether training has stored a best model.
         samples: split → what it was evaluated on.
         damaged: split → what is wrong with its analysis, by the sizes of its files and the arrays its metrics follow
             from. Another changed byte is found on opening only.
@@ -67,6 +68,7 @@ class RunSummary:
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     stamp: str = ""
     origin: Mapping[str, Any] = field(default_factory=dict)
+    has_best: bool = False
     samples: Mapping[str, SplitSamples] = field(default_factory=dict)
     damaged: Mapping[str, str] = field(default_factory=dict)
 
@@ -119,6 +121,7 @@ def summarise(path: Path) -> RunSummary:
         splits = [split_folder(path, folder.name) for folder in folders if not folder.name.startswith(".")]
         manifests = {folder.name: _read_manifest(folder) for folder in splits}
         damaged = {folder.name: damage for folder in splits if (damage := _damage(folder))}
+        has_best = bool(folder_names(path / "best"))
         imported = _imported(path, manifests.values())
         config = {} if imported else read_config(path)
         status = {"state": IMPORTED} if imported else read_status(path) or {}
@@ -135,7 +138,7 @@ def summarise(path: Path) -> RunSummary:
         splits=tuple(split for split in manifests if split not in damaged),
         metrics={split: manifests[split]["metrics"] for split in manifests if split not in damaged},
         stamp="|".join(f"{place.name}:{manifests[place.name].get('self', '')}:{_changed(place)}" for place in splits),
-        origin=origin, damaged=damaged,
+        origin=origin, damaged=damaged, has_best=has_best,
         samples={split: _samples(manifests[split]) for split in manifests if split not in damaged},
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from coder_core.console.progress import Progress, read_progress
 PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
 """The folder that holds `coder_core`."""
 OUTPUT_BYTES = 4_000
+NICENESS = 5  # of jobs: a page that somebody waits for comes first
 CLOCK_SLACK = 2.0  # seconds by which two readings of one creation time may differ: psutil adds the boot time
 WIDTH = {"COLUMNS": "100"}  # of the tables a process prints into its file
 
@@ -125,6 +127,8 @@ class JobFolder:
                 return job
             self.progress_file.unlink(missing_ok=True)
             process = start_process(command, self.folder / "output.log", folder=PACKAGE_FOLDER)
+            with suppress(psutil.Error):  # it is over
+                process.nice(NICENESS)
             record = {"pid": process.pid, "created": process.create_time(), "command": list(command)}
             temporary = self.folder / ".tmp-job.json"
             with os.fdopen(open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import psutil
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.backend import jobs, training
+from app.backend.runs import RunSummary
 from app.backend.training import TrainingRun
+from app.ui.progress import time_left
 from coder_core.runs.files.status import read_status, write_status
 from coder_core.training.launch import start_run
 from tests.support.pages import Opened, texts
@@ -151,19 +154,45 @@ def test_another_preset_begins_with_its_own_values(root: Path, opened: Opened) -
     assert app.number_input(key="demo-epochs").value == 10
     app.number_input(key="demo-epochs").set_value(3).run()
     assert "--epochs=3" in app.code[0].value
+    assert "f30k-bigru" not in app.selectbox(key="preset").options  # made for other data than the built-in pictures
+    app.selectbox(key="data").set_value("tiny").run()
     app.selectbox(key="preset").set_value("f30k-bigru").run()
     assert app.number_input(key="f30k-bigru-epochs").value == 30
     assert "--epochs" not in app.code[0].value
 
 
+def test_a_link_with_a_preset_for_other_data_opens_such_data(
+    root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = opened(root, "train", preset="f30k-bigru")
+    assert (app.selectbox(key="data").value, app.selectbox(key="preset").value) == ("tiny", "f30k-bigru")
+    monkeypatch.setenv("CODER_DATA", str(root))
+    app = opened(root, "train", preset="f30k-bigru")
+    assert app.selectbox(key="preset").value == "demo"
+    assert "The preset f30k-bigru needs data of your own" in texts(app)
+
+
+def test_the_time_left_is_measured(root: Path) -> None:
+    run = RunSummary("mine", root / "mine", "running", status={"step": 30, "steps": 90})
+    # 2 s a step; an evaluation before step 20, and before that another start of the same run
+    records = pd.DataFrame({"step": [4, 5, 10, 20, 30, 40, 50], "time": [0.0, 2, 1000, 1500, 1520, 1540, 1560]})
+    assert time_left(run, records) == " · about 0:02:00 left"
+    assert time_left(replace(run, state="stopped"), records) == ""
+    assert time_left(run, records[:1]) == time_left(run, pd.DataFrame()) == ""
+
+
 def test_impossible_values_and_names_cannot_be_started(root: Path, opened: Opened) -> None:
     app = opened(root, "train")
     app.number_input(key="demo-batch_size").set_value(1).run()
-    assert "--batch-size: is 1; expected 2 or more" in texts(app)
+    assert "“batch size”: is 1; expected 2 or more" in texts(app)
+    assert "--batch" not in texts(app)
     assert "train-start" not in [button.key for button in app.button]
     app.number_input(key="demo-batch_size").set_value(64)
     app.text_input(key="name").set_value("../up").run()
     assert "It becomes the name of a folder" in texts(app)
+    assert "“Run name”: is " in texts(app)
+    assert app.text_input(key="name").max_chars == 40
+    assert "expected 1 to 40 letters" in texts(app)
     assert "train-start" not in [button.key for button in app.button]
     write_run(root, "taken", images=12)
     time.sleep(2.1)  # the listing is kept for two seconds
@@ -248,6 +277,8 @@ def test_a_run_is_started_stopped_resumed_and_finished(root: Path, opened: Opene
     until(lambda: (read_status(root / "mine") or {}).get("step", 0) > 5 if (root / "mine").is_dir() else False)
     running = one(root)
     assert running.stoppable
+    assert running.job is not None
+    assert psutil.Process(running.job.pid).nice() >= 5  # pages stay quick while it trains
     training.start("demo", "mine", training.data_sets()[1], {"epochs": 2})
     assert one(root).job.pid == running.job.pid  # type: ignore[union-attr]
 
@@ -264,6 +295,13 @@ def test_a_run_is_started_stopped_resumed_and_finished(root: Path, opened: Opene
     until(lambda: one(root).stoppable and (read_status(root / "mine") or {}).get("step", 0) > reached)
     training.stop(one(root))
     until(lambda: not one(root).alive)
+
+    app = opened(root, "train", watch="mine")  # not evaluated, but its best model is stored
+    app.button(key="train-evaluate").click().run()
+    until(lambda: (run := one(root).run) is not None and run.usable)
+    until(lambda: not training.evaluation(one(root).run).running)  # type: ignore[arg-type, union-attr]
+    app = opened(root, "train", watch="mine")
+    assert "train-evaluate" not in [button.key for button in app.button]
 
 
 @pytest.mark.slow

@@ -66,9 +66,15 @@ class TeacherRun:
     same_model: bool
 
 
-def presets() -> dict[str, str]:
-    """Map each name to a sentence on its purpose."""
-    return {name: preset.about for name, preset in PRESETS.items()}
+def presets(data: DataSet | None = None) -> dict[str, str]:
+    """Map each name to a sentence on its purpose.
+
+    Args:
+        data: leave out presets made for other data. The built-in pictures take the presets made for them, all other
+            data takes every preset.
+    """
+    built_in = data is not None and data.path == DEMO
+    return {name: p.about for name, p in PRESETS.items() if not built_in or p.config.data.data == DEMO}
 
 
 def options(preset: str) -> list[Option]:
