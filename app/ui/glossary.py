@@ -12,8 +12,6 @@ TERMS = {
     "i2t": "Image → text: an image looks for its captions.",
     "t2i": "Text → image: a caption looks for its image.",
     "rank": "Position of the best true match among all candidates; 1 is best.",
-    "1st run": "Rank of the match in the first run of the sidebar; 1 is best.",
-    "2nd run": "Rank of the match in the run it is compared with; 1 is best.",
     "gain": "How many positions higher the second run ranks the match; negative is worse.",
     "MedR": "Median rank: half of all queries have their match at this position or better.",
     "similarity": "Cosine between the image's and the caption's embedding: 1 is the same direction, 0 is unrelated.",
@@ -22,7 +20,7 @@ TERMS = {
         "Entropy, in bits, of a softmax over the anchor's negatives. It ranks anchors in the opposite order to the "
         "standard deviation: equal similarities have the smallest deviation and the largest entropy."
     ),
-    "raw": "1 / sigmoid(ε / spread), from 1 to 2: diversity before division by the largest value.",
+    "raw": "Diversity before division by the largest of all anchors: 1 / sigmoid(ε / spread), from 1 to 2.",
     "diversity": (
         "How much an anchor's similarities to its negatives vary (CODER eq. 3), above 0.5 and at most 1. An anchor "
         "with low diversity is ambiguous: no negative stands out."
@@ -38,13 +36,12 @@ TERMS = {
         "τ separates the anchors."
     ),
     "percentile": "Percentage of anchors that are more ambiguous than this one: 0 is the most ambiguous of all.",
-    "change": "Change of the percentile; below 0 the anchor is more ambiguous in the 2nd run than in the 1st.",
+    "change": "Change of the percentile; below 0 the anchor is more ambiguous in the compared run.",
     "margin": (
         "Similarity of the true match minus that of the closest wrong candidate; below 0 the wrong one ranks first."
     ),
     "hub": "A candidate among the first results of far more queries than it belongs to.",
     "hub rank": "Position of the hub among this query’s results; 1 is first.",
-    "1st margin": "The margin in the first run of the sidebar.",
     "occurrences": "Number of queries with this candidate among their first results (k-occurrence).",
     "skewness": "Skewness of the k-occurrences: 0 is symmetric; above 1 a few hubs dominate the results.",
     "matrix batch": (

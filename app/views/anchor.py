@@ -47,7 +47,8 @@ def show_sample(choice: Choice, modality: str, number: int, *, here: str = "") -
     highlighted = None if modality == "image" else own.tolist().index(number)
     title = f"Image {image}" if modality == "image" else f"Caption {number} of image {image}"
     pages = links.of_sample(choice, modality, number, here=here)
-    title = f"{title} · {opened.image_names(split)[image]}"
+    file = opened.image_names(split)[image]
+    title += f" · {file}" if file != f"image {image}" else ""
     cards.sample(thumbnail(run, split, image), [captions[j] for j in own], title, highlighted, pages, image)
 
 
@@ -56,7 +57,7 @@ def _numbers(anchor: Anchor, function: str) -> None:
     cards.metrics(
         [
             cards.Metric(spread, f"{anchor.spread:.4f}", f"n = {len(anchor.similarities):,}", spread),
-            cards.Metric("before division", f"{anchor.raw:.4f}", "1 to 2", "raw"),
+            cards.Metric("undivided", f"{anchor.raw:.4f}", "1 to 2", "raw"),
             cards.Metric("diversity", f"{anchor.diversity:.4f}", "0.5 to 1", "diversity"),
             cards.Metric("μ·div", f"{anchor.temperature:.4f}", f"μ = {anchor.loss.temperature:g}", "temperature"),
         ],

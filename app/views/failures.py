@@ -206,7 +206,7 @@ def hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
                 [
                     cards.Metric("skewness", f"{statistics.skewness:.2f}", "0 is symmetric", "skewness"),
                     cards.Metric("never retrieved", f"{statistics.never:.1f} %", "of the candidates", "occurrences"),
-                    cards.Metric("queries of the largest hub", f"{largest:,}", f"mean {statistics.mean:.1f}", "hub"),
+                    cards.Metric("largest hub", f"{largest:,}", f"mean {statistics.mean:.1f} queries", "hub"),
                 ],
                 compact=True,
             )

@@ -24,10 +24,11 @@ def name_of(modality: str, number: int) -> str:
 
 
 def ids_of(run: Run, split: str, modality: str, number: int) -> str:
-    """ "caption 185 · image 37 · 37.jpg"."""
+    """ "caption 185 · image 37 · 37.jpg"; an image imported without an id has only its number."""
     image = int(run.image_of_text(split)[number]) if modality == "text" else number
-    caption = (name_of("text", number),) if modality == "text" else ()
-    return " · ".join((*caption, name_of("image", image), run.image_names(split)[image]))
+    names = [name_of("image", image), run.image_names(split)[image]]
+    caption = [name_of("text", number)] if modality == "text" else []
+    return " · ".join(dict.fromkeys(caption + names))
 
 
 def of_run(choice: Choice, quantity: str, run: RunSummary) -> str:

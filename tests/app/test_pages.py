@@ -334,6 +334,19 @@ def test_what_an_imported_run_lacks_is_said(roots: dict[str, Path], opened: Open
     assert not app.exception
 
 
+def test_without_pictures_ids_and_captions_take_their_place(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["no pictures"], "retrieval")
+    assert texts(app).count('class="cl-card') == 10
+    assert "<img" not in texts(app)
+    best = int(open_run(roots["no pictures"] / "demo").search(0, split="dev")["candidate"][0])
+    app.number_input(key="query-text").set_value(0).run()
+    assert f"scene {best}, told in way 0\nscene {best}, told in way 1\n" in texts(app)
+    assert f"image {best} · {best}.png" in texts(app)
+    [table] = shown_tables(app)
+    assert {row["sample"]["picture"] for row in table["rows"]} == {""}
+    assert all(row["sample"]["small"].startswith("caption ") for row in table["rows"])
+
+
 def test_saved_queries_of_an_imported_run_are_offered_and_answered(roots: dict[str, Path], opened: Opened) -> None:
     app = opened(roots["imported"], "retrieval", run="clip-pictures", versus="clip", ask="Free text")
     [table] = shown_tables(app)

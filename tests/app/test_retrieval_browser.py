@@ -156,3 +156,32 @@ def test_cells_bars_and_filters_lead_to_their_queries(visit: Visit, runs: Path) 
     visit.page.wait_for_url(re.compile("hub-image="), timeout=PATIENCE)
     visit.settle()
     assert hubs[int(visit.page.get_by_label("Hub", exact=True).input_value())] == hubs[band == chosen].max()
+
+
+def test_every_export_says_what_its_rows_are_and_digits_follow_the_quantity(visit: Visit, runs: Path) -> None:
+    first, second = (open_run(runs / name) for name in ("demo-baseline", "demo"))
+    visit.open(f"diversity?{PAIR}&anchors=Images")
+    assert visit.page.get_by_label("Download as CSV").count() == 0
+    table = pd.read_parquet(visit.downloaded("Parquet"))
+    assert list(table.columns[:3]) == ["image id", "file", "first caption"]
+    assert sorted(table["image id"]) == list(range(IMAGES))
+    for run in (first, second):
+        expected = run.diversity("dev", modality="image").set_index("anchor").loc[table["image id"]]
+        np.testing.assert_allclose(table[f"diversity in {run.name}"], expected["diversity"])
+        np.testing.assert_array_equal(table[f"rank in {run.name}"], expected["rank"])
+    assert not [name for name in table.columns if name.endswith(("_a", "_b"))]
+    visit.open(f"retrieval?{PAIR}&look=Hubs")
+    table = pd.read_csv(visit.downloaded("CSV")).set_index("image id")
+    for run in (first, second):
+        counts = occurrences(run, "dev", "t2i", k=10).set_index("candidate")["count"]
+        np.testing.assert_array_equal(table[f"queries in {run.name}"], counts.loc[table.index])
+    assert table.loc[3, "file"] == "3.png"
+    visit.open(f"overview?{PAIR}")
+    assert visit.page.get_by_label("Download as CSV").locator("visible=true").count() == 0
+    lines = visit.downloaded("LaTeX").read().decode().splitlines()
+    head = next(line for line in lines if "R@sum" in line).removesuffix(r" \\").split(" & ")
+    row = next(line for line in lines if line.startswith("demo &")).removesuffix(r" \\").split(" & ")
+    values = dict(zip(head, row, strict=True))
+    assert values["seed"] == "0"
+    assert re.fullmatch(r"\d+\.\d", values["R@sum"])
+    assert float(values["R@sum"]) == pytest.approx(second.metrics("dev")["rsum"], abs=0.05)
