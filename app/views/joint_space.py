@@ -21,7 +21,7 @@ from app.ui.glossary import tip
 from app.ui.state import Choice, bound, theme
 from app.ui.table import Column, Sample, rows_table
 from app.views.anchor import show_sample
-from app.views.samples import TABLE_PICTURE, ids_of, name_of, sample_card
+from app.views.samples import TABLE_PICTURE, ids_of, ids_text, name_of, sample_card
 
 AREA, FOCUS, FIND, SHOWN = "area", "focus", "find", "modalities"
 MODALITIES = {"both": "Both", "images": "Images", "captions": "Captions", "centred": "Both, centred"}
@@ -162,9 +162,12 @@ def _figure(choice: Choice, planes: Planes, tables: Tables, column: str, images:
     colours = charts.tone(theme())
     plotted = joint_space.draw_points(images, len(planes[0]) - images, MOST_DRAWN)
     table = tables[0].iloc[plotted]
+    names = open_summary(choice.first).image_names(choice.split)
+    columns = (table[name] for name in ("modality", "number", "image", "text"))
     labels = [
-        f"{kind} {number}<br>{charts.plain(text[:LABEL_LENGTH])}"
-        for kind, number, text in zip(table["modality"], table["number"], table["text"], strict=True)
+        f"{charts.plain(ids_text('image' if kind == 'image' else 'text', number, image, names[image]))}<br>"
+        f"{charts.plain(text[:LABEL_LENGTH])}"
+        for kind, number, image, text in zip(*columns, strict=True)
     ]
     colouring: list[charts.Kinds | charts.Ramp]
     if column in KINDS:

@@ -24,11 +24,14 @@ def name_of(modality: str, number: int) -> str:
 
 
 def ids_of(run: Run, split: str, modality: str, number: int) -> str:
-    """ "caption 185 · image 37 · 37.jpg"; an image imported without an id has only its number."""
+    """The ids of a sample, see `ids_text`."""
     image = int(run.image_of_text(split)[number]) if modality == "text" else number
-    names = [name_of("image", image), run.image_names(split)[image]]
-    caption = [name_of("text", number)] if modality == "text" else []
-    return " · ".join(dict.fromkeys(caption + names))
+    return ids_text(modality, number, image, run.image_names(split)[image])
+
+
+def ids_text(modality: str, number: int, image: int, file: str) -> str:
+    """ "caption 185 · image 37 · 37.jpg"; an image imported without an id has only its number."""
+    return " · ".join(dict.fromkeys((name_of(modality, number), name_of("image", image), file)))
 
 
 def of_run(choice: Choice, quantity: str, run: RunSummary) -> str:

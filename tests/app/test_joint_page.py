@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -49,6 +50,8 @@ def test_every_colour_with_everything_selected(root: Path, column: str, opened: 
     assert app.selectbox(key="colour").value == column
     assert "120 of 120 selected: 20 images, 100 captions." in texts(app)
     assert "Caption 7 of image 1" in texts(app)
+    figure = json.dumps(json.loads(app.get("plotly_chart")[0].proto.spec), ensure_ascii=False)
+    assert "caption 7 · image 1 · 1.png<br>scene 1, told in way 2" in figure
     [table] = shown_tables(app)
     assert table["range"] == "1–50 of 120 samples"
     names = [column["label"] for column in table["columns"]]

@@ -185,3 +185,18 @@ def test_every_export_says_what_its_rows_are_and_digits_follow_the_quantity(visi
     assert values["seed"] == "0"
     assert re.fullmatch(r"\d+\.\d", values["R@sum"])
     assert float(values["R@sum"]) == pytest.approx(second.metrics("dev")["rsum"], abs=0.05)
+
+
+def test_a_long_paste_is_refused_with_a_sentence_and_unknown_words_are_named(visit: Visit) -> None:
+    visit.open("retrieval?run=combined&versus=—&ask=Free+text", charts=False)
+    field = visit.page.get_by_label("Text query")
+    field.fill("a dog runs " * 273)
+    field.press("Enter")
+    visit.page.get_by_text("has 3,002 characters; expected at most 500").wait_for(timeout=PATIENCE)
+    field.fill("a unicorn")
+    field.press("Enter")
+    visit.page.get_by_text("Words this run does not know: unicorn.").wait_for(timeout=PATIENCE)
+    visit.settle()
+    cards = visit.page.locator(".cl-card")
+    assert cards.count() == 6
+    assert all(re.search(r"image \d", text) for text in cards.all_inner_texts())
