@@ -2,6 +2,7 @@
 
 python -m coder_core.embed pictures DATA --model NAME_OR_FOLDER --split dev --name NAME
 python -m coder_core.embed import --images I.npy --texts T.npy --captions C.txt --name NAME
+python -m coder_core.embed import FOLDER_OF_CLIP_RETRIEVAL --name NAME
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from coder_core.data.formats import ReadingArguments
 PROGRAM = "python -m coder_core.embed"
 USAGE = f"""usage: {PROGRAM} pictures DATA --model NAME_OR_FOLDER --name NAME
        {PROGRAM} import --images I.npy --texts T.npy --captions C.txt --name NAME
+       {PROGRAM} import FOLDER_OF_CLIP_RETRIEVAL --name NAME
        {PROGRAM} pictures --help
        {PROGRAM} import --help"""
 
@@ -55,6 +57,27 @@ class EmbedArguments:
     """Embeddings of texts that are no captions: .npy of (q, D). Retrieval offers them as queries."""
     query_texts: Path | None = None
     """Those q texts, UTF-8, one a line, all different."""
+    split: str = "dev"
+    """The split these samples are; runs are compared on splits of the same name."""
+    root: Path = Path("checkpoints")
+    """Folder of the runs."""
+    overwrite: bool = False
+    """Replace the split, when the run has it already."""
+
+
+@dataclass(frozen=True)
+class FolderArguments:
+    """Make a run of a folder that clip-retrieval's inference wrote: img_emb, text_emb and metadata.
+
+    Rows with one image_path are one image with several captions.
+    """
+
+    folder: tyro.conf.Positional[Path]
+    """The folder."""
+    name: str
+    """Name of a new run, or of an imported one that gets another split."""
+    pictures: Path | None = None
+    """Folder in which the image paths are files; found by itself where they are absolute."""
     split: str = "dev"
     """The split these samples are; runs are compared on splits of the same name."""
     root: Path = Path("checkpoints")
@@ -115,17 +138,25 @@ def main(arguments: list[str]) -> int:
 
 
 def _import(arguments: list[str]) -> int:
-    parsed = tyro.cli(EmbedArguments, prog=f"{PROGRAM} import", args=arguments)
+    parsed: EmbedArguments | FolderArguments
+    if arguments and not arguments[0].startswith("-"):
+        parsed = tyro.cli(FolderArguments, prog=f"{PROGRAM} import", args=arguments)
+    else:
+        parsed = tyro.cli(EmbedArguments, prog=f"{PROGRAM} import", args=arguments)
 
+    from coder_core.data.clip_retrieval import read_clip_retrieval
     from coder_core.data.embeddings import read_embeddings
     from coder_core.runs.analysis.import_embeddings import import_run, place_of
 
     console = open_console()
     place_of(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)  # before the files are read
-    embeddings = read_embeddings(
-        parsed.images, parsed.texts, parsed.captions, ids=parsed.ids, pictures=parsed.pictures, queries=parsed.queries,
-        query_texts=parsed.query_texts,
-    )  # fmt: skip
+    if isinstance(parsed, FolderArguments):
+        embeddings = read_clip_retrieval(parsed.folder, pictures=parsed.pictures)
+    else:
+        embeddings = read_embeddings(
+            parsed.images, parsed.texts, parsed.captions, ids=parsed.ids, pictures=parsed.pictures,
+            queries=parsed.queries, query_texts=parsed.query_texts,
+        )  # fmt: skip
     print_faults(console, embeddings.faults)
     folder, metrics = import_run(embeddings, parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
     n, m, width = len(embeddings.images), len(embeddings.texts), embeddings.images.shape[1]

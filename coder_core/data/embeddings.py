@@ -73,12 +73,12 @@ def read_embeddings(
         InputError: the files cannot be used together; up to 20 faults, each with its file, rows and the way out.
     """
     faults: list[Fault] = []
-    image_file = collect(lambda: _open(images, faults), faults)
-    text_file = collect(lambda: _open(texts, faults), faults)
+    image_file = collect(lambda: open_matrix(images, faults), faults)
+    text_file = collect(lambda: open_matrix(texts, faults), faults)
     lines = collect(lambda: read_lines(Path(captions), "caption", faults), faults)
     names = collect(lambda: read_lines(Path(ids), "id", faults), faults) if ids is not None else None
     if image_file is not None and text_file is not None:
-        faults += _width(image_file, text_file)
+        faults += check_widths(image_file, text_file)
     if text_file is not None and lines and len(lines) != text_file.shape[0]:
         problem = f"{text_file.shape[0]:,} rows for the {len(lines):,} captions of {captions}"
         fix = "look for a missing or doubled line, or write the embeddings of these captions"
@@ -91,12 +91,12 @@ def read_embeddings(
     ids_file, captions_file = Path(ids) if ids is not None else Path(), Path(captions)
     pairing = pair(image_file.map(), len(lines), names, Path(images), captions_file, ids_file, faults)
     values = [
-        collect(lambda: _unit_rows(image_file, "images", pairing.stride, faults), faults),
-        collect(lambda: _unit_rows(text_file, "captions", 1, faults), faults),
+        collect(lambda: unit_rows(image_file, "images", pairing.stride, faults), faults),
+        collect(lambda: unit_rows(text_file, "captions", 1, faults), faults),
     ]
-    asked = collect(lambda: _unit_rows(query_file, "queries", 1, faults), faults) if query_file is not None else None
+    asked = collect(lambda: unit_rows(query_file, "queries", 1, faults), faults) if query_file is not None else None
     folder = Path(pictures) if pictures is not None else None
-    faults += _pictures(folder, pairing.names)
+    faults += check_picture_names(folder, pairing.names)
     remarks = stop_on_errors(faults)
     v, w = (value for value in values if value is not None)
     source = {"images": str(images), "texts": str(texts), "captions": str(captions)}
@@ -117,7 +117,7 @@ def _queries(
         faults.append(Fault(missing, f"is missing beside {given}", "embeddings of queries and their texts"))
     if queries is None or texts is None:
         return None, []
-    file = collect(lambda: _open(queries, faults), faults)
+    file = collect(lambda: open_matrix(queries, faults), faults)
     lines = collect(lambda: read_lines(Path(texts), "query", faults), faults) or []
     if file is not None and images is not None and file.shape[1] != images.shape[1]:
         widths = f"{file.shape[1]:,} numbers a query, {images.shape[1]:,} an image"
@@ -134,7 +134,7 @@ def _queries(
     return file, [line.strip() for line in lines]
 
 
-def _open(path: str | Path, faults: list[Fault]) -> FeatureFile:
+def open_matrix(path: str | Path, faults: list[Fault]) -> FeatureFile:
     """A matrix of floats; the header is compared with the size before anything is read."""
     follow_link(Path(path), faults)
     file = open_features(Path(path), [])  # its notes speak of image features
@@ -148,7 +148,7 @@ def _open(path: str | Path, faults: list[Fault]) -> FeatureFile:
     return file
 
 
-def _width(images: FeatureFile, texts: FeatureFile) -> list[Fault]:
+def check_widths(images: FeatureFile, texts: FeatureFile) -> list[Fault]:
     if images.shape[1] == texts.shape[1]:
         return []
     widths = f"{images.shape[1]:,} numbers an image, {texts.shape[1]:,} a caption"
@@ -156,7 +156,7 @@ def _width(images: FeatureFile, texts: FeatureFile) -> list[Fault]:
     return [Fault(f"{images.path.name} and {texts.path.name}", widths, "the same width in both", fix)]
 
 
-def _unit_rows(file: FeatureFile, what: str, stride: int, faults: list[Fault]) -> np.ndarray:
+def unit_rows(file: FeatureFile, what: str, stride: int, faults: list[Fault]) -> np.ndarray:
     """Every stride-th row as float32 of length 1, read in pieces; coercions are noted.
 
     Raises:
@@ -206,7 +206,7 @@ def _collapsed(rows: np.ndarray, file: FeatureFile, what: str) -> list[Fault]:
     return [Fault(str(file.path), problem, f"below {COLLAPSED}", fix, severity="warning")]
 
 
-def _pictures(folder: Path | None, names: list[str] | None) -> list[Fault]:
+def check_picture_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
     if folder is None:
         return check_pictures(None, names, asked=False)
     if faults := check_name(folder):

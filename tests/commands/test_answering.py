@@ -38,9 +38,9 @@ print(json.dumps([status, sorted(heavy)]))
         ("coder_core.ablate", ["components", "--preset=x"], 1, "--preset x: is not there"),
         ("coder_core.evaluate", [], 1, "RUN: is missing; expected one or more run folders"),
         ("coder_core.evaluate", ["x", "--ways", "1"], 1, "--ways: are 1; expected 2 options or more"),
-        ("coder_core.check_data", ["x", "--word-threshold=0"], 2, "--word-threshold and --batch-size"),
+        ("coder_core.check_data", ["x", "--word-threshold=0"], 2, "--word-threshold, --word-size and --batch-size"),
         ("coder_core.embed", ["import", "--images=x"], 2, "--texts"),
-        ("coder_core.embed", [], 2, "usage: python -m coder_core.embed import"),
+        ("coder_core.embed", [], 2, "usage: python -m coder_core.embed pictures"),
     ],
 )
 def test_no_heavy_library_is_loaded_for_help_or_a_mistake(

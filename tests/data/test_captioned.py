@@ -242,6 +242,26 @@ def test_members_of_tar_files_stay_inside_and_cut_files_are_named(tmp_path: Path
     assert "cannot be read as a tar file" in str(refusal(read_captioned, tmp_path))
 
 
+def test_captions_in_json_are_read_where_no_text_lies_beside(tmp_path: Path) -> None:
+    for layout in ("img2dataset", "webdataset"):
+        (tmp_path / layout / "00000").mkdir(parents=True)
+        folder = tmp_path / layout / "00000"
+        documents = {"a": {"caption": "from JSON", "status": "success"}, "b": {"caption": None}}
+        if layout == "img2dataset":
+            for key, document in documents.items():
+                (folder / f"{key}.jpg").write_bytes(draw(0))
+                (folder / f"{key}.json").write_text(json.dumps(document))
+        else:
+            folder.rmdir()
+            with tarfile.open(tmp_path / layout / "00000.tar", "w") as content:
+                for key, document in documents.items():
+                    add_to_tar(content, f"{key}.jpg", draw(0))
+                    add_to_tar(content, f"{key}.json", json.dumps(document).encode())
+        data = read_captioned(tmp_path / layout)
+        assert [split.captions for split in data.splits] == [["from JSON"]]
+        assert "1 images have no caption and are left out" in messages(tmp_path / layout, severity="warning")
+
+
 def test_a_broken_parquet_file_or_picture_in_it_is_named(tmp_path: Path) -> None:
     LAYOUTS["parquet"](tmp_path)
     rows = [
