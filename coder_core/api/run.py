@@ -26,7 +26,7 @@ from coder_core.data.demo.encoding import features_of, makes_features
 from coder_core.ops.diversity_scaling import squash
 from coder_core.ops.mixture import mixed_embeddings
 from coder_core.runs.analysis.read import Analysis, open_analysis
-from coder_core.runs.analysis.tables import DOCUMENT_TOWERS, IMAGE_PART_LENGTHS, IMAGE_PARTS, QUERIES
+from coder_core.runs.analysis.tables import DOCUMENT_REGIONS, DOCUMENT_TOWERS, IMAGE_PART_LENGTHS, IMAGE_PARTS, QUERIES
 from coder_core.runs.files.history import HISTORY, history_faults, read_frame
 
 LONGEST_QUERY = 500  # characters of a free text
@@ -52,6 +52,7 @@ class Run:
         self._parts: dict[tuple[object, ...], SplitPart] = {}
         self._spreads: dict[tuple[object, ...], Array] = {}
         self._tiny_pictures: dict[tuple[str, int], TinyPictures] = {}
+        self._region_towers: dict[str, Any] = {}
 
     @property
     def history(self) -> pd.DataFrame:
@@ -354,12 +355,14 @@ class Run:
         return np.asarray(self._model.score_texts([text], parts, lengths)[0])
 
     def reads_pictures(self, split: str) -> bool:
-        """Whether a new picture can be encoded: by the run's towers, or because its features are made from pixels, as
-        those of the demo data are, and scores follow from one embedding of it."""
+        """Whether a new picture can be encoded: by the run's towers, or because its features are made from pixels, by a
+        picture tower or as those of the demo data are, and scores follow from one embedding of it."""
         if self._noted_towers is not None:
             return True
         if self.scores(split) is not None:
             return False
+        if DOCUMENT_REGIONS in self.analysis(split).manifest["documents"]:
+            return True
         return not self.summary.imported and makes_features(self.analysis(split).picture_folder)
 
     def encode_picture(self, picture: Image, *, split: str) -> Array:
@@ -370,7 +373,10 @@ class Run:
         """
         if self._noted_towers is not None:
             return np.asarray(self._towers.encode_pictures([self._towers.prepare(picture)])[0])
-        regions = features_of(self.analysis(split).picture_folder, picture)
+        if DOCUMENT_REGIONS in self.analysis(split).manifest["documents"]:
+            regions = self._region_tower(split).encode_picture(picture)
+        else:
+            regions = features_of(self.analysis(split).picture_folder, picture)
         return np.asarray(self._model.encode_images(regions[None], scoring=True)[0], dtype=np.float32)
 
     def look_alike(self, picture: Image, *, split: str, at_most: int = PICTURES_READ) -> LookAlike:
@@ -397,6 +403,14 @@ class Run:
         from coder_core.runs.towers import load_towers  # torch is needed from here on, and only here
 
         return load_towers(self._noted_towers or {}, self.name)
+
+    def _region_tower(self, split: str) -> Any:
+        from coder_core.runs.towers import load_region_tower  # as above
+
+        if split not in self._region_towers:
+            about = self.analysis(split).document(DOCUMENT_REGIONS)
+            self._region_towers[split] = load_region_tower(about, self.name)
+        return self._region_towers[split]
 
     @cached_property
     def _model(self) -> Any:

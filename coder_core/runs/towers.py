@@ -1,17 +1,22 @@
-"""The towers that embedded a run, loaded again to embed new texts and pictures; nothing is downloaded."""
+"""The towers behind a run, loaded again for new texts and pictures; nothing is downloaded."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
+from coder_core.runs.analysis.tables import DOCUMENT_REGIONS
 from coder_core.towers.dual_encoder import DualEncoder
 from coder_core.towers.own import ALLOWED, OwnTowers, is_allowed
+from coder_core.towers.regions import RegionTower, own_regions, transformers_regions
 from coder_core.towers.towers import OWN, PLAIN_PROMPT, TRANSFORMERS, Towers
 
 KEYS = ("kind", "model", "tower", "revision", "fingerprint", "prompt")
+NUMBERS = ("grid", "rows", "columns", "size")
 
 
 def load_towers(about: Mapping[str, Any], run: str) -> Towers:
@@ -33,11 +38,57 @@ def load_towers(about: Mapping[str, Any], run: str) -> Towers:
         model, revision = str(about.get("model", "")), str(about.get("revision", ""))
         return DualEncoder(model, revision=revision, prompt=prompt, expected=expected, place=f"{place}, {model!r:.200}")
     if about.get("kind") == OWN:
-        name = str(about.get("tower", ""))
-        if not is_allowed(name):
-            fix = f"if you trust that code, set {ALLOWED}={name} and start again"
-            raise InputError(
-                Fault(place, f"are code of its maker, {name!r:.200}, and are not imported by themselves", fix=fix)
-            )
+        name = _allowed(about, place)
         return OwnTowers(name, prompt=prompt, expected=expected)
-    raise InputError(Fault(place, f"are of the kind {about.get('kind')!r:.80}", f"{TRANSFORMERS} or {OWN}"))
+    raise _unknown(about, place)
+
+
+def load_region_tower(about: Mapping[str, Any], run: str) -> RegionTower:
+    """Load the picture tower that made a run's region features, on the CPU.
+
+    Args:
+        about: the document `regions` of an analysis.
+        run: its name, for messages.
+
+    Raises:
+        InputError: as for `load_towers`, or it gives other regions now.
+    """
+    place = f"the tower of run {run}"
+    check_values(about, dict.fromkeys(KEYS, str) | dict.fromkeys(NUMBERS, int), place, least=0)
+    grid, expected = int(about.get("grid", 0)), str(about.get("fingerprint", ""))
+    if about.get("kind") == TRANSFORMERS and expected:
+        model, revision = str(about.get("model", "")), str(about.get("revision", ""))
+        named = f"{place}, {model!r:.200}"
+        tower = transformers_regions(model, grid=grid, revision=revision, expected=expected, place=named)
+    elif about.get("kind") == OWN:
+        tower = own_regions(_allowed(about, place), grid=grid, expected=expected)
+    else:
+        raise _unknown(about, place)
+    different = [key for key in NUMBERS if tower.about[key] != about.get(key)]
+    if different:
+        found = ", ".join(f"{key} {tower.about[key]}" for key in different)
+        expected = ", ".join(f"{key} {about.get(key)}" for key in different)
+        raise InputError(Fault(place, f"gives other regions now: {found}", expected))
+    return tower
+
+
+def noted_tower(features: str) -> dict[str, Any]:
+    """{"regions": about} of the tower that `coder_core.features` noted beside a features file; {} for other files."""
+    file = Path(features).parent / "tower.json"
+    try:
+        about = json.loads(file.read_text("utf-8"))["tower"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return {}
+    return {DOCUMENT_REGIONS: about} if isinstance(about, dict) else {}
+
+
+def _allowed(about: Mapping[str, Any], place: str) -> str:
+    name = str(about.get("tower", ""))
+    if not is_allowed(name):
+        problem = f"are code of its maker, {name!r:.200}, and are not imported by themselves"
+        raise InputError(Fault(place, problem, fix=f"if you trust that code, set {ALLOWED}={name} and start again"))
+    return name
+
+
+def _unknown(about: Mapping[str, Any], place: str) -> InputError:
+    return InputError(Fault(place, f"are of the kind {about.get('kind')!r:.80}", f"{TRANSFORMERS} or {OWN}"))

@@ -112,7 +112,7 @@ class RegionTower:
             raise InputError(Fault("--grid", f"is {grid}; the tower gives {rows} × {columns} cells", expected))
         self._grid = grid
         self.rows, self.columns = (grid, grid) if grid else (int(rows), int(columns))
-        self.about = about | {"rows": self.rows, "columns": self.columns, "size": int(self.size)}
+        self.about = about | {"grid": grid, "rows": self.rows, "columns": self.columns, "size": int(self.size)}
 
     @property
     def regions(self) -> int:

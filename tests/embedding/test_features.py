@@ -13,10 +13,13 @@ import pytest
 import torch
 from PIL import Image
 
+from coder_core.api import open_run
 from coder_core.check_data import main as check_data
 from coder_core.data.dataset import read_split
+from coder_core.data.pictures import read_picture
 from coder_core.embedding import regions
 from coder_core.features import main
+from coder_core.runs.towers import load_region_tower
 from coder_core.towers.regions import own_regions, transformers_regions
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
@@ -81,6 +84,20 @@ def test_training_reads_them(base: Path, tmp_path: Path) -> None:
     config = tiny_config(tmp_path / "out")
     run = start_run(config, tmp_path / "runs", quiet())
     assert json.loads((run / "status.json").read_text())["state"] == "finished"
+    # and a new picture goes through the tower that made them
+    opened = open_run(run)
+    assert opened.reads_pictures("dev")
+    pictures = [draw(NAMES.index(name)) for name in NAMES if SPLITS[name] == "dev"]
+    rows = [opened.encode_picture(read_picture(content, "x.jpg"), split="dev") for content in pictures]
+    np.testing.assert_allclose(rows, opened.scoring("dev")[0], atol=1e-5)
+    about = dict(opened.analysis("dev").document("regions"))
+    assert (about["model"], about["rows"], about["size"]) == (str(base / "clip"), 4, 32)
+    for changes, said in (
+        ({"fingerprint": "0" * 64}, "is another model now"), ({"size": 3}, "gives other regions now: size 32"),
+        ({"kind": "own", "tower": "evil:tower"}, "set CODER_TOWERS=evil:tower"), ({"kind": "x"}, "are of the kind 'x'"),
+        ({"grid": -3}, "key grid: is -3"), ({"model": "no/such"}, "is not on this machine"),
+    ):  # fmt: skip
+        assert said in str(refusal(load_region_tower, about | changes, "tiny"))
 
 
 def test_it_goes_on_where_it_was_killed_and_leaves_alone_what_is_there(

@@ -23,6 +23,7 @@ from coder_core.runs.analysis.weights import weight_tables
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.neighbours import Phases
 from coder_core.runs.load import LoadedModel
+from coder_core.runs.towers import noted_tower
 
 BEST_LISTED = 10
 PARTS_BYTES = 1 << 28
@@ -65,6 +66,7 @@ def evaluate_split(
     ranks = rank(scores, best=BEST_LISTED)
     metrics = all_metrics(scores, ranks)
     arrays, documents = _tables(folder, loaded, split, encoded, finding)
+    documents |= noted_tower(split.source.get("features", ""))
     write_analysis(
         folder, name, **describe_samples(split, split.n_images), metrics=metrics, fingerprint=loaded.fingerprint,
         documents=documents, beta=loaded.config.model.beta if loaded.concepts is not None else None,
