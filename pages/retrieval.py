@@ -1,4 +1,4 @@
-"""Which run retrieves better, baseline or CODER?"""
+"""Which of two runs retrieves better?"""
 
 from __future__ import annotations
 
@@ -58,8 +58,15 @@ def show(choice: Choice) -> None:
         query_with_picture(choice)
 
 
+def question(choice: Choice) -> str:
+    """The page's question about the chosen runs."""
+    if choice.second is None:
+        return f"How well does {choice.first.name} retrieve?"
+    return f"Which run retrieves better, {choice.first.name} or {choice.second.name}?"
+
+
 sidebar.page(
-    "Which run retrieves better, baseline or CODER?",
+    question,
     "Every query ranks all candidates of the split. The higher its true match ranks, the better.",
     show,
 )

@@ -74,4 +74,9 @@ export default function ({ data, parentElement, setTriggerValue }) {
     line.setAttribute("aria-selected", String(index === picked))
     line.tabIndex = index === Math.max(picked, 0) ? 0 : -1
   })
+  const scrolled = parentElement.querySelector(".scrolled"), line = lines[picked]
+  const head = scrolled.querySelector("thead").offsetHeight
+  const hidden = line && (line.offsetTop < scrolled.scrollTop + head ||
+    line.offsetTop + line.offsetHeight > scrolled.scrollTop + scrolled.clientHeight)
+  if (hidden) scrolled.scrollTop = line.offsetTop - head
 }

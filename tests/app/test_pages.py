@@ -185,6 +185,7 @@ def test_next_failure_is_a_failure(roots: dict[str, Path], opened: Opened) -> No
 
     ranks = open_run(roots["two"] / "demo").ranks("dev")["t2i"]
     app = opened(roots["two"], "retrieval")
+    assert app.title[0].value == "Which run retrieves better, demo-baseline or demo?"
     walked = []
     for _ in range(3):
         app.button(key="query-text-failure-1").click().run()

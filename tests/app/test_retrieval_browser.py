@@ -43,6 +43,11 @@ def test_a_click_enter_and_space_open_a_row_and_tables_page_filter_and_sort(visi
         visit.page.keyboard.press("ArrowDown")
         visit.page.keyboard.press(key)
         open_number(visit, "query-text", row_number(visit, row))
+    visit.page.get_by_label("Caption number", exact=True).fill(str(row_number(visit, 40)))
+    visit.page.keyboard.press("Enter")
+    open_number(visit, "query-text", row_number(visit, 40))
+    box, outer = (visit.page.locator(css).bounding_box() for css in ("tbody tr[aria-selected=true]", ".scrolled"))
+    assert outer["y"] < box["y"] < box["y"] + box["height"] <= outer["y"] + outer["height"] + 1  # it is scrolled there
     visit.page.get_by_role("button", name="Next page").click()
     visit.page.get_by_text(f"51–100 of {5 * IMAGES} captions").wait_for(timeout=PATIENCE)
     assert rows.count() == 50
