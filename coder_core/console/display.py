@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -65,7 +64,7 @@ class Display:
 
     def step(
         self, step: int, *, rate: float, parts: dict[str, float], quartiles: list[float] | None, best: float | None,
-        prototypes: Mapping[str, Any] | None = None,
+        others: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """Show one step's numbers (called now and then, not every step).
 
@@ -75,13 +74,12 @@ class Display:
             parts: each loss term.
             quartiles: of the diversity.
             best: R@sum so far.
-            prototypes: what the guide reports.
+            others: further facts, in words.
         """
         facts = [f"{rate:,.0f} pairs/s", *(f"{name} {value:.3f}" for name, value in parts.items())]
         if quartiles:
             facts.append("diversity " + "/".join(f"{value:.2f}" for value in quartiles))
-        if prototypes:
-            facts.append(prototypes_in_words(prototypes))
+        facts += others
         if best is not None:
             facts.append(f"best R@sum {best:.1f}")
         text = " · ".join(facts)
@@ -94,9 +92,9 @@ class Display:
 
     def epoch(
         self, epoch: int, metrics: dict[str, float] | None, seconds: float, loss: float, best: bool,
-        prototypes: Mapping[str, Any] | None = None,
+        others: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """One line an epoch, which stays on the screen."""
+        """One line an epoch, which stays on the screen, and one for each of the further facts."""
         if self.quiet:
             return
         line = f"{self.name} epoch {epoch}: loss {loss:.4f}, {seconds:.0f} s"
@@ -106,8 +104,8 @@ class Display:
             line += f", dev R@1/5/10 image→text {i2t}, text→image {t2i}, R@sum {metrics['rsum']:.1f}"
             line += " (best)" if best else ""
         say(self.console, line)
-        if prototypes:
-            say(self.console, f"    {prototypes_in_words(prototypes)}")
+        for fact in others:
+            say(self.console, f"    {fact}")
 
     def scoring(self, what: str) -> Callable[[int, int], None]:
         """Show the evaluation's progress on dev and the time left; called with the count done and the total."""
@@ -117,14 +115,3 @@ class Display:
         """A plain line."""
         if not self.quiet:
             say(self.console, text)
-
-
-def prototypes_in_words(report: Mapping[str, Any]) -> str:
-    """981 prototypes used, 3 dead, largest 120 · inertia 0.612 · 12% relabelled · accuracy 8% image, 9% text."""
-    text = f"{report['used']:,} prototypes used, {report['dead']:,} dead, largest {report['largest']:,}"
-    text += f" · inertia {report['inertia']:.3f}"
-    text += f" · {report['changed']:.0%} relabelled" if "changed" in report else ""
-    text += f" · accuracy {report['image_accuracy']:.0%} image, {report['text_accuracy']:.0%} text"
-    if "kept" in report:
-        text += f" · reclustered, {report['kept']:.0%} kept their number"
-    return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -65,7 +65,7 @@ class Reporter:
 
     def step(
         self, position: Position, losses: Losses, norm: Tensor, *, learning_rate: float, rate: float,
-        part_reports: Mapping[str, Any],
+        part_reports: Mapping[str, Any], part_facts: Sequence[str],
     ) -> None:  # fmt: skip
         """Report a step.
 
@@ -76,6 +76,7 @@ class Reporter:
             learning_rate: of the step.
             rate: pairs a second.
             part_reports: fields that the optional parts report.
+            part_facts: the same in words, for the terminal.
         """
         terms = {name: float(parallel.mean(value)) for name, value in losses.parts.items()}
         fields: dict[str, Any] = {"losses": terms, "gradient_norm": float(norm), "pairs_per_second": round(rate, 1)}
@@ -90,7 +91,7 @@ class Reporter:
         self._write_status("running", position)
         self.display.step(
             position.step, rate=rate, parts=terms, quartiles=quartiles[1:4] if quartiles else None,
-            best=position.best, prototypes=part_reports.get("prototypes"),
+            best=position.best, others=part_facts,
         )  # fmt: skip
 
     def write_epoch(self, position: Position, epoch: int, **fields: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -149,7 +149,7 @@ class Trainer:
             reports = {name: value for part in self.parts for name, value in part.report().items()}
             self.reporter.step(
                 self.position, losses, norm, learning_rate=self.state.optimizer.param_groups[0]["lr"],
-                rate=training.batch_size / max(seconds, 1e-9), part_reports=reports,
+                rate=training.batch_size / max(seconds, 1e-9), part_reports=reports, part_facts=self._facts(reports),
             )  # fmt: skip
         if self.first and time.monotonic() - self.checkpoints.saved_at > training.save_every:
             self._save()
@@ -190,8 +190,11 @@ class Trainer:
             position, epoch, loss=loss, seconds=round(position.seconds, 2), best=is_best, **fields
         )  # fmt: skip
         self._save()
-        self.reporter.display.epoch(epoch, metrics, position.seconds, loss, bool(is_best), reports.get("prototypes"))
+        self.reporter.display.epoch(epoch, metrics, position.seconds, loss, bool(is_best), self._facts(reports))
         parallel.barrier()
+
+    def _facts(self, reports: Mapping[str, Any]) -> list[str]:
+        return [fact for part in self.parts for fact in part.facts(reports)]
 
     def _evaluate(self, stop: StopRequest) -> dict[str, float] | None:
         dev, tokens = self.prepared.dev, self.prepared.dev_tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -107,6 +107,10 @@ class Part(nn.Module):
     def report(self) -> dict[str, Any]:
         """Fields of a step's line in the history."""
         return {}
+
+    def facts(self, fields: Mapping[str, Any]) -> list[str]:
+        """What the terminal says of the history's fields that `report` or `end_epoch` gave."""
+        return []
 
     def exports(self) -> dict[str, dict[str, Tensor]]:
         """Files kept beside the best model: stem -> tensors."""

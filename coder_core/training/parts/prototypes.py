@@ -7,6 +7,7 @@ optimizer's step.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,6 +127,10 @@ class PrototypeClassification(Part):
         statistics = self.statistics(self._batch)
         return {"prototypes": statistics} if statistics else {}
 
+    def facts(self, fields: Mapping[str, Any]) -> list[str]:
+        """The statistics in words."""
+        return [in_words(fields["prototypes"])] if "prototypes" in fields else []
+
     def statistics(self, sums: Tensor) -> dict[str, Any]:
         """Member counts, inertia, label changes and accuracies; {} before the first labels.
 
@@ -189,6 +194,17 @@ class PrototypeClassification(Part):
         changed = labelled & (before != assigned.labels)
         terms = torch.ones_like(images), assigned.similarities, labelled, changed, images, texts
         return torch.stack([term.detach().double().sum() for term in terms])
+
+
+def in_words(report: Mapping[str, Any]) -> str:
+    """981 prototypes used, 3 dead, largest 120 · inertia 0.612 · 12% relabelled · accuracy 8% image, 9% text."""
+    text = f"{report['used']:,} prototypes used, {report['dead']:,} dead, largest {report['largest']:,}"
+    text += f" · inertia {report['inertia']:.3f}"
+    text += f" · {report['changed']:.0%} relabelled" if "changed" in report else ""
+    text += f" · accuracy {report['image_accuracy']:.0%} image, {report['text_accuracy']:.0%} text"
+    if "kept" in report:
+        text += f" · reclustered, {report['kept']:.0%} kept their number"
+    return text
 
 
 def make_prototypes(config: Config, prepared: Prepared) -> PrototypeClassification | None:
