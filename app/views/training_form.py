@@ -37,9 +37,13 @@ def value_of(option: Option, preset: str) -> Any:
         return st.toggle(label, bool(option.value), help=about, **bound(key))
     if option.kind == "choice":
         return st.selectbox(label, option.choices, option.choices.index(option.value), help=about, **bound(key))
-    if option.kind == "number":
-        return int(st.number_input(label, value=int(option.value), step=1, help=about, **bound_number(key)))
-    return float(st.number_input(label, value=float(option.value), format="%g", help=about, **bound_number(key)))
+    number: type[int] | type[float] = int if option.kind == "number" else float
+    smallest, largest = (limit if limit is None else number(limit) for limit in (option.smallest, option.largest))
+    steps: dict[str, Any] = {"step": 1} if option.kind == "number" else {"format": "%g"}
+    value = st.number_input(
+        label, smallest, largest, number(option.value), **steps, help=about, **bound_number(key)
+    )  # fmt: skip
+    return number(value)
 
 
 def words(key: str) -> str:

@@ -40,7 +40,8 @@ def _bank(config: Config) -> Iterator[Fault]:
     size, batch, loss = config.memory.bank_size, config.training.batch_size, config.objective.loss
     if size <= 0:
         if config.memory.bank_anchors:
-            yield Fault("--bank-anchors", "is given with --bank-size 0", "a bank, whose entries are the anchors")
+            fix = "without a bank it changes nothing"
+            yield Fault("--bank-anchors", "is given with --bank-size 0", "a bank", fix, "warning")
         return
     if size < batch:
         fix = "a bank must hold at least one whole batch of keys"

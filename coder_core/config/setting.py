@@ -67,6 +67,20 @@ class Setting:
         end = f"{'below ' if self.maximum is None else ''}{high}"
         return f"a value above {low} and at most {end}" if self.minimum is None else f"a value from {low} to {end}"
 
+    @property
+    def smallest(self) -> float | None:
+        """The smallest value allowed; of a decimal that lies above a bound, the bound."""
+        if self.minimum is None and self.above is not None and self.value_type is int:
+            return self.above + 1
+        return self.above if self.minimum is None else self.minimum
+
+    @property
+    def largest(self) -> float | None:
+        """The largest value allowed; of a decimal that lies below a bound, the bound."""
+        if self.maximum is None and self.below is not None and self.value_type is int:
+            return self.below - 1
+        return self.below if self.maximum is None else self.maximum
+
     def read(self, value: Any) -> Any:
         """The value as this setting stores it: a whole number becomes a float, a former value the present one."""
         if self.value_type is float and isinstance(value, int) and not isinstance(value, bool):

@@ -183,11 +183,14 @@ def test_the_time_left_is_measured(root: Path) -> None:
 
 def test_impossible_values_and_names_cannot_be_started(root: Path, opened: Opened) -> None:
     app = opened(root, "train")
-    app.number_input(key="demo-batch_size").set_value(1).run()
-    assert "“batch size”: is 1; expected 2 or more" in texts(app)
-    assert "--batch" not in texts(app)
+    assert (app.number_input(key="demo-batch_size").min, app.number_input(key="demo-seed").max) == (2, 2**31 - 1)
+    app.number_input(key="demo-batch_size").set_value(1).run()  # its widget ends at 2
+    assert "--batch-size" not in app.code[0].value
+    app.number_input(key="demo-learning_rate").set_value(0.0).run()
+    assert "“learning rate”: is 0; expected a value above 0" in texts(app)
+    assert "--learning" not in texts(app)
     assert "train-start" not in [button.key for button in app.button]
-    app.number_input(key="demo-batch_size").set_value(64)
+    app.number_input(key="demo-learning_rate").set_value(0.001)
     app.text_input(key="name").set_value("../up").run()
     assert "It becomes the name of a folder" in texts(app)
     assert "“Run name”: is " in texts(app)

@@ -35,6 +35,7 @@ class Option:
     Args:
         key: its name; unique over all sections. section: of the configuration. kind: "number" (whole), "decimal",
             "switch" or "choice". value: of the preset. choices: of a "choice". about: what it is and its source.
+        smallest, largest: the range of a number; a decimal's bound may itself be refused.
     """
 
     key: str
@@ -43,6 +44,8 @@ class Option:
     value: Any
     choices: tuple[str, ...]
     about: str
+    smallest: float | None = None
+    largest: float | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ def options(preset: str) -> list[Option]:
         value = getattr(getattr(config, setting.section), setting.key)
         choices = choices if not choices or value in choices else (*choices, value)
         kind = KINDS[setting.value_type]
-        offered.append(Option(setting.key, setting.section, kind, value, choices, setting.help))
+        limits = setting.smallest, setting.largest
+        offered.append(Option(setting.key, setting.section, kind, value, choices, setting.help, *limits))
     return offered
 
 
