@@ -1,8 +1,9 @@
 """Server time and memory of the app: `python -m benchmarks.app [--images N …]`.
 
 A page's script is run as the server runs it, without a browser; each size in a process of its own, and every line is
-printed as soon as it is known. The bars are seconds of processor time; wall time grows on a busy
-machine. The runs of the largest size are 1.6 GB of random numbers: `--runs` keeps them.
+printed as soon as it is known. The bars are seconds of processor time, for wall time grows on a busy machine; the first
+visit of a fresh browser (`benchmarks.first_visit`) alone is timed on the clock. The runs of the largest size are 1.6 GB
+of random numbers: `--runs` keeps them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import tyro
 
+from benchmarks import first_visit
 from benchmarks.app_runs import CAPTIONS_AN_IMAGE, CONCEPT_NAMES, NAMES, WEIGHT_NAMES, WORDS, write_runs
 from benchmarks.evaluation import memory
 from benchmarks.timing import Line, Seconds, clock
@@ -163,6 +165,8 @@ def lines(folder: Path, images: int) -> Iterator[Line]:
         write_runs(root, images)
     for measured in in_process(root):
         yield line_of(measured, images)
+    if images == SMALL:
+        yield from first_visit.lines(root)
 
 
 def as_text(result: Line) -> str:

@@ -6,17 +6,19 @@ Streamlit could only do it after a first run of the script, and would leave an e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.concurrency import run_in_threadpool
 
-from app.backend.runs import RunSummary, all_runs
-from app.ui.sidebar import default_pair, default_split
-from app.ui.state import NO_RUN
+if TYPE_CHECKING:
+    from app.backend.runs import RunSummary
 
 HOME, FIRST, START = "/", "/overview", "/start"
 
@@ -33,6 +35,9 @@ def complete(path: str, query: str, runs: Sequence[RunSummary]) -> str | None:
 
     "/" leads to the overview, or to the start page while there is no run. Unknown names stay as they are.
     """
+    from app.ui.sidebar import default_pair, default_split
+    from app.ui.state import NO_RUN
+
     if path not in _pages():
         return None
     named = dict(usable := [(run.name, run) for run in runs if run.usable])
@@ -54,6 +59,23 @@ def complete(path: str, query: str, runs: Sequence[RunSummary]) -> str | None:
     return f"{FIRST if path == HOME else path}?{urlencode([*missing.items(), *kept])}"
 
 
+def _completed(path: str, query: str) -> str | None:
+    from app.backend.runs import all_runs
+
+    return complete(path, query, all_runs())
+
+
+@asynccontextmanager
+async def import_pages(app: Any) -> AsyncIterator[None]:
+    """While the server runs: import what pages need before the first visit.
+
+    Modules with caches are imported here and not at the top: Streamlit's caches warn where there is no server yet.
+    """
+    modules = ("app.ui.sidebar", "app.ui.downloads", "app.views.separation", "app.views.query")
+    Thread(target=lambda: [import_module(name) for name in modules], daemon=True).start()
+    yield
+
+
 class Addresses:
     """ASGI middleware: redirect to the completed address."""
 
@@ -63,7 +85,7 @@ class Addresses:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and scope["path"] in _pages():
             query = scope["query_string"].decode("latin-1")
-            address = complete(scope["path"], query, await run_in_threadpool(all_runs))
+            address = await run_in_threadpool(_completed, scope["path"], query)
             if address is not None:
                 headers = [(b"location", address.encode("latin-1")), (b"cache-control", b"no-store")]
                 await send({"type": "http.response.start", "status": 307, "headers": headers})

@@ -53,6 +53,13 @@ def _hashes() -> str:
     return " ".join(f"'sha256-{digest}'" for digest in digests)
 
 
+@cache
+def _figures() -> bytes:
+    """A header of pages: load the script that draws figures, 4.7 MB, while the server makes the first of them."""
+    [script] = (Path(streamlit.__file__).parent / "static").glob("static/js/PlotlyChart.*.js")
+    return f"</static/js/{script.name}>; rel=modulepreload".encode()
+
+
 def protection(host: str) -> list[tuple[bytes, bytes]]:
     """The headers of every answer: no frame, no foreign script, picture or connection, no guessed type, no referrer."""
     headers = {
@@ -83,6 +90,8 @@ class Guard:
             if message["type"] in _BEGINNINGS:
                 others = [(name, value) for name, value in message.get("headers", []) if name.lower() not in own]
                 message = message | {"headers": [*others, *headers]}
+                if any(value.startswith(b"text/html") for name, value in others if name.lower() == b"content-type"):
+                    message["headers"].append((b"link", _figures()))
             await send(message)
 
         if allowed:

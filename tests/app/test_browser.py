@@ -310,13 +310,13 @@ UPGRADE = {
 def test_a_foreign_host_or_origin_is_refused_on_pages_uploads_and_the_socket(port: int) -> None:
     own, foreign = f"127.0.0.1:{port}", "http://evil.example"
     for path in ("/", "/diversity", "/overview?run=../../etc", "/_stcore/health", "/_stcore/stream"):
-        headers, success = (UPGRADE, 101) if path.endswith("stream") else ({}, 200)
+        headers, success = (UPGRADE, 101) if path.endswith("stream") else ({}, 200 if "health" in path else 307)
         assert request(port, path, own, f"http://{own}", **headers) == success
         assert request(port, path, f"localhost:{port}", f"http://localhost:{port}", **headers) == success
         assert request(port, path, f"evil.example:{port}", **headers) == 403
         for origin in (foreign, f"http://127.0.0.1:{port + 1}", "http://127.0.0.1", f"https://{own}"):
             assert request(port, path, own, origin, **headers) == 403
-    assert request(port, "/", own) == 200
+    assert request(port, "/", own) == 307  # to the address with its runs
     assert request(port, "/_stcore/upload_file/a/b", own, foreign, "PUT") == 403
 
 
@@ -325,13 +325,14 @@ def test_every_answer_forbids_frames_and_foreign_content(port: int) -> None:
     script = re.search(r"\./(static/js/[\w.-]+\.js)", (STREAMLIT / "static" / "index.html").read_text())
     assert script is not None
     answers = {path: answer(port, path, own) for path in
-               ("/", "/train", f"/{script[1]}", "/_stcore/health", "/media/none.png", "/none/none.js")}  # fmt: skip
+               ("/", "/start", f"/{script[1]}", "/_stcore/health", "/media/none.png", "/none/none.js")}  # fmt: skip
     answers["socket"] = answer(port, "/_stcore/stream", own, f"http://{own}", **UPGRADE)
     answers["refused socket"] = answer(port, "/_stcore/stream", own, f"http://127.0.0.1:{port + 1}", **UPGRADE)
     answers["refused page"] = answer(port, "/", "evil.example")
     assert {name: response.status for name, response in answers.items() if response.status not in (200, 404)} == {
-        "socket": 101, "refused socket": 403, "refused page": 403
+        "/": 307, "socket": 101, "refused socket": 403, "refused page": 403
     }  # fmt: skip
+    assert answers["/start"].headers["Link"].endswith(">; rel=modulepreload")  # the script that draws figures
     for response in answers.values():
         assert response.headers.get_all("X-Frame-Options") == ["DENY"]
         assert response.headers.get_all("X-Content-Type-Options") == ["nosniff"]

@@ -42,6 +42,7 @@ def test_a_link_keeps_its_runs_on_every_page_and_back_takes_one_step(visit: Visi
     visit.open(f"retrieval?{PAIR}")
     assert visit.page.url.endswith(f"/retrieval?{PAIR}")
     assert visit.page.title() == "Retrieval · demo-baseline and demo · CODER Lab"
+    assert visit.page.locator("h1").inner_text() == "Which run retrieves better, demo-baseline or demo?"
     visit.page.reload()
     visit.page.locator(".legendtext, .js-plotly-plot").first.wait_for(timeout=PATIENCE)
     visit.settle()

@@ -1,0 +1,80 @@
+"""Seconds until a fresh browser shows the overview complete: server, scripts and figures, without anything cached.
+
+Needs Chromium at /usr/bin/chromium, or where CHROMIUM says, and Playwright; without them there is no line.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.timing import Line
+
+PROJECT = Path(__file__).resolve().parents[1]
+CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+BAR = 3.0  # seconds on idle cores
+VISITS = 5
+PATIENCE = 120  # seconds
+DONE = "[data-testid=stApp][data-test-script-state=notRunning]"
+
+
+@contextmanager
+def served(root: Path) -> Iterator[int]:
+    """Serve a folder of runs as `streamlit run` does; the port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    command = [sys.executable, "-m", "streamlit", "run", "streamlit_app.py", "--server.port", str(port)]
+    environment = os.environ | {"CODER_CHECKPOINTS": str(root)}
+    with subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=subprocess.DEVNULL) as server:
+        try:
+            end = time.monotonic() + PATIENCE
+            while time.monotonic() < end and server.poll() is None:
+                try:
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=2).close()
+                    break
+                except OSError:
+                    time.sleep(0.2)
+            yield port
+        finally:
+            server.terminate()
+
+
+def visit(browser: Any, port: int) -> float:
+    """Seconds until the script has run and every figure is drawn, in a profile without a cache."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page, start = context.new_page(), time.perf_counter()
+    page.goto(f"http://127.0.0.1:{port}/")
+    page.locator(".js-plotly-plot .plot-container").first.wait_for(timeout=1e3 * PATIENCE)
+    page.locator(DONE).wait_for(timeout=1e3 * PATIENCE)
+    seconds = time.perf_counter() - start
+    context.close()
+    return seconds
+
+
+def lines(root: Path) -> list[Line]:
+    """The first visit to a new server, and the median of later ones; each by a fresh browser, against the bar."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return []
+    if not CHROMIUM.exists():
+        return []
+    with served(root) as port, sync_playwright() as session:
+        browser = session.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"])
+        seconds = [visit(browser, port) for _ in range(1 + VISITS)]
+        browser.close()
+    names = {"first visit of a fresh browser": statistics.median(seconds[1:]), "the same, of a new server": seconds[0]}
+    return [
+        Line(name, f"≤ {BAR:g} s", None, taken / BAR, None, taken <= BAR, f"{taken:.2f} s on the clock")
+        for name, taken in names.items()
+    ]
