@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from app.ui import cards, export
+from app.ui.enlarged import captions_html
 from app.ui.glossary import TERMS, tip
+from app.ui.state import Choice
+from coder_core.api import list_runs
+from tests.support.run_folders import write_run
 
 EVIL = "<img src=http://127.0.0.1:9/x onerror=alert(1)>![a](http://127.0.0.1:9/y)\"'"
 
@@ -26,6 +32,15 @@ def test_nothing_from_outside_becomes_markup(markup: str) -> None:
     assert "<img src=http" not in markup
     assert "&lt;img src=http" in markup
     assert "\"'" not in markup
+
+
+def test_the_large_picture_says_nothing_from_outside_as_markup(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", "a", images=4, captions=[EVIL] * 20, pictures=False, picture_names=[EVIL[5:9]] * 4)
+    [run] = list_runs(tmp_path / "runs")
+    markup = captions_html(Choice(replace(run, name=EVIL), None, "dev"), 1)
+    assert "<img" not in markup
+    assert "\"'" not in markup
+    assert markup.count("&lt;img src=http") == 5 + 2  # five captions, two columns
 
 
 def test_matches_are_marked_and_places_kept() -> None:
