@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
+from coder_core.console.bars import watching
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.runner import command
@@ -78,7 +79,8 @@ def main(arguments: list[str]) -> int:
             "word_threshold": parsed.word_threshold, "check_values": parsed.values,
         }  # fmt: skip
         if parsed.reading.format != "auto" or holds_pictures_only(path, parsed.pictures):
-            result = survey_pictures(path, parsed.reading, **given)
+            with watching(open_console(stderr=True), "pictures", rate=True) as progress:
+                result = survey_pictures(path, parsed.reading, **given, progress=progress)
         else:
             result = survey(path, **given)
     except InputError as error:  # only from making the built-in data; a survey collects its faults
