@@ -28,7 +28,9 @@ def draw() -> None:
     frame.configure()
     st.html(frame.APP / "style.css")
     colours = charts.tone(st.context.theme.type)
-    st.html(f"<style>:root {{ --cl-good: {colours.good}; --cl-bad: {colours.bad}; }}</style>")
+    st.html(
+        f"<style>:root {{ --cl-good: {colours.good}; --cl-bad: {colours.bad}; --cl-paper: {colours.paper}; }}</style>"
+    )
     st.logo(frame.APP / "logo.svg", size="large", icon_image=frame.APP / "icon.png")
     frame.mark_ready()
     pages = frame.page_list()

@@ -17,6 +17,7 @@ import streamlit as st
 
 from app.ui.glossary import TERMS
 
+SHORT_LINE, LINES_SHOWN = 16, 5  # letters in a line of the narrowest card, and lines before a box scrolls
 _MARKS = re.compile(r"[\\`*\[\]()<>:$~!#|&]|_(?![^\W_])|(?<![^\W_])_")
 _LIST = re.compile(r"^(\d*)([-+.)])(?=\s)")
 _ADDRESS = re.compile(r":(?=\S)|www(?=\.)", re.IGNORECASE)
@@ -67,11 +68,10 @@ def results_html(results: Sequence[Result]) -> str:
     for result in results:
         mark = '<span class="cl-match">✓ match</span>' if result.match else ""
         notes = "".join(f"<span>{html.escape(note)}</span>" for note in result.notes)
-        head = (
-            f'<div class="cl-head"><b>{result.place}</b><span title="{html.escape(TERMS[result.term], quote=True)}">'
-            f"{result.score:.3f}</span>{notes}{mark}</div>"
-        )
-        caption = f'<div class="cl-text">{html.escape(result.caption)}</div>' if result.caption else ""
+        head = f'<div class="cl-head"><b>{result.place}</b><span>{result.score:.3f}</span>{notes}{mark}</div>'
+        caption = ""
+        if result.caption:
+            caption = f'<div class="cl-text"{_scrolls([result.caption])}>{html.escape(result.caption)}</div>'
         ids = f'<div class="cl-ids">{html.escape(result.ids)}</div>' if result.ids else ""
         image = ""
         if result.picture is not None:
@@ -79,7 +79,19 @@ def results_html(results: Sequence[Result]) -> str:
         body = f'<div class="cl-body">{head}{caption}{ids}{links_html(result.links)}</div>'
         parts.append(f'<div class="cl-card{" cl-is-match" if result.match else ""}">{image}{body}</div>')
     layout = "cl-grid" if any(result.picture is not None for result in results) else "cl-list"
-    return f'<div class="{layout}">{"".join(parts)}</div>'
+    terms = dict.fromkeys(result.term for result in results)
+    return f'{"".join(map(_tip, terms))}<div class="{layout}">{"".join(parts)}</div>'
+
+
+def _tip(term: str) -> str:
+    """What the scores on cards are; it opens by mouse, keyboard and touch."""
+    return f'<details class="cl-tip"><summary>Score: {html.escape(term)}</summary>{html.escape(TERMS[term])}</details>'
+
+
+def _scrolls(texts: Sequence[str]) -> str:
+    """The attribute that lets the keyboard scroll a box with these texts, where they may be longer than it."""
+    lines = sum(1 + len(line) // SHORT_LINE for text in texts for line in text.splitlines())
+    return ' tabindex="0"' if lines > LINES_SHOWN else ""
 
 
 def picture_html(picture: bytes, image: int | None, description: str) -> str:
@@ -112,8 +124,8 @@ def sample_html(
     shown = "" if picture is None else picture_html(picture, image, captions[highlighted or 0] if captions else title)
     return (
         f'<div class="cl-sample">{shown}'
-        f'<div class="cl-body"><div class="cl-label">{html.escape(title)}</div><ul>{lines}</ul>{links_html(links)}'
-        "</div></div>"
+        f'<div class="cl-body"><div class="cl-label">{html.escape(title)}</div>'
+        f"<ul{_scrolls(captions)}>{lines}</ul>{links_html(links)}</div></div>"
     )
 
 
@@ -152,7 +164,7 @@ def question(title: str, how: str) -> None:
 
 def heading(text: str, how: str = "") -> None:
     """A section: its name, and one sentence on how to read it."""
-    st.subheader(literal(text), anchor=False)
+    st.header(literal(text), anchor=False)
     if how:
         note(how)
 

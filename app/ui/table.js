@@ -36,7 +36,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     columns.forEach(({ label, help, number }, index) => {
       const direction = sorted && sorted[0] === index ? sorted[1] : "none"
       const mark = { ascending: " ↑", descending: " ↓", none: "" }[direction]
-      const sort = button(label + mark, () => setTriggerValue("sort", index), { title: help, "data-focus": `s${index}` })
+      const sort = button(label + mark, () => setTriggerValue("sort", index), { "data-help": help || null, "aria-description": help || null, "data-focus": `s${index}` })
       head.append(make("th", { scope: "col", class: number && "number", "aria-sort": direction }, sort))
     })
     const body = make("tbody")

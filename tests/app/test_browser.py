@@ -42,9 +42,11 @@ def test_every_page_draws_in_both_themes(visit: Visit, path: str) -> None:
     visit.open(path)
     visit.check()
     assert visit.colour() == LIGHT.ink
+    visit.check_accessibility()
     visit.shoot(f"{name}-light")
     visit.turn("dark")
     assert visit.colour() == DARK.ink
+    visit.check_accessibility()
     visit.shoot(f"{name}-dark")
 
 
@@ -227,7 +229,49 @@ def test_hover_names_the_cell_and_a_click_opens_the_pair(visit: Visit) -> None:
     visit.page.mouse.click(*cell)
     visit.page.wait_for_function(f"location.search.includes('pair-caption={caption}')", timeout=PATIENCE)
     visit.settle()
-    assert visit.page.get_by_text(f"Image {image} with caption {caption}").count() == 1
+    answer = visit.page.get_by_text(f"Image {image} with caption {caption}")
+    assert answer.count() == 1
+    for _ in range(2):  # the answer is in sight beside the matrix, also further down
+        place = answer.bounding_box()
+        assert 0 <= place["y"] <= visit.page.viewport_size["height"]
+        assert place["x"] > plot.bounding_box()["x"] + plot.bounding_box()["width"]
+        visit.page.locator(".st-key-matrix-share-1").scroll_into_view_if_needed()
+
+
+def test_a_narrow_window_stacks_columns_and_keeps_cards_readable(visit: Visit) -> None:
+    visit.page.set_viewport_size({"width": 760, "height": 1000})
+    for path in ("retrieval?run=demo-baseline&versus=demo", "similarity"):
+        visit.open(path)
+        main = visit.page.locator("[data-testid=stMainBlockContainer]").bounding_box()
+        charts = [chart.bounding_box() for chart in visit.page.locator(".js-plotly-plot").all()]
+        assert min(chart["width"] for chart in charts) > 0.8 * main["width"]
+        assert max(chart["x"] + chart["width"] for chart in charts) <= main["x"] + main["width"] + 1
+        assert all(card.bounding_box()["width"] >= 140 for card in visit.page.locator(".cl-grid .cl-card").all())
+        assert visit.page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 760
+    panel = visit.page.locator(".st-key-pair-panel").bounding_box()
+    assert panel["y"] < charts[0]["y"]
+    visit.check()
+
+
+def test_tips_open_by_keyboard_and_touch(visit: Visit, browser: Any) -> None:
+    visit.open("clusters?run=demo-baseline&versus=demo")
+    visit.page.get_by_role("button", name="Help for agreement").focus()
+    visit.page.get_by_text("each assigned alone").first.wait_for(timeout=PATIENCE)
+    visit.page.keyboard.press("Escape")
+    tip = visit.page.locator(".cl-tip").first
+    tip.locator("summary").focus()
+    visit.page.keyboard.press("Enter")
+    assert "Cosine between" in tip.inner_text()
+    column = visit.page.locator("th button[data-help]").first
+    column.focus()
+    shown = column.evaluate("element => getComputedStyle(element, '::after').content")
+    assert column.get_attribute("aria-description") in shown
+    context = browser.new_context(viewport={"width": 400, "height": 800}, has_touch=True)
+    phone = context.new_page()
+    phone.goto(visit.page.url)
+    phone.get_by_role("button", name="Help for agreement").tap(timeout=PATIENCE)
+    phone.get_by_text("each assigned alone").first.wait_for(timeout=PATIENCE)
+    context.close()
 
 
 def test_a_click_on_a_mark_chooses_the_concept(visit: Visit) -> None:

@@ -52,7 +52,7 @@ def test_two_runs_with_concepts_stand_side_by_side(root: Path, opened: Opened) -
 def test_every_control(root: Path, opened: Opened) -> None:
     app = shown(opened, root, "one", "—", concept="ball", caption="7")
     assert app.selectbox(key="concept").value == "ball"
-    assert "Top readers of “ball”" in app.subheader[-2].value
+    assert "Top readers of “ball”" in app.header[-2].value
     assert "Caption 7 of image 1" in texts(app)
     app.segmented_control(key="kind").set_value("motion").run()
     assert "1 of 1 concepts" in texts(app)
@@ -72,7 +72,7 @@ def test_a_run_without_concepts_is_named_and_the_other_shown(root: Path, opened:
     app = shown(opened, root, "plain", "two")
     assert app.selectbox(key="run").value == "plain"
     assert "plain was trained without a concept branch. Only two is shown." in texts(app)
-    assert "Concept graph" in [item.value for item in app.subheader]
+    assert "Concept graph" in [item.value for item in app.header]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_is_absent_and_which_preset_has_it(
     app = shown(opened, root, run, versus)
     assert [sentence for sentence in said if sentence not in texts(app)] == []
     assert "coder-flickr8k" in texts(app)
-    assert not app.subheader
+    assert not app.header
 
 
 @pytest.mark.parametrize("value", ["../../etc", "<script>alert(1)</script>", "9" * 400, "inf"])

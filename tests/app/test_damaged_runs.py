@@ -166,7 +166,7 @@ def test_the_overview_names_a_torn_run_and_a_lost_history_in_place(opened: Opene
     assert "torn</b> — " in said
     assert "image_ranks.npy" in said
     assert f"{good / 'history.jsonl'}: lacks 3 of 3 finished epochs" in said
-    headings = [heading.value for heading in app.subheader]
+    headings = [heading.value for heading in app.header]
     assert headings[-2:] == ["How well are matching pairs separated from the others?", DIFFERENCES]
     separation = next(table.value for table in app.dataframe if "matching pairs" in table.value)
     assert list(separation["run"]) == ["good"]

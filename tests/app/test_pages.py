@@ -171,7 +171,7 @@ def test_near_misses_and_hubs(roots: dict[str, Path], root: str, direction: str,
     app = opened(roots[root], "retrieval")
     app.segmented_control(key="direction").set_value(direction)
     app.segmented_control(key="look").set_value("near").run()
-    assert "Smallest margins" in "".join(item.value for item in app.subheader)
+    assert "Smallest margins" in "".join(item.value for item in app.header)
     app.segmented_control(key="calls").set_value("held").run()
     assert not app.exception
     app.segmented_control(key="look").set_value("hubs").run()

@@ -29,6 +29,6 @@ def test_every_view_of_a_small_split_shows_what_there_is(small_root: Path, versu
             continue  # as with two runs
         query = given | {"look": "Ranks"} if alone and given.get("look") == "Rank changes" else given
         app = opened(small_root, page, run="demo-baseline", versus=versus, **query)
-        said = "\n".join([texts(app), *(item.value for item in app.subheader)])
+        said = "\n".join([texts(app), *(item.value for item in app.header)])
         assert "cannot be shown" not in said, (page, query)
         assert not WRONG.search(re.sub(r"<style>.*?</style>", "", said, flags=re.DOTALL)), (page, query)

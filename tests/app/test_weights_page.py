@@ -26,7 +26,7 @@ def test_two_runs_stand_side_by_side(root: Path, side: str, opened: Opened) -> N
     app = opened(root, "weights", run="opposite", versus="combined", side=side)
     assert "combined: combined, the weights of a batch sum to λ = 32, 4 neighbours by TF-IDF" in texts(app)
     assert "opposite: diversity" in texts(app)
-    heads = [item.value for item in app.subheader]
+    heads = [item.value for item in app.header]
     assert {"Highest weights", "Lowest weights", "Do the measures agree?"} <= set(heads)
     statistics = next(frame.value for frame in app.dataframe if "μ" in frame.value)
     assert statistics["run"].tolist() == ["opposite"] * 3 + ["combined"] * 3
@@ -64,7 +64,7 @@ def test_what_is_absent_and_what_to_train(root: Path, run: str, said: str, opene
     app = opened(root, "weights", run=run, versus="—")
     assert said in texts(app)
     assert "Train with --sample-weights diversity" in texts(app)
-    assert not app.subheader
+    assert not app.header
     assert not app.get("plotly_chart")
 
 

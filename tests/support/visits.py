@@ -15,6 +15,11 @@ DRAWN = ".js-plotly-plot .plot-container"
 WEBGL_POINTS = "chart => chart._fullData.some(trace => trace.type === 'scattergl' && trace.x.length > 0)"
 # Streamlit's own probes on a page's address, answered 404 and repeated at the root
 PROBES = ("/_stcore/health", "/_stcore/host-config")
+# No rule and no element is left out: neither Streamlit's nor Plotly's own markup fails any of them
+AXE_OPTIONS = {
+    "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    "resultTypes": ["violations"],
+}
 
 
 def given_runs() -> Path | None:
@@ -75,6 +80,19 @@ class Visit:
         for chart in self.page.locator(".js-plotly-plot").all():
             marks = chart.locator(".trace, .point, .hm image, .heatmaplayer image").count()
             assert marks > 0 or chart.evaluate(WEBGL_POINTS), "a chart is empty"
+
+    def check_accessibility(self) -> None:
+        """axe-core finds nothing against WCAG 2.2 AA, nor headings out of order, on the whole page."""
+        from axe_playwright_python.base import AXE_SCRIPT
+
+        self.page.set_viewport_size(SIZE | {"height": 5000})  # contrast is measured of what is in sight
+        self.page.evaluate(AXE_SCRIPT)
+        violations = self.page.evaluate("options => axe.run(options)", AXE_OPTIONS)["violations"]
+        self.page.set_viewport_size(SIZE)
+        found = [
+            (rule["id"], node["html"][:200], node["failureSummary"]) for rule in violations for node in rule["nodes"]
+        ]
+        assert found == []
 
     def shoot(self, name: str) -> None:
         """Photograph the whole page; of real runs, for the documentation, also in two window sizes."""
