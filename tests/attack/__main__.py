@@ -18,10 +18,8 @@ def main() -> int:
     for module in (corruptions, kills, inputs, links):
         started = time.monotonic()
         extra = {} if given.cases is None else {"cases": given.cases}
-        if module is not kills:
-            extra["jobs"] = given.jobs
         with workplace() as folder:
-            campaigns.append(module.campaign(folder, seed=given.seed, **extra))
+            campaigns.append(module.campaign(folder, seed=given.seed, jobs=given.jobs, **extra))
         print(f"{campaigns[-1].name}: {len(campaigns[-1].cases)} in {time.monotonic() - started:.0f} s", flush=True)
     return report(campaigns, given.show)
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -204,6 +205,14 @@ def arguments(name: str, cases: int | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--show", type=int, default=20, help="how many bad findings are printed")
     return parser.parse_args()
+
+
+def command(name: str, campaign: Callable[..., Campaign], cases: int) -> int:
+    """Run one campaign as a program; the exit status."""
+    given = arguments(name, cases)
+    torch.set_num_threads(1)
+    with workplace() as folder:
+        return report([campaign(folder, given.cases, given.seed, given.jobs)], given.show)
 
 
 def report(campaigns: Sequence[Campaign], show: int = 20) -> int:

@@ -38,11 +38,9 @@ from tests.attack.campaign import (
     Campaign,
     Finding,
     Listener,
-    arguments,
+    command,
     forked,
     import_all,
-    report,
-    workplace,
 )
 from tests.support.interrupted import stop_during
 from tests.support.tiny_runs import position, state_tensors, told
@@ -276,7 +274,4 @@ def campaign(folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 2) -> 
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    given = arguments("corruptions", CASES)
-    with workplace() as place:
-        raise SystemExit(report([campaign(place, given.cases, given.seed, given.jobs)], given.show))
+    raise SystemExit(command("corruptions", campaign, CASES))

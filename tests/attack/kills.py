@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
-from tests.attack.campaign import Campaign, Finding, arguments, import_all, report, workplace
+from tests.attack.campaign import Campaign, Finding, command, import_all
 from tests.support.fork_driver import kills, train
 from tests.support.tiny_runs import assert_same_run, write_tiny_data
 
 CASES = 200
 
 
-def campaign(folder: Path, cases: int = CASES, seed: int = 0) -> Campaign:
-    """Kill `cases` times, half of them in saves."""
+def campaign(folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 1) -> Campaign:
+    """Kill `cases` times, half of them in saves; one at a time, whatever `jobs` says."""
     data = str(write_tiny_data(folder / "data"))
     import_all(folder, lambda place: train(data, place / "warm-up", "run"))
     in_saves = cases // 2
@@ -50,7 +48,4 @@ def difference(root: Path, number: int) -> str:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    given = arguments("kills", CASES)
-    with workplace() as place:
-        raise SystemExit(report([campaign(place, given.cases, given.seed)], given.show))
+    raise SystemExit(command("kills", campaign, CASES))

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from app.backend import jobs
 from coder_core import embed
 from coder_core.api import list_runs, open_run
@@ -26,11 +24,9 @@ from tests.attack.campaign import (
     Campaign,
     Finding,
     Listener,
-    arguments,
+    command,
     forked,
     import_all,
-    report,
-    workplace,
 )
 from tests.runs.test_links import COMMANDS, KINDS, PLACES, digest, put
 from tests.support.run_folders import import_run_folder
@@ -205,7 +201,4 @@ def campaign(folder: Path, cases: int = 0, seed: int = 0, jobs: int = 2) -> Camp
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    given = arguments("links", 0)
-    with workplace() as place:
-        raise SystemExit(report([campaign(place, given.cases, given.seed, given.jobs)], given.show))
+    raise SystemExit(command("links", campaign, 0))
