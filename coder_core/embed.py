@@ -101,7 +101,7 @@ class PicturesArguments:
     name: str
     """Name of a new run, or of one of the same model that gets another split."""
     model: str = ""
-    """Folder of a transformers model, or the name of a downloaded one, for example openai/clip-vit-base-patch32."""
+    """Folder of a transformers model, or the name of a downloaded one, for example google/siglip2-base-patch16-224."""
     tower: str = ""
     """Instead of --model: package.module:function, which gives your own towers (docs/towers.md)."""
     revision: str = ""
@@ -221,7 +221,7 @@ def _faults(parsed: PicturesArguments) -> list[Fault]:
     faults = []
     if bool(parsed.model) == bool(parsed.tower):
         found = "are both given" if parsed.model else "are missing"
-        fix = "for example --model openai/clip-vit-base-patch32"
+        fix = "for example --model google/siglip2-base-patch16-224"
         faults.append(Fault("--model and --tower", found, "one of them", fix))
     if parsed.batch_size < 1 or parsed.workers < -1:
         found = f"are {parsed.batch_size} and {parsed.workers}"

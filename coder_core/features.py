@@ -117,7 +117,7 @@ def _faults(parsed: FeaturesArguments) -> list[Fault]:
     faults = check_folder(f"--out {parsed.out}", parsed.out)
     if bool(parsed.model) == bool(parsed.tower):
         found = "are both given" if parsed.model else "are missing"
-        fix = "for example --model openai/clip-vit-base-patch32"
+        fix = "for example --model google/siglip2-base-patch16-224"
         faults.append(Fault("--model and --tower", found, "one of them", fix))
     if parsed.batch_size < 1 or parsed.workers < -1:
         found = f"are {parsed.batch_size} and {parsed.workers}"

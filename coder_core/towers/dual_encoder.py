@@ -26,6 +26,7 @@ READ_BYTES = 1 << 22
 LONGEST_UNKNOWN = 512  # tokens, where neither model nor tokenizer says
 METHODS = ("get_image_features", "get_text_features")
 PADDED_WHOLE = ("siglip", "siglip2")  # trained on texts padded to their longest length, without a mask
+LOWER_CASED = ("GemmaTokenizer", "GemmaTokenizerFast", "Siglip2Tokenizer")  # SigLIP 2 was trained on small letters
 NEEDED = "a folder of save_pretrained, or the name of a downloaded model"
 
 
@@ -54,7 +55,7 @@ def find_model(name: str, revision: str = "", place: str = "") -> tuple[Path, st
         problem = "is neither a folder nor the name of a model"
         raise InputError(Fault(place, problem, NEEDED, "check the path")) from None
     if not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
-        raise _not_here(place, name, revision, "is here without its weights")
+        raise _not_here(place, name, revision, "is here without weights in safetensors")
     return folder, folder.name
 
 
@@ -157,6 +158,7 @@ class DualEncoder:
             self._tokenizer = _load_tokenizer(self.folder, place)
         self.prepare: Callable[[Image], Any] = Preparation(processor)
         self._padded_whole = settings.get("model_type") in PADDED_WHOLE
+        self._lower = self._padded_whole and type(self._tokenizer).__name__ in LOWER_CASED
         self._longest = self._find_longest()
         self.about: dict[str, Any] = {
             "kind": TRANSFORMERS,
@@ -167,6 +169,7 @@ class DualEncoder:
             "prompt": prompt,
             "precision": "bfloat16" if self.half else "float32",
             "longest": self._longest,
+            "lower_case": self._lower,
             "processor": json.loads(processor.to_json_string()),
         }
 
@@ -185,6 +188,8 @@ class DualEncoder:
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
         """B texts, put into the prompt -> (B, D) float32 unit rows, and how many were longer than the tower reads."""
         filled = fill_prompt(self.prompt, texts)
+        if self._lower:
+            filled = [text.lower() for text in filled]
         lengths = [len(ids) for ids in self._tokenizer(filled, verbose=False)["input_ids"]]
         tokens = self._tokenizer(
             filled, padding="max_length" if self._padded_whole else "longest", truncation=True,

@@ -17,7 +17,7 @@ from coder_core.towers.dual_encoder import DualEncoder
 from coder_core.towers.own import OwnTowers
 from tests.support.precomp_folders import refusal
 from tests.support.tiny_bert import write_tiny_bert
-from tests.support.tiny_towers import write_tiny_clip
+from tests.support.tiny_towers import write_tiny_clip, write_tiny_siglip
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,26 @@ def test_a_model_in_the_cache_is_found_by_name_and_its_commit_is_noted(
     about = DualEncoder("tiny/clip").about
     assert (about["model"], about["revision"]) == ("tiny/clip", commit)
     (place / "snapshots" / commit / "model.safetensors").unlink()
-    assert "is here without its weights" in str(refusal(DualEncoder, "tiny/clip"))
+    assert "is here without weights in safetensors" in str(refusal(DualEncoder, "tiny/clip"))
+
+
+def test_siglip_2_reads_small_letters_as_it_was_trained(tmp_path: Path) -> None:
+    """The checkpoints of fixed size name Gemma's tokenizer, which keeps capitals."""
+    from transformers import GemmaTokenizer, SiglipConfig, SiglipModel
+
+    folder = write_tiny_siglip(tmp_path / "siglip2", ["a"])
+    tokens = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "a", "A", "▁", "b"]
+    tokenizer = GemmaTokenizer(vocab={token: number for number, token in enumerate(tokens)}, merges=[])
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    tokenizer.save_pretrained(folder)
+    settings = json.loads((folder / "config.json").read_text())
+    settings["text_config"]["vocab_size"] = len(tokens)
+    SiglipModel(SiglipConfig.from_dict(settings)).save_pretrained(folder)
+    towers = DualEncoder(str(folder))
+    assert towers.about["lower_case"]
+    np.testing.assert_array_equal(towers.encode_texts(["A b"])[0], towers.encode_texts(["a b"])[0])
+    assert not DualEncoder(str(write_tiny_siglip(tmp_path / "siglip", ["a"]))).about["lower_case"]
 
 
 OWN = """
