@@ -136,6 +136,7 @@ def test_another_split_must_come_from_the_same_towers(
     assert "these are another model's: choose another --name" in capsys.readouterr().err.replace("These", "these")
 
 
+@pytest.mark.slow
 def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
     models: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
