@@ -1,7 +1,7 @@
 """Cards, notes and metrics.
 
 Captions, names and messages are data: they leave here only through `html.escape` or `literal`, and so they do in every
-label, heading and option that Streamlit renders as Markdown. A metric's value and note are numbers and our own words.
+label, heading and option that Streamlit renders as Markdown. A metric's value is a number.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ def metrics(items: Iterable[Metric], *, compact: bool = False) -> None:
     for item, column in zip(shown, st.columns(len(shown), gap="small"), strict=True):
         with column:
             st.metric(
-                item.label, item.value, item.delta, item.colour, delta_arrow=item.arrow, height="stretch",
-                delta_description=item.note or None, help=TERMS.get(item.term), border=not compact,
+                literal(item.label), item.value, item.delta, item.colour, delta_arrow=item.arrow, height="stretch",
+                delta_description=literal(item.note) or None, help=TERMS.get(item.term), border=not compact,
             )  # fmt: skip
 
 

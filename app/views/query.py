@@ -60,8 +60,8 @@ def rank_change(choice: Choice, direction: str, number: int) -> dict[str, str]:
     colour = "off" if first == second else "green" if second < first else "red"
     cards.metrics(
         [
-            cards.Metric(f"rank in {cards.literal(choice.first.name)}", f"{first + 1:,}", "1 is best", "rank"),
-            cards.Metric(f"rank in {cards.literal(choice.second.name)}", f"{second + 1:,}", "1 is best", "rank"),
+            cards.Metric(f"rank in {choice.first.name}", f"{first + 1:,}", "1 is best", "rank"),
+            cards.Metric(f"rank in {choice.second.name}", f"{second + 1:,}", "1 is best", "rank"),
             cards.Metric("gain", f"{first - second:+,}", "", "gain", note, colour, "off"),  # type: ignore[arg-type]
         ]
     )
