@@ -10,11 +10,12 @@ import streamlit as st
 
 from app.backend.diversity import BANK_SIZE, diversity_changes
 from app.backend.runs import Loss, open_summary, split_sample
+from app.backend.similarity import starting_loss
 from app.ui import cards, sidebar
 from app.ui.controls import choose_one, follow, step_through
 from app.ui.glossary import tip
 from app.ui.state import Choice, bound_number
-from app.views import diversity
+from app.views import diversity, loss_values
 from app.views.anchor import show_anchor
 
 
@@ -26,7 +27,8 @@ def slider(label: str, low: float, high: float, used: float, step: float, key: s
 
 def settings(choice: Choice) -> tuple[dict[str, Any], Loss]:
     """The controls of the page: which anchors, which measure, over which candidates; μ, γ, ε and τ."""
-    last = open_summary(choice.runs[-1])
+    summary = choice.runs[-1]
+    last, loss = open_summary(summary), starting_loss(summary, choice.split)
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         modality = choose_one("Anchors", {"text": "Captions", "image": "Images"}, "anchors", tip("anchor"))
         function = choose_one(
@@ -44,13 +46,18 @@ def settings(choice: Choice) -> tuple[dict[str, Any], Loss]:
         if sizes:
             sizes["seed"] = int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"), width=110))
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
-        epsilon = slider("ε", 0.01, 1.0, last.loss.epsilon, 0.01, "epsilon", "epsilon")
-        mu = slider("μ", 0.005, 0.5, last.loss.temperature, 0.005, "mu", "mu")
-        gamma = slider("γ", -0.2, 0.9, last.loss.gamma, 0.01, "gamma", "gamma")
-        tau = slider("τ of entropy", 0.01, 1.0, last.loss.entropy_temperature, 0.01, "tau", "entropy temperature")
-    cards.note("In training: " + " · ".join(describe(run.name, open_summary(run).loss) for run in choice.runs))
+        epsilon = loss_values.slider("ε", "epsilon", 0.01, 1.0, 0.01, loss.epsilon, 170)
+        mu = loss_values.slider("μ", "mu", 0.005, 0.5, 0.005, loss.temperature, 170)
+        gamma = loss_values.slider("γ", "gamma", -1.0, 1.0, 0.005, loss.gamma, 170)
+        tau = slider("τ of entropy", 0.01, 1.0, loss.entropy_temperature, 0.01, "tau", "entropy temperature")
+    if summary.imported:
+        loss_values.offer_paper_values(summary, loss, mu, gamma)
+        cards.note(loss_values.own_values_in_words(summary, choice.split, starts=True))
+    trained = [run for run in choice.runs if not run.imported]
+    if trained:
+        cards.note("In training: " + " · ".join(describe(run.name, open_summary(run).loss) for run in trained))
     chosen = {"modality": modality, "function": function, "candidates": candidates, "temperature": tau, **sizes}
-    return chosen, replace(last.loss, temperature=mu, gamma=gamma, epsilon=epsilon)
+    return chosen, replace(loss, temperature=mu, gamma=gamma, epsilon=epsilon)
 
 
 def describe(name: str, loss: Loss) -> str:

@@ -24,6 +24,7 @@ from app.ui import cards, downloads, sidebar
 from app.ui.glossary import tip
 from app.ui.progress import curve_label, curves
 from app.ui.state import Choice, bound, theme
+from app.ui.words import count
 from app.views.separation import show_separation
 
 COLUMNS = {
@@ -140,7 +141,7 @@ def show_table(choice: Choice) -> None:
             cards.label(f"Without a sound evaluation on {split}")
         else:
             names = ", ".join(dict.fromkeys(str(row["data"]) for row in rows))
-            cards.label(f"{names}: {samples.images:,} images, {samples.captions:,} captions")
+            cards.label(f"{names}: {count(samples.images, 'image')}, {count(samples.captions, 'caption')}")
         st.dataframe(
             pd.DataFrame(rows).drop(columns=FILE_ONLY), hide_index=True, height="content", placeholder="–",
             column_config=TABLE, key=f"runs-{samples.digest if samples else ''}",

@@ -28,10 +28,10 @@ def steps(pair: Pair, function: str) -> list[Step]:
             f"of the anchor’s similarities to its {words.count(pair.negatives, 'negative')} here",
             f"{pair.spread:.4f}",
         ),
-        ("1/σ", f"1 / sigmoid(ε / {spread}) = 1 + exp(−{epsilon:g} / {pair.spread:.4f})", f"{pair.raw:.4f}"),
+        ("undivided", f"1 / sigmoid(ε / {spread}) = 1 + exp(−{epsilon:g} / {pair.spread:.4f})", f"{pair.raw:.4f}"),
         (
             "div",
-            f"1/σ over the largest of all anchors here = {pair.raw:.4f} / {pair.largest:.4f}",
+            f"undivided over the largest of all anchors here = {pair.raw:.4f} / {pair.largest:.4f}",
             f"{pair.diversity:.4f}",
         ),
         ("μ·div", f"{mu:g} × {pair.diversity:.4f}", f"{pair.effective:.4f}"),

@@ -328,7 +328,7 @@ def test_what_an_imported_run_lacks_is_said(roots: dict[str, Path], opened: Open
     app.selectbox(key="versus").set_value("—").run()
     assert "Imported embeddings have no training curves." in texts(app)
     app = opened(roots["imported"], "diversity", run="clip", versus="—")
-    assert "clip did not use CODER’s eq. 4" in texts(app)
+    assert "clip is imported, so μ and γ start from its own similarities" in texts(app)
     app = opened(roots["imported"], "retrieval", run="clip", versus="—", ask="Free text")
     app.text_input(key="text").set_value("a red ring").run()
     assert "holds imported embeddings and no model" in texts(app)

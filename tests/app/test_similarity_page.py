@@ -132,7 +132,7 @@ def test_every_number_of_the_formula_is_filled_in() -> None:
     for part in (
         "S | cosine of the two embeddings | 0.5000", "γ | margin | 0.3",
         "1 / sigmoid(ε / SD) = 1 + exp(−0.1 / 0.2000) | 1.6065",
-        "1/σ over the largest of all anchors here = 1.6065 / 1.8000 | 0.8925",
+        "undivided over the largest of all anchors here = 1.6065 / 1.8000 | 0.8925",
         "μ·div | 0.1 × 0.8925 | 0.0892", "(S − γ) / μ = (0.5000 − 0.3) / 0.1 | 2.000",
         "(S − γ) / (μ·div) = (0.5000 − 0.3) / 0.0892 | 2.241", "exp(2.241) / 15.000 | 62.68 %",
         "0.1 × log(15.000) − log(1 + 0.7000) | -0.2600",
@@ -205,6 +205,9 @@ def test_imported_embeddings_start_from_their_own_similarities(tmp_path: Path, o
     assert [app.slider(key=key).value for key in ("mu", "gamma")] == [0.1, 0.3]
     next(button for button in app.button if "clip" in button.label).click().run()
     assert app.slider(key="gamma").value == own.loss.gamma
+    beside = opened(root, "diversity", run="clip", versus="—")
+    assert [beside.slider(key=key).value for key in ("mu", "gamma")] == [own.loss.temperature, own.loss.gamma]
+    assert "is midway between the 99th percentile" in texts(beside)
     app.selectbox(key="run").set_value("trained").run()  # sliders that nobody moved follow to the next run
     assert [app.slider(key=key).value for key in ("mu", "gamma")] == [0.1, 0.3]
     assert not app.exception
