@@ -20,8 +20,8 @@ _HOST = re.compile(r"(?P<name>localhost|127\.0\.0\.1)(:(?P<port>\d{1,5}))?", re.
 SCHEME = "http://"
 REFUSED = b"Refused: this server answers its own pages at localhost and 127.0.0.1 only.\n"
 _INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
-# Pages break without 'unsafe-eval', blob: and data: (Plotly's WebGL points, components) and without inline styles
-# (Streamlit writes style elements); which page needs which was not told apart.
+# 'unsafe-eval' is for the WebAssembly in Streamlit's protobuf.js, inline styles for the style elements it writes, data:
+# for a font and the pictures on cards. Whether blob: and the socket's address can go was not shown.
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-eval' blob: {hashes}; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' ws://{host}; worker-src 'self' blob:; "
