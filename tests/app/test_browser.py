@@ -20,6 +20,7 @@ from app.backend import training
 from app.charts import DARK, LIGHT
 from tests.app.conftest import IMAGES
 from tests.support.pages import PAGES, PROJECT
+from tests.support.promises import promises
 from tests.support.tiny_runs import write_tiny_data
 from tests.support.visits import PATIENCE, Visit, given_runs, payloads, picture
 
@@ -41,6 +42,9 @@ def test_every_page_draws_in_both_themes(visit: Visit, path: str) -> None:
     name = path.replace("?anchors", "-anchors").replace("?direction", "-direction").split("=")[0].split("?")[0]
     visit.open(path)
     visit.check()
+    if not re.search("anchors|direction", path):  # these have their own headings
+        shown = " ".join(visit.page.evaluate("document.body.textContent").lower().split())
+        assert [words for words in promises(path.split("?")[0]) if words not in shown] == []
     assert visit.colour() == LIGHT.ink
     visit.check_accessibility()
     visit.shoot(f"{name}-light")
