@@ -28,7 +28,7 @@ def overview(run: RunSummary, choice: Choice, result: StoredClusters) -> pd.Data
     table = clusters.cluster_table(run, choice.split, result)
     number = str(st.session_state.get(TARGET, st.query_params.get(TARGET, table["cluster"].iloc[0])))
     selected = int(number) if number.isdecimal() else None
-    left, right = st.columns([2, 3], gap="large")
+    left, right = st.columns([3, 7], gap="medium")
     with left:
         cards.heading("Size and agreement", "Each dot is a cluster. In low ones images and captions fall apart.")
         figure = charts.cluster_map(table, selected, charts.tone(theme()))
@@ -36,9 +36,9 @@ def overview(run: RunSummary, choice: Choice, result: StoredClusters) -> pd.Data
     with right:
         cards.heading("All clusters", f"{len(table):,} not empty, largest first. Click on a row to open a cluster.")
         columns = {
-            "cluster": Column("cluster", "d"), "size": Column("pairs", ",d"), "images": Column("images", ",d"),
-            "agreement": Column("agree", ".0f", "agreement", " %"), "cohesion": Column("cohesion", ".2f", "cohesion"),
-            "words": Column("marking words"), "trained": Column("in training", ",d", "in training"),
+            "cluster": Column("cluster", "d"), "words": Column("marking words"), "size": Column("pairs", ",d"),
+            "images": Column("images", ",d"), "agreement": Column("agree", ".0f", "agreement", " %"),
+            "cohesion": Column("cohesion", ".2f", "cohesion"), "trained": Column("in training", ",d", "in training"),
         }  # fmt: skip
         columns = {name: column for name, column in columns.items() if name in table}
         picking_table(table, columns, table["cluster"].to_numpy(), TARGET, "clusters-table", "clusters", height=330)

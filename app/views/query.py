@@ -21,7 +21,7 @@ Search = Callable[[RunSummary], pd.DataFrame | None]
 def side_by_side(choice: Choice, modality: str, search: Search, suffixes: Mapping[str, str] | None = None) -> None:
     """Every run's ten best candidates; `suffixes` adds words to a run's name. `search` returns None where it has said
     why there are none."""
-    for run, column in zip(choice.runs, st.columns(len(choice.runs), gap="large"), strict=True):
+    for run, column in zip(choice.runs, st.columns(len(choice.runs), gap="small"), strict=True):
         with column:
             cards.label(run.name + (suffixes or {}).get(run.name, ""))
             try:
