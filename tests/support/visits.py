@@ -92,7 +92,7 @@ class Visit:
         found = [
             (rule["id"], node["html"][:200], node["failureSummary"]) for rule in violations for node in rule["nodes"]
         ]
-        assert found == []
+        assert found == [], found
 
     def shoot(self, name: str) -> None:
         """Photograph the whole page; of real runs, for the documentation, also in two window sizes."""
