@@ -77,11 +77,15 @@ def choose_runs(choice: Choice) -> list[RunSummary]:
     """The runs of this page: the sidebar's, and up to four others on the same data."""
     others = {run.name: run for run in all_runs() if not run.fault and run.name not in [r.name for r in choice.runs]}
     offered = [name for name, run in others.items() if same_data(run, choice)]
-    names = st.multiselect(
-        "Also on this page", offered, **bound("curves"), max_selections=MOST_ADDED,
-        placeholder="other runs on the same data", disabled=not offered,
-        help="Shown beside the sidebar’s runs in every figure and table below.",
-    )  # fmt: skip
+    names = []
+    if offered:
+        names = st.multiselect(
+            "Also on this page", offered, **bound("curves"), max_selections=MOST_ADDED,
+            placeholder="other runs on the same data",
+            help="Shown beside the sidebar’s runs in every figure and table below.",
+        )  # fmt: skip
+    elif others:
+        cards.note("Also on this page: no other run is on the same data.")
     if len(offered) < len(others):
         elsewhere = ", ".join(name for name in others if name not in offered)
         cards.note(f"Not offered, because their samples of {choice.split} are others: {elsewhere}.")
