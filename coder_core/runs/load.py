@@ -83,7 +83,7 @@ class LoadedModel:
         lengths = torch.full((len(regions),), regions.shape[1])
         with evaluating(self.model):
             nodes = self.model.concept_nodes() if scoring else None
-            inputs = torch.from_numpy(regions).to(self.device)
+            inputs = torch.from_numpy(np.require(regions, requirements="W")).to(self.device)
             branches = self.model.image_branches(inputs, lengths.to(self.device), nodes)
         return self._rows(branches)
 

@@ -48,14 +48,12 @@ def test_a_link_keeps_its_runs_on_every_page_and_back_takes_one_step(visit: Visi
     visit.settle()
     assert visit.page.url.endswith(f"/retrieval?{PAIR}")
     visit.open("overview?run=demo&versus=demo-baseline&split=dev")
-    steps = visit.page.evaluate("history.length")
     follow(visit, "Diversity", "diversity")
     assert visit.page.locator(".legendtext").all_text_contents()[:2] == ["demo", "demo-baseline"]
     follow(visit, "Train", "train")
     follow(visit, "Clusters", "clusters")
     assert query(visit) == {"run": ["demo"], "versus": ["demo-baseline"], "split": ["dev"]}
-    assert visit.page.evaluate("history.length") == steps + 3
-    for page in ("Train", "Diversity", "Overview"):
+    for page in ("Train", "Diversity", "Overview"):  # one step a press
         visit.page.go_back()
         visit.page.wait_for_function("page => document.title.startsWith(page)", arg=page, timeout=PATIENCE)
         visit.settle()

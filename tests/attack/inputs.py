@@ -100,7 +100,9 @@ def judge_evaluation(case: BadInput, status: int | None, said: str, checked: int
         return Finding(str(case), "evaluate", "harmless", text)
     missing = any('there is no split "dev"' in error for error in errors)  # a warning of check_data
     told = bool(errors) and bool(checked) and errors <= set(words.splitlines())
-    return Finding(str(case), "evaluate", "named" if missing or told else "silent", text)
+    # What check_data compares with train, evaluate compares with what the run has read: both refuse it.
+    against_run = bool(errors) and bool(checked) and all("as in training" in error for error in errors)
+    return Finding(str(case), "evaluate", "named" if missing or told or against_run else "silent", text)
 
 
 def read_as_document(case: BadInput, listener: Listener) -> Finding:

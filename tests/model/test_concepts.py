@@ -59,7 +59,7 @@ def test_without_concepts_the_model_is_the_instance_branch_to_the_last_bit() -> 
 def test_the_visual_query_is_the_pooled_image_before_it_is_normalised() -> None:
     model = built(concepts=6)
     regions, lengths, *_ = batch()
-    pooled = model.image_pooling(model.regions(regions), lengths)
+    pooled = model.image_pooling(model.regions(regions, lengths), lengths)
     nodes = model.concepts.nodes()
     actual = model.image_branches(regions, lengths, nodes)
     expected = model.concepts.embed_images(pooled, nodes)
