@@ -117,7 +117,8 @@ def show(choice: Choice) -> None:
         steps = pair_steps(choice, batch, scaled, chosen, cell)
         show_pair(choice, batch, chosen, cell, steps)
     with matrices:
-        keys = draw_matrices(scaled, batch, chosen, (cell[0] // rows, cell[1] // columns))
+        captions = open_summary(last).captions(choice.split)
+        keys = draw_matrices(scaled, batch, chosen, (cell[0] // rows, cell[1] // columns), captions)
 
     def open_pair(value: object) -> None:
         clicked = clicks.clicked_cell(value, shown.similarity.shape)

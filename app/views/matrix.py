@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import streamlit as st
 
@@ -11,6 +13,8 @@ from app.ui import cards, downloads
 from app.ui.state import theme
 
 Cell = tuple[int, int]
+Names = tuple[list[str], list[str]]
+"""Of the rows and of the columns."""
 AXES = {"i2t": ("images", "captions"), "t2i": ("captions", "images")}
 # kind → (heading, how to read it, name of a value)
 KINDS = {
@@ -35,9 +39,17 @@ KINDS = {
 }  # fmt: skip
 
 
-def draw_matrices(scaled: dict[str, Scaled], batch: MatrixSamples, settings: Settings, marked: Cell) -> list[str]:
-    """Every matrix of every run with one colour scale per kind; returns the keys of the charts."""
+def draw_matrices(
+    scaled: dict[str, Scaled], batch: MatrixSamples, settings: Settings, marked: Cell, captions: Sequence[str]
+) -> list[str]:
+    """Every matrix of every run with one colour scale per kind; returns the keys of the charts.
+
+    Args:
+        scaled: run -> matrices. batch: their samples. settings: of the page. marked: the open cell.
+        captions: of the split, to name cells by on hover.
+    """
     keys = []
+    names = labels(next(iter(scaled.values())), batch, settings.direction, captions)
     alone = len(scaled) == 1
     columns = st.columns(2, gap="medium") if alone else []
     for position, (kind, (heading, how, unit)) in enumerate(KINDS.items()):
@@ -55,13 +67,13 @@ def draw_matrices(scaled: dict[str, Scaled], batch: MatrixSamples, settings: Set
                 if not alone:
                     cards.label(name)
                 alt = f"{heading.partition(':')[0]}, {name}"
-                _draw(values[number], scaled[name], batch, settings, marked, scale, unit, keys[-1], alt)
+                _draw(values[number], names, settings, marked, scale, unit, keys[-1], alt)
     if not alone:
-        keys.append(_draw_difference(scaled, batch, settings, marked))
+        keys.append(_draw_difference(scaled, names, settings, marked))
     return keys
 
 
-def _draw_difference(scaled: dict[str, Scaled], batch: MatrixSamples, settings: Settings, marked: Cell) -> str:
+def _draw_difference(scaled: dict[str, Scaled], names: Names, settings: Settings, marked: Cell) -> str:
     """The second run's similarities minus the first run's."""
     (first_name, first), (second_name, second) = scaled.items()
     heading = f"S of {second_name} minus S of {first_name}"
@@ -69,18 +81,17 @@ def _draw_difference(scaled: dict[str, Scaled], batch: MatrixSamples, settings: 
     difference = second.similarity - first.similarity
     scale = charts.heat_scale([difference])
     with st.columns(2)[0]:
-        _draw(difference, second, batch, settings, marked, scale, "ΔS", "matrix-between", heading)
+        _draw(difference, names, settings, marked, scale, "ΔS", "matrix-between", heading)
     return "matrix-between"
 
 
 def _draw(
-    values: np.ndarray, scaled: Scaled, batch: MatrixSamples, settings: Settings, marked: Cell,
-    scale: charts.HeatScale, unit: str, key: str, alt: str,
+    values: np.ndarray, names: Names, settings: Settings, marked: Cell, scale: charts.HeatScale, unit: str, key: str,
+    alt: str,
 ) -> None:  # fmt: skip
-    rows, columns = labels(scaled, batch, settings.direction)
     anchors, candidates = AXES[settings.direction]
     figure = charts.heat_map(
-        values, rows, columns, scale, charts.tone(theme()), unit=unit, row_name=f"anchors: {anchors}",
+        values, *names, scale, charts.tone(theme()), unit=unit, row_name=f"anchors: {anchors}",
         column_name=candidates, marked=marked,
     )  # fmt: skip
     downloads.chart(figure, key, alt)

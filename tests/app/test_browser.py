@@ -229,7 +229,7 @@ def test_hover_names_the_cell_and_a_click_opens_the_pair(visit: Visit) -> None:
     visit.page.mouse.move(*cell)
     label = visit.page.locator(".st-key-matrix-similarity-1 .hoverlayer .hovertext").first
     label.wait_for(timeout=PATIENCE)
-    caption, image = re.search(r"caption (\d+) · image (\d+)", label.text_content()).groups()  # type: ignore[union-attr]
+    caption, image = re.search(r"caption (\d+): \w.* · image (\d+)", label.text_content()).groups()  # type: ignore[union-attr]
     visit.page.mouse.click(*cell)
     visit.page.wait_for_function(f"location.search.includes('pair-caption={caption}')", timeout=PATIENCE)
     visit.settle()

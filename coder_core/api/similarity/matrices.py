@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +16,8 @@ from coder_core.api.similarity.scaling import CELLS, Scaled, anchor_diversity, s
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run
+
+LABEL_LENGTH = 80  # letters of a caption in a label
 
 
 def matrix_sides(run: Run, split: str, samples: MatrixSamples, direction: Direction) -> Sides:
@@ -96,9 +100,18 @@ def matrix_table(scaled: Scaled, samples: MatrixSamples, direction: Direction) -
     return pd.DataFrame(table)
 
 
-def labels(scaled: Scaled, samples: MatrixSamples, direction: Direction) -> tuple[list[str], list[str]]:
-    """Labels of rows and columns: "image 12", or "images 12 … 80 (14)" for a block."""
-    anchors, candidates = (_labels(*axis) for axis in _axes(scaled, samples, direction))
+def labels(
+    scaled: Scaled, samples: MatrixSamples, direction: Direction, captions: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
+    """Labels of rows and columns: "image 12" and "caption 60: a dog in …", or "images 12 … 80 (14)" for a block.
+
+    Args:
+        scaled, samples, direction: of the matrix.
+        captions: of the split; without them a caption is its number.
+    """
+    anchors, candidates = (
+        _labels(*axis, captions if axis[1] == "caption" else ()) for axis in _axes(scaled, samples, direction)
+    )
     return anchors, candidates
 
 
@@ -109,8 +122,9 @@ def _axes(scaled: Scaled, samples: MatrixSamples, direction: Direction) -> list[
     return [(*name, step) for name, step in zip(names, (scaled.row_step, scaled.column_step), strict=True)]
 
 
-def _labels(rows: Array, name: str, step: int) -> list[str]:
+def _labels(rows: Array, name: str, step: int, captions: Sequence[str]) -> list[str]:
     if step == 1:
-        return [f"{name} {number}" for number in rows.tolist()]
+        texts = (f": {shorten(captions[row], LABEL_LENGTH, placeholder=' …')}" if captions else "" for row in rows)
+        return [f"{name} {row}{text}" for row, text in zip(rows.tolist(), texts, strict=True)]
     blocks = [rows[start : start + step].tolist() for start in range(0, len(rows), step)]
     return [f"{name}s {block[0]} … {block[-1]} ({len(block)})" for block in blocks]
