@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import time
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,24 @@ def render_manifest(manifest: dict[str, Any]) -> bytes:
     return f"{spell({**rest, 'self': checksum})}\n".encode()
 
 
+@lru_cache(maxsize=1024)
+def _is_intact(raw: bytes) -> bool:
+    """Whether these bytes are a manifest as it is written, its checksum included; kept, because listings ask often."""
+    manifest = json.loads(raw)
+    return isinstance(manifest, dict) and render_manifest(manifest) == raw
+
+
 def parse_manifest(path: Path) -> dict[str, Any]:
+    """The manifest in a file.
+
+    Raises:
+        InputError: missing, damaged, or made up.
+        NewerFormatError: written by a newer version.
+    """
     try:
         raw = read_plain(path)
+        intact = _is_intact(raw)
         manifest = json.loads(raw)
-        intact = isinstance(manifest, dict) and render_manifest(manifest) == raw
     except OSError as error:
         raise InputError(Fault(str(path), f"cannot be read ({error.strerror})", "the manifest of a save")) from error
     except InputError:

@@ -99,8 +99,12 @@ class SealedFolder:
             InputError: names every file that is missing, cut or damaged.
         """
         check = partial(self._check, sha256=(remembered_sha256 if remember else file_sha256) if digest else None)
-        with ThreadPoolExecutor(THREADS) as threads:
-            faults = list(threads.map(check, self.manifest["files"] if names is None else names))
+        checked = list(self.manifest["files"] if names is None else names)
+        if digest and len(checked) > 1:
+            with ThreadPoolExecutor(THREADS) as threads:
+                faults = list(threads.map(check, checked))
+        else:
+            faults = [check(name) for name in checked]
         if any(faults):
             raise InputError([fault for fault in faults if fault])
 
