@@ -74,15 +74,15 @@ def main(arguments: list[str]) -> int:
     try:
         if str(path) == "demo" and not path.exists():
             path = make_demo(Path(os.environ.get("CODER_DEMO", DEMO_FOLDER)))
-        given: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "pictures": parsed.pictures, "word_vectors": parsed.word_vectors, "word_size": parsed.word_size,
             "word_threshold": parsed.word_threshold, "check_values": parsed.values,
         }  # fmt: skip
         if parsed.reading.format != "auto" or holds_pictures_only(path, parsed.pictures):
             with watching(open_console(stderr=True), "pictures", rate=True) as progress:
-                result = survey_pictures(path, parsed.reading, **given, progress=progress)
+                result = survey_pictures(path, parsed.reading, **settings, progress=progress)
         else:
-            result = survey(path, **given)
+            result = survey(path, **settings)
     except InputError as error:  # only from making the built-in data; a survey collects its faults
         result = Survey(faults=list(error.faults))
     document = describe(result, parsed.batch_size)

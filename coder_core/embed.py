@@ -7,22 +7,21 @@ python -m coder_core.embed import FOLDER_OF_CLIP_RETRIEVAL --name NAME
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 
 from coder_core.console.bars import watching
-from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.console.faults import stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.runner import asks_for_help, command
 from coder_core.console.tables import metrics_table
-from coder_core.data.formats import ReadingArguments
+from coder_core.embedding.arguments import TowerArguments
 
 PROGRAM = "python -m coder_core.embed"
 USAGE = f"""usage: {PROGRAM} pictures DATA --model NAME_OR_FOLDER --name NAME
@@ -100,27 +99,11 @@ class PicturesArguments:
     """Folder or file of pictures with captions; "demo" is the built-in data."""
     name: str
     """Name of a new run, or of one of the same model that gets another split."""
-    model: str = ""
-    """Folder of a transformers model, or the name of a downloaded one, for example google/siglip2-base-patch16-224."""
-    tower: str = ""
-    """Instead of --model: package.module:function, which gives your own towers (docs/towers.md)."""
-    revision: str = ""
-    """Branch, tag or commit of a downloaded model."""
+    towers: Annotated[TowerArguments, tyro.conf.arg(name="")] = field(default_factory=TowerArguments)
     prompt: str = "{}"
     """What the text tower reads of a caption, which stands in the place of {}."""
     split: str = "dev"
     """The split to embed."""
-    pictures: Path | None = None
-    """Folder of the picture files, where it is not beside the captions."""
-    reading: Annotated[ReadingArguments, tyro.conf.arg(name="")] = field(default_factory=ReadingArguments)
-    batch_size: int = 256
-    """Pictures or captions a GPU computes at once. The CPU always computes 32, so that no bit depends on it."""
-    workers: int = -1
-    """Processes that decode pictures ahead of the model; −1 chooses, 0 decodes in this process."""
-    device: str = "auto"
-    """One of "auto", "cpu", "cuda"."""
-    precision: Literal["bfloat16", "float32"] = "bfloat16"
-    """Of a GPU's products (autocast); the CPU computes in float32."""
     root: Path = Path("checkpoints")
     """Folder of the runs."""
     overwrite: bool = False
@@ -168,11 +151,10 @@ def _import(arguments: list[str]) -> int:
 
 def _embed_pictures(arguments: list[str]) -> int:
     parsed = tyro.cli(PicturesArguments, prog=f"{PROGRAM} pictures", args=arguments)
-    stop_on_errors(_faults(parsed))
+    stop_on_errors(parsed.towers.faults())
 
     from coder_core.data.captioned import read_captioned
     from coder_core.data.captioned.records import split_name
-    from coder_core.data.demo import DEMO_FOLDER, make_demo
     from coder_core.embedding.embed import embed_split, usual_workers
     from coder_core.runs.analysis.import_embeddings import place_of
     from coder_core.towers.dual_encoder import DualEncoder
@@ -180,31 +162,34 @@ def _embed_pictures(arguments: list[str]) -> int:
     from coder_core.towers.towers import Towers
     from coder_core.training import parallel
     from coder_core.training.launch import choose_device
+    from coder_core.training.prepare import data_folder
 
     console = open_console()
     place_of(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
-    path = parsed.data
-    if str(path) == "demo" and not path.exists():
-        path = make_demo(Path(os.environ.get("CODER_DEMO", DEMO_FOLDER)))
-    data = read_captioned(path, parsed.reading, pictures=parsed.pictures, only=split_name(parsed.split))
+    settings, source = parsed.towers, data_folder(str(parsed.data))
+    data = read_captioned(source, settings.reading, pictures=settings.pictures, only=split_name(parsed.split))
     split = data.split(parsed.split)
-    device = choose_device(parsed.device)
+    device = choose_device(settings.device)
     try:
         parallel.start(device)
         notes = stop_on_errors(data.faults)
         if parallel.rank() == 0:
             print_faults(console, notes)
         towers: Towers = (
-            OwnTowers(parsed.tower, prompt=parsed.prompt)
-            if parsed.tower
+            OwnTowers(settings.tower, prompt=parsed.prompt)
+            if settings.tower
             else DualEncoder(
-                parsed.model, revision=parsed.revision, device=device, prompt=parsed.prompt, precision=parsed.precision
+                settings.model,
+                revision=settings.revision,
+                device=device,
+                prompt=parsed.prompt,
+                precision=settings.precision,
             )
         )
-        workers = usual_workers(device.type) if parsed.workers < 0 else parsed.workers
+        workers = usual_workers(device.type) if settings.workers < 0 else settings.workers
         result = embed_split(
-            split, towers, parsed.root, parsed.name, parsed.split, batch_size=parsed.batch_size, workers=workers,
-            skip_broken=parsed.reading.skip_broken, overwrite=parsed.overwrite, notes=notes,
+            split, towers, parsed.root, parsed.name, parsed.split, batch_size=settings.batch_size, workers=workers,
+            skip_broken=settings.reading.skip_broken, overwrite=parsed.overwrite, notes=notes,
             watching=partial(watching, console, rate=True) if parallel.rank() == 0 else None,
         )  # fmt: skip
     finally:
@@ -215,18 +200,6 @@ def _embed_pictures(arguments: list[str]) -> int:
         say(console, f"{folder}: {_in_words(towers.about)}")
         console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · zero-shot · pessimistic ties"))
     return 0
-
-
-def _faults(parsed: PicturesArguments) -> list[Fault]:
-    faults = []
-    if bool(parsed.model) == bool(parsed.tower):
-        found = "are both given" if parsed.model else "are missing"
-        fix = "for example --model google/siglip2-base-patch16-224"
-        faults.append(Fault("--model and --tower", found, "one of them", fix))
-    if parsed.batch_size < 1 or parsed.workers < -1:
-        found = f"are {parsed.batch_size} and {parsed.workers}"
-        faults.append(Fault("--batch-size and --workers", found, "1 or more, and −1 or more"))
-    return faults
 
 
 def _in_words(about: Mapping[str, Any]) -> str:

@@ -61,8 +61,8 @@ def kinds(values: pd.Series, colours: Tone, order: tuple[str, ...] = ()) -> Kind
     names = list(order)
     names += [str(name) for name in counted.index if name not in names]
     shown = names[:MOST_KINDS]
-    place = {name: position for position, name in enumerate(shown)}
-    codes = np.array([place.get(text, len(shown)) for text in texts], dtype=np.int64)
+    positions = {name: position for position, name in enumerate(shown)}
+    codes = np.array([positions.get(text, len(shown)) for text in texts], dtype=np.int64)
     # vermilion and blue stand for the two runs, so the kinds begin with the others
     palette = [colours.runs[i] for i in (2, 3, 5, 4, 0, 1)] + ["#8C6BB1", "#7A5230"]
     labels, tones = list(shown), palette[: len(shown)]

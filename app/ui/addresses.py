@@ -43,8 +43,8 @@ def complete(path: str, query: str, runs: Sequence[RunSummary]) -> str | None:
     named = dict(usable := [(run.name, run) for run in runs if run.usable])
     if not usable:
         return f"{START}{'?' if query else ''}{query}" if path == HOME else None
-    given = parse_qsl(query, keep_blank_values=True)
-    values = {key: value for key, value in given if value}
+    parameters = parse_qsl(query, keep_blank_values=True)
+    values = {key: value for key, value in parameters if value}
     first, second = default_pair(list(named))
     if "run" in values:
         first, second = values["run"], NO_RUN
@@ -55,8 +55,8 @@ def complete(path: str, query: str, runs: Sequence[RunSummary]) -> str | None:
     missing = {key: value for key, value in added.items() if key not in values}
     if not missing and path != HOME:
         return None
-    kept = [(key, value) for key, value in given if key not in missing]
-    return f"{FIRST if path == HOME else path}?{urlencode([*missing.items(), *kept])}"
+    retained = [(key, value) for key, value in parameters if key not in missing]
+    return f"{FIRST if path == HOME else path}?{urlencode([*missing.items(), *retained])}"
 
 
 def _completed(path: str, query: str) -> str | None:

@@ -151,8 +151,8 @@ def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[tuple[str
     if state == "new":
         flags = changed_flags(PRESETS[run.preset].config, run.config)
         flags = [flag for flag in flags if not (threads and flag.startswith("--threads="))]
-        place = [f"--root={folder.parent}", f"--name={folder.name}"]
-        left.append(module_command("coder_core.train", run.preset, *flags, *shared, *place))
+        destination = [f"--root={folder.parent}", f"--name={folder.name}"]
+        left.append(module_command("coder_core.train", run.preset, *flags, *shared, *destination))
     elif state == "begun" or not is_evaluated(folder, TRAINED_SPLIT):
         left.append(module_command("coder_core.train", "--resume", str(folder), *shared))
     if split != TRAINED_SPLIT and not (state == "finished" and is_evaluated(folder, split)):

@@ -73,12 +73,12 @@ class AblationTable:
         Raises:
             InputError: there is no such row.
         """
-        known = {row.name: row for row in self.rows} | {str(i): row for i, row in enumerate(self.rows, 1)}
-        unknown = [name for name in names if name not in known]
+        by_name = {row.name: row for row in self.rows} | {str(i): row for i, row in enumerate(self.rows, 1)}
+        unknown = [name for name in names if name not in by_name]
         if unknown:
             expected = f"one of {', '.join(row.name for row in self.rows)}"
             raise InputError([Fault(f"--rows {name}", f"is not a row of {self.name}", expected) for name in unknown])
-        chosen = [known[name] for name in names]
+        chosen = [by_name[name] for name in names]
         return tuple(row for row in self.rows if row in chosen or not names)
 
 

@@ -78,8 +78,8 @@ class Run:
     def analysis(self, split: str) -> Analysis:
         """The analysis folder of a split; the name is matched against `splits`, never joined to a path."""
         if split not in (*self.splits, *self.summary.damaged):
-            known = ", ".join(self.splits) or "none; run `python -m coder_core.evaluate` on it"
-            raise InputError(Fault(f"run {self.name}", f"has no analysis of split {split!r}", f"one of: {known}"))
+            names = ", ".join(self.splits) or "none; run `python -m coder_core.evaluate` on it"
+            raise InputError(Fault(f"run {self.name}", f"has no analysis of split {split!r}", f"one of: {names}"))
         if split not in self._analyses:
             self._analyses[split] = open_analysis(self.path, split)
         return self._analyses[split]

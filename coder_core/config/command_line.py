@@ -38,18 +38,18 @@ def translate(arguments: Sequence[str]) -> tuple[list[str], list[Fault]]:
     present, notes = list[str](), list[Fault]()
     expecting: Setting | None = None
     for argument in arguments:
-        known, expecting = expecting, None
+        awaiting, expecting = expecting, None
         name, equals, value = argument.partition("=")
         if argument.startswith("--") and (named := find_setting(name)):
             if name.removeprefix("--").replace("-", "_") in named.old_keys:
                 notes.append(_note(name, named.flag))
                 name = named.flag
-            known = named if equals else None
+            awaiting = named if equals else None
             expecting = None if equals else named
         else:
             name, equals, value = "", "", argument
-        if known and (now := known.read(value)) != value:
-            notes.append(_note(f"{known.flag} {value}", f"{known.flag} {now}"))
+        if awaiting and (now := awaiting.read(value)) != value:
+            notes.append(_note(f"{awaiting.flag} {value}", f"{awaiting.flag} {now}"))
             value = str(now)
         present.append(f"{name}{equals}{value}")
     return present, notes
@@ -62,8 +62,8 @@ def _note(before: str, now: str) -> Fault:
 def named_settings(arguments: Iterable[str]) -> list[Setting]:
     """The settings that a command line names, also as --no-compile."""
     names = {argument.split("=")[0] for argument in arguments if argument.startswith("--")}
-    found = (find_setting(name) or find_setting(name.replace("--no-", "--", 1)) for name in names)
-    keys = {known.key for known in found if known}
+    settings_named = (find_setting(name) or find_setting(name.replace("--no-", "--", 1)) for name in names)
+    keys = {known.key for known in settings_named if known}
     return [known for key, known in settings().items() if key in keys]
 
 

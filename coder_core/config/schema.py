@@ -277,13 +277,13 @@ def with_settings(config: Config, values: Mapping[str, Any], place: str = "") ->
     changes: dict[str, dict[str, Any]] = {}
     faults: list[Fault | None] = []
     for name, value in values.items():
-        known = find_setting(name)
-        if known is None:
+        declared = find_setting(name)
+        if declared is None:
             fix = "python -m coder_core.train --help lists every setting"
             faults.append(Fault(_at(place, name[:80]), "is not a setting of a run", "a name such as bank-size", fix))
             continue
-        changes.setdefault(known.section, {})[known.key] = known.read(value)
-        faults.append(known.fault(known.read(value), _at(place, known.flag)))
+        changes.setdefault(declared.section, {})[declared.key] = declared.read(value)
+        faults.append(declared.fault(declared.read(value), _at(place, declared.flag)))
     _refuse(faults)
     return replace(config, **{key: replace(getattr(config, key), **table) for key, table in changes.items()})
 
@@ -322,10 +322,10 @@ def from_document(document: Mapping[str, Any], place: str = "config.toml") -> Co
 
 
 def _section(cls: type, section: str, table: Mapping[str, Any], place: str) -> Any:
-    known = {key: one for key, one in _by_any_name().items() if one.section == section}
+    by_key = {key: one for key, one in _by_any_name().items() if one.section == section}
     expected = f"one of {', '.join(sorted(declared.name for declared in fields(cls)))}"
-    _refuse([Fault(f"{place} key {key}", "is not known", expected) for key in sorted(set(table) - set(known))])
-    _refuse([known[key].fault(known[key].read(value), f"{place} key {key}") for key, value in table.items()])
-    values = {known[key].key: known[key].read(value) for key, value in table.items()}
-    older = {one.key: one.before for one in known.values() if one.before is not None and one.key not in values}
+    _refuse([Fault(f"{place} key {key}", "is not known", expected) for key in sorted(set(table) - set(by_key))])
+    _refuse([by_key[key].fault(by_key[key].read(value), f"{place} key {key}") for key, value in table.items()])
+    values = {by_key[key].key: by_key[key].read(value) for key, value in table.items()}
+    older = {one.key: one.before for one in by_key.values() if one.before is not None and one.key not in values}
     return cls(**older, **values)

@@ -112,8 +112,8 @@ def _has_other_names(status: os.stat_result) -> bool:
 
 
 def _hard_link_fault(path: Path) -> Fault:
-    found = "has another name as well (a hard link): writing here would change it there"
-    return Fault(str(path), found, "a file of its own", f"copy it (cp {path.name} copy), then mv copy {path.name}")
+    problem = "has another name as well (a hard link): writing here would change it there"
+    return Fault(str(path), problem, "a file of its own", f"copy it (cp {path.name} copy), then mv copy {path.name}")
 
 
 def plain_fault(path: Path, mode: int) -> Fault:

@@ -154,12 +154,12 @@ class TrainingBatches:
         return Batch(values, region_lengths, words, lengths, *ids)
 
     def _kept_words(self, chance: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
-        kept = chance >= self.drop_words
-        kept[np.arange(len(kept)), (chance - (np.arange(chance.shape[1]) >= lengths[:, None])).argmax(1)] = True
+        retained = chance >= self.drop_words
+        retained[np.arange(len(retained)), (chance - (np.arange(chance.shape[1]) >= lengths[:, None])).argmax(1)] = True
         if self.fixed_ends:
-            kept[:, 0] = True
-            kept[np.arange(len(kept)), lengths - 1] = True
-        return [np.flatnonzero(row[:length]) for row, length in zip(kept, lengths, strict=True)]
+            retained[:, 0] = True
+            retained[np.arange(len(retained)), lengths - 1] = True
+        return [np.flatnonzero(row[:length]) for row, length in zip(retained, lengths, strict=True)]
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
         """Batches start … stop-1, each prepared by a thread while the one before is in use."""

@@ -64,11 +64,12 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
         shared = Path(os.path.commonpath([os.path.dirname(name) for name in image_names]))
         image_names = [os.path.relpath(name, shared) for name in image_names]
         pictures = pictures if pictures is not None or not shared.is_dir() else shared
-    place = Path(pictures) if pictures is not None else None
-    faults += check_picture_names(place, image_names)
+    picture_folder = Path(pictures) if pictures is not None else None
+    faults += check_picture_names(picture_folder, image_names)
     remarks = stop_on_errors(faults)
     source = {"captions": str(folder), "layout": "clip-retrieval", "captions belong to images": "equal image_path"}
-    return Embeddings(v, w, shorten(captions, str(folder), remarks), owners, image_names, place, source, remarks)
+    captions = shorten(captions, str(folder), remarks)
+    return Embeddings(v, w, captions, owners, image_names, picture_folder, source, remarks)
 
 
 def _part_numbers(folder: Path) -> list[int]:
@@ -77,15 +78,15 @@ def _part_numbers(folder: Path) -> list[int]:
     Raises:
         InputError: there are none, or one folder lacks some.
     """
-    found = {}
+    arrays = {}
     for part in PARTS:
         names = [path.name for path in (folder / part).glob(f"{part}_*")] if (folder / part).is_dir() else []
         matches = [re.fullmatch(rf"{part}_(\d+)\.(?:npy|parquet)", name) for name in names]
-        found[part] = {int(match[1]) for match in matches if match}
-    whole = set.union(*found.values())
+        arrays[part] = {int(match[1]) for match in matches if match}
+    whole = set.union(*arrays.values())
     if not whole:
         raise InputError(Fault(str(folder), "holds no embeddings of clip-retrieval", LAYOUT, "check the path"))
-    lacking = [f"{part}_{n}" for part, numbers in found.items() for n in sorted(whole - numbers)]
+    lacking = [f"{part}_{n}" for part, numbers in arrays.items() for n in sorted(whole - numbers)]
     if lacking:
         raise InputError(Fault(str(folder), f"lacks {', '.join(lacking[:10])}", LAYOUT, "copy these files too"))
     return sorted(whole)
@@ -101,9 +102,9 @@ def _same_count(images: FeatureFile, texts: FeatureFile, rows: int, file: Path) 
 def _read_table(table: pq.ParquetFile, file: Path, names: list[str], captions: list[str], faults: list[Fault]) -> None:
     missing = [column for column in COLUMNS if column not in table.schema_arrow.names]
     if missing:
-        found = ", ".join(map(shown, table.schema_arrow.names[:12]))
+        columns = ", ".join(map(shown, table.schema_arrow.names[:12]))
         expected = "clip-retrieval inference with images and texts"
-        faults.append(Fault(str(file), f"has no column {' and '.join(missing)}, but {found}", expected))
+        faults.append(Fault(str(file), f"has no column {' and '.join(missing)}, but {columns}", expected))
         return
     row = 0
     for batch in table.iter_batches(4096, columns=list(COLUMNS), use_threads=False):

@@ -69,8 +69,8 @@ class FeatureRows:
                 raise UnreadableRowsError(Fault(str(self.path), f"cannot be read ({error.strerror})")) from error
             if count == 0:
                 size, needed = os.fstat(self._descriptor).st_size, place + len(target)
-                found = f"became shorter while it was read: it has {size:,} bytes"
-                raise UnreadableRowsError(Fault(str(self.path), found, f"{needed:,} or more", "restore the file"))
+                problem = f"became shorter while it was read: it has {size:,} bytes"
+                raise UnreadableRowsError(Fault(str(self.path), problem, f"{needed:,} or more", "restore the file"))
             done += count
 
 

@@ -174,7 +174,7 @@ def _assemble(
         raise InputError(broken)
     if not whole.any():
         raise InputError(Fault(split.name, "no picture can be read", "pictures", "check the folder"))
-    kept = split.keep(whole)
+    readable = split.keep(whole)
     image_rows = np.concatenate([images[number].rows for number in range(len(plan.images)) if len(images[number].rows)])
     order = np.concatenate(plan.texts)
     text_rows = np.empty((len(order), image_rows.shape[1]), np.float32)
@@ -186,7 +186,7 @@ def _assemble(
         faults.append(Fault(split.name, problem, severity="warning"))
     faults += broken
     embeddings = Embeddings(
-        image_rows, text_rows[whole[split.image_of_text]], kept.captions, kept.image_of_text, kept.image_names,
-        kept.positions.folder, kept.source, faults,
+        image_rows, text_rows[whole[split.image_of_text]], readable.captions, readable.image_of_text,
+        readable.image_names, readable.positions.folder, readable.source, faults,
     )  # fmt: skip
     return embeddings, faults

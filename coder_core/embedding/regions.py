@@ -80,10 +80,10 @@ class RegionFolder:
         Raises:
             InputError: those of others are.
         """
-        known = (self._about or {}).get("splits", {}).get(split.name)
-        if known is None:
+        recorded = (self._about or {}).get("splits", {}).get(split.name)
+        if recorded is None:
             return False
-        if known != self.key(split):
+        if recorded != self.key(split):
             place, fix = str(self.folder / f"{split.name}_ims.npy"), "choose another --out, or remove these files"
             raise InputError(Fault(place, "is of other pictures or captions", "of these", fix))
         return all((self.folder / f"{split.name}_{ending}").is_file() for ending in ENDINGS)
@@ -114,19 +114,19 @@ class RegionFolder:
         """
         _check_names(split)
         key = self.key(split)
-        place = self.folder / f".unfinished-{split.name}-{key}"
+        unfinished = self.folder / f".unfinished-{split.name}-{key}"
         try:
-            place.mkdir(parents=True, exist_ok=True)
-            with _only_one(place):
+            unfinished.mkdir(parents=True, exist_ok=True)
+            with _only_one(unfinished):
                 self._note({})
-                broken = self._compute(split, place, workers, watching or (lambda what: nullcontext(_silent)))
+                broken = self._compute(split, unfinished, workers, watching or (lambda what: nullcontext(_silent)))
                 faults = _broken_faults(split, broken, skip=skip_broken)
                 whole = np.ones(len(split.rows), dtype=bool)
                 whole[list(broken)] = False
                 if not whole.any():
                     raise InputError(Fault(split.name, "no picture can be read", "pictures", "check the folder"))
-                self._finish(split, place, whole, key)
-            shutil.rmtree(place, ignore_errors=True)
+                self._finish(split, unfinished, whole, key)
+            shutil.rmtree(unfinished, ignore_errors=True)
         except OSError as error:
             fix = "make room and start this command again: what is done is kept"
             raise InputError(Fault(str(self.folder), f"cannot be written: {error.strerror}", "", fix)) from error
@@ -164,14 +164,14 @@ class RegionFolder:
 
     def _finish(self, split: CaptionedSplit, place: Path, whole: np.ndarray, key: str) -> None:
         """Put the files of a split in their places, the captions last: readers look for them."""
-        kept = split.keep(whole)
+        readable = split.keep(whole)
         if not whole.all():
             for name in ("ims.npy", "boxes.npy"):
                 _keep_rows(place / name, np.flatnonzero(whole))
-        order = np.argsort(kept.image_of_text, kind="stable")
+        order = np.argsort(readable.image_of_text, kind="stable")
         lines = {
-            "ids.txt": [kept.image_names[kept.image_of_text[text]] for text in order],
-            "caps.txt": [kept.captions[text] for text in order],
+            "ids.txt": [readable.image_names[readable.image_of_text[text]] for text in order],
+            "caps.txt": [readable.captions[text] for text in order],
         }
         for name, values in lines.items():
             (place / name).write_text("".join(f"{value}\n" for value in values), encoding="utf-8")

@@ -45,8 +45,8 @@ def cluster_pairs(
         InputError: more clusters than pairs.
     """
     if settings.clusters > len(texts):
-        found = f"is {settings.clusters:,} for {len(texts):,} image-caption pairs"
-        raise InputError(Fault("--clusters", found, "at most one for every pair", "ask for fewer clusters"))
+        problem = f"is {settings.clusters:,} for {len(texts):,} image-caption pairs"
+        raise InputError(Fault("--clusters", problem, "at most one for every pair", "ask for fewer clusters"))
     import faiss
 
     tell(0.0, "adding every caption to its image")

@@ -76,8 +76,8 @@ def lay_out(points: Points, settings: LayoutSettings, *, reference: Array | None
 def _refuse_collapsed(points: Points) -> None:
     first = points.take(np.array([0]))[0]
     if all(bool((np.abs(tile - first) < 1e-6).all()) for _, tile in points.tiles()):
-        found = "holds one and the same embedding everywhere: the run has collapsed"
-        raise InputError(Fault("the split", found, fix="nothing can be laid out; look at the run's training curves"))
+        problem = "holds one and the same embedding everywhere: the run has collapsed"
+        raise InputError(Fault("the split", problem, fix="nothing can be laid out; look at the run's training curves"))
 
 
 def _tsne(points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], tell: Tell) -> Array:

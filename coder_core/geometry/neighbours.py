@@ -35,9 +35,9 @@ def _nearest(queries: Array, points: Array, count: int, tell: Tell, own: bool) -
         if own:  # a duplicate must not come before the point itself
             scores[here, start + here] = np.inf
         best = np.argpartition(-scores, count - 1, axis=1)[:, :count]
-        found = np.take_along_axis(scores, best, 1)
-        order = np.argsort(-found, axis=1, kind="stable")
+        best_scores = np.take_along_axis(scores, best, 1)
+        order = np.argsort(-best_scores, axis=1, kind="stable")
         rows[start : start + step] = np.take_along_axis(best, order, 1)
-        distances[start : start + step] = np.clip(1.0 - np.take_along_axis(found, order, 1), 0.0, 2.0)
+        distances[start : start + step] = np.clip(1.0 - np.take_along_axis(best_scores, order, 1), 0.0, 2.0)
         tell((start + len(scores)) / len(queries), "looking for every point's nearest neighbours")
     return rows, distances

@@ -184,8 +184,8 @@ def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
         weighted = None
     if weighted is None or min(weighted.shape) < 3:
         fix = "name a sentence-embedding model with --text-space"
-        found = f"hardly a word stands in {FEWEST_CAPTIONS} of the {len(captions)} train captions"
-        raise InputError(Fault("--text-space", f"is empty, and {found}", "captions that share words", fix))
+        problem = f"hardly a word stands in {FEWEST_CAPTIONS} of the {len(captions)} train captions"
+        raise InputError(Fault("--text-space", f"is empty, and {problem}", "captions that share words", fix))
     svd = TruncatedSVD(min(size, min(weighted.shape) - 1), random_state=SEED).fit(weighted)
     terms = tuple(str(term) for term in vectorizer.get_feature_names_out())
     components = np.ascontiguousarray(svd.components_, dtype=np.float32)  # as a file gives it back

@@ -51,5 +51,5 @@ def is_neighbour(neighbours: Tensor, candidates: Tensor) -> Tensor:
     """
     ordered = neighbours.sort(1).values
     wanted = candidates.expand(len(neighbours), -1).contiguous()
-    place = torch.searchsorted(ordered, wanted).clamp_max(ordered.shape[1] - 1)
-    return ordered.gather(1, place) == wanted
+    position = torch.searchsorted(ordered, wanted).clamp_max(ordered.shape[1] - 1)
+    return ordered.gather(1, position) == wanted

@@ -66,9 +66,9 @@ def load_region_tower(about: Mapping[str, Any], run: str) -> RegionTower:
         raise _unknown(about, place)
     different = [key for key in NUMBERS if tower.about[key] != about.get(key)]
     if different:
-        found = ", ".join(f"{key} {tower.about[key]}" for key in different)
+        values = ", ".join(f"{key} {tower.about[key]}" for key in different)
         expected = ", ".join(f"{key} {about.get(key)}" for key in different)
-        raise InputError(Fault(place, f"gives other regions now: {found}", expected))
+        raise InputError(Fault(place, f"gives other regions now: {values}", expected))
     return tower
 
 

@@ -93,13 +93,13 @@ def _steps(ids: list[int], edges: pd.DataFrame) -> Array:
     """(k, k) edges between two concepts on the shortest way; at most three between parts that have none."""
     from scipy.sparse.csgraph import shortest_path  # a quarter of a second to import
 
-    place = {number: i for i, number in enumerate(ids)}
+    position = {number: i for i, number in enumerate(ids)}
     joined = np.zeros((len(ids), len(ids)))
     for concept, neighbour in edges[["concept", "neighbour"]].to_numpy().tolist():
-        joined[place[concept], place[neighbour]] = 1.0
+        joined[position[concept], position[neighbour]] = 1.0
     steps = shortest_path(joined, directed=False, unweighted=True)
-    known = np.isfinite(steps)
-    return np.asarray(np.where(known, steps, min(steps[known].max() + 1.0, APART)))
+    reachable = np.isfinite(steps)
+    return np.asarray(np.where(reachable, steps, min(steps[reachable].max() + 1.0, APART)))
 
 
 def _by_distance(steps: Array) -> Array:

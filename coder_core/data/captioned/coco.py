@@ -42,9 +42,9 @@ def _read(path: Path, faults: list[Fault]) -> Contents:
 
 def _records(files: list[Path], folders: list[Path], faults: list[Fault]) -> Iterator[Record]:
     for file in files:
-        found = NAME.fullmatch(file.name)
-        assert found is not None
-        split, inner = found[1], f"{found[1]}{found[2]}"
+        match = NAME.fullmatch(file.name)
+        assert match is not None
+        split, inner = match[1], f"{match[1]}{match[2]}"
         prefix = f"{inner}/" if any((folder / inner).is_dir() for folder in folders) else ""
         content = json_value(plain_file(file, faults).read_text("utf-8-sig"), str(file))
         names: dict[int, str] = {}

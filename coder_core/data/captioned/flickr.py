@@ -69,17 +69,17 @@ def _tokens(file: Path, splits: dict[str, list[str]], faults: list[Fault]) -> It
     for number, line in enumerate(read_lines(file, "caption", faults), 1):
         place = f"{file} line {number}"
         name, tab, caption = line.partition("\t")
-        found = NUMBERED.fullmatch(name)
+        match = NUMBERED.fullmatch(name)
         if not line:
             continue
-        if not tab or not found:
+        if not tab or not match:
             faults.append(Fault(place, f"is {shown(line)}", "image.jpg#0, a tab, a caption", "mend the line"))
             continue
         if (first := seen.setdefault(name, number)) != number:
             faults.append(Fault(place, f"{shown(name)} again, of line {first}", "its own number", "mend the number"))
             continue
-        for split in splits.get(found[1], [""]):
-            yield Record(found[1], caption, place, split)
+        for split in splits.get(match[1], [""]):
+            yield Record(match[1], caption, place, split)
     captioned = {name.rpartition("#")[0] for name in seen}
     for name in splits:
         if name not in captioned:

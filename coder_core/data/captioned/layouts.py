@@ -35,9 +35,9 @@ def holds_pictures_only(path: Path, pictures: Path | None = None) -> bool:
     folders = [root, root / "precomp", *root.glob("*_precomp")]
     if any(entry for folder in folders for name in FEATURES for entry in folder.glob(name)):
         return False
-    found = recognise(path)
-    if found is None or found[0] not in FIELD:
-        return found is not None
+    layout = recognise(path)
+    if layout is None or layout[0] not in FIELD:
+        return layout is not None
     return pictures is not None or any((root / name).is_dir() for name in PICTURE_FOLDERS if name)
 
 
@@ -55,12 +55,12 @@ def find_layout(path: Path, name: str, faults: list[Fault]) -> Layout:
             fix = "check the path, or leave --format out"
             raise InputError(Fault(str(path), f"is not of the format {name}", layout.files, fix))
         return layout
-    found = recognise(path)
-    if found is None:
-        known = "; ".join(f"{layout.name}: {layout.files}" for layout in LAYOUTS)
+    layout_named = recognise(path)
+    if layout_named is None:
+        layouts = "; ".join(f"{layout.name}: {layout.files}" for layout in LAYOUTS)
         fix = "docs/data.md shows every format"
-        raise InputError(Fault(str(path), "holds pictures with captions in no known format", known, fix))
-    layout, why = found
+        raise InputError(Fault(str(path), "holds pictures with captions in no known format", layouts, fix))
+    layout, why = layout_named
     others = [other.name for other in LAYOUTS if other is not layout and other.recognise(path)]
     also = f" It could also be read as {', '.join(others)} (--format)." if others else ""
     faults.append(Fault(str(path), f"read as {layout.name}: {why}.{also}", severity="note"))

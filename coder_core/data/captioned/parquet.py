@@ -74,8 +74,8 @@ def _records(files: list[Path], faults: list[Fault]) -> Iterator[Record]:
         has_path = "path" in content.schema_arrow.field(IMAGE).type.names
         own = [title for title in ("split", "filename", "file_name") if title in titles]
         columns = [*captions, *own, *([f"{IMAGE}.path"] if has_path else [])]
-        found = SPLIT_OF_FILE.match(file.name)
-        of_file = split_name(found[1]) if found else ""
+        match = SPLIT_OF_FILE.match(file.name)
+        of_file = split_name(match[1]) if match else ""
         for group in range(content.num_row_groups):
             row = 0
             for batch in content.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=columns, use_threads=False):

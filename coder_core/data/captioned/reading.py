@@ -94,12 +94,12 @@ class CaptionedData:
         Raises:
             InputError: there is none.
         """
-        found = next((split for split in self.splits if split.name == split_name(name)), None)
-        if found is None:
+        match = next((split for split in self.splits if split.name == split_name(name)), None)
+        if match is None:
             listed = ", ".join(split.name for split in self.splits)
             problem = f'there is no split "{name}"'
             raise InputError(Fault("--split", problem, f"one of {listed}", "name one that is there"))
-        return found
+        return match
 
 
 def read_captioned(
@@ -142,8 +142,8 @@ def _shares(reading: ReadingArguments) -> list[Fault]:
     dev, test = reading.dev_share, reading.test_share
     if 0 <= dev <= 1 and 0 <= test <= 1 and dev + test <= 1:
         return []
-    found = f"are {dev:g} and {test:g}"
-    return [Fault("--dev-share and --test-share", found, "from 0 to 1, together at most 1", "make them smaller")]
+    problem = f"are {dev:g} and {test:g}"
+    return [Fault("--dev-share and --test-share", problem, "from 0 to 1, together at most 1", "make them smaller")]
 
 
 @dataclass
@@ -230,12 +230,12 @@ def _positions(
         return Files(Path(given), images.names)
     some = images.names[:NAMES_TRIED]
     folders = [folder for folder in contents.folders if folder.is_dir()]
-    found = max(folders, key=lambda folder: sum(find_file(folder, name) is not None for name in some), default=None)
-    if found is None or not any(find_file(found, name) for name in images.names[:1000]):
+    likeliest = max(folders, key=lambda folder: sum(find_file(folder, name) is not None for name in some), default=None)
+    if likeliest is None or not any(find_file(likeliest, name) for name in images.names[:1000]):
         looked = ", ".join(dict.fromkeys(str(folder) for folder in contents.folders)) or str(path)
         problem = f"the picture files are in none of {looked}; the first is {shown(images.names[0])}"
         raise InputError(Fault(str(path), problem, "a folder that holds them", "name it with --pictures FOLDER"))
-    return Files(found, images.names)
+    return Files(likeliest, images.names)
 
 
 def _in_order(splits: Iterable[str]) -> list[str]:

@@ -109,8 +109,8 @@ def _cell_histogram(bins: NDArray[np.int64], weights: Array, count: int) -> Arra
     """(h, w) bins and weights → (CELLS, CELLS, count): a histogram per cell, as a mean over its pixels."""
     height, width = bins.shape
     row, column = np.arange(height) * CELLS // height, np.arange(width) * CELLS // width
-    place = (row[:, None] * CELLS + column) * count + bins
-    sums = np.bincount(place.ravel(), weights.ravel(), CELLS * CELLS * count)
+    slot = (row[:, None] * CELLS + column) * count + bins
+    sums = np.bincount(slot.ravel(), weights.ravel(), CELLS * CELLS * count)
     return (sums / (height * width / CELLS**2)).reshape(CELLS, CELLS, count).astype(np.float32)
 
 
@@ -135,5 +135,5 @@ def _describe(window: Array, box: tuple[int, int, int, int]) -> Array:
         for i in range(PARTS)
         for j in range(PARTS)
     ]
-    place = np.broadcast_to(np.array(box, np.float32) / CELLS, (count, 4))
-    return np.concatenate([whole, np.sqrt(np.concatenate(parts, 1)), place], 1)
+    corners = np.broadcast_to(np.array(box, np.float32) / CELLS, (count, 4))
+    return np.concatenate([whole, np.sqrt(np.concatenate(parts, 1)), corners], 1)

@@ -50,8 +50,8 @@ def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False
         expected = "at most 200 letters, digits, '.', '_' and '-', a letter or digit first"
         raise InputError(Fault("--name", f"is {name!r}", expected, "it becomes the name of a folder"))
     folder = Path(root) / name
-    place = split_folder(folder, split)
-    stop_on_errors(check_folder(str(place), place))
+    folder_of_split = split_folder(folder, split)
+    stop_on_errors(check_folder(str(folder_of_split), folder_of_split))
     if not folder.exists() and not folder.is_symlink():
         return folder
     if folder.is_symlink():
@@ -59,9 +59,9 @@ def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False
     check_plain(folder)
     if not _imported(folder):
         raise InputError(_taken(folder))
-    if place.exists() and not overwrite:
+    if folder_of_split.exists() and not overwrite:
         fix = "name another --split, or add --overwrite to take its place"
-        raise InputError(Fault(str(place), "exists already", "a new split", fix))
+        raise InputError(Fault(str(folder_of_split), "exists already", "a new split", fix))
     return folder
 
 

@@ -96,13 +96,13 @@ def weight_tables(
     }  # fmt: skip
     if weighting.sample_weights == "none":
         return {}, {}
-    found = _single(known, split.image_of_text)
+    scores = _single(known, split.image_of_text)
     if weighting.sample_weights not in OF_NEIGHBOURHOODS:
-        in_batches = _in_batches(weighting.sample_weights, found, split.image_of_text, config.training.batch_size)
+        in_batches = _in_batches(weighting.sample_weights, scores, split.image_of_text, config.training.batch_size)
         return {"sample_weight": in_batches}, {DOCUMENT: about}
     space = run_text_space(folder, config)
     rows = split_neighbours(space, split.captions, split.image_of_text, weighting.neighbours, progress=finding)
-    raw = _raw(found, split.image_of_text, torch.from_numpy(rows).long())
+    raw = _raw(scores, split.image_of_text, torch.from_numpy(rows).long())
     every = torch.arange(len(rows))
     weights = weights_of(raw["diversity"], raw["discrepancy"], every, weighting) / weighting.weight_scale
     measured = {name: mean_and_deviation(values) for name, values in raw.items()}

@@ -41,7 +41,7 @@ def write_analysis(
         InputError: the run holds a link, a pipe or a device.
         WriteError: disk full or read-only; an earlier analysis is untouched.
     """
-    place = tables.split_folder(run_folder, split)
+    folder = tables.split_folder(run_folder, split)
     check_plain(Path(run_folder))
     arrays = {
         name: np.asarray(array, tables.TABLES[name].dtype if name in tables.TABLES else None)
@@ -64,7 +64,7 @@ def write_analysis(
         tables.VERSION_SCORED if tables.SCORES in arrays else tables.VERSION if beta is None else tables.VERSION_MIXED
     )
     tables.check_tables(
-        arrays, tables.required_tables(version), str(place), {"n": len(image_names), "m": len(captions)}
+        arrays, tables.required_tables(version), str(folder), {"n": len(image_names), "m": len(captions)}
     )
     about = {
         "version": version,
@@ -78,7 +78,7 @@ def write_analysis(
     }
     files: dict[str, sealed.Content] = {f"{name}.npy": array for name, array in arrays.items()}
     files |= {f"{name}.json": json.dumps(document, ensure_ascii=False) for name, document in texts.items()}
-    return sealed.write_sealed(place, files, about=about, replace=True)
+    return sealed.write_sealed(folder, files, about=about, replace=True)
 
 
 def _plain(value: Any) -> Any:

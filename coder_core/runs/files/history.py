@@ -91,8 +91,8 @@ def history_faults(path: Path, *, step: int = 0, epochs: int = 0) -> list[Fault]
         faults.append(Fault(str(path), f"lacks {missing:,} of {epochs:,} finished epochs", fix=fix, severity="warning"))
     last = max((_step(event) for event in events if event["event"] == "step" and _step(event) <= step), default=0)
     if step - last >= STEPS_BETWEEN_LINES:
-        found = f"lacks the steps from {last:,.0f} to {step:,}"
-        faults.append(Fault(str(path), found, fix=fix, severity="warning"))
+        problem = f"lacks the steps from {last:,.0f} to {step:,}"
+        faults.append(Fault(str(path), problem, fix=fix, severity="warning"))
     return faults
 
 

@@ -103,7 +103,7 @@ def remembered_sha256(path: Path) -> str:
 
 
 def damaged(path: Path) -> Fault:
-    found = "is damaged: its contents do not match the sha256 in manifest.json"
+    problem = "is damaged: its contents do not match the sha256 in manifest.json"
     return Fault(
-        str(path), found, fix="restore it from a copy, or write it again: an analysis with coder_core.evaluate"
+        str(path), problem, fix="restore it from a copy, or write it again: an analysis with coder_core.evaluate"
     )

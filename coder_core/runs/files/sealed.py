@@ -182,9 +182,9 @@ def refuse_shrunk(array: np.ndarray) -> None:
         return
     size = vars(array)["_mmap"].size()  # of the file that is mapped, whatever its name leads to by now
     if size < array.offset + array.nbytes:
-        found = f"became shorter since it was opened: it has {size:,} bytes"
+        problem = f"became shorter since it was opened: it has {size:,} bytes"
         fix = "restore it from a copy, or evaluate the run again"
-        raise InputError(Fault(str(array.filename), found, f"{array.offset + array.nbytes:,} bytes", fix))
+        raise InputError(Fault(str(array.filename), problem, f"{array.offset + array.nbytes:,} bytes", fix))
 
 
 def read_manifest(place: Path) -> dict[str, Any]:

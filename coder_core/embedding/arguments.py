@@ -1,0 +1,47 @@
+"""Flags that embedding pictures and extracting features share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from coder_core.console.faults import Fault
+from coder_core.data.formats import ReadingArguments
+
+
+@dataclass(frozen=True)
+class TowerArguments:
+    """Which pretrained tower reads which pictures, and with what."""
+
+    model: str = ""
+    """Folder of a transformers model, or the name of a downloaded one, for example google/siglip2-base-patch16-224."""
+    tower: str = ""
+    """Instead of --model: package.module:function, which gives your own towers (docs/towers.md)."""
+    revision: str = ""
+    """Branch, tag or commit of a downloaded model."""
+    pictures: Path | None = None
+    """Folder of the picture files, where it is not beside the captions."""
+    reading: Annotated[ReadingArguments, tyro.conf.arg(name="")] = field(default_factory=ReadingArguments)
+    batch_size: int = 256
+    """Pictures or captions a GPU computes at once. The CPU always computes 32, so that no bit depends on it."""
+    workers: int = -1
+    """Processes that decode pictures ahead of the model; −1 chooses, 0 decodes in this process."""
+    device: str = "auto"
+    """One of "auto", "cpu", "cuda"."""
+    precision: Literal["bfloat16", "float32"] = "bfloat16"
+    """Of a GPU's products (autocast); the CPU computes in float32."""
+
+    def faults(self) -> list[Fault]:
+        """Name the flags that do not go together or are out of range."""
+        faults = []
+        if bool(self.model) == bool(self.tower):
+            problem = "are both given" if self.model else "are missing"
+            fix = "for example --model google/siglip2-base-patch16-224"
+            faults.append(Fault("--model and --tower", problem, "one of them", fix))
+        if self.batch_size < 1 or self.workers < -1:
+            problem = f"are {self.batch_size} and {self.workers}"
+            faults.append(Fault("--batch-size and --workers", problem, "1 or more, and −1 or more"))
+        return faults
