@@ -56,7 +56,7 @@ def train_command(*arguments: str) -> tuple[str, ...]:
 
 
 def start_demo() -> Job:
-    """Train the demo runs, unless it is being trained."""
+    """Train the demo runs, unless a job is training them already."""
     return start(train_command("--root", str(runs_root())))
 
 

@@ -40,7 +40,7 @@ def search(run: RunSummary, query: str | int, split: str, modality: str = "text"
 
 @st.cache_data(max_entries=512, show_spinner=False, hash_funcs=BY_STAMP)
 def unknown_words(run: RunSummary, text: str) -> list[str]:
-    """`Run.unknown_words`."""
+    """The words of a text that the run's training never saw (`Run.unknown_words`)."""
     return open_summary(run).unknown_words(text)
 
 

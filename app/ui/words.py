@@ -11,7 +11,7 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number with so many decimals; "–" where there is none."""
+    """A number with this many decimals; "–" for none."""
     return "–" if value != value else f"{value:.{digits}f}"
 
 

@@ -21,7 +21,7 @@ def show_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Los
     modality, sample = str(settings["modality"]), split_sample(choice.runs[-1], choice.split)
     show_sample(choice, modality, number, here="diversity")
     colours = charts.tone(theme())
-    for position, (run, column) in enumerate(zip(choice.runs, st.columns(len(choice.runs), gap="large"), strict=True)):
+    for position, (run, column) in enumerate(zip(choice.runs, st.columns(len(choice.runs), gap="small"), strict=True)):
         anchor = open_summary(run).anchor(number, split=choice.split, loss=loss, sample=sample, **settings)
         with column:
             cards.label(run.name)

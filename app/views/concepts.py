@@ -212,7 +212,7 @@ def readers(runs: Sequence[RunSummary], choice: Choice, word: str) -> None:
             f"In {row['count']:,} training captions ({row['forms']}). It has {row['image']:.2f} % of the images’ "
             f"attention and {row['text']:.2f} % of the captions’."
         )
-        for side, column in zip(SIDES, st.columns(2, gap="large"), strict=True):
+        for side, column in zip(SIDES, st.columns(2, gap="small"), strict=True):
             with column:
                 _readers(run, choice, names.index(word), side)
 

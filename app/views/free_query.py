@@ -20,7 +20,7 @@ PICTURE_SIZE = 280
 
 
 def query_with_text(choice: Choice) -> None:
-    """A sentence; every run ranks the split's pictures. Imported runs rank those that were saved with them."""
+    """Rank the split's pictures by a sentence; imported runs answer the sentences saved with them."""
     text = st.text_input(
         "Text query", **bound("text"), placeholder="a dog runs through shallow water", icon=":material/search:"
     )
@@ -61,7 +61,7 @@ def _pictures_of(choice: Choice, run: RunSummary, query: str) -> pd.DataFrame:
 
 
 def query_with_picture(choice: Choice) -> None:
-    """A picture: encoded where a run can, otherwise replaced by a nearly equal picture of the split, if any."""
+    """Rank captions by a picture, encoded where a run can; else by a nearly equal picture of the split, if any."""
     upload = st.file_uploader("Picture", type=FORMATS, key="picture", max_upload_size=MOST_MEGABYTES)
     cards.note("The picture stays on this machine and is not part of a copied link.")
     if upload is None:

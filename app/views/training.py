@@ -57,7 +57,7 @@ def show_training(name: str) -> None:
 
 
 def _busy(entry: TrainingRun | None) -> bool:
-    """Whether it trains or is being evaluated."""
+    """Whether the run is training or being evaluated."""
     if entry is None or entry.alive:
         return entry is not None
     job = training.evaluation(entry.run) if entry.run is not None else None
@@ -122,7 +122,7 @@ def _buttons(entry: TrainingRun) -> None:
 
 
 def _evaluation(entry: TrainingRun) -> None:
-    """Of a run that has ended with a best model but no evaluation of it: a button that evaluates it."""
+    """Draw a button that evaluates a run which ended with a best model and no evaluation of it."""
     run = entry.run
     if run is None or entry.alive or not run.has_best or "dev" in run.splits:
         return

@@ -252,7 +252,7 @@ def _split(
 
 
 def _without_missing(data: CaptionedData, path: Path, skip: bool, only: str) -> CaptionedData:
-    """Missing pictures are an error each split, or left out; pictures without captions, or in two splits, are told."""
+    """Report missing pictures (an error, or left out), pictures without captions, and pictures in two splits."""
     faults, splits = data.faults, []
     for split in data.splits:
         looked_for = split.rows.tolist() if only in ("", split.name) else []

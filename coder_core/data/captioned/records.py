@@ -42,7 +42,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """What a layout found.
+    """What a layout read.
 
     Args:
         records: read once.
