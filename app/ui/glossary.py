@@ -20,6 +20,10 @@ TERMS = {
         "Entropy, in bits, of a softmax over the anchor's negatives. It ranks anchors in the opposite order to the "
         "standard deviation: equal similarities have the smallest deviation and the largest entropy."
     ),
+    "fits": (
+        "How many other images have a caption like this one: a cosine of 0.5 or more between their TF-IDF vectors. An "
+        "estimate of how ambiguous the caption is, from the words alone; the run has no part in it."
+    ),
     "raw": "Diversity before division by the largest of all anchors: 1 / sigmoid(ε / spread), from 1 to 2.",
     "diversity": (
         "How much an anchor's similarities to its negatives vary (CODER eq. 3), above 0.5 and at most 1. An anchor "

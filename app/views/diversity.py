@@ -9,12 +9,12 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.backend.diversity import rank_correlation
+from app.backend.diversity import fitting_images, rank_correlation
 from app.ui import cards, downloads
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.selection import largest_change, recall_by_tenth
-from app.ui.state import Choice, theme
+from app.ui.state import Choice, bound, theme
 from app.ui.table import Column
 from app.ui.words import correlation
 from app.views.samples import NO_WORDS, holding, of_run, sample_table, search_words
@@ -104,7 +104,11 @@ def ranked_anchors(
         }  # fmt: skip
         by = choose_one("Rank by", orders, "ranked", tip("change")) if changes is not None else "second"
         words = search_words("words")
+        count_fits = modality == "text" and st.toggle("Images it fits", False, help=tip("fits"), **bound("fits"))
     table = tables[last.name]
+    fits = fitting_images(last, choice.split) if count_fits else None
+    if count_fits:
+        cards.note(_agreement(tables, fits))
     order = {
         "second": lambda: np.argsort(table["diversity"].to_numpy(), kind="stable"),
         "first": lambda: np.argsort(tables[choice.first.name]["diversity"].to_numpy(), kind="stable"),
@@ -117,10 +121,27 @@ def ranked_anchors(
         cards.empty(*NO_WORDS)
         return order
     values, columns = _numbers(choice, tables, changes)
+    if fits is not None:
+        values["images it fits"] = fits
+        columns["images it fits"] = Column("images it fits", ",d", "fits")
     return sample_table(
         choice, modality, anchors[order], values.iloc[order], columns, target=target, key=f"table-{modality}",
         file=f"diversity-{choice.split}-{unit}",
     )  # fmt: skip
+
+
+def _agreement(tables: Tables, fits: np.ndarray | None) -> str:
+    """Whether low diversity means a caption that fits many images, in words."""
+    if fits is None:
+        return "These captions share hardly any word, so they cannot tell which other images each would fit."
+    counts = pd.Series(fits)
+    correlations = " · ".join(
+        f"{name} {correlation(rank_correlation(table['diversity'], counts))}" for name, table in tables.items()
+    )
+    return (
+        "Images it fits: other images with a caption like this one, by the captions alone. Spearman’s ρ with diversity "
+        f"(below 0: a caption that fits many images has low diversity): {correlations}."
+    )
 
 
 def _numbers(choice: Choice, tables: Tables, changes: pd.DataFrame | None) -> tuple[pd.DataFrame, dict[str, Column]]:

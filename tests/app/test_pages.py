@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -105,6 +106,25 @@ def test_every_setting_of_diversity(
     app.number_input(key=number).set_value(7).run()
     assert not app.exception
     assert f"{number.capitalize()} 7" in texts(app)
+
+
+def test_ambiguity_by_the_captions_alone_stands_beside_diversity(roots: dict[str, Path], opened: Opened) -> None:
+    from coder_core.api import open_run, rank_correlation
+    from coder_core.api.diversity import fitting_images
+
+    app = opened(roots["two"], "diversity")
+    assert "Images it fits" not in texts(app)
+    app.toggle(key="fits").set_value(True).run()
+    assert not app.exception
+    run = open_run(roots["two"] / "demo")
+    fits = fitting_images(run, "dev")
+    assert fits is not None
+    assert len(fits) == run.count("dev", "text")
+    rho = rank_correlation(run.diversity("dev")["diversity"], pd.Series(fits))
+    assert f"demo {rho:+.2f}" in texts(app)
+    app.segmented_control(key="anchors").set_value("image").run()
+    assert not app.exception
+    assert "fits" not in [toggle.key for toggle in app.toggle]
 
 
 def test_next_and_previous_walk_the_ranking(roots: dict[str, Path], opened: Opened) -> None:

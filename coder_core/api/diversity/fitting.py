@@ -1,0 +1,31 @@
+"""How many other images a caption would fit, told by their captions: ambiguity that no judged model has a part in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coder_core.api.sampling import Sample
+from coder_core.api.sides import Array
+from coder_core.geometry import caption_likeness
+
+if TYPE_CHECKING:
+    from coder_core.api.run import Run
+
+
+def fitting_images(run: Run, split: str, sample: Sample | None = None) -> Array | None:
+    """How many OTHER images of the split have a caption like each caption, (m,) int64, in the order of `run.diversity`.
+
+    Two captions are alike from a cosine of `caption_likeness.LIKE` on, in a TF-IDF space of the split's own captions.
+
+    Args:
+        run: with the split's captions; its embeddings have no part in this.
+        sample: from `run.sample`: only its captions.
+
+    Returns:
+        None where the captions share hardly any word.
+    """
+    captions, owner, images = run.captions(split), run.image_of_text(split), run.count(split, "image")
+    if sample is not None:
+        captions, owner = [captions[row] for row in sample.texts], owner[sample.texts]
+    vectors = caption_likeness.caption_vectors(captions)
+    return None if vectors is None else caption_likeness.fitting_images(vectors, owner, images)
