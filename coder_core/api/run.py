@@ -16,6 +16,7 @@ from coder_core.api.concepts.view import ConceptView
 from coder_core.api.diversity.anchor import Anchor, Loss, open_anchor
 from coder_core.api.diversity.negatives import BANK_SIZE, Candidates, DiversitySettings, draw_for, spread
 from coder_core.api.diversity.table import Measure, normalise
+from coder_core.api.heat_maps.regions import FeatureFiles, read_feature_files
 from coder_core.api.listing import RunSummary, loss_values, summarise
 from coder_core.api.pictures import thumbnail
 from coder_core.api.retrieval.look_alike import PICTURES_READ, LookAlike, TinyPictures, read_tiny_pictures
@@ -53,6 +54,7 @@ class Run:
         self._spreads: dict[tuple[object, ...], Array] = {}
         self._tiny_pictures: dict[tuple[str, int], TinyPictures] = {}
         self._region_towers: dict[str, Any] = {}
+        self._feature_files: dict[str, FeatureFiles] = {}
 
     @property
     def history(self) -> pd.DataFrame:
@@ -315,9 +317,9 @@ class Run:
 
     def encode_text(self, captions: list[str]) -> Array:
         """Free texts as float32 unit rows like those of `scoring`; loads the run's best checkpoint, or towers, once."""
-        if self._noted_towers is not None:
-            return np.asarray(self._towers.encode_texts(captions)[0])
-        return np.asarray(self._model.encode_text(captions, scoring=True), dtype=np.float32)
+        if self.noted_towers is not None:
+            return np.asarray(self.towers.encode_texts(captions)[0])
+        return np.asarray(self.model.encode_text(captions, scoring=True), dtype=np.float32)
 
     def saved_queries(self, split: str) -> list[str]:
         """Texts that are no captions and whose embeddings were imported beside; [] for most runs."""
@@ -326,9 +328,9 @@ class Run:
     def unknown_words(self, text: str) -> list[str]:
         """The words of a free text that the run's model cannot tell apart, because training never saw them; pretrained
         towers split words into pieces and know them all."""
-        if self._noted_towers is not None:
+        if self.noted_towers is not None:
             return []
-        unknown: list[str] = self._model.known_and_unknown(text)[1]
+        unknown: list[str] = self.model.known_and_unknown(text)[1]
         return unknown
 
     def _embed_query(self, text: str) -> Array:
@@ -336,9 +338,9 @@ class Run:
         return np.asarray(self.encode_text([text])[0])
 
     def _check_words(self, text: str) -> None:
-        if self._noted_towers is not None:
+        if self.noted_towers is not None:
             return
-        known, unknown = self._model.known_and_unknown(text)
+        known, unknown = self.model.known_and_unknown(text)
         if not known:
             shown = f" ({', '.join(unknown[:10])})" if unknown else ""
             fix = "ask with words of the captions it was trained with"
@@ -352,12 +354,12 @@ class Run:
             raise InputError(Fault(f"run {self.name}", fact, fix="ask with a sample of the split instead"))
         self._check_words(text)
         parts, lengths = analysis.array(IMAGE_PARTS), analysis.array(IMAGE_PART_LENGTHS)
-        return np.asarray(self._model.score_texts([text], parts, lengths)[0])
+        return np.asarray(self.model.score_texts([text], parts, lengths)[0])
 
     def reads_pictures(self, split: str) -> bool:
         """Whether a new picture can be encoded: by the run's towers, or because its features are made from pixels, by a
         picture tower or as those of the demo data are, and scores follow from one embedding of it."""
-        if self._noted_towers is not None:
+        if self.noted_towers is not None:
             return True
         if self.scores(split) is not None:
             return False
@@ -371,13 +373,13 @@ class Run:
         Raises:
             InputError: this run's features come from files; see `reads_pictures`.
         """
-        if self._noted_towers is not None:
-            return np.asarray(self._towers.encode_pictures([self._towers.prepare(picture)])[0])
+        if self.noted_towers is not None:
+            return np.asarray(self.towers.encode_pictures([self.towers.prepare(picture)])[0])
         if DOCUMENT_REGIONS in self.analysis(split).manifest["documents"]:
-            regions = self._region_tower(split).encode_picture(picture)
+            regions = self.region_tower(split).encode_picture(picture)
         else:
             regions = features_of(self.analysis(split).picture_folder, picture)
-        return np.asarray(self._model.encode_images(regions[None], scoring=True)[0], dtype=np.float32)
+        return np.asarray(self.model.encode_images(regions[None], scoring=True)[0], dtype=np.float32)
 
     def look_alike(self, picture: Image, *, split: str, at_most: int = PICTURES_READ) -> LookAlike:
         """The image of the split whose picture looks most like this one, among `at_most` drawn at random.
@@ -390,7 +392,7 @@ class Run:
         return self._tiny_pictures[split, at_most].nearest(picture)
 
     @cached_property
-    def _noted_towers(self) -> Mapping[str, Any] | None:
+    def noted_towers(self) -> Mapping[str, Any] | None:
         """What the run notes of the pretrained towers that embedded it; None for any other run."""
         analysis = self.analysis(self.splits[0]) if self.summary.imported and self.splits else None
         if analysis is None or DOCUMENT_TOWERS not in analysis.manifest["documents"]:
@@ -399,12 +401,21 @@ class Run:
         return document
 
     @cached_property
-    def _towers(self) -> Any:
+    def towers(self) -> Any:
+        """The pretrained towers that embedded the run, loaded once."""
         from coder_core.runs.towers import load_towers  # torch is needed from here on, and only here
 
-        return load_towers(self._noted_towers or {}, self.name)
+        return load_towers(self.noted_towers or {}, self.name)
 
-    def _region_tower(self, split: str) -> Any:
+    def feature_files(self, split: str) -> FeatureFiles:
+        """The region features of a split where the run says its data lies, opened once; errors of
+        `read_feature_files`."""
+        if split not in self._feature_files:
+            self._feature_files[split] = read_feature_files(self, split)
+        return self._feature_files[split]
+
+    def region_tower(self, split: str) -> Any:
+        """The picture tower that made the features of a split, loaded once."""
         from coder_core.runs.towers import load_region_tower  # as above
 
         if split not in self._region_towers:
@@ -413,7 +424,12 @@ class Run:
         return self._region_towers[split]
 
     @cached_property
-    def _model(self) -> Any:
+    def model(self) -> Any:
+        """The run's best model, loaded once.
+
+        Raises:
+            InputError: it has none.
+        """
         if self.summary.imported:
             fact = "holds imported embeddings and no model, so it cannot embed new words"
             fix = "ask with a sample of the split or a saved query (`embed import --queries`) instead"

@@ -12,7 +12,8 @@ from torch import Tensor
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault
 from coder_core.data.glove import learn_word_vectors, read_word_vectors
-from coder_core.data.words import Tokens, Vocabulary, tokenise
+from coder_core.data.lines import LONGEST_CAPTION_WORDS
+from coder_core.data.words import SPECIAL_WORDS, UNKNOWN, Tokens, Vocabulary, tokenise
 from coder_core.encoders.bert import load_tokenizer
 
 RANDOM_STREAM = 3  # of the vectors of words that a GloVe file lacks
@@ -27,12 +28,14 @@ class CaptionReader:
         size: number of distinct ids.
         fixed_ends: a caption's first and last id must not be dropped ([CLS] and [SEP]).
         known_and_unknown: a text's words that have an id of their own, and those that have none, each once.
+        words: what each of a text's ids stands for: a word or a piece of one; "" for [CLS] and [SEP].
     """
 
     encode: Callable[[Sequence[str]], Tokens]
     size: int
     fixed_ends: bool
     known_and_unknown: Callable[[str], tuple[list[str], list[str]]]
+    words: Callable[[str], list[str]]
 
 
 def make_reader(config: Config, vocabulary: Vocabulary | None, *, download: bool = True) -> CaptionReader:
@@ -41,7 +44,11 @@ def make_reader(config: Config, vocabulary: Vocabulary | None, *, download: bool
         return piece_reader(config.model.bert, download=download)
     if vocabulary is None:
         raise ValueError("a BiGRU needs a vocabulary")
-    return CaptionReader(vocabulary.encode, len(vocabulary), False, vocabulary.known_and_unknown)
+
+    def words(text: str) -> list[str]:
+        return tokenise(text)[:LONGEST_CAPTION_WORDS] or [SPECIAL_WORDS[UNKNOWN]]
+
+    return CaptionReader(vocabulary.encode, len(vocabulary), False, vocabulary.known_and_unknown, words)
 
 
 def piece_reader(name: str, *, download: bool = True) -> CaptionReader:
@@ -58,7 +65,11 @@ def piece_reader(name: str, *, download: bool = True) -> CaptionReader:
         unknown = [word for word in words if tokenizer.unk_token in tokenizer.tokenize(word)]
         return [word for word in words if word not in unknown], unknown
 
-    return CaptionReader(encode, len(tokenizer), True, known_and_unknown)
+    def words(text: str) -> list[str]:
+        pieces = tokenizer.convert_ids_to_tokens(encode([text]).ids.tolist())
+        return ["" if piece in tokenizer.all_special_tokens else piece for piece in pieces]
+
+    return CaptionReader(encode, len(tokenizer), True, known_and_unknown, words)
 
 
 def initial_word_vectors(

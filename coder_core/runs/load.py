@@ -87,6 +87,22 @@ class LoadedModel:
             branches = self.model.image_branches(inputs, lengths.to(self.device), nodes)
         return self._rows(branches)
 
+    def word_features(self, text: str) -> tuple[list[str], np.ndarray]:
+        """The T words of a text as the model reads them ("" for [CLS] and [SEP]), and their (T, D) float32 features
+        before they are pooled."""
+        tokens = self.reader.encode([text])
+        with evaluating(self.model):
+            _, ids, lengths = next(text_chunks(tokens, 1))
+            features = self.model.words(ids.to(self.device), lengths.to(self.device))[0]
+        return self.reader.words(text), np.asarray(features.float().cpu().numpy())
+
+    def region_features(self, regions: np.ndarray) -> np.ndarray:
+        """(R, F) region features of one image, all R present -> (R, D) float32 before they are pooled."""
+        inputs = torch.from_numpy(np.require(regions, np.float32, requirements=["C", "W"]))
+        with evaluating(self.model):
+            features = self.model.regions(inputs[None].to(self.device), torch.tensor([len(regions)]))[0]
+        return np.asarray(features.float().cpu().numpy())
+
     def score_texts(self, captions: Sequence[str], parts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """(k, n) float32 scores of free texts with the images of an analysis, of a model that scores pair by pair.
 

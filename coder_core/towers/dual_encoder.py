@@ -173,6 +173,11 @@ class DualEncoder:
             "processor": json.loads(processor.to_json_string()),
         }
 
+    @property
+    def model(self) -> Any:
+        """The model of transformers."""
+        return self._model
+
     def _find_longest(self) -> int:
         """Tokens the text tower reads of a text."""
         settings = getattr(self._model.config, "text_config", self._model.config)

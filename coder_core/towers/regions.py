@@ -138,6 +138,10 @@ class RegionTower:
             raise InputError(fault)
         return np.asarray(values)
 
+    def boxes_of(self, picture: Image.Image) -> np.ndarray:
+        """(L, 4) float32 boxes of a picture's regions, see `boxes`."""
+        return boxes(self.prepare(picture).view, self.rows, self.columns)
+
     def encode_picture(self, picture: Image.Image) -> np.ndarray:
         """One upright RGB picture -> (L, F) float32, the numbers that its features file would hold."""
         return self.encode([self.prepare(picture)])[0].astype(np.float32)

@@ -63,6 +63,12 @@ def region_features(cells: Array) -> Array:
     return np.stack(regions, 1)
 
 
+def region_boxes() -> Array:
+    """(REGIONS, 4): left, top, right, bottom of every window as shares of the picture's sides."""
+    corners = [(x, y, x + side, y + side) for side, starts in WINDOWS for y in starts for x in starts]
+    return np.array(corners, np.float32) / np.float32(CELLS)
+
+
 def standardise(features: Array, mean: Array, deviation: Array) -> Array:
     """(…, WIDTH) → each column with mean 0 and deviation 1; values further out than 6 deviations are cut."""
     return np.clip((features - mean) / np.maximum(deviation, 1e-4), -6, 6).astype(np.float32)

@@ -1,0 +1,236 @@
+"""Which regions each word reads: the formulas against plain loops, and every kind of run that can tell."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from coder_core.api import InputError, Run, open_run
+from coder_core.api.heat_maps import cosines, heat_map, heat_map_ways, interaction_attention, lay_over
+from coder_core.data.demo.features import CELLS, cell_features, region_boxes, region_features
+from coder_core.data.pictures import read_picture
+from coder_core.embed import main as embed
+from coder_core.features import main as features
+from coder_core.scoring.interaction import InteractionScorer
+from coder_core.towers.dual_encoder import DualEncoder
+from coder_core.towers.patches import encode_patches
+from coder_core.towers.regions import boxes
+from coder_core.training.launch import start_run
+from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
+from tests.support.tiny_runs import STILL, quiet, tiny_config
+from tests.support.tiny_towers import write_tiny_clip, write_tiny_siglip
+
+DEV = [name for name in NAMES if SPLITS[name] == "dev"]
+CAPTION = CAPTIONS[DEV[0]][0]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
+    """Runs "plain" and "words" (the interaction scorer) on a tiny CLIP's patches, and "clip" of its embeddings."""
+    folder = tmp_path_factory.mktemp("heat")
+    write_tiny_clip(folder / "clip")
+    LAYOUTS["flickr8k"](folder / "data")
+    out, model = folder / "features", f"--model={folder / 'clip'}"
+    assert features([str(folder / "data"), f"--out={out}", model, "--workers=0", "--grid=2"]) == 0
+    small = {"bank_size": 0, "batch_size": 4, "epochs": 1, **STILL}
+    pictures = {"pictures": str(folder / "data" / "Flicker8k_Dataset")}
+    start_run(tiny_config(out, "plain", **small, **pictures), root=folder / "runs", console=quiet())
+    scorer = {"loss": "btr-hardest", "scorer": "interaction", "interaction_size": 8}
+    start_run(tiny_config(out, "words", **small, **pictures, **scorer), root=folder / "runs", console=quiet())
+    given = [f"--root={folder / 'runs'}", "--name=clip", "--split=dev", "--workers=0", model, "--prompt=see {}"]
+    assert embed(["pictures", str(folder / "data"), *given]) == 0
+    return folder
+
+
+def test_cosines_and_the_attention_of_the_interaction_agree_with_loops() -> None:
+    random = np.random.default_rng(3)
+    words, regions = random.normal(size=(4, 6)), random.normal(size=(5, 6))
+    regions[3] = 0  # missing in the data
+    s = cosines(words, regions)
+    attention = interaction_attention(words, regions, 9.0)
+    for t in range(4):
+        exponents = {}
+        for k in (0, 1, 2, 4):
+            cosine = words[t] @ regions[k] / math.sqrt((words[t] ** 2).sum() * (regions[k] ** 2).sum())
+            assert s[t, k] == pytest.approx(cosine, abs=1e-6)
+            positive = [max(0.0, float(s[other, k])) for other in range(4)]
+            norm = math.sqrt(sum(value**2 for value in positive))
+            exponents[k] = 9.0 * positive[t] / norm if norm else 0.0
+        total = sum(math.exp(value) for value in exponents.values())
+        for k, value in exponents.items():
+            assert attention[t, k] == pytest.approx(math.exp(value) / total, abs=1e-6)
+    assert np.isnan(s[:, 3]).all()
+    assert np.isnan(attention[:, 3]).all()
+
+
+def test_the_attention_is_the_one_that_scores() -> None:
+    torch.manual_seed(0)
+    scorer = InteractionScorer(6, size=3, sharpness=9.0)
+    v, w = (torch.nn.functional.normalize(torch.randn(1, count, 6), dim=-1) for count in (5, 4))
+    attention = torch.from_numpy(interaction_attention(w[0].numpy(), v[0].numpy(), 9.0))
+    aligned = torch.nn.functional.normalize(scorer.align((attention @ v[0] - w[0]).square()), dim=-1)
+    expected = scorer(v, w, torch.tensor([5]), torch.tensor([4]))
+    torch.testing.assert_close(torch.tanh(scorer.score(aligned.mean(0))), expected[0], atol=1e-5, rtol=0)
+
+
+def test_regions_laid_over_a_picture_are_means_where_they_overlap() -> None:
+    places = np.array([[0, 0, 0.5, 0.5], [0.25, 0, 1, 0.5], [0, 0.75, 1, 1], [0, 0, 1, 1]], np.float32)
+    values = np.array([1.0, 3.0, 7.0, np.nan])
+    laid = lay_over(values, places)
+    np.testing.assert_allclose(laid.x, [0, 0.25, 0.5, 1])
+    np.testing.assert_allclose(laid.y, [0, 0.5, 0.75, 1])
+    for row in range(3):
+        for column in range(3):
+            x, y = (laid.x[column] + laid.x[column + 1]) / 2, (laid.y[row] + laid.y[row + 1]) / 2
+            covering = [
+                value for value, (left, top, right, bottom) in zip(values, places, strict=True)
+                if np.isfinite(value) and left < x < right and top < y < bottom
+            ]  # fmt: skip
+            expected = sum(covering) / len(covering) if covering else np.nan
+            np.testing.assert_allclose(laid.values[row, column], expected)
+
+
+def test_the_demo_knows_where_its_regions_lie() -> None:
+    random = np.random.default_rng(0)
+    cells = cell_features(random.integers(0, 255, (2 * CELLS, 2 * CELLS, 3), dtype=np.uint8))
+    np.testing.assert_allclose(region_boxes(), region_features(cells[None])[0, :, -4:])
+
+
+@pytest.mark.parametrize("name", ["plain", "words"])
+def test_a_trained_run_compares_its_words_with_its_regions(base: Path, name: str) -> None:
+    run = open_run(base / "runs" / name)
+    ways = heat_map_ways(run, "dev")
+    assert ways == (("attention", "cosine") if name == "words" else ("cosine",))
+    words = torch.from_numpy(run.model.word_features(CAPTION)[1])
+    regions = torch.from_numpy(run.model.region_features(np.load(base / "features" / "dev_ims.npy")[0]))
+    for way in ways:
+        heat = heat_map(run, "dev", CAPTION, 0, way)
+        assert heat.words == CAPTION.replace(",", "").split()
+        assert heat.values.shape == (len(heat.words), 4)
+        np.testing.assert_allclose(heat.boxes, np.load(base / "features" / "dev_boxes.npy")[0])
+        if way == "cosine":
+            expected = torch.nn.functional.cosine_similarity(words[:, None], regions[None], dim=-1)
+            np.testing.assert_allclose(heat.values, expected, atol=1e-5)
+        else:
+            np.testing.assert_allclose(heat.values.sum(1), 1, atol=1e-5)
+    new = heat_map(run, "dev", CAPTION, read_picture(draw(6), "new"), "cosine")  # the first picture of dev
+    old = heat_map(run, "dev", CAPTION, 0, "cosine")
+    np.testing.assert_allclose(new.values, old.values, atol=1e-5)
+    np.testing.assert_allclose(new.boxes, old.boxes)
+
+
+def test_without_data_or_boxes_the_map_says_why(base: Path, tmp_path: Path) -> None:
+    shutil.copytree(base / "runs", tmp_path / "runs")
+    away = base / "features-away"
+    full = {
+        name: heat_map(open_run(tmp_path / "runs" / name), "dev", CAPTION, 0, "cosine") for name in ("plain", "words")
+    }
+    (base / "features").rename(away)
+    try:
+        plain = heat_map(open_run(tmp_path / "runs" / "plain"), "dev", CAPTION, 0, "cosine")  # by its tower
+        np.testing.assert_allclose(plain.boxes, full["plain"].boxes)
+        np.testing.assert_allclose(plain.values, full["plain"].values, atol=1e-5)
+        no_picture = Run(open_run(tmp_path / "runs" / "words").summary)
+        no_picture.analysis("dev").manifest["documents"].remove("regions")
+        words = heat_map(no_picture, "dev", CAPTION, 0, "cosine")  # by the parts that its analysis keeps
+        np.testing.assert_allclose(words.values, full["words"].values, atol=1e-3)
+        assert words.boxes is None
+        assert "data is not at its place" in words.unknown
+    finally:
+        away.rename(base / "features")
+    for content, said in (
+        (None, "no file of boxes"), (np.zeros((3, 4, 3), np.float32), "does not fit"),
+        (np.full((3, 4, 4), 9, np.float32), "no shares"), (np.zeros(3, int), "dev_boxes.npy"),
+    ):  # fmt: skip
+        place, kept = base / "features" / "dev_boxes.npy", tmp_path / "kept.npy"
+        place.rename(kept)
+        if content is not None:
+            np.save(place, content)
+        heat = heat_map(open_run(base / "runs" / "plain"), "dev", CAPTION, 0, "cosine")
+        kept.replace(place)
+        assert heat.boxes is None
+        assert said in heat.unknown
+        np.testing.assert_allclose(heat.values, full["plain"].values)
+
+
+def test_pretrained_towers_compare_words_alone_with_their_patches(base: Path) -> None:
+    run = open_run(base / "runs" / "clip")
+    assert heat_map_ways(run, "dev") == ("cosine", "tower")
+    picture = read_picture(draw(6), "6.jpg")
+    heat = heat_map(run, "dev", CAPTION, picture, "cosine")
+    assert heat.words == CAPTION.replace(",", "").split()
+    towers = run.towers
+    patches = encode_patches(towers, picture)
+    for t, word in enumerate(heat.words):
+        embedded = towers.encode_texts([word])[0][0]
+        for k, patch in enumerate(patches.features):
+            assert heat.values[t, k] == pytest.approx(embedded @ patch / np.linalg.norm(patch), abs=1e-5)
+    np.testing.assert_allclose(heat.boxes, boxes((1 / 6, 0, 5 / 6, 1), 4, 4), atol=1e-6)  # 60 × 40, its middle square
+    same = heat_map(run, "dev", CAPTION, 0, "cosine")
+    np.testing.assert_allclose(same.values, heat.values, atol=1e-6)
+    attention = heat_map(run, "dev", CAPTION, picture, "tower")
+    assert attention.values.shape == (1, 16)
+
+
+def test_the_patches_of_clip_and_their_attention_follow_from_its_last_layer(base: Path) -> None:
+    towers = DualEncoder(str(base / "clip"))
+    patches = encode_patches(towers, read_picture(draw(6), "6.jpg"))
+    model = towers.model
+    pixels = torch.from_numpy(towers.prepare(read_picture(draw(6), "6.jpg"))["pixel_values"][None])
+    vision = model.vision_model
+    with torch.inference_mode():
+        hidden = vision(pixel_values=pixels, output_hidden_states=True).hidden_states[-2]
+        layer = vision.encoder.layers[-1]
+        for k in (0, 7, 15):
+            row = hidden[0, 1 + k]
+            row = row + layer.self_attn.out_proj(layer.self_attn.v_proj(layer.layer_norm1(row)))
+            row = row + layer.mlp(layer.layer_norm2(row))
+            expected = model.visual_projection(vision.post_layernorm(row))
+            np.testing.assert_allclose(patches.features[k], expected, atol=1e-5)
+        size = layer.self_attn.head_dim
+        normed, total = layer.layer_norm1(hidden[0]), np.zeros(16)
+        for head in range(2):
+            part = slice(head * size, (head + 1) * size)
+            query, keys = layer.self_attn.q_proj(normed)[0, part], layer.self_attn.k_proj(normed)[:, part]
+            total += torch.softmax(keys @ query / math.sqrt(size), 0)[1:].numpy() / 2
+    np.testing.assert_allclose(patches.attention, total, atol=1e-6)
+    again = vision(pixel_values=pixels, output_attentions=True)
+    assert vision.config._attn_implementation == "sdpa"  # as it was
+    assert not again.attentions or again.attentions[-1] is None
+
+
+def test_the_patches_of_siglip_are_what_its_head_reads_of_each(base: Path, tmp_path: Path) -> None:
+    towers = DualEncoder(str(write_tiny_siglip(tmp_path / "siglip", ["a"])))
+    picture = read_picture(draw(2), "2.jpg")
+    patches = encode_patches(towers, picture)
+    vision = towers.model.vision_model
+    pixels = torch.from_numpy(towers.prepare(picture)["pixel_values"][None])
+    with torch.inference_mode():
+        tokens = vision(pixel_values=pixels).last_hidden_state
+        for k in (0, 15):
+            np.testing.assert_allclose(patches.features[k], vision.head(tokens[:, k : k + 1])[0], atol=1e-5)
+        pooled = vision.head(tokens)[0]
+    assert patches.attention.shape == (16,)
+    assert patches.attention.sum() == pytest.approx(1, abs=1e-5)
+    np.testing.assert_allclose(towers.encode_pictures([towers.prepare(picture)])[0], pooled / pooled.norm(), atol=1e-5)
+
+
+def test_a_run_without_a_model_says_so(base: Path, tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    for name, rows in (("images", 2), ("texts", 2)):
+        np.save(given / f"{name}.npy", np.eye(rows, 4, dtype=np.float32) + 0.1)
+    (given / "captions.txt").write_text("a dog\na cat\n")
+    files = [f"--{name}={given / name}.npy" for name in ("images", "texts")] + [f"--captions={given / 'captions.txt'}"]
+    assert embed(["import", *files, f"--root={tmp_path / 'runs'}", "--name=other"]) == 0
+    run = open_run(tmp_path / "runs" / "other")
+    assert heat_map_ways(run, "dev") == ()
+    with pytest.raises(InputError, match="imported embeddings, and neither words nor regions"):
+        heat_map(run, "dev", "a dog", 0, "cosine")
+    with pytest.raises(InputError, match="no map of the kind 'tower'"):
+        heat_map(open_run(base / "runs" / "plain"), "dev", "a dog", 0, "tower")
