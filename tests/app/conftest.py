@@ -11,13 +11,14 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import torch
+from streamlit.components.v2 import manifest_scanner
 
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
@@ -62,6 +63,14 @@ def listener() -> Iterator[tuple[int, list[str]]]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_search_for_components() -> Iterator[None]:
+    """Every AppTest searches all installed packages for components, 0.1 s; what is installed does not change here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
+        yield
 
 
 @pytest.fixture
