@@ -12,12 +12,13 @@ from starlette.middleware import Middleware
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.starlette import App
 
-from app.ui.addresses import Addresses, import_pages
+from app.ui.addresses import Addresses
 from app.ui.guard import Guard
+from app.ui.startup import prepare
 from coder_core.cpu.environment import tune_environment
 
 tune_environment()  # before torch loads
-app = App(Path(__file__).name, lifespan=import_pages, middleware=[Middleware(Guard), Middleware(Addresses)])
+app = App(Path(__file__).name, lifespan=prepare, middleware=[Middleware(Guard), Middleware(Addresses)])
 
 
 def draw() -> None:

@@ -6,12 +6,9 @@ Streamlit could only do it after a first run of the script, and would leave an e
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -63,17 +60,6 @@ def _completed(path: str, query: str) -> str | None:
     from app.backend.runs import all_runs
 
     return complete(path, query, all_runs())
-
-
-@asynccontextmanager
-async def import_pages(app: Any) -> AsyncIterator[None]:
-    """While the server runs: import what pages need before the first visit.
-
-    Modules with caches are imported here and not at the top: Streamlit's caches warn where there is no server yet.
-    """
-    modules = ("app.ui.sidebar", "app.ui.downloads", "app.views.separation", "app.views.query")
-    Thread(target=lambda: [import_module(name) for name in modules], daemon=True).start()
-    yield
 
 
 class Addresses:
