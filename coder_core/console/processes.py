@@ -30,7 +30,7 @@ from coder_core.console.progress import Progress, read_progress
 PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
 """The folder that holds `coder_core`."""
 OUTPUT_BYTES = 4_000
-NICENESS = 5  # of jobs: a page that somebody waits for comes first
+NICENESS = 5  # of jobs, added to their parent's: a page that somebody waits for comes first
 CLOCK_SLACK = 2.0  # seconds by which two readings of one creation time may differ: psutil adds the boot time
 WIDTH = {"COLUMNS": "100"}  # of the tables a process prints into its file
 
@@ -60,6 +60,17 @@ def start_process(
             list(command), cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
             start_new_session=True,
         )  # fmt: skip
+
+
+def step_back(process: psutil.Process) -> None:
+    """Let a process that leads a session of its own wait for others, by NICENESS.
+
+    Linux weighs sessions against each other (sched_autogroup) and processes only within one, so both are set.
+    """
+    with suppress(psutil.Error):  # it is over
+        process.nice(min(process.nice() + NICENESS, 19))
+    with suppress(OSError):  # it is over, another system, or one without autogroups
+        Path(f"/proc/{process.pid}/autogroup").write_text(str(NICENESS))
 
 
 def find_process(pid: int, created: float) -> psutil.Process | None:
@@ -127,8 +138,7 @@ class JobFolder:
                 return job
             self.progress_file.unlink(missing_ok=True)
             process = start_process(command, self.folder / "output.log", folder=PACKAGE_FOLDER)
-            with suppress(psutil.Error):  # it is over
-                process.nice(NICENESS)
+            step_back(process)
             record = {"pid": process.pid, "created": process.create_time(), "command": list(command)}
             temporary = self.folder / ".tmp-job.json"
             with os.fdopen(open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:

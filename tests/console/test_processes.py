@@ -12,7 +12,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from coder_core.console.processes import PACKAGE_FOLDER, Job, JobFolder, find_process, module_command, start_process
+from coder_core.console.processes import (
+    NICENESS,
+    PACKAGE_FOLDER,
+    Job,
+    JobFolder,
+    find_process,
+    module_command,
+    start_process,
+)
 
 WAIT = (sys.executable, "-c", "import time; print('hello', flush=True); time.sleep(60)")
 NOTHING = (sys.executable, "-c", "pass")
@@ -37,6 +45,9 @@ def test_one_job_at_a_time_in_its_own_session(tmp_path: Path) -> None:
         assert folder.start(WAIT).pid == first.pid
         assert os.getsid(first.pid) == first.pid != os.getsid(0)
         until(folder, lambda job: "hello" in job.output)
+        assert psutil.Process(first.pid).nice() == min(os.nice(0) + NICENESS, 19)
+        session = Path(f"/proc/{first.pid}/autogroup")  # Linux shares processors among sessions, whatever nice says
+        assert not session.exists() or session.read_text().split()[-1] == str(NICENESS)
         folder.forget()  # a running job keeps its files
         assert (tmp_path / "job" / "job.json").exists()
     finally:
