@@ -58,7 +58,7 @@ def run_faults() -> list[tuple[str, str]]:
 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=BY_STAMP)
 def open_summary(run: RunSummary) -> Run:
-    """The run behind a summary; its arrays stay memory-mapped and its statistics are kept."""
+    """The run behind a summary; its arrays stay mapped and its statistics are kept."""
     return open_run(run.path)
 
 

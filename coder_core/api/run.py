@@ -34,7 +34,7 @@ LONGEST_QUERY = 500  # characters of a free text
 
 
 class Run:
-    """A run folder, read lazily; large arrays of an analysis stay memory-mapped.
+    """A run folder, read lazily; large arrays of an analysis are mapped from a copy.
 
     Raises:
         InputError: from any method, when the part of the run it needs is missing or damaged.

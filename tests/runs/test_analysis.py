@@ -18,7 +18,7 @@ from coder_core.console.faults import InputError
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import list_splits
 from coder_core.runs.files import sealed
-from coder_core.runs.files.manifest import render_manifest
+from coder_core.runs.files.manifest import file_sha256, render_manifest
 from tests.runs.conftest import fill_analysis
 
 
@@ -37,20 +37,32 @@ def test_what_was_written_is_read(run: Path) -> None:
         analysis.image_embeddings[0, 0] = 1
 
 
-def test_a_file_that_shrinks_under_an_open_analysis_ends_no_process(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Touching a mapped page that is gone would."""
-    small = open_analysis(run, "test")
-    expected = np.array(small.text_embeddings)
+def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Touching a mapped page that its file has lost would, so a copy is mapped; whoever opens it next is told."""
+    expected = np.array(open_analysis(run, "test").text_embeddings)
     monkeypatch.setattr(sealed, "MAPPED_BYTES", 0)
-    large = open_analysis(run, "test")
-    assert isinstance(large.text_embeddings, np.memmap)
-    os.truncate(run / "analysis" / "test" / "text_embeddings.npy", 0)
-    np.testing.assert_array_equal(small.text_embeddings, expected)  # in memory since it was checked
-    with pytest.raises(InputError, match=r"text_embeddings\.npy: became shorter since it was opened: it has 0 bytes"):
-        _ = large.text_embeddings
-    with pytest.raises(InputError, match=r"text_embeddings\.npy: became shorter"):
-        large.array("text_embeddings")
-    assert large.image_ranks.tolist() == small.image_ranks.tolist()
+    analysis = open_analysis(run, "test")
+    rows = analysis.text_embeddings
+    assert isinstance(rows, np.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        rows[0, 0] = 1
+    file = run / "analysis" / "test" / "text_embeddings.npy"
+    os.truncate(file, 0)
+    np.testing.assert_array_equal(rows, expected)
+    np.testing.assert_array_equal(analysis.text_embeddings @ rows[0], expected @ expected[0])
+    with pytest.raises(InputError, match=r"text_embeddings\.npy: has 0 bytes; expected 208 bytes; the file is cut"):
+        open_analysis(run, "test")
+    os.truncate(file, 208)
+    with pytest.raises(InputError, match=r"text_embeddings\.npy: is damaged"):
+        open_analysis(run, "test")
+
+
+def test_a_large_array_needs_room_for_its_copy(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealed, "MAPPED_BYTES", 0)
+    (tmp_path / "no folder").touch()
+    monkeypatch.setenv("CODER_CACHE", str(tmp_path / "no folder"))
+    with pytest.raises(InputError, match=r"npy: cannot be copied to .*no folder: .*expected room for .*CODER_CACHE"):
+        open_analysis(run, "test")
 
 
 def test_reading_needs_no_torch(run: Path) -> None:
@@ -136,7 +148,8 @@ def test_a_pickle_in_place_of_an_array_is_not_opened(run: Path) -> None:
     file = run / "analysis" / "test" / "image_ranks.npy"
     np.save(file, np.array([print, 1, 2], dtype=object), allow_pickle=True)
     rewrite(run, lambda manifest: manifest["files"]["image_ranks.npy"].update(bytes=file.stat().st_size))
-    with pytest.raises(InputError, match=r"image_ranks\.npy"):
+    rewrite(run, lambda manifest: manifest["files"]["image_ranks.npy"].update(sha256=file_sha256(file)))
+    with pytest.raises(InputError, match=r"image_ranks\.npy: cannot be read \(objects are never unpickled\)"):
         open_analysis(run, "test")
 
 

@@ -22,7 +22,7 @@ _KINDS = {"kind": str, "split": str, "fingerprint": str, "metrics": dict, "array
 
 
 class Analysis(sealed.SealedFolder):
-    """One split of one run; arrays are read-only, large ones memory-mapped.
+    """One split of one run; arrays are read-only, large ones mapped from a copy.
 
     Attributes:
         path: the folder.
@@ -44,7 +44,9 @@ class Analysis(sealed.SealedFolder):
         super().__init__(path)
         _check_version(self.manifest, str(self.path / MANIFEST))
         check_manifest(self.manifest, str(self.path / MANIFEST))
-        self.check(remember=not verify)
+        large = self.large_arrays
+        self.check(large, digest=False)  # their contents are compared while they are copied
+        self.check([name for name in self.manifest["files"] if name not in large], remember=not verify)
         self._arrays = {name: super(Analysis, self).array(name) for name in self.manifest["arrays"]}
         tables.check_tables(self._arrays, tables.required_tables(self.manifest["version"]), str(self.path))
         self.kind, self.split = str(self.manifest["kind"]), str(self.manifest["split"])
@@ -60,11 +62,10 @@ class Analysis(sealed.SealedFolder):
         """A table by name.
 
         Raises:
-            InputError: there is none, or its file became shorter.
+            InputError: there is none.
         """
         if name not in self._arrays:
             raise InputError(Fault(str(self.path), f"holds no {name}.npy", f"one of {', '.join(self._arrays)}"))
-        sealed.refuse_shrunk(self._arrays[name])
         return self._arrays[name]
 
     @property

@@ -31,6 +31,7 @@ from coder_core.runs.files.manifest import (
     remembered_sha256,
     render_manifest,
 )  # fmt: skip
+from coder_core.runs.files.own_copy import map_copy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     Content = bytes | str | np.ndarray | Mapping[str, Tensor]
 
 THREADS = 4  # that read files to compare them with the manifest
-MAPPED_BYTES = 1 << 25  # of an array; shorter ones are read whole
+MAPPED_BYTES = 1 << 25  # of an array's file; smaller ones are read whole
 _ROOM = 1 << 16  # bytes for the manifest and the headers of arrays
 _DTYPE = re.compile(r"[<|][biuf][1248]")
 
@@ -130,22 +131,29 @@ class SealedFolder:
         except ValueError as error:
             raise InputError(Fault(str(path), f"cannot be read: {error}", "JSON")) from None
 
-    def array(self, name: str) -> np.ndarray:
-        """`<name>.npy`, read-only, of the shape and dtype in the manifest; a large one is memory-mapped.
+    @property
+    def large_arrays(self) -> list[str]:
+        """Files of the arrays that `array` maps through a copy and compares with their sha256 itself."""
+        files = self.manifest["files"]
+        names = [f"{name}.npy" for name, entry in self.manifest.get("arrays", {}).items() if 0 not in entry["shape"]]
+        return [name for name in names if name in files and files[name]["bytes"] > MAPPED_BYTES]
 
-        Touching a mapped page that its file has lost ends the process (SIGBUS), so ask `refuse_shrunk` first.
-        """
+    def array(self, name: str) -> np.ndarray:
+        """`<name>.npy`, read-only, of the shape and dtype in the manifest; a large one is mapped (`map_copy`)."""
         path, entry = self._listed(f"{name}.npy"), self.manifest.get("arrays", {}).get(name)
         if entry is None:
             raise InputError(Fault(str(self.path / MANIFEST), f"has no array {name}"))
         shape, dtype = tuple(entry["shape"]), str(entry["dtype"])
         if not _DTYPE.fullmatch(dtype):
             raise InputError(Fault(str(path), f"has dtype {dtype}", "plain numbers"))
-        mapped = self.manifest["files"][path.name]["bytes"] > MAPPED_BYTES and 0 not in shape
         try:
-            array: np.ndarray = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+            if path.name in self.large_arrays:
+                array = map_copy(path, self.manifest["files"][path.name]["sha256"])
+            else:
+                array = np.load(path, allow_pickle=False)
         except (ValueError, OSError, EOFError) as error:
-            raise InputError(Fault(str(path), f"cannot be read ({error})")) from error
+            reason = "objects are never unpickled" if "pickle" in str(error) else error  # NumPy advises to do it
+            raise InputError(Fault(str(path), f"cannot be read ({reason})")) from error
         if array.shape != shape or array.dtype.str != dtype:
             raise InputError(Fault(str(path), f"holds {array.dtype.str} {array.shape}", f"{dtype} {shape}"))
         array.flags.writeable = False
@@ -170,21 +178,6 @@ class SealedFolder:
             return damaged(path) if sha256 is not None and sha256(path) != entry["sha256"] else None
         except OSError as error:
             return Fault(str(path), f"cannot be read ({error.strerror})", f"a file of {entry['bytes']:,} bytes")
-
-
-def refuse_shrunk(array: np.ndarray) -> None:
-    """Check that the file behind a mapped array is as long as it was; an array in memory has none.
-
-    Raises:
-        InputError: it became shorter.
-    """
-    if not isinstance(array, np.memmap):
-        return
-    size = vars(array)["_mmap"].size()  # of the file that is mapped, whatever its name leads to by now
-    if size < array.offset + array.nbytes:
-        problem = f"became shorter since it was opened: it has {size:,} bytes"
-        fix = "restore it from a copy, or evaluate the run again"
-        raise InputError(Fault(str(array.filename), problem, f"{array.offset + array.nbytes:,} bytes", fix))
 
 
 def read_manifest(place: Path) -> dict[str, Any]:
