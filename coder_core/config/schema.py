@@ -218,7 +218,7 @@ class TrainingConfig:
         "Of the passes without gradients: the momentum twin's, and a boosting teacher's. Auto: as precision; with "
         "that left to auto, bfloat16 on AMD processors that multiply it too.")
     device: str = setting("auto", suggestions=("auto", "cpu", "cuda"), help='One of "auto", "cpu", "cuda", "cuda:1" …')
-    threads: int = setting(0, minimum=0, help=
+    threads: int = setting(0, minimum=0, maximum=1024, help=
         "CPU threads; 0 takes all cores. Another number changes the last bits of a run.")
     compile: bool = setting(False, help="Compile the model with torch.compile (a GPU is needed to gain from it).")
     gradient_checkpointing: bool = setting(False, help=

@@ -183,7 +183,7 @@ def check_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) 
 
 def check_size(
     config: Config, save: Save, *, feature_size: int, words: int, concepts: Concepts | None, download: bool = False
-) -> Callable[[], Coder]:
+) -> Callable[..., Coder]:
     """Compare a save's weights with the model of a configuration before memory is taken for what it asks for.
 
     Args:
@@ -191,7 +191,7 @@ def check_size(
         download: what this machine lacks of BERT.
 
     Returns:
-        Builds the model, with random weights.
+        `build_model` with all of this, for random weights.
 
     Raises:
         InputError: as for `check_weights`.

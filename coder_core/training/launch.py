@@ -124,8 +124,8 @@ def continue_run(folder: Path, overrides: Config | None, console: Console, *, do
     if save is not None:
         words = make_reader(config, vocabulary, download=download).size
         size = read_feature_size(folder, about)
-        check_size(config, save, feature_size=size, words=words, concepts=concepts, download=download)
-        check_parts(config, save)
+        build = check_size(config, save, feature_size=size, words=words, concepts=concepts, download=download)
+        check_parts(config, save, build)
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
     with preparing(console) as progress:
         prepared = prepare(

@@ -7,7 +7,7 @@ from the seed and the step's number, and the learning rate is a function of the 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -127,17 +127,27 @@ class TrainingState:
             self.position = Position(**document)
 
 
-def check_parts(config: Config, save: Save) -> None:
-    """Compare the bank and the prototypes of a configuration with a state's, before memory is taken for them.
+def check_parts(config: Config, save: Save, build: Callable[..., Coder]) -> None:
+    """Compare the bank, the prototypes and the branches of a configuration with a state's, before memory is taken.
+
+    Args:
+        config: of the run. save: its state.
+        build: the run's model, from `check_size`; without concepts it is a branch.
 
     Raises:
         InputError: the state holds fewer.
     """
-    for stem, count in (("memory", config.memory.bank_size), ("prototypes", config.memory.prototypes)):
+    memory, width, boosting = config.memory, config.model.dimension, config.boosting
+    parts = [("memory", memory.bank_size, width, "rows"), ("prototypes", memory.prototypes, width, "rows")]
+    if boosting.boosting != "none" and boosting.boosting_scenario == "online":
+        with torch.device("meta"):
+            numbers = sum(weights.numel() for weights in build(concepts=None).parameters())
+        parts.append(("anchor", boosting.boosting_branches - 1, numbers, "branches"))
+    for stem, count, size, what in parts:
         stored = save.manifest["files"].get(f"{stem}.safetensors", {"bytes": 0})["bytes"]
-        needed = 4 * count * config.model.dimension
+        needed = 4 * count * size
         if needed > stored:
-            expected = f"at least {needed:,} for {count:,} rows of {config.model.dimension:,} numbers"
+            expected = f"at least {needed:,} for {count:,} {what} of {size:,} numbers"
             raise InputError(Fault(str(save.path / f"{stem}.safetensors"), f"has {stored:,} bytes", expected))
 
 

@@ -20,7 +20,7 @@ def errors(config: Config) -> list[Fault]:
 NAN, INF = float("nan"), float("inf")
 OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
     "0 or more": {
-        "prototype_recluster": (-1,), "warmup_steps": (-1,), "patience": (-1,), "threads": (-1,), "bert_rate": (-0.1,),
+        "prototype_recluster": (-1,), "warmup_steps": (-1,), "patience": (-1,), "bert_rate": (-0.1,),
         "margin": (-0.1, NAN), "npairs_margin": (-0.1,), "warmup_epochs": (-1.0,), "weight_instance": (-1.0,),
         "weight_memory": (-1.0,), "weight_concept": (-1.0,), "weight_prototypes": (-1.0,), "weight_decay": (-1e-4,),
         "bank_start_epoch": (-1.0,), "boosting_weight": (-1.0,), "boosting_margin": (-0.1, NAN),
@@ -29,6 +29,7 @@ OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
     },
     "1 or more": {"epochs": (0,), "word_threshold": (0,), "evaluate_every": (0,), "plateau": (0,)},
     "a value from 0 to 64": {"image_layers": (-1, 10**9)},
+    "a value from 0 to 1024": {"threads": (-1, 10**9)},  # a process that asks for more threads than fit is ended
     "a value from 0 to 100000": {"concepts": (-1, 10**9)},
     "a value from 0 to 10000000": {"prototypes": (-1, 10**9)},
     "a value from 0 to 100000000": {"bank_size": (-1, 10**9)},

@@ -175,11 +175,17 @@ def test_sizes_are_compared_with_the_weights_before_memory_is_taken(
         continue_run(run, None, quiet())
 
 
-def test_a_bank_larger_than_the_state_takes_no_memory(run: Path) -> None:
-    configure(run, memory={"bank_size": 10**8})
-    with pytest.raises(
-        InputError, match=r"memory\.safetensors: has .* bytes; expected at least .* for 100,000,000 rows"
-    ):
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"memory": {"bank_size": 10**8}}, r"memory\.safetensors: has .* expected at least .* for 100,000,000 rows"),
+        ({"boosting": {"boosting": "rm", "boosting_scenario": "online", "boosting_branches": 64}},
+         r"anchor\.safetensors: has 0 bytes; expected at least .* for 63 branches of .* numbers"),
+    ],
+)  # fmt: skip
+def test_parts_larger_than_the_state_take_no_memory(run: Path, tables: dict[str, Any], said: str) -> None:
+    configure(run, **tables)
+    with pytest.raises(InputError, match=said):
         continue_run(run, None, quiet())
 
 
