@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from coder_core.config.schema import RUN_NAME, Config, ModelConfig, settings
+from coder_core.config.schema import LARGEST_SCALE, RUN_NAME, Config, ModelConfig, settings
 from coder_core.config.weighting import OF_NEIGHBOURHOODS, WeightingConfig
 from coder_core.console.faults import Fault
 
 DCL = ("dcl", "dcl-i")
+SCALED = ("infonce", "sigmoid", "cmpm")  # losses of scale · S
 SUMMED = ("btr-sum", "btr-hardest")
 
 
@@ -34,6 +35,13 @@ def _loss(config: Config) -> Iterator[Fault]:
     )
     if objective.loss in DCL and objective.weight_instance == 0 and not others:
         yield Fault("--weight-instance", "is 0 and no bank loss is on", "at least one loss with a weight")
+    if objective.learn_scale and objective.loss not in SCALED:
+        fix = "leave it out, or choose one of these losses; the μ of dcl weighs the loss as well"
+        yield Fault("--learn-scale", f"is given with loss {objective.loss}", ", ".join(SCALED), fix)
+    if objective.learns_scale and objective.temperature < 1 / LARGEST_SCALE:
+        fix = f"1 / temperature is where the scale starts, which stays at or below {LARGEST_SCALE:g}"
+        problem = f"is {objective.temperature:g} with a learned scale"
+        yield Fault("--temperature", problem, f"{1 / LARGEST_SCALE:g} or more", fix)
 
 
 def _bank(config: Config) -> Iterator[Fault]:

@@ -17,9 +17,10 @@ from coder_core.config.setting import Setting, setting, setting_of
 from coder_core.config.weighting import WeightingConfig
 from coder_core.console.faults import Fault, InputError
 
-Loss = Literal["btr-sum", "btr-hardest", "npairs-hinge", "infonce", "cmpm", "polynomial", "dcl-i", "dcl"]
+Loss = Literal["btr-sum", "btr-hardest", "npairs-hinge", "infonce", "sigmoid", "cmpm", "polynomial", "dcl-i", "dcl"]
 Diversity = Literal["std", "entropy"]
 Pooling = Literal["gpo", "mean", "max"]
+LARGEST_SCALE = 100.0  # of the logits; a larger one made CLIP's training unstable
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # with what is added to it, a file name
 
 # fmt: off
@@ -122,15 +123,21 @@ class ObjectiveConfig:
     """The loss of the instance branch (CODER eq. 3-6 and 8)."""
 
     loss: Loss = setting("dcl", help=
-        "btr-sum, btr-hardest (bidirectional triplet), npairs-hinge (all negatives, averaged), infonce, cmpm "
-        "(projection matching, Zhang and Lu 2018), polynomial (universal weighting, Wei et al. 2020), dcl-i (CODER's "
-        "loss without diversity), dcl (eq. 4).")
+        "btr-sum, btr-hardest (bidirectional triplet), npairs-hinge (all negatives, averaged), infonce, sigmoid "
+        "(SigLIP, Zhai et al. 2023), cmpm (projection matching, Zhang and Lu 2018), polynomial (universal weighting, "
+        "Wei et al. 2020), dcl-i (CODER's loss without diversity), dcl (eq. 4).")
     margin: float = setting(0.2, minimum=0, help=
         "Margin of the triplet losses (vsepp: 0.2), and how near a negative of polynomial must come to count.")
     npairs_margin: float = setting(0.1, minimum=0, help="Margin of npairs-hinge (Thomas and Kovashka 2022: 0.1).")
     warmup_epochs: float = setting(1.0, minimum=0, help=
         "Epochs in which btr-hardest sums over all negatives before it takes the hardest (vse_infty: 1).")
-    temperature: float = setting(0.1, above=0, help="μ of eq. 4 (CODER: 0.1), and the temperature of infonce and cmpm.")
+    temperature: float = setting(0.1, above=0, help=
+        "μ of eq. 4 (CODER: 0.1), and the temperature of infonce and cmpm; a learned scale starts at 1 / temperature "
+        "(SigLIP: 10).")
+    learn_scale: bool = setting(False, help=
+        "Learn the scale 1 / temperature of infonce or cmpm with the model, up to 100 (CLIP). sigmoid always does.")
+    logit_bias: float = setting(-10.0, minimum=-100, maximum=100, help=
+        "Where the bias that sigmoid learns starts (SigLIP: -10).")
     gamma: float = setting(0.3, help="γ of eq. 4: negatives above it are pushed harder (CODER: 0.3).")
     positive_scale: Literal["one", "temperature"] = setting("one", help=
         'Scale of the positive term: "one" as HAL and USER do, "temperature" (μ) as eq. 4 is printed.')
@@ -156,6 +163,11 @@ class ObjectiveConfig:
         "Weight of the prototype-guided classification, both modalities together (eq. 7, 8: 1). Needs prototypes.")
     prototype_temperature: float = setting(1.0, above=0, help=
         "Divides the classification's logits (eq. 7: 1); below 1 the classifier sharpens sooner in a short run.")
+
+    @property
+    def learns_scale(self) -> bool:
+        """The scale of the logits is trained with the model."""
+        return self.learn_scale or self.loss == "sigmoid"
 
 
 @dataclass(frozen=True)

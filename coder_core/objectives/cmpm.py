@@ -12,7 +12,7 @@ SMALLEST_SHARE = 1e-8
 
 
 def projection_matching(
-    scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, temperature: float = 0.1
+    scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, temperature: float | Tensor = 0.1
 ) -> Tensor:
     """Σ_j p_ij log(p_ij / (q_ij + ε)): the predicted shares against the true ones. Zhang and Lu 2018, ECCV, eq. 2-5.
 

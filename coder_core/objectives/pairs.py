@@ -175,7 +175,7 @@ def hardest_negatives(scores: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor
     return highest, columns
 
 
-def log_shares(scores: Tensor, positive_scores: Tensor, negatives: Tensor, temperature: float) -> Tensor:
+def log_shares(scores: Tensor, positive_scores: Tensor, negatives: Tensor, temperature: float | Tensor) -> Tensor:
     """Log-softmax of S / temperature over every query's list: its positive at the head, then its negatives.
 
     Candidates that are no negatives keep their column, with a share of zero.

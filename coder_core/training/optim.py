@@ -18,6 +18,7 @@ from coder_core.training.stopping import check_gradients
 
 DECAY_FACTOR = 0.1
 BERT = "words.bert."  # in the names of BERT's own weights
+SCALE = "scale."  # begins the names of what scales the logits
 
 
 def learning_rate(step: int, steps: int, config: TrainingConfig, reductions: int = 0) -> float:
@@ -45,7 +46,8 @@ def learning_rate(step: int, steps: int, config: TrainingConfig, reductions: int
 def make_optimizer(
     parameters: Mapping[str, nn.Parameter], config: TrainingConfig, device: torch.device
 ) -> torch.optim.AdamW:
-    """AdamW (fused) in two groups: BERT's own weights at a share of the rate, and everything else.
+    """AdamW (fused) in three groups: BERT's own weights at a share of the rate, what scales the logits without weight
+    decay, and everything else.
 
     Args:
         parameters: name -> parameter; frozen ones are left out.
@@ -54,8 +56,12 @@ def make_optimizer(
     """
     trained = [(name, parameter) for name, parameter in parameters.items() if parameter.requires_grad]
     bert = [named for named in trained if BERT in named[0]]
-    others = [named for named in trained if BERT not in named[0]]
-    groups = [{"params": others, "share": 1.0}, {"params": bert, "share": config.bert_rate}]
+    scale = [named for named in trained if named[0].startswith(SCALE)]
+    others = [named for named in trained if BERT not in named[0] and not named[0].startswith(SCALE)]
+    groups = [
+        {"params": others, "share": 1.0}, {"params": bert, "share": config.bert_rate},
+        {"params": scale, "share": 1.0, "weight_decay": 0.0},
+    ]  # fmt: skip
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=config.learning_rate,

@@ -59,6 +59,7 @@ OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
     "a value from 0 to below 2147483648": {"seed": (-1, 2**31)},
     "1 or 2": {"gcn_layers": (3,)},
     "-1, 0 or 1": {"weight_direction": (2,)},
+    "a value from -100 to 100": {"logit_bias": (-101.0, 101.0)},
     "a cosine, from -1 to 1": {"gamma": (1.5,)},
     "a finite number": {
         "temperature": (INF,), "learning_rate": (INF,), "weight_memory": (INF,), "boosting_weight": (INF,),
@@ -115,6 +116,10 @@ def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
     [
         ({"bank_size": 512, "loss": "infonce"}, "--bank-size"),
         ({"bank_size": 512, "loss": "btr-hardest"}, "--bank-size"),
+        ({"learn_scale": True}, "--learn-scale"),
+        ({"learn_scale": True, "loss": "btr-sum"}, "--learn-scale"),
+        ({"loss": "sigmoid", "temperature": 0.009}, "--temperature"),
+        ({"loss": "infonce", "learn_scale": True, "temperature": 0.009}, "--temperature"),
         ({"weight_instance": 0.0, "loss": "dcl"}, "--weight-instance"),
         ({"weight_instance": 0.0, "weight_memory": 0.0, "bank_size": 512}, "--weight-instance"),
         ({"loss": "btr-sum", "boosting": "am", "boosting_scenario": "offline"}, "--boosting-teacher"),

@@ -42,7 +42,7 @@ def test_an_unknown_table_is_named() -> None:
             "objective",
             "loss",
             "dcl_i",
-            "is 'dcl_i'; expected one of 'btr-sum', 'btr-hardest', 'npairs-hinge', 'infonce', 'cmpm', "
+            "is 'dcl_i'; expected one of 'btr-sum', 'btr-hardest', 'npairs-hinge', 'infonce', 'sigmoid', 'cmpm', "
             "'polynomial', 'dcl-i', 'dcl'",
         ),
         ("objective", "margin", "a", "expected a value of type float"),

@@ -1,9 +1,10 @@
-"""Losses of a query's own scores: triplet, n-pairs, InfoNCE, CMPM and the polynomial loss."""
+"""Losses of a query's own scores: triplet, n-pairs, InfoNCE, sigmoid, CMPM and the polynomial loss."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -17,6 +18,7 @@ from coder_core.objectives import (
     both_directions,
     info_nce,
     npairs_hinge,
+    pairwise_sigmoid,
     polynomial_hardest,
     projection_matching,
     triplet_hardest,
@@ -41,6 +43,7 @@ LOSSES = {
     "triplet-hardest": Loss(triplet_hardest, reference.triplet_hardest, "margin"),
     "npairs": Loss(npairs_hinge, lambda row, positive, m: reference.triplet_sum(row, positive, m) / (2 * 5), "margin"),
     "infonce": Loss(info_nce, reference.info_nce, "temperature"),
+    "sigmoid": Loss(partial(pairwise_sigmoid, bias=-1.5), partial(reference.pairwise_sigmoid, bias=-1.5), "scale"),
     "cmpm": Loss(projection_matching, reference.projection_matching, "temperature"),
     "polynomial": Loss(polynomial_hardest, reference.polynomial_hardest, "margin"),
 }
@@ -76,7 +79,7 @@ def test_gradients(name: str) -> None:
     assert gradcheck(lambda scores: fast(scores, scores.diagonal(), mask, **{parameter: 0.2}), problem.scores)
 
 
-@every_loss
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "sigmoid"])
 def test_a_query_without_negatives_loses_nothing(name: str) -> None:
     fast, _, parameter = LOSSES[name]
     scores = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
@@ -85,6 +88,41 @@ def test_a_query_without_negatives_loses_nothing(name: str) -> None:
     assert value.tolist() == pytest.approx([0.0], abs=1e-7)
     assert scores.grad is not None
     assert scores.grad.abs().max().item() == pytest.approx(0)
+
+
+@pytest.mark.parametrize("name", ["infonce", "cmpm", "sigmoid"])
+def test_gradients_of_a_learned_scale_and_bias(name: str) -> None:
+    """Scores of what is no negative may be anything, NaN included: the sigmoid's scale does not see them."""
+    problem = random_problem(3)
+    mask = both_directions(problem.scores, problem.ids)[0].negatives
+    scale, bias = (torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (3.0, -1.5))
+
+    def loss(scores: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+        if name == "sigmoid":
+            hidden = torch.where(mask, scores, math.nan)
+            return pairwise_sigmoid(hidden, scores.diagonal(), mask, scale=scale, bias=bias)
+        return LOSSES[name].fast(scores, scores.diagonal(), mask, temperature=1 / scale) + 0 * bias
+
+    assert gradcheck(loss, (problem.scores, scale, bias))
+
+
+def test_the_sigmoid_by_hand_keeps_the_positive_of_a_query_without_negatives() -> None:
+    """The scores of the papers' start: 10 · 0.5 − 10 of the positive, 10 · (0.6, 0.4, 0.1) − 10 of the others."""
+    own = math.log(1 + math.exp(5))
+    others = sum(math.log(1 + math.exp(logit)) for logit in (-4, -6, -9))
+    start = {"scale": 10.0, "bias": -10.0}
+    assert pairwise_sigmoid(FOUR, FOUR[:, 0], OTHERS, **start).item() == pytest.approx(own + others)
+    assert pairwise_sigmoid(FOUR, FOUR[:, 0], OTHERS & False, **start).item() == pytest.approx(own)
+
+
+def test_the_mean_over_the_images_is_the_printed_sigmoid_loss() -> None:
+    """−1/|B| Σ_i Σ_j log σ(z_ij (s·S_ij + b)), z = 1 for a pair and −1 otherwise (eq. 2 without same-image pairs)."""
+    scores = random_problem(1).scores.detach()
+    pair = torch.eye(len(scores), dtype=torch.bool)
+    signs = torch.where(pair, 1.0, -1.0)
+    printed = -torch.nn.functional.logsigmoid(signs * (4 * scores - 2)).sum() / len(scores)
+    ours = pairwise_sigmoid(scores, scores.diagonal(), ~pair, scale=4.0, bias=-2.0).mean()
+    torch.testing.assert_close(ours, printed)
 
 
 @every_loss

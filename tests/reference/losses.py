@@ -22,6 +22,12 @@ def info_nce(negative_scores: Sequence[float], positive: float, temperature: flo
     return -math.log(own / (own + math.fsum(math.exp(score / temperature) for score in negative_scores)))
 
 
+def pairwise_sigmoid(negative_scores: Sequence[float], positive: float, scale: float, bias: float) -> float:
+    """−log of the probability that the positive is a match and no negative is."""
+    match = [1 / (1 + math.exp(-(scale * score + bias))) for score in (positive, *negative_scores)]
+    return -math.log(match[0]) - math.fsum(math.log(1 - probability) for probability in match[1:])
+
+
 def diversity_contrastive(
     negative_scores: Sequence[float],
     positive: float,

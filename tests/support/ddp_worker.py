@@ -31,6 +31,11 @@ ONLINE: dict[str, object] = {"boosting_scenario": "online"}
 CASES: dict[str, tuple[dict[str, object], int]] = {  # settings, slots of the bank
     "btr-hardest": ({"loss": "btr-hardest", "warmup_epochs": 0.4, "weight_instance": 1.0}, 0),
     "infonce": ({"loss": "infonce"}, 0),
+    "sigmoid": ({"loss": "sigmoid", "weight_instance": 0.1}, 0),
+    "sigmoid-online": (
+        ONLINE | {"loss": "sigmoid", "weight_instance": 0.1, "boosting": "rm", "boosting_weight": 0.01},
+        0,
+    ),
     "cmpm": ({"loss": "cmpm", "weight_instance": 0.3}, 0),
     "polynomial": ({"loss": "polynomial"}, 0),
     "dcl": ({"loss": "dcl"}, 13),

@@ -98,11 +98,11 @@ def newest_state(folder: Path) -> Save:
 
 
 def state_tensors(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of the newest state: weights, moments, twin, banks, boosting anchor, cached embeddings."""
+    """Every tensor of the newest state: weights, moments, twin, banks, boosting anchor, cached embeddings, scale."""
     save = newest_state(folder)
     return {
         f"{stem}.{name}": tensor
-        for stem in ("model", "optimizer", "memory", "anchor", "neighbourhoods")
+        for stem in ("model", "optimizer", "memory", "anchor", "neighbourhoods", "scale")
         if f"{stem}.safetensors" in save.manifest["files"]
         for name, tensor in save.tensors(stem).items()
     }

@@ -122,6 +122,8 @@ OBJECTIVES = AblationTable(
         Row("btr-sum", "triplet, all negatives", {"loss": "btr-sum", **TRIPLET}),
         _row("btr-hardest", "triplet, hardest negative", {"loss": "btr-hardest", **TRIPLET}, BTR, "table 2 #1"),
         Row("infonce", "bidirectional InfoNCE", {"loss": "infonce", **INSTANCE}),
+        Row("infonce-scale", "InfoNCE, learned scale", {"loss": "infonce", "learn-scale": True, **INSTANCE}),
+        Row("sigmoid", "SigLIP's sigmoid", {"loss": "sigmoid", **INSTANCE}),
         _row("dcl-i", "DCL without diversity", {"loss": "dcl-i", **INSTANCE}, IMPLICIT, "table 3 #1"),
         _row("dcl", "DCL", {"loss": "dcl", **INSTANCE}, DCL, "table 2 #2"),
     ),

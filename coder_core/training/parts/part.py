@@ -16,7 +16,7 @@ from coder_core.model.encode import SplitEmbeddings
 from coder_core.training.dcl_losses import instance_dcl
 from coder_core.training.gathering import Anchors, Keys
 from coder_core.training.losses import Losses
-from coder_core.training.plain_losses import plain_losses
+from coder_core.training.plain_losses import Scale, plain_losses
 
 
 @dataclass
@@ -33,6 +33,7 @@ class StepContext:
         autocast: precision of the passes with gradients.
         keys: momentum keys, where a part provides them.
         weights: (B,) of this process's pairs; None where all count alike.
+        scale: of the logits, where a part learns it.
     """
 
     config: Config
@@ -44,12 +45,14 @@ class StepContext:
     autocast: AbstractContextManager[None]
     keys: Keys | None = None
     weights: Tensor | None = None
+    scale: Scale | None = None
 
     def branch_losses(self, pairs: Anchors, keys: Keys | None = None) -> Losses:
         """The weighted losses of the configured objective, of the batch under the model or under another branch."""
         if self.config.objective.loss in ("dcl", "dcl-i"):
             return instance_dcl(pairs, keys, self.config, self.epoch, self.weights)
-        return plain_losses(pairs, self.config.objective, self.epoch, self.weights)
+        scale = self.scale if self.scale is None or pairs is self.anchors else self.scale.detached()
+        return plain_losses(pairs, self.config.objective, self.epoch, self.weights, scale)
 
 
 @dataclass(frozen=True)
