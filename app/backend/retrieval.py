@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
 from app.backend.runs import BY_STAMP, RunSummary, open_summary, split_sample
 from coder_core.api import ALIKE, OUTCOMES, LookAlike, compare, decode, found_by, hubness, jpeg, margins, occurrences
+from coder_core.api import retrieval as api
 
 __all__ = [
-    "ALIKE", "OUTCOMES", "LookAlike", "decode", "found_by", "hubness", "jpeg", "look_alike", "margin_table",
-    "occurrence_table", "rank_changes", "search", "search_picture", "unknown_words",
+    "ALIKE", "OUTCOMES", "LookAlike", "decode", "found_by", "hubness", "jpeg", "likely_matches", "look_alike",
+    "margin_table", "occurrence_table", "rank_changes", "search", "search_picture", "unknown_words",
 ]  # fmt: skip
 
 
@@ -30,6 +32,20 @@ def margin_table(run: RunSummary, split: str, direction: str) -> pd.DataFrame:
 def occurrence_table(run: RunSummary, split: str, direction: str, k: int) -> pd.DataFrame:
     """`occurrences` over the whole split. Shared: not to be changed."""
     return occurrences(open_summary(run), split, direction, k=k)  # type: ignore[arg-type]
+
+
+@st.cache_resource(max_entries=8, show_spinner="Comparing the captions with one another …", hash_funcs=BY_STAMP)
+def _text_vectors(run: RunSummary, split: str) -> np.ndarray | None:
+    return api.text_vectors(open_summary(run), split)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)
+def likely_matches(run: RunSummary, split: str, direction: str) -> api.LikelyMatches | None:
+    """`likely_matches`; None where the captions share no words. Shared: not to be changed."""
+    vectors = _text_vectors(run, split)
+    if vectors is None:
+        return None
+    return api.likely_matches(open_summary(run), split, direction, vectors)  # type: ignore[arg-type]
 
 
 @st.cache_data(max_entries=512, show_spinner=False, hash_funcs=BY_STAMP)

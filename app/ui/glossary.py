@@ -44,6 +44,10 @@ TERMS = {
     "margin": (
         "Similarity of the true match minus that of the closest wrong candidate; below 0 the wrong one ranks first."
     ),
+    "likely": (
+        "A guess from the captions alone: the result has a caption much like one of the query’s (TF-IDF, cosine 0.6 or "
+        "more), so it may be right though no label says so. It never enters the recall of the labels."
+    ),
     "hub": "A candidate among the first results of far more queries than it belongs to.",
     "hub rank": "Position of the hub among this query’s results; 1 is first.",
     "occurrences": "Number of queries with this candidate among their first results (k-occurrence).",

@@ -63,6 +63,7 @@ def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.n
         queries = by_outcome(changes, None if outcome == "all" else outcome)
         for column, band in zip(("rank_a", "rank_b"), bands, strict=True):
             queries = queries[in_band(queries[column].to_numpy(), band)]
+        queries = only_guessed(choice, direction, at, queries)
         columns = {
             "rank_a": Column(of_run(choice, "rank", choice.first), ",d", "rank"),
             "rank_b": Column(of_run(choice, "rank", choice.second), ",d", "rank"),
@@ -104,12 +105,32 @@ def one_run(choice: Choice, direction: str, at: int, modality: str) -> np.ndarra
             words = search_words("words")
         queries = table if answer == "all" else table[(table["rank"] > at) == (answer == "missed")]
         queries = queries[in_band(queries["rank"].to_numpy(), band)]
+        queries = only_guessed(choice, direction, at, queries)
         queries = queries.sort_values("rank", ascending=False, kind="stable")
         fact = "There is no such query." if band or answer == "all" else f"No query is {shown[answer].lower()}."
         return query_table(
             choice, modality, queries, {"rank": Column("rank", ",d", "rank")}, words, fact,
             f"ranks-{choice.split}-{direction}-{answer}",
         )  # fmt: skip
+
+
+def only_guessed(choice: Choice, direction: str, at: int, queries: pd.DataFrame) -> pd.DataFrame:
+    """The queries, or, when asked for, those that are probably right in the last run though no label says so."""
+    if not st.toggle(
+        f"Only probably right in {cards.literal(choice.runs[-1].name)}", False, help=tip("likely"), **bound("likely")
+    ):
+        return queries
+    sentences, guesses = [], None
+    for run in choice.runs:
+        guesses = retrieval.likely_matches(run, choice.split, direction)
+        if guesses is None:
+            cards.note("These captions share hardly any word, so nothing can be guessed from them.")
+            return queries
+        labelled, with_likely = guesses.recall(at)
+        sentences.append(f"{run.name} {labelled:.1f} % by the labels, {with_likely:.1f} % with likely matches")
+    cards.note(f"R@{at}, a guess: " + " · ".join(sentences) + ".")
+    assert guesses is not None
+    return queries[guesses.probably_right(at)[queries["query"].to_numpy()]]
 
 
 def choose_band(label: str, key: str) -> str:

@@ -186,7 +186,8 @@ def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
         fix = "name a sentence-embedding model with --text-space"
         problem = f"hardly a word stands in {FEWEST_CAPTIONS} of the {len(captions)} train captions"
         raise InputError(Fault("--text-space", f"is empty, and {problem}", "captions that share words", fix))
-    svd = TruncatedSVD(min(size, min(weighted.shape) - 1), random_state=SEED).fit(weighted)
+    with np.errstate(invalid="ignore"):  # its share of the variance, not read here, is 0 / 0 where captions are alike
+        svd = TruncatedSVD(min(size, min(weighted.shape) - 1), random_state=SEED).fit(weighted)
     terms = tuple(str(term) for term in vectorizer.get_feature_names_out())
     components = np.ascontiguousarray(svd.components_, dtype=np.float32)  # as a file gives it back
     return TfidfSpace(terms, np.asarray(vectorizer.idf_), components)

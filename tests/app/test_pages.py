@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from coder_core.api import open_run
+from coder_core.api.retrieval import likely_matches, text_vectors
 from tests.app.conftest import ROOTS
 from tests.support.concept_runs import write_concept_run
 from tests.support.pages import PAGES, Opened, shown_tables, texts
@@ -171,6 +172,24 @@ def test_words_that_no_caption_holds(roots: dict[str, Path], opened: Opened) -> 
     app.text_input(key="words").set_value("scene 7 told").run()
     assert int(app.number_input(key="caption").value or 0) in range(35, 40)
     assert not app.exception
+
+
+@pytest.mark.parametrize("root", ["one", "two"])
+def test_likely_matches_are_a_filter_and_a_number_beside_the_labels(
+    roots: dict[str, Path], root: str, opened: Opened
+) -> None:
+    app = opened(roots[root], "retrieval")
+    assert "likely matches" not in texts(app)
+    app.toggle(key="likely").set_value(True).run()
+    assert not app.exception
+    run = open_run(roots[root] / "demo")
+    vectors = text_vectors(run, "dev")
+    assert vectors is not None
+    guesses = likely_matches(run, "dev", "t2i", vectors)
+    labelled, with_likely = guesses.recall(1)
+    assert f"demo {labelled:.1f} % by the labels, {with_likely:.1f} % with likely matches" in texts(app)
+    shown = app.number_input(key="query-text") if guesses.probably_right(1).any() else None
+    assert shown is None or guesses.probably_right(1)[int(shown.value or 0)]
 
 
 @pytest.mark.parametrize("root", ["one", "two"])

@@ -1,0 +1,94 @@
+"""Guess which results that count as wrong are matches that nobody labelled, by the captions alone.
+
+A result is a likely match of a query when a caption of its image is like a caption of the query's image, in a TF-IDF
+space of the split's captions, which the judged model has no part in. A guess stays a guess: it is shown beside the
+recall of the labels and never mixed into it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coder_core.api.sides import TILE_ELEMENTS, Array, Direction, slices
+from coder_core.geometry.caption_likeness import caption_vectors
+
+if TYPE_CHECKING:
+    from coder_core.api.run import Run
+
+
+LIKELY = 0.6
+"""Cosine from which a result is a likely match. On Flickr8k's dev split 39% of the captions are this like another
+caption of their own image and 0.2% like one of a random other image."""
+
+
+@dataclass(frozen=True)
+class LikelyMatches:
+    """Guesses about the best results of every query of one direction.
+
+    Args:
+        likeness: (Q, K) largest cosine between captions of the query and of each of its K best results, best first.
+        match: (Q, K) which of these results are true matches.
+        ranks: (Q,) rank of the best true match, 0 is first; −1 for an image without captions.
+    """
+
+    likeness: Array
+    match: Array
+    ranks: Array
+
+    def likely(self, threshold: float = LIKELY) -> Array:
+        """(Q, K) bool: like enough, and no true match."""
+        return np.asarray((self.likeness >= threshold) & ~self.match)
+
+    def probably_right(self, at: int = 1, threshold: float = LIKELY) -> Array:
+        """(Q,) bool: no true match among the first `at` results, but a likely one."""
+        return np.asarray((self.ranks >= at) & self.likely(threshold)[:, :at].any(1))
+
+    def recall(self, at: int, threshold: float = LIKELY) -> tuple[float, float]:
+        """R@`at` in percent as the labels have it, and with likely matches counted as right; `at` up to K."""
+        asks = self.ranks >= 0
+        right = self.ranks[asks] < at
+        return 100 * float(right.mean()), 100 * float((right | self.probably_right(at, threshold)[asks]).mean())
+
+
+def text_vectors(run: Run, split: str) -> Array | None:
+    """(m, S) unit rows of the split's captions in the space of the guess; None where they share hardly any word."""
+    return caption_vectors(run.captions(split))
+
+
+def likely_matches(run: Run, split: str, direction: Direction, vectors: Array) -> LikelyMatches:
+    """Guess about the (at most ten) best results that the analysis keeps of every query.
+
+    Args:
+        vectors: from `text_vectors`.
+    """
+    analysis, image_of_text = run.analysis(split), run.image_of_text(split)
+    texts = direction == "t2i"
+    best = np.asarray(analysis.text_best if texts else analysis.image_best)
+    captions_of = _captions_of(image_of_text, run.count(split, "image"))
+    likeness = np.full(best.shape, -1, np.float32)
+    for part in slices(len(best), TILE_ELEMENTS // max(1, vectors.shape[1] * captions_of.shape[1])):
+        queries = np.arange(part.start, part.stop)
+        own = queries[:, None] if texts else captions_of[queries]
+        for column in range(best.shape[1]):
+            results = best[part, column]
+            others = captions_of[results] if texts else results[:, None]
+            cosines = np.einsum("qad,qbd->qab", vectors[own], vectors[others])
+            missing = (own < 0)[:, :, None] | (others < 0)[:, None, :]
+            likeness[part, column] = np.where(missing, -1, cosines).max((1, 2))
+    query_image = image_of_text if texts else np.arange(len(best))
+    result_image = best if texts else image_of_text[best]
+    return LikelyMatches(likeness, result_image == query_image[:, None], run.ranks(split)[direction])
+
+
+def _captions_of(image_of_text: Array, images: int) -> Array:
+    """(n, most) the captions of every image, −1 where it has fewer."""
+    order = np.argsort(image_of_text, kind="stable")
+    owner = image_of_text[order]
+    first = np.searchsorted(owner, np.arange(images))
+    counts = np.bincount(image_of_text, minlength=images)
+    table = np.full((images, max(int(counts.max(initial=0)), 1)), -1, np.int64)
+    table[owner, np.arange(len(order)) - first[owner]] = order
+    return table
