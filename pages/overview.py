@@ -21,9 +21,9 @@ from app.backend.runs import (
     steps,
 )
 from app.ui import cards, downloads, sidebar
-from app.ui.glossary import tip
 from app.ui.progress import curve_label, curves
 from app.ui.state import Choice, bound, theme
+from app.ui.table import Column, plain_table
 from app.ui.words import count
 from app.views.separation import show_separation
 
@@ -36,16 +36,10 @@ HEADLINE = (
     ("image → text MedR", "i2t_medr", "MedR"), ("text → image MedR", "t2i_medr", "MedR"),
 )  # fmt: skip
 MOST_ADDED = 4
-FILE_ONLY = ["data", "seed", "epochs", "split", "images", "captions"]
-_PERCENT = st.column_config.NumberColumn(format="%.1f", help=tip("R@K"), width=66)
-TABLE: dict[str, Any] = dict.fromkeys(COLUMNS.values(), _PERCENT) | {
-    "run": st.column_config.TextColumn(width=138),
-    "loss": st.column_config.TextColumn(help=tip("loss"), width=86),
-    "R@sum": st.column_config.NumberColumn(format="%.1f", help=tip("R@sum"), width=62),
-    "MD": st.column_config.NumberColumn(format="%.3f", help=tip("mean distance"), width=54),
-    "state": st.column_config.TextColumn(width=72),
-    "date": st.column_config.TextColumn(width=84),
-}
+TERMS = {"loss": "loss", "R@sum": "R@sum", "MD": "mean distance"}
+TABLE = {name: Column(name, "" if name in ("run", "loss", "state", "date") else ".3f" if name == "MD" else ".1f",
+                      TERMS.get(name, "R@K" if "R@" in name else ""))
+         for name in ("run", "loss", *COLUMNS.values(), "state", "date")}  # fmt: skip
 
 
 def headline(choice: Choice) -> None:
@@ -146,10 +140,7 @@ def show_table(choice: Choice) -> None:
         else:
             names = ", ".join(dict.fromkeys(str(row["data"]) for row in rows))
             cards.label(f"{names}: {count(samples.images, 'image')}, {count(samples.captions, 'caption')}")
-        st.dataframe(
-            pd.DataFrame(rows).drop(columns=FILE_ONLY), hide_index=True, height="content", placeholder="–",
-            column_config=TABLE, key=f"runs-{samples.digest if samples else ''}",
-        )  # fmt: skip
+        plain_table(pd.DataFrame(rows), TABLE, f"runs-{samples.digest if samples else ''}", "runs")
     downloads.table(pd.DataFrame([row for rows in groups.values() for row in rows]), f"runs-{split}", paper=True)
 
 
@@ -167,7 +158,7 @@ def show_differences(runs: list[RunSummary]) -> None:
         cards.empty("The configurations are equal.", "These runs have the same settings, including the seed.")
         return
     table = table.rename_axis("setting").reset_index()
-    st.dataframe(table, hide_index=True, height="content")
+    plain_table(table, {str(name): Column(str(name)) for name in table}, "settings", "settings")
     downloads.table(table, "settings-that-differ", paper=True)
 
 

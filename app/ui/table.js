@@ -1,4 +1,4 @@
-// A table whose rows open something: by a click anywhere in the row, by Enter, or by Space. Draws text as text only.
+// A table. Where its rows open something, a click anywhere in the row, Enter and Space do. Draws text as text only.
 const make = (tag, attributes = {}, ...children) => {
   const element = document.createElement(tag)
   for (const [name, value] of Object.entries(attributes))
@@ -13,6 +13,13 @@ const button = (label, action, attributes = {}) => {
   return element
 }
 
+// A column's explanation stands below its name, wherever the table ends
+const below = (element) => {
+  const { left, bottom } = element.getBoundingClientRect()
+  element.style.setProperty("--left", `${Math.max(8, Math.min(left, innerWidth - 290))}px`)
+  element.style.setProperty("--top", `${bottom}px`)
+}
+
 const sampleCell = ({ picture, name, text, small, image }, enlarge) => {
   const cell = make("td", { class: "sample" })
   if (picture) {
@@ -24,8 +31,23 @@ const sampleCell = ({ picture, name, text, small, image }, enlarge) => {
   return cell
 }
 
+const listen = (line, index, body, open) => {
+  line.addEventListener("click", () => { if (!getSelection().toString()) open(false) })
+  line.addEventListener("keydown", (event) => {
+    const steps = { ArrowDown: 1, ArrowUp: -1, Home: -index, End: body.children.length - 1 - index }
+    if (event.target !== line) return
+    if (event.key === "Enter" || event.key === " ") open(false)
+    else if (event.key in steps) body.children[index + steps[event.key]]?.focus()
+    else return
+    event.preventDefault()
+  })
+  line.addEventListener("focus", () => {
+    for (const other of body.children) other.tabIndex = other === line ? 0 : -1
+  })
+}
+
 export default function ({ data, parentElement, setTriggerValue }) {
-  const { columns, rows, picked, sample, label, sorted, page, pages, range } = data
+  const { columns, rows, opens, picked, sample, label, sorted, page, pages, range } = data
   const content = JSON.stringify([columns, rows, sample, sorted, range])
   if (parentElement.content !== content) {
     parentElement.content = content
@@ -37,6 +59,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
       const direction = sorted && sorted[0] === index ? sorted[1] : "none"
       const mark = { ascending: " ↑", descending: " ↓", none: "" }[direction]
       const sort = button(label + mark, () => setTriggerValue("sort", index), { "data-help": help || null, "aria-description": help || null, "data-focus": `s${index}` })
+      if (help) for (const event of ["mouseenter", "focus"]) sort.addEventListener(event, () => below(sort))
       head.append(make("th", { scope: "col", class: number && "number", "aria-sort": direction }, sort))
     })
     const body = make("tbody")
@@ -46,29 +69,19 @@ export default function ({ data, parentElement, setTriggerValue }) {
       if (sample) line.append(sampleCell(row.sample, (event) => { event.stopPropagation(); open(true) }))
       row.cells.forEach((cell, column) =>
         line.append(make("td", { class: columns[column].number && "number", title: columns[column].number ? null : cell }, cell)))
-      line.addEventListener("click", () => { if (!getSelection().toString()) open(false) })
-      line.addEventListener("keydown", (event) => {
-        const steps = { ArrowDown: 1, ArrowUp: -1, Home: -index, End: rows.length - 1 - index }
-        if (event.target !== line) return
-        if (event.key === "Enter" || event.key === " ") open(false)
-        else if (event.key in steps) body.children[index + steps[event.key]]?.focus()
-        else return
-        event.preventDefault()
-      })
-      line.addEventListener("focus", () => {
-        for (const other of body.children) other.tabIndex = other === line ? 0 : -1
-      })
+      if (opens) listen(line, index, body, open)
       body.append(line)
     })
-    const table = make("table", { role: "grid", "aria-label": label }, make("thead", {}, head), body)
+    const table = make("table", { role: opens && "grid", "aria-label": label, class: !opens && "plain" }, make("thead", {}, head), body)
     const turn = (name, step, possible) =>
       button(name, () => setTriggerValue("page", page + step), { disabled: !possible, "data-focus": name })
     const foot = make("div", { class: "foot" }, make("span", {}, range))
     if (pages > 1) foot.append(turn("Previous page", -1, page > 0), turn("Next page", 1, page + 1 < pages))
-    const scrolled = make("div", { class: "scrolled", style: `max-height: ${data.height}px` }, table)
-    parentElement.append(make("div", { class: "frame" }, scrolled, foot))
+    const scrolled = make("div", { class: "scrolled", style: data.height && `max-height: ${data.height}px` }, table)
+    parentElement.append(make("div", { class: "frame" }, scrolled, ...(opens || pages > 1 ? [foot] : [])))
     if (focused) parentElement.querySelector(`[data-focus="${focused}"]`)?.focus()
   }
+  if (!opens) return
   const lines = [...parentElement.querySelectorAll("tbody tr")]
   lines.forEach((line, index) => {
     line.setAttribute("aria-selected", String(index === picked))

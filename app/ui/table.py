@@ -1,7 +1,8 @@
-"""The app's tables whose rows open something: paged, sorted by a click on a column's name, read by keyboard.
+"""The app's tables: paged, sorted by a click on a column's name, read by keyboard; the rows of most open something.
 
-Streamlit's own table opens a row by a small checkbox only and is drawn on a canvas; this one is an HTML table that
-`table.js` fills with text, never with markup. What the browser reports is checked before use.
+Streamlit's own table opens a row by a small checkbox only, explains columns to a mouse only, is drawn on a canvas and
+takes 1.5 MB of scripts; this one is an HTML table that `table.js` fills with text, never with markup. What the browser
+reports is checked before use.
 """
 
 from __future__ import annotations
@@ -62,16 +63,22 @@ def picking_table(
     )
 
 
+def plain_table(frame: pd.DataFrame, columns: Mapping[str, Column], key: str, label: str) -> None:
+    """`rows_table` whose rows open nothing, in its full height."""
+    rows_table(frame, columns, np.arange(len(frame)), key, label, None, None, height=None)
+
+
 def rows_table(
     frame: pd.DataFrame, columns: Mapping[str, Column], ids: np.ndarray, key: str, label: str, current: int | None,
-    on_pick: Callable[[int], None], *, height: int = 420, samples: Samples | None = None,
+    on_pick: Callable[[int], None] | None, *, height: int | None = 420, samples: Samples | None = None,
 ) -> np.ndarray:  # fmt: skip
     """A table in which a click on a row, Enter or Space calls `on_pick` with the row's id before the page reruns.
 
     Args:
         frame: all rows; a page of them is sent. columns: column of the frame → how it is shown.
         ids: one of every row. label: what the rows are, in the plural.
-        current: the id that is open; None is the first row.
+        current: the id that is open; None is the first row. on_pick: None where rows open nothing.
+        height: in pixels, above which the rows scroll; None for no limit.
         samples: row positions → the sample each row is about, as its first cell.
 
     Returns:
@@ -95,7 +102,7 @@ def rows_table(
     def report() -> None:
         value = st.session_state.get(key) or {}
         row = clicked_row(value.get("row"), len(shown))
-        if row is not None:
+        if row is not None and on_pick is not None:
             chosen = int(ids[shown[row]])
             view["opened"] = (opened[0], chosen)  # a click leaves the page as it is
             on_pick(chosen)
@@ -119,7 +126,8 @@ def rows_table(
                 {"cells": [column[row] for column in cells], "sample": asdict(parts[row]) if parts else None}
                 for row in range(len(shown))
             ],
-            "picked": int(picked[0]) if len(picked) else -1, "sample": "sample" if samples else "", "label": label,
+            "opens": on_pick is not None, "picked": int(picked[0]) if len(picked) else -1, "label": label,
+            "sample": "sample" if samples else "",
             "sorted": [names.index(sort[0]), sort[1]] if sort else None,
             "page": page, "pages": pages, "range": page_range(page, len(ids), label), "height": height,
         },
@@ -157,8 +165,8 @@ def sorted_rows(frame: pd.DataFrame, columns: Sequence[str], sort: tuple[str, st
 
 
 def _cell(value: Any, column: Column) -> str:
-    if not column.digits:
-        return str(value)
     if value is None or value != value:
         return "–"
+    if not column.digits:
+        return str(value)
     return f"{int(value) if column.digits.endswith('d') else value:{column.digits}}{column.suffix}"

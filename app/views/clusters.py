@@ -16,7 +16,7 @@ from app.ui import cards, downloads, links, words
 from app.ui.controls import choose_one, step_through
 from app.ui.selection import selected_points
 from app.ui.state import Choice, bound, put, theme
-from app.ui.table import Column, picking_table
+from app.ui.table import Column, picking_table, plain_table
 from app.views.samples import sample_card
 
 TARGET, CHART = "cluster", "cluster-map"
@@ -93,9 +93,10 @@ def _concepts(table: pd.DataFrame) -> None:
     if not len(table):
         return
     cards.label("Marking concepts, by attention")
-    percent = {name: st.column_config.NumberColumn(label, format="percent") for name, label in
-               (("image", "its images"), ("text", "its captions"), ("elsewhere", "everywhere"))}  # fmt: skip
-    st.dataframe(table.drop(columns="gain"), hide_index=True, height=250, column_config=percent)
+    percent = {"image": "its images", "text": "its captions", "elsewhere": "everywhere"}
+    columns = {name: Column(name) for name in table.columns if name not in (*percent, "gain")}
+    columns |= {name: Column(label, ".1f", "attention", " %") for name, label in percent.items()}
+    plain_table(table.assign(**100 * table[list(percent)]), columns, "marking-concepts", "concepts")
 
 
 def _members(run: RunSummary, choice: Choice, all_clusters: Clusters, number: int) -> None:

@@ -11,8 +11,8 @@ from app import charts
 from app.backend.joint_space import score_distributions, score_separation
 from app.backend.runs import RunSummary, read_each
 from app.ui import cards, downloads
-from app.ui.glossary import tip
 from app.ui.state import theme
+from app.ui.table import Column, plain_table
 
 
 def show_separation(runs: Sequence[RunSummary], split: str) -> None:
@@ -52,10 +52,9 @@ def show_separation(runs: Sequence[RunSummary], split: str) -> None:
             "MD": [mean.mean_distance for mean in means],
         }
     )
-    number = st.column_config.NumberColumn(format="%.3f", help=tip("mean similarity"))
-    st.dataframe(
-        table, hide_index=True, height="content",
-        column_config={"matching pairs": number, "other pairs": number,
-                       "MD": st.column_config.NumberColumn(format="%.3f", help=tip("mean distance"))},
-    )  # fmt: skip
+    columns = {
+        "run": Column("run"), "matching pairs": Column("matching pairs", ".3f", "mean similarity"),
+        "other pairs": Column("other pairs", ".3f", "mean similarity"), "MD": Column("MD", ".3f", "mean distance"),
+    }  # fmt: skip
+    plain_table(table, columns, "separation", "runs")
     downloads.table(table, f"separation-{split}", paper=True)

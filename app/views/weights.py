@@ -17,7 +17,7 @@ from app.ui import cards, downloads, links
 from app.ui.controls import choose_one, follow, step_through
 from app.ui.glossary import tip
 from app.ui.state import Choice, bound, theme
-from app.ui.table import Column
+from app.ui.table import Column, plain_table
 from app.views.anchor import show_sample
 from app.views.samples import NO_WORDS, holding, sample_card, sample_table, search_words
 
@@ -46,12 +46,11 @@ def distribution(runs: Sequence[RunSummary], split: str, tables: Mapping[str, pd
             for row in weighting.statistics.itertuples():
                 rows.append({"run": name, "of": row.measure, "μ": row.mean, "σ": row.std})
         statistics = pd.DataFrame(rows)
-        number = st.column_config.NumberColumn(format="%.4f", help=tip("raw scores"), width=70)
-        st.dataframe(
-            statistics if len(runs) > 1 else statistics.drop(columns="run"), hide_index=True, height="content",
-            column_config={"run": st.column_config.TextColumn(width=85), "of": st.column_config.TextColumn(width=100),
-                           "μ": number, "σ": number},
-        )  # fmt: skip
+        columns = {"run": Column("run"), "of": Column("of")}
+        columns |= {name: Column(name, ".4f", "raw scores") for name in ("μ", "σ")}
+        if len(runs) == 1:
+            del columns["run"]
+        plain_table(statistics, columns, "weight-statistics", "rows")
         cards.note(" ".join(describe(name, weighting) for name, weighting in weightings.items()))
         downloads.table(statistics, f"weight-statistics-{split}", paper=True)
 
@@ -90,16 +89,9 @@ def measures(run: RunSummary, split: str) -> pd.DataFrame:
     left, right = st.columns([5, 4], gap="large")
     with left:
         shown = correlations.rename(index=NAMES, columns=NAMES).rename_axis("ρ").reset_index()
-        config = {
-            NAMES[name]: st.column_config.NumberColumn(
-                format="%+.2f", help=tip(TERMS[name]), width=105 if name == DISCREPANCY else 80
-            )
-            for name in correlations.columns
-        }
-        st.dataframe(
-            shown, hide_index=True, height="content",
-            column_config={"ρ": st.column_config.TextColumn(width=100), **config},
-        )  # fmt: skip
+        columns = {"ρ": Column("ρ")}
+        columns |= {NAMES[name]: Column(NAMES[name], "+.2f", TERMS[name]) for name in correlations.columns}
+        plain_table(shown, columns, "weight-correlations", "measures")
         downloads.table(shown, f"weight-correlations-{split}", paper=True)
     with right:
         pairs = {f"{NAMES[a]} and {NAMES[b]}": (a, b) for a, b in combinations(reversed(correlations.columns), 2)}

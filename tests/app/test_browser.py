@@ -46,12 +46,27 @@ def test_every_page_draws_in_both_themes(visit: Visit, path: str) -> None:
         shown = " ".join(visit.page.evaluate("document.body.textContent").lower().split())
         assert [words for words in promises(path.split("?")[0]) if words not in shown] == []
     assert visit.colour() == LIGHT.ink
+    if path == "overview":
+        columns_explain_and_sort(visit)
     visit.check_accessibility()
     visit.shoot(f"{name}-light")
     visit.turn("dark")
     assert visit.colour() == DARK.ink
     visit.check_accessibility()
     visit.shoot(f"{name}-dark")
+
+
+def columns_explain_and_sort(visit: Visit) -> None:
+    """In a table whose rows open nothing: the keyboard reads what a column is and sorts by it."""
+    column = visit.page.get_by_role("columnheader", name="MD").first.get_by_role("button")
+    column.focus()
+    tip = "element => getComputedStyle(element, '::after').content"
+    assert "Mean similarity of matching pairs minus" in column.evaluate(tip)
+    visit.page.keyboard.press("Enter")
+    visit.page.locator("th[aria-sort=descending]").wait_for(timeout=PATIENCE)
+    visit.settle()
+    assert visit.page.locator("table.plain tbody tr[tabindex]").count() == 0
+    assert visit.page.locator("[data-testid=stDataFrame]").count() == 0
 
 
 @pytest.mark.skipif(given_runs() is None, reason="CODER_SCREENSHOT_RUNS names no folder of real runs")

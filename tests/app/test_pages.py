@@ -13,10 +13,11 @@ import pytest
 from PIL import Image
 
 from coder_core.api import open_run
+from coder_core.api.joint_space import score_separation
 from coder_core.api.retrieval import likely_matches, text_vectors
 from tests.app.conftest import ROOTS
 from tests.support.concept_runs import write_concept_run
-from tests.support.pages import PAGES, Opened, shown_tables, texts
+from tests.support.pages import PAGES, Opened, shown_tables, table_rows, texts
 from tests.support.run_folders import flip, write_run
 
 
@@ -319,7 +320,7 @@ def test_the_overview_groups_runs_by_data_and_follows_the_sidebar(tmp_path: Path
     assert app.multiselect(key="curves").options == ["c", "new"]
     assert app.multiselect(key="curves").value == ["c"]
     assert "Not offered, because their samples of dev are others: elsewhere." in texts(app)
-    tables = [table.value["run"].tolist() for table in app.dataframe if "R@sum" in table.value]
+    tables = [[row["run"] for row in rows] for rows in table_rows(app, "R@sum")]
     assert tables == [["a", "b", "c"], ["elsewhere"], ["new"]]
     assert "demo: 12 images, 60 captions" in texts(app)
     assert "demo: 14 images, 70 captions" in texts(app)
@@ -338,8 +339,8 @@ def test_similarities_of_any_number_of_runs_stand_side_by_side(tmp_path: Path, o
     write_concept_run(root, "both", images=12, captions=captions)
     app = opened(root, "overview", curves=["c", "both"])
     assert app.multiselect(key="curves").value == ["c", "both"]
-    table = next(frame.value for frame in app.dataframe if "matching pairs" in frame.value)
-    assert table["run"].tolist() == ["a", "b", "c", "both"]
+    [table] = table_rows(app, "matching pairs")
+    assert [row["run"] for row in table] == ["a", "b", "c", "both"]
     run = open_run(root / "both")
     concepts, (v, w) = run.concepts("dev"), run.embeddings("dev")
     assert concepts is not None
@@ -348,7 +349,9 @@ def test_similarities_of_any_number_of_runs_stand_side_by_side(tmp_path: Path, o
     scores = 0.6 * v @ w.T + 0.4 * branches.image_embeddings @ branches.text_embeddings.T
     own = scores[run.image_of_text("dev"), np.arange(60)]
     md = own.mean() - (scores.sum() - own.sum()) / (scores.size - 60)
-    assert table["MD"].iloc[3] == pytest.approx(float(md), abs=1e-5)
+    exact = score_separation(run, "dev").mean_distance
+    assert exact == pytest.approx(float(md), abs=1e-5)
+    assert table[3]["MD"] == f"{exact:.3f}"
     assert len(app.get("plotly_chart")) == 4
 
 

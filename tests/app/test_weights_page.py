@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coder_core.api import open_run
-from tests.support.pages import Opened, labels, texts
+from tests.support.pages import Opened, labels, table_rows, texts
 from tests.support.run_folders import import_run_folder, write_run
 
 
@@ -28,8 +28,8 @@ def test_two_runs_stand_side_by_side(root: Path, side: str, opened: Opened) -> N
     assert "opposite: diversity" in texts(app)
     heads = [item.value for item in app.header]
     assert {"Highest weights", "Lowest weights", "Do the measures agree?"} <= set(heads)
-    statistics = next(frame.value for frame in app.dataframe if "μ" in frame.value)
-    assert statistics["run"].tolist() == ["opposite"] * 3 + ["combined"] * 3
+    [statistics] = table_rows(app, "μ")
+    assert [row["run"] for row in statistics] == ["opposite"] * 3 + ["combined"] * 3
     app.segmented_control(key="weights-of").set_value("opposite").run()
     assert not app.exception
 

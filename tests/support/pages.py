@@ -38,9 +38,15 @@ def texts(app: AppTest) -> str:
 
 
 def shown_tables(app: AppTest) -> list[dict[str, Any]]:
-    """What the page sends to its tables whose rows open something: label, columns, rows of a page, and more."""
+    """What the page sends to its tables: label, columns, rows of a page, and more."""
     parts = (part.proto for part in app.get("bidi_component"))
     return [json.loads(part.json) for part in parts if part.component_name == NAME]
+
+
+def table_rows(app: AppTest, column: str) -> list[list[dict[str, str]]]:
+    """The rows of every table with this column, each as column → text."""
+    tables = [([c["label"] for c in table["columns"]], table["rows"]) for table in shown_tables(app)]
+    return [[dict(zip(names, row["cells"], strict=True)) for row in rows] for names, rows in tables if column in names]
 
 
 def labels(app: AppTest, start: str) -> list[str]:
