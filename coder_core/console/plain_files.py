@@ -82,11 +82,10 @@ def read_plain(path: Path, most: int = SMALL) -> bytes:
         OSError: missing, or not permitted.
     """
     with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file:
-        content = file.read(most + 1) if os.fstat(file.fileno()).st_size <= most else None
-        if content is None or len(content) > most:
-            size = os.fstat(file.fileno()).st_size
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
             raise InputError(Fault(str(path), f"has {size:,} bytes", f"at most {most:,}", "restore the file"))
-        return content
+        return file.read(size)  # room for no more than that is set aside
 
 
 def _faults(folder: Path) -> Iterator[Fault]:

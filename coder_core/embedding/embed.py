@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.captioned import CaptionedSplit
 from coder_core.data.captioned.records import Tally
 from coder_core.data.embeddings import Embeddings
+from coder_core.embedding.arrays import keep_rows, new_array
 from coder_core.embedding.parts import FOLDER, Block, Kind, Parts, remove
 from coder_core.embedding.pictures import prepared_blocks
 from coder_core.embedding.plan import BLOCK_ON_CPU, Plan, make_plan
@@ -114,7 +116,7 @@ def _work(
 ) -> None:  # fmt: skip
     """Compute this process's share of the blocks that are not done."""
     parts = Parts(folder, kind)
-    done = {number for number, block in parts.read().items() if not block.broken}  # a repaired picture is read again
+    done = {number for number, block in parts.read() if not block.broken}  # a repaired picture is read again
     parallel.barrier()  # all have seen the same
     left = [number for number in range(len(blocks)) if number not in done]
     share = [int(n) for n in np.array_split(np.array(left, dtype=np.int64), parallel.world_size())[parallel.rank()]]
@@ -158,15 +160,16 @@ def _assemble(
     split: CaptionedSplit, plan: Plan, folder: Path, skip_broken: bool, towers: Towers, faults: list[Fault]
 ) -> tuple[Embeddings, list[Fault]]:
     """All blocks in the order of the split; broken pictures are an error, or are left out with their captions."""
-    images, texts = Parts(folder, "images").read(), Parts(folder, "texts").read()
+    images, blocks_of_images = _gather(folder, "images", plan.images)
+    texts, blocks_of_texts = _gather(folder, "texts", plan.texts)
     tally = Tally(
         split.name, f"of {len(split.rows):,} pictures cannot be read", "whole pictures",
         "copy them again and start this command again, or add --skip-broken: what is done is kept",
         "warning" if skip_broken else "error",
     )  # fmt: skip
     whole = np.ones(len(split.rows), dtype=bool)
-    for number in sorted(images):
-        for image, reason in images[number].broken.items():
+    for _, block in sorted(blocks_of_images.items()):
+        for image, reason in block.broken.items():
             whole[image] = False
             tally.add(reason)
     broken = tally.faults()
@@ -175,18 +178,35 @@ def _assemble(
     if not whole.any():
         raise InputError(Fault(split.name, "no picture can be read", "pictures", "check the folder"))
     readable = split.keep(whole)
-    image_rows = np.concatenate([images[number].rows for number in range(len(plan.images)) if len(images[number].rows)])
-    order = np.concatenate(plan.texts)
-    text_rows = np.empty((len(order), image_rows.shape[1]), np.float32)
-    text_rows[order] = np.concatenate([texts[number].rows for number in range(len(plan.texts))])
-    cut = sum(block.cut for block in texts.values())
+    if broken:
+        keep_rows(images, np.flatnonzero(whole))
+        keep_rows(texts, np.flatnonzero(whole[split.image_of_text]))
+    cut = sum(block.cut for block in blocks_of_texts.values())
     if cut:
         longest = towers.about.get("longest")
         problem = f"{cut:,} captions are longer than the {longest} tokens the model reads and were cut"
         faults.append(Fault(split.name, problem, severity="warning"))
     faults += broken
     embeddings = Embeddings(
-        image_rows, text_rows[whole[split.image_of_text]], readable.captions, readable.image_of_text,
+        np.load(images, mmap_mode="r"), np.load(texts, mmap_mode="r"), readable.captions, readable.image_of_text,
         readable.image_names, readable.positions.folder, readable.source, faults,
     )  # fmt: skip
     return embeddings, faults
+
+
+def _gather(folder: Path, kind: Kind, samples: Sequence[np.ndarray]) -> tuple[Path, dict[int, Block]]:
+    """The rows of all blocks in one file, in the order of the split, and the blocks without their rows.
+
+    The rows of broken pictures are zero; where there are no others, there is no file.
+    """
+    file, array, blocks = folder / f"{kind}.npy", None, dict[int, Block]()
+    for number, block in Parts(folder, kind).read():
+        if number in blocks and not blocks[number].broken:
+            continue
+        blocks[number] = replace(block, rows=np.empty((0, 0), np.float32))
+        readable = [sample for sample in samples[number].tolist() if sample not in block.broken]
+        if array is None and readable:
+            array = new_array(file, (sum(map(len, samples)), block.rows.shape[1]), "<f4")
+        if array is not None:
+            array[readable] = block.rows
+    return file, blocks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,9 +49,9 @@ class Parts:
         self._waiting: dict[int, Block] = {}
         self._sealed = time.monotonic()
 
-    def read(self) -> dict[int, Block]:
-        """All blocks on disk. A damaged part is removed, and its blocks are to be computed again."""
-        done: dict[int, Block] = {}
+    def read(self) -> Iterator[tuple[int, Block]]:
+        """The blocks on disk with their numbers, a part in memory at a time. One whose broken pictures were repaired
+        comes twice. A damaged part is removed, and its blocks are to be computed again."""
         for name in atomic.folder_names(self.folder):
             if not name.startswith(f"{self.kind}-"):
                 continue
@@ -63,12 +63,10 @@ class Parts:
                 shutil.rmtree(self.folder / name, ignore_errors=True)
                 continue
             start = 0
-            for number, entry in ((int(key), entry) for key, entry in about.items()):
+            for number, entry in about.items():
                 broken = {int(image): str(reason) for image, reason in entry["broken"].items()}
-                if number not in done or done[number].broken:  # one that was repaired stands twice
-                    done[number] = Block(rows[start : start + entry["rows"]], broken, entry["cut"])
+                yield int(number), Block(rows[start : start + entry["rows"]], broken, entry["cut"])
                 start += entry["rows"]
-        return done
 
     def add(self, number: int, block: Block) -> None:
         """Take a finished block; every twenty seconds those that wait are sealed."""

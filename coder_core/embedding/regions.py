@@ -20,6 +20,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.captioned import CaptionedSplit
 from coder_core.data.captioned.records import Tally
 from coder_core.data.lines import shown
+from coder_core.embedding.arrays import keep_rows
 from coder_core.embedding.pictures import prepared_blocks
 from coder_core.embedding.plan import BLOCK_ON_CPU, make_plan
 from coder_core.runs.files import atomic
@@ -27,7 +28,6 @@ from coder_core.towers.regions import RegionTower, boxes
 
 ABOUT = "tower.json"
 SECONDS = 20.0  # between two marks of what is done
-COPIED_ROWS = 64
 ENDINGS = ("ims.npy", "boxes.npy", "ids.txt", "caps.txt")
 
 Watching = Callable[[str], AbstractContextManager[Watch]]
@@ -167,7 +167,7 @@ class RegionFolder:
         readable = split.keep(whole)
         if not whole.all():
             for name in ("ims.npy", "boxes.npy"):
-                _keep_rows(place / name, np.flatnonzero(whole))
+                keep_rows(place / name, np.flatnonzero(whole))
         order = np.argsort(readable.image_of_text, kind="stable")
         lines = {
             "ids.txt": [readable.image_names[readable.image_of_text[text]] for text in order],
@@ -238,17 +238,6 @@ def _mark(features: np.ndarray, places: np.ndarray, done: np.ndarray, fresh: lis
     done[fresh] = 1
     done.flush()  # type: ignore[attr-defined]
     return []
-
-
-def _keep_rows(file: Path, rows: np.ndarray) -> None:
-    """Write these rows of an array file, in pieces, in place of all."""
-    source = np.load(file, mmap_mode="r")
-    smaller = file.with_name(f"smaller-{file.name}")
-    target = np.lib.format.open_memmap(smaller, mode="w+", dtype=source.dtype, shape=(len(rows), *source.shape[1:]))
-    for start in range(0, len(rows), COPIED_ROWS):
-        target[start : start + COPIED_ROWS] = source[rows[start : start + COPIED_ROWS]]
-    target.flush()
-    os.replace(smaller, file)
 
 
 def _sync(file: Path) -> None:

@@ -25,7 +25,7 @@ _COUNTED_ROWS = 64  # rows compared at a time: the comparisons stay in the core'
 _GUARD = 4  # least δ over the largest rounding error of a right answer
 _CROWDED = 64  # where one pair in so many is unclear, the whole tile is scored exactly
 _SIDE = 512  # … in squares of this side
-_LISTED_ROWS = 256
+_LISTED_ROWS, _LISTED_SCORES = 256, 1 << 23  # queries whose best are found at once, and their scores: 32 MiB
 _SPARE = 8  # candidates looked at beyond a list, so that rounding in the fast product hardly ever pushes one out
 _WITHOUT_SIGN = (1 << 31) - 1
 
@@ -232,7 +232,8 @@ def _best_lists(scores: ScoreTiles, best: int, *, by_image: bool) -> np.ndarray:
     width, looked_at = min(best, candidates), min(best + _SPARE, candidates)
     lists = np.empty((queries, width), np.int32)
     delta = 2 * scores.rounding_error()
-    for rows in _slices(queries, _LISTED_ROWS) if width else []:
+    at_once = max(1, min(_LISTED_ROWS, _LISTED_SCORES // candidates))
+    for rows in _slices(queries, at_once) if width else []:
         tile = scores.fast(rows, EVERY) if by_image else scores.fast(EVERY, rows).T
         fast, candidate = torch.topk(tile, looked_at, dim=1)
         query = torch.arange(rows.start, rows.stop)[:, None].expand_as(candidate)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from PIL import Image
 
 from coder_core.api import compare, list_runs, open_run
+from coder_core.data.captioned import read_captioned
 from coder_core.embed import main
 from coder_core.embedding import embed, parts
 from coder_core.runs.analysis.read import open_analysis
@@ -226,6 +228,49 @@ def test_packed_pictures_are_embedded_where_they_are(
     assert embed_train(pictures, models / "clip", tmp_path / "files") == 0
     assert_same_bits(arrays(tmp_path / "files"), arrays(tmp_path / "runs"))
     assert open_run(tmp_path / "runs" / "run").picture("train", 0) is None
+
+
+WIDE = 16_384
+
+
+class WideTowers:
+    """Random rows so long that a copy of them all stands out."""
+
+    device = torch.device("cpu")
+    prepare = staticmethod(lambda picture: picture.size)
+
+    def __init__(self) -> None:
+        self.about = {"kind": "own", "tower": "tests:wide", "fingerprint": "0", "prompt": "{}"}
+        self.random = np.random.default_rng(0)
+
+    def _rows(self, count: int) -> np.ndarray:
+        rows = self.random.standard_normal((count, WIDE), np.float32)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows
+
+    def encode_pictures(self, prepared: list[Any]) -> np.ndarray:
+        return self._rows(len(prepared))
+
+    def encode_texts(self, texts: list[str]) -> tuple[np.ndarray, int]:
+        return self._rows(len(texts)), 0
+
+
+def test_embeddings_are_never_in_memory_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "SECONDS", -1.0)
+    captions = 640
+    (tmp_path / "data" / "train").mkdir(parents=True)
+    (tmp_path / "data" / "train" / "0.jpg").write_bytes(draw(0))
+    table = "".join(f"0.jpg,caption {number}\n" for number in range(captions))
+    (tmp_path / "data" / "train" / "metadata.csv").write_text(f"file_name,text\n{table}")
+    split = read_captioned(tmp_path / "data").split("train")
+    tracemalloc.start()
+    try:
+        embed.embed_split(split, WideTowers(), tmp_path, "run", "train", workers=0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert arrays(tmp_path)["text_embeddings"].shape == (captions, WIDE)
+    assert peak < captions * WIDE * 4 / 2
 
 
 @pytest.mark.parametrize(
