@@ -154,8 +154,9 @@ def _embed_pictures(arguments: list[str]) -> int:
     stop_on_errors(parsed.towers.faults())
 
     from coder_core.data.captioned import read_captioned
+    from coder_core.data.captioned.decoding import usual_workers
     from coder_core.data.captioned.records import split_name
-    from coder_core.embedding.embed import embed_split, usual_workers
+    from coder_core.embedding.embed import embed_split
     from coder_core.runs.analysis.import_embeddings import place_of
     from coder_core.towers.dual_encoder import DualEncoder
     from coder_core.towers.own import OwnTowers

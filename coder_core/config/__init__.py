@@ -1,6 +1,6 @@
 """The configuration of a run.
 
-schema, boosting, weighting   every setting once: type, default, range, help and source
+schema, boosting, towers, weighting   every setting once: type, default, range, help and source
 setting                       what a setting knows about itself
 checks                        which values are impossible or doubtful, and which settings do not go together
 presets                       named configurations
@@ -24,10 +24,11 @@ from coder_core.config.schema import (
     with_settings,
 )
 from coder_core.config.setting import Setting
+from coder_core.config.towers import TowersConfig
 from coder_core.config.weighting import WeightingConfig
 
 __all__ = [
     "PRESETS", "BoostingConfig", "Config", "DataConfig", "MemoryConfig", "ModelConfig", "ObjectiveConfig", "Setting",
-    "TrainingConfig", "WeightingConfig", "find_setting", "from_document", "problems", "settings", "to_document",
-    "with_settings",
+    "TowersConfig", "TrainingConfig", "WeightingConfig", "find_setting", "from_document", "problems", "settings",
+    "to_document", "with_settings",
 ]  # fmt: skip

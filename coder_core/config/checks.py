@@ -9,9 +9,16 @@ from coder_core.config.schema import LARGEST_SCALE, RUN_NAME, Config, ModelConfi
 from coder_core.config.weighting import OF_NEIGHBOURHOODS, WeightingConfig
 from coder_core.console.faults import Fault
 
+FULL_RATE = 1e-4  # above which a tower that is trained in full forgets
+WEIGHTLESS = ("tower", "mean", "max")  # poolings without weights
 DCL = ("dcl", "dcl-i")
 SCALED = ("infonce", "sigmoid", "cmpm")  # losses of scale · S
 SUMMED = ("btr-sum", "btr-hardest")
+NOTHING_TRAINS = Fault(
+    "--image-tuning and --text-tuning", "are frozen, and nothing stands on the towers that could be trained",
+    "lora or full, --projection linear, or a pooling of ours (gpo)",
+    "for the model as it is: python -m coder_core.embed pictures DATA --model NAME --name RUN",
+)  # fmt: skip
 
 
 def problems(config: Config) -> list[Fault]:
@@ -21,9 +28,52 @@ def problems(config: Config) -> list[Fault]:
     if config.name and not RUN_NAME.fullmatch(config.name):
         expected = "at most 200 letters, digits, '.', '_' and '-', a letter or digit first"
         faults.append(Fault("--name", f"is {config.name!r}", expected, "it becomes the name of a folder"))
-    for check in (_loss, _bank, _concepts, _prototypes, _scorer, _boosting):
+    for check in (_towers, _loss, _bank, _concepts, _prototypes, _scorer, _boosting):
         faults += check(config)
     return faults + list(_weighting(config.weighting, config.training.epochs))
+
+
+def _towers(config: Config) -> Iterator[Fault]:
+    towers, model = config.towers, config.model
+    for side, tower, pooling in (
+        ("image", towers.image_tower, model.image_pooling), ("text", towers.text_tower, model.text_pooling),
+    ):  # fmt: skip
+        tuning, rate = getattr(towers, f"{side}_tuning"), getattr(towers, f"{side}_rate")
+        fix = f"give --{side}-tower as well, or leave it out"
+        if not tower and pooling == "tower":
+            yield Fault(f"--{side}-pooling", f"is tower without --{side}-tower", "gpo, mean or max", fix)
+        if not tower and tuning != "frozen":
+            yield Fault(f"--{side}-tuning", f"is {tuning} without --{side}-tower", "a tower to tune", fix)
+        if tower and pooling == "tower" and model.by_pair:
+            scorer = "--scorer interaction" if model.scorer == "interaction" else f"--embeddings {model.embeddings}"
+            fix = "choose gpo, mean or max: patches and words are compared one by one"
+            yield Fault(f"--{side}-pooling", f"is tower with {scorer}", "local features", fix)
+        if tower and tuning != "frozen" and rate == 0:
+            yield Fault(f"--{side}-rate", f"is 0 with --{side}-tuning {tuning}", "above 0", "or leave it frozen")
+        if tower and tuning == "full" and rate * config.training.learning_rate > FULL_RATE:
+            rated = f"is {rate:g} of {config.training.learning_rate:g} with --{side}-tuning full"
+            fix = "larger rates undo the pretraining; towers that start from random weights take them"
+            yield Fault(f"--{side}-rate", rated, f"together at most {FULL_RATE:g}", fix, "warning")
+    if towers.text_tower and model.text_encoder == "bert":
+        fix = "leave one of the two out"
+        yield Fault("--text-tower", "is given with --text-encoder bert", "one reader of captions", fix)
+    if towers.projection == "none" and not towers.image_tower and not towers.text_tower:
+        yield Fault("--projection", "is none without a tower", "linear", "give --image-tower or --text-tower as well")
+    if not towers.image_tower:
+        if towers.augment != "none":
+            fix = "give --image-tower as well, or leave it out"
+            yield Fault("--augment", f"is {towers.augment} without --image-tower", "pictures to change", fix)
+        return
+    for flag, value, default in (
+        ("--image-dropout", model.image_dropout, 0.0), ("--region-norm", model.region_norm, "none"),
+    ):  # fmt: skip
+        if value != default:
+            fix = "leave it out: an image tower reads pictures"
+            yield Fault(flag, f"is {value} with --image-tower", "region features", fix)
+    frozen = towers.image_tuning == "frozen" and towers.text_tuning == "frozen" and towers.projection == "none"
+    weightless = model.image_pooling in WEIGHTLESS and model.text_pooling in WEIGHTLESS
+    if towers.both and frozen and weightless and model.concepts == 0 and not model.by_pair:
+        yield NOTHING_TRAINS
 
 
 def _loss(config: Config) -> Iterator[Fault]:

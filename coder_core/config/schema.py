@@ -14,12 +14,17 @@ from typing import Any, Literal, get_type_hints
 
 from coder_core.config.boosting import BoostingConfig
 from coder_core.config.setting import Setting, setting, setting_of
+from coder_core.config.towers import TowersConfig
 from coder_core.config.weighting import WeightingConfig
 from coder_core.console.faults import Fault, InputError
 
+Format = Literal[
+    "auto", "precomp", "karpathy", "flickr8k", "flickr30k-annotations", "flickr30k-results", "kaggle", "coco",
+    "imagefolder", "parquet", "webdataset", "img2dataset",
+]  # fmt: skip
 Loss = Literal["btr-sum", "btr-hardest", "npairs-hinge", "infonce", "sigmoid", "cmpm", "polynomial", "dcl-i", "dcl"]
 Diversity = Literal["std", "entropy"]
-Pooling = Literal["gpo", "mean", "max"]
+Pooling = Literal["gpo", "mean", "max", "tower"]
 LARGEST_SCALE = 100.0  # of the logits; a larger one made CLIP's training unstable
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # with what is added to it, a file name
 
@@ -31,8 +36,19 @@ class DataConfig:
     """Where images and captions come from, and what is left out at random while training."""
 
     data: str = setting("", help=
-        'Folder with {split}_ims.npy and {split}_caps.txt, or a Karpathy dataset_*.json; "demo" is the built-in set.')
-    pictures: str = setting("", help="Folder with the picture files, so that the app can show them. Optional.")
+        'Folder with {split}_ims.npy and {split}_caps.txt, or a Karpathy dataset_*.json; "demo" is the built-in set. '
+        "With an image tower: pictures with captions in any layout (docs/data.md, section 9).")
+    pictures: str = setting("", help=
+        "Folder with the picture files, so that the app can show them, and an image tower read them. Optional.")
+    format: Format = setting("auto", help=
+        "Layout of pictures with captions, for an image tower; recognised by itself.")
+    dev_share: float = setting(0.1, minimum=0, maximum=1, help=
+        "Share of the images that become dev, where pictures with captions have no splits: a hash of every image's "
+        "name decides.")
+    test_share: float = setting(0.1, minimum=0, maximum=1, help="Share of the images that become test, likewise.")
+    split_seed: int = setting(0, minimum=0, below=2**31, help="Seed of that hash.")
+    skip_broken: bool = setting(False, help=
+        "Leave out pictures that are missing or broken, with their captions, instead of stopping.")
     word_threshold: int = setting(4, minimum=1, help=
         "A word enters the vocabulary when train captions hold it at least this often (vsepp, vse_infty: 4).")
     word_vectors: str = setting("random", suggestions=("random", "learned"), help=
@@ -58,8 +74,10 @@ class ModelConfig:
     word_size: int = setting(300, minimum=1, maximum=65_536, help=
         "Size of a word vector (vse_infty: 300). A GloVe file must have this width.")
     image_pooling: Pooling = setting("gpo", help=
-        "How regions become one vector. GPO: Chen et al. 2021; CODER supplement eq. 9-11.")
-    text_pooling: Pooling = setting("gpo", help="How words become one vector.")
+        "How regions, or a tower's patches, become one vector. GPO: Chen et al. 2021; CODER supplement eq. 9-11. "
+        "Tower: the image tower pools as it was trained to, with its own projection.")
+    text_pooling: Pooling = setting("gpo", help=
+        "How words become one vector; tower: as the text tower was trained to.")
     scorer: Literal["cosine", "interaction"] = setting("cosine", help=
         "How a pair is scored: the cosine of its two embeddings, or DBL's single-branch interaction model, in which "
         "every word attends to the regions and nothing is pooled (Diao et al. 2024, section III-A).")
@@ -202,7 +220,8 @@ class TrainingConfig:
     batch_size: int = setting(128, minimum=2,
         reason="a contrastive loss needs negatives in the batch", help=
         "Image-caption pairs in a batch, over all processes (CODER: 128).")
-    learning_rate: float = setting(2e-4, above=0, help="Largest learning rate of AdamW (CODER: 2e-4).")
+    learning_rate: float = setting(2e-4, above=0, help=
+        "Largest learning rate of AdamW (CODER: 2e-4). Of towers tuned in full at most 1e-5 (WiSE-FT, FLIP).")
     bert_rate: float = setting(0.1, minimum=0, help="BERT's learning rate as a share of the others' (vse_infty: 0.1).")
     weight_decay: float = setting(1e-4, minimum=0, help="AdamW's weight decay (vse_infty: 1e-4).")
     schedule: Literal["step", "cosine", "constant", "plateau"] = setting("step", help=
@@ -234,7 +253,7 @@ class TrainingConfig:
         "CPU threads; 0 takes all cores. Another number changes the last bits of a run.")
     compile: bool = setting(False, help="Compile the model with torch.compile (a GPU is needed to gain from it).")
     gradient_checkpointing: bool = setting(False, help=
-        "Recompute BERT's activations in the backward pass to save memory.")
+        "Recompute BERT's and the towers' activations in the backward pass to save memory.")
 
 
 # fmt: on
@@ -246,12 +265,18 @@ class Config:
 
     name: str = setting("", help="Name of the run's folder; empty takes the preset's name.")
     data: DataConfig = field(default_factory=DataConfig)
+    towers: TowersConfig = field(default_factory=TowersConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     boosting: BoostingConfig = field(default_factory=BoostingConfig)
     weighting: WeightingConfig = field(default_factory=WeightingConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    @property
+    def has_vocabulary(self) -> bool:
+        """Whether captions are read as words of a vocabulary of the run's own."""
+        return self.model.text_encoder == "bigru" and not self.towers.text_tower
 
 
 @cache

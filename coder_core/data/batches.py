@@ -9,24 +9,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.data.augmentation import Augment, Change, draw_changes
 from coder_core.data.dataset import Split
-from coder_core.data.rows import FeatureRows
+from coder_core.data.rows import FeatureRows, UnreadableRowsError
 from coder_core.data.words import Tokens
 
-ORDER, LEFT_OUT = 0, 1  # random streams of an epoch and of a step
+ORDER, LEFT_OUT, AUGMENTED = 0, 1, 9  # random streams of an epoch and of a step
 
 
 @dataclass(frozen=True)
 class Batch:
-    """B pairs. Padded words are 0; `regions` beyond `region_lengths` are zero."""
+    """B pairs. Padded words are 0; `regions` beyond `region_lengths` are zero.
 
-    regions: Tensor  # (B, R, F) float32
+    Where an image tower reads the pictures themselves, `regions` are their pixels and `region_lengths` the number of
+    local features that the tower gives.
+    """
+
+    regions: Tensor  # (B, R, F) float32, or (B, 3, H, W) float32
     region_lengths: Tensor  # (B,) int64
     words: Tensor  # (B, T) int64
     word_lengths: Tensor  # (B,) int64
@@ -106,6 +113,7 @@ class TrainingBatches:
         drop_words: share of words left out of a caption; at least one stays.
         fixed_ends: never leave out a caption's first and last piece (BERT's [CLS] and [SEP]).
         part, parts: this process's slice of every batch.
+        augment: how pictures change from step to step, where an image tower reads them.
 
     Raises:
         InputError: the split has fewer captions than a batch, or the batch does not divide among the processes.
@@ -113,7 +121,7 @@ class TrainingBatches:
 
     def __init__(
         self, split: Split, tokens: Tokens, *, batch_size: int, seed: int, drop_regions: float = 0.0,
-        drop_words: float = 0.0, fixed_ends: bool = False, part: int = 0, parts: int = 1,
+        drop_words: float = 0.0, fixed_ends: bool = False, part: int = 0, parts: int = 1, augment: Augment = "none",
     ) -> None:  # fmt: skip
         if split.n_texts < batch_size:
             expected = f"at most the {split.n_texts} captions of {split.name}"
@@ -124,7 +132,7 @@ class TrainingBatches:
         self.split, self.tokens, self.rows = split, tokens, RegionRows(split)
         self.batch_size, self.seed = batch_size, seed
         self.drop_regions, self.drop_words, self.fixed_ends = drop_regions, drop_words, fixed_ends
-        self.part, self.parts = part, parts
+        self.part, self.parts, self.augment = part, parts, augment
         self.per_epoch = split.n_texts // batch_size  # an incomplete last batch is left out; the next order differs
         self._order: tuple[int, np.ndarray] | None = None
 
@@ -140,18 +148,33 @@ class TrainingBatches:
         text_ids = self._epoch_order(epoch)[batch * self.batch_size : (batch + 1) * self.batch_size]
         image_ids = self.split.image_of_text[text_ids]
         random = np.random.default_rng((self.seed, LEFT_OUT, step))
-        regions = self.rows.regions
-        left_out = round(random.uniform(0, 2 * self.drop_regions) * regions) if regions > 1 else 0
-        order = np.argsort(random.random((self.batch_size, regions), dtype=np.float32), axis=1)
-        kept_regions = np.sort(order[:, : max(1, regions - left_out)], axis=1)
+        part = slice(self.part * self.batch_size // self.parts, (self.part + 1) * self.batch_size // self.parts)
+        if self.split.pictures is None:
+            kept_regions = self._kept_regions(random)
+            images = partial(self.rows.gather, image_ids[part], kept_regions[part])
+        else:
+            images = partial(self.split.pictures.gather, image_ids[part], self._changes(step, text_ids, part))
         word_lengths = self.tokens.lengths[text_ids]
         chance = random.random((self.batch_size, int(word_lengths.max())), dtype=np.float32)
-        part = slice(self.part * self.batch_size // self.parts, (self.part + 1) * self.batch_size // self.parts)
-        values, region_lengths = self.rows.gather(image_ids[part], kept_regions[part])
+        values, region_lengths = images()
         kept_words = self._kept_words(chance[part], word_lengths[part]) if self.drop_words > 0 else None
         words, lengths = pad_words(self.tokens, text_ids[part], kept_words)
         ids = torch.from_numpy(image_ids[part]), torch.from_numpy(text_ids[part])
         return Batch(values, region_lengths, words, lengths, *ids)
+
+    def _kept_regions(self, random: np.random.Generator) -> np.ndarray:
+        """(batch, k) the regions of every image of the whole batch that are not left out."""
+        regions = self.rows.regions
+        left_out = round(random.uniform(0, 2 * self.drop_regions) * regions) if regions > 1 else 0
+        order = np.argsort(random.random((self.batch_size, regions), dtype=np.float32), axis=1)
+        return np.sort(order[:, : max(1, regions - left_out)], axis=1)
+
+    def _changes(self, step: int, text_ids: np.ndarray, part: slice) -> list[Change] | None:
+        """How the pictures of this process's slice change in this step; drawn for the whole batch."""
+        if self.augment == "none":
+            return None
+        random = np.random.default_rng((self.seed, AUGMENTED, step))
+        return draw_changes(self.augment, [self.split.captions[text] for text in text_ids], random)[part]
 
     def _kept_words(self, chance: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
         retained = chance >= self.drop_words
@@ -162,7 +185,16 @@ class TrainingBatches:
         return [np.flatnonzero(row[:length]) for row, length in zip(retained, lengths, strict=True)]
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
-        """Batches start … stop-1, each prepared by a thread while the one before is in use."""
+        """Batches start … stop-1, each prepared while the one before is in use: by a thread, or, where pictures have to
+        be decoded, by worker processes.
+
+        Raises:
+            UnreadableRowsError: features or pictures cannot be read any more.
+        """
+        pictures = self.split.pictures
+        if pictures is not None and pictures.workers > 0:
+            yield from self._from_workers(range(start, stop), pictures.workers)
+            return
         with ThreadPoolExecutor(max_workers=1) as thread:
             following = thread.submit(self, start) if start < stop else None
             for step in range(start, stop):
@@ -171,9 +203,33 @@ class TrainingBatches:
                 following = thread.submit(self, step + 1) if step + 1 < stop else None
                 yield batch
 
+    def _from_workers(self, steps: range, workers: int) -> Iterator[Batch]:
+        from coder_core.data.captioned.decoding import in_workers
+
+        for batch in in_workers(_Steps(self), steps, min(workers, len(steps))):
+            if not isinstance(batch, Batch):
+                raise UnreadableRowsError(batch)
+            yield batch
+
+
+class _Steps(Dataset[Batch | tuple[Fault, ...]]):
+    """Step -> its batch, or why it cannot be read: an error would lose its faults between the processes."""
+
+    def __init__(self, batches: TrainingBatches) -> None:
+        self.batches = batches
+
+    def __getitem__(self, step: int) -> Batch | tuple[Fault, ...]:
+        try:
+            return self.batches(step)
+        except UnreadableRowsError as error:
+            return error.faults
+
 
 def image_chunks(split: Split, size: int) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
-    """All images in order, whole: (ids, (B, R, F) regions, (B,) lengths)."""
+    """All images in order, whole: (ids, (B, R, F) regions or (B, 3, H, W) pixels, (B,) lengths)."""
+    if split.pictures is not None:
+        yield from split.pictures.chunks(size)
+        return
     rows = RegionRows(split)
     for start in range(0, split.n_images, size):
         ids = np.arange(start, min(start + size, split.n_images))

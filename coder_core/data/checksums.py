@@ -33,10 +33,11 @@ def split_checksums(split: Split, progress: Progress | None = None) -> dict[str,
     The layout on disk takes no part. The features' is kept in $CODER_CACHE under the file's place, size, times and
     inode, so that an unchanged file is read once.
     """
-    return {"features": _features(split, progress), "captions": _captions(split)}
+    return {"features": _features(split, progress), "captions": captions_checksum(split)}
 
 
-def _captions(split: Split) -> str:
+def captions_checksum(split: Split) -> str:
+    """The sha256 (hex) of a split's captions and the image each belongs to."""
     digest = hashlib.sha256(np.ascontiguousarray(split.image_of_text, dtype="<i8").tobytes())
     for caption in split.captions:
         digest.update(caption.encode("utf-8", "surrogatepass") + b"\n")

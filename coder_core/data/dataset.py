@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from coder_core.data.pictures import check_pictures, find_pictures
 from coder_core.data.precomp import read_precomp, splits_in
 from coder_core.data.raw_split import RawSplit
 from coder_core.data.rows import FeatureRows
+
+if TYPE_CHECKING:  # pyarrow is loaded for those who have such data
+    from coder_core.data.picture_rows import Pictures
 
 SMALL_TEST_IMAGES = 1_000  # COCO: "test" is the first 1,000 images of "testall"
 OTHER_NAME = {"dev": "val", "val": "dev"}
@@ -41,6 +45,7 @@ class Split:
         rows: the rows of the features file, from, up to, and every how many.
         zero_regions: (z,) int64, image · L + region of the regions that are all zero and are masked; empty when the
             values were not checked.
+        pictures: that an image tower reads instead of features, which are (n, L, 0) then; or None.
     """
 
     name: str
@@ -53,6 +58,7 @@ class Split:
     faults: list[Fault] = field(default_factory=list)
     rows: tuple[int, int, int] | None = None
     zero_regions: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    pictures: Pictures | None = None
 
     @property
     def n_images(self) -> int:

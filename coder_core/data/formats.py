@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Format = Literal[
-    "auto", "precomp", "karpathy", "flickr8k", "flickr30k-annotations", "flickr30k-results", "kaggle", "coco",
-    "imagefolder", "parquet", "webdataset", "img2dataset",
-]  # fmt: skip
+from coder_core.config.schema import Format
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -16,11 +15,11 @@ from filelock import FileLock, Timeout
 from coder_core.console.bars import Watch
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.captioned import CaptionedSplit
+from coder_core.data.captioned.decoding import prepared_blocks
 from coder_core.data.captioned.records import Tally
 from coder_core.data.embeddings import Embeddings
 from coder_core.embedding.arrays import keep_rows, new_array
 from coder_core.embedding.parts import FOLDER, Block, Kind, Parts, remove
-from coder_core.embedding.pictures import prepared_blocks
 from coder_core.embedding.plan import BLOCK_ON_CPU, Plan, make_plan
 from coder_core.evaluation.recall import Metrics
 from coder_core.runs.analysis.import_embeddings import import_run
@@ -29,13 +28,6 @@ from coder_core.towers.towers import Towers
 from coder_core.training import parallel
 
 Watching = Callable[[str], AbstractContextManager[Watch]]
-MOST_WORKERS = 16
-
-
-def usual_workers(device: str) -> int:
-    """Decoding processes: on a GPU all processors but one, on the CPU few beside the model."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(MOST_WORKERS, processors - 1 if device == "cuda" else processors // 4))
 
 
 def embed_split(

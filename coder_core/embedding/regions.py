@@ -18,10 +18,10 @@ from filelock import FileLock, Timeout
 from coder_core.console.bars import Watch
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.captioned import CaptionedSplit
+from coder_core.data.captioned.decoding import prepared_blocks
 from coder_core.data.captioned.records import Tally
 from coder_core.data.lines import shown
 from coder_core.embedding.arrays import keep_rows
-from coder_core.embedding.pictures import prepared_blocks
 from coder_core.embedding.plan import BLOCK_ON_CPU, make_plan
 from coder_core.runs.files import atomic
 from coder_core.towers.regions import RegionTower, boxes

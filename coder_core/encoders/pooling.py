@@ -27,6 +27,14 @@ class MaxPooling(nn.Module):
         return _fill_padded(features, lengths, LOWEST).amax(1)
 
 
+class PooledByTower(nn.Module):
+    """The tower pools: its one vector a sample."""
+
+    def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """(B, 1, D), (B,) -> (B, D)."""
+        return features[:, 0]
+
+
 class KeepAll(nn.Module):
     """No pooling: keep every region and every word, for a scorer that compares them one by one."""
 

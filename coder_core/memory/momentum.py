@@ -34,7 +34,8 @@ def normalise_by_batch(module: Module) -> Module:
 
 @torch.no_grad()
 def update_twin(twin: nn.Module, module: nn.Module, momentum: float) -> None:
-    """twin ← momentum · twin + (1 − momentum) · module, in place. Buffers (batch norm) are copied, not averaged.
+    """twin ← momentum · twin + (1 − momentum) · module, in place. Buffers (batch norm) are copied, not averaged; what
+    both share (what is frozen of a tower) stays as it is.
 
     Args:
         twin: has the same parameters in the same order as `module`.
@@ -46,9 +47,13 @@ def update_twin(twin: nn.Module, module: nn.Module, momentum: float) -> None:
     """
     if not 0 <= momentum <= 1:
         raise ValueError(f"momentum must be from 0 to 1, got {momentum}")
-    torch._foreach_lerp_(list(twin.parameters()), [p.detach() for p in module.parameters()], 1 - momentum)
+    both = zip(twin.parameters(), module.parameters(), strict=True)
+    pairs = [(slow, fast.detach()) for slow, fast in both if slow is not fast]
+    if pairs:
+        torch._foreach_lerp_([slow for slow, _ in pairs], [fast for _, fast in pairs], 1 - momentum)
     for slow, fast in zip(twin.buffers(), module.buffers(), strict=True):
-        slow.copy_(fast)
+        if slow is not fast:
+            slow.copy_(fast)
 
 
 def cosine_momentum(step: int, steps: int, start: float) -> float:

@@ -10,20 +10,23 @@ from coder_core.concepts.knowledge import Concepts
 from coder_core.config.schema import ModelConfig, Pooling
 from coder_core.encoders.bert import BertWords
 from coder_core.encoders.gpo import GeneralisedPooling
-from coder_core.encoders.pooling import KeepAll, MaxPooling, MeanPooling
+from coder_core.encoders.pooling import KeepAll, MaxPooling, MeanPooling, PooledByTower
 from coder_core.encoders.pvse import PVSEPooling
 from coder_core.encoders.recurrent import RecurrentWords
 from coder_core.encoders.regions import RegionEncoder
 from coder_core.model.coder import Coder
+from coder_core.model.towers import RunTowers
 from coder_core.scoring.interaction import InteractionScorer
 from coder_core.scoring.scorer import CosineScorer, PVSEScorer, Scorer
 
-POOLINGS: dict[Pooling, type[nn.Module]] = {"gpo": GeneralisedPooling, "mean": MeanPooling, "max": MaxPooling}
+POOLINGS: dict[Pooling, type[nn.Module]] = {
+    "gpo": GeneralisedPooling, "mean": MeanPooling, "max": MaxPooling, "tower": PooledByTower,
+}  # fmt: skip
 
 
 def build_model(
     config: ModelConfig, *, feature_size: int, words: int, vectors: Tensor | None = None, checkpointing: bool = False,
-    pretrained: bool = True, download: bool = True, concepts: Concepts | None = None,
+    pretrained: bool = True, download: bool = True, concepts: Concepts | None = None, towers: RunTowers | None = None,
 ) -> Coder:  # fmt: skip
     """The model of a configuration.
 
@@ -32,29 +35,31 @@ def build_model(
         feature_size: F of the region features.
         words: size of the vocabulary (unused with BERT).
         vectors: (words, word_size) initial word vectors; random when None.
-        checkpointing: recompute BERT's activations.
+        checkpointing: recompute BERT's activations, and the towers'.
         pretrained: load BERT's weights; False when a checkpoint's weights follow anyway.
         download: what this machine lacks of BERT.
         concepts: of the concept branch; None builds the instance branch alone.
+        towers: that read pictures or captions in the place of the encoders of a configuration.
     """
-    text: nn.Module
-    if config.text_encoder == "bert":
+    image: nn.Module | None = towers.image_encoder(config.dimension, checkpointing) if towers is not None else None
+    text: nn.Module | None = towers.text_encoder(config.dimension, checkpointing) if towers is not None else None
+    if text is None and config.text_encoder == "bert":
         text = BertWords(
             config.bert, config.dimension, frozen=config.freeze_bert, checkpointing=checkpointing,
             pretrained=pretrained, download=download,
         )  # fmt: skip
-    else:
+    elif text is None:
         text = RecurrentWords(
             words, config.word_size, config.dimension, layers=config.text_layers, dropout=config.word_dropout,
             vectors=vectors,
         )  # fmt: skip
-    instance = (
-        RegionEncoder(
+    if image is None:
+        image = RegionEncoder(
             feature_size, config.dimension, layers=config.image_layers, dropout=config.image_dropout,
             rms=config.region_norm == "rms",
-        ),
-        text,
-        *(_pooling(config, name) for name in (config.image_pooling, config.text_pooling)),
+        )  # fmt: skip
+    instance = (
+        image, text, *(_pooling(config, name) for name in (config.image_pooling, config.text_pooling)),
     )  # fmt: skip
     # After the instance branch, whose random start then equals that of a model without concepts.
     branch, pooling = None, None

@@ -1,4 +1,4 @@
-"""Turn captions into numbers: words of the run's vocabulary for a BiGRU, word pieces for BERT."""
+"""Turn captions into numbers: words of the run's vocabulary for a BiGRU, word pieces for BERT and text towers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from coder_core.data.glove import learn_word_vectors, read_word_vectors
 from coder_core.data.lines import LONGEST_CAPTION_WORDS
 from coder_core.data.words import SPECIAL_WORDS, UNKNOWN, Tokens, Vocabulary, tokenise
 from coder_core.encoders.bert import load_tokenizer
+from coder_core.towers.halves import TextHalf
 
 RANDOM_STREAM = 3  # of the vectors of words that a GloVe file lacks
 
@@ -38,8 +39,13 @@ class CaptionReader:
     words: Callable[[str], list[str]]
 
 
-def make_reader(config: Config, vocabulary: Vocabulary | None, *, download: bool = True) -> CaptionReader:
-    """The reader of a configuration; `vocabulary` is needed for a BiGRU, `download` is of BERT's word pieces."""
+def make_reader(
+    config: Config, vocabulary: Vocabulary | None, *, download: bool = True, tower: TextHalf | None = None
+) -> CaptionReader:
+    """The reader of a configuration; `vocabulary` is needed for a BiGRU, `download` is of BERT's word pieces, `tower`
+    reads the captions of a run with a text tower."""
+    if tower is not None:
+        return tower_reader(tower)
     if config.model.text_encoder == "bert":
         return piece_reader(config.model.bert, download=download)
     if vocabulary is None:
@@ -56,9 +62,7 @@ def piece_reader(name: str, *, download: bool = True) -> CaptionReader:
     tokenizer = load_tokenizer(name, download=download)
 
     def encode(captions: Sequence[str]) -> Tokens:
-        ids = tokenizer(list(captions), truncation=True)["input_ids"]
-        offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
-        return Tokens(np.fromiter((piece for pieces in ids for piece in pieces), np.int32, offsets[-1]), offsets)
+        return _flat(tokenizer(list(captions), truncation=True)["input_ids"])
 
     def known_and_unknown(text: str) -> tuple[list[str], list[str]]:
         words = dict.fromkeys(tokenise(text))
@@ -70,6 +74,25 @@ def piece_reader(name: str, *, download: bool = True) -> CaptionReader:
         return ["" if piece in tokenizer.all_special_tokens else piece for piece in pieces]
 
     return CaptionReader(encode, len(tokenizer), True, known_and_unknown, words)
+
+
+def tower_reader(tower: TextHalf) -> CaptionReader:
+    """Tokens of a text tower, the special ones at a caption's ends included."""
+
+    def known_and_unknown(text: str) -> tuple[list[str], list[str]]:
+        words = list(dict.fromkeys(tokenise(text)))
+        unknown = set(tower.unknown(words))
+        return [word for word in words if word not in unknown], [word for word in words if word in unknown]
+
+    def encode(captions: Sequence[str]) -> Tokens:
+        return _flat(tower.tokenise(captions))
+
+    return CaptionReader(encode, tower.words, True, known_and_unknown, tower.pieces)
+
+
+def _flat(ids: Sequence[Sequence[int]]) -> Tokens:
+    offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
+    return Tokens(np.fromiter((piece for pieces in ids for piece in pieces), np.int32, offsets[-1]), offsets)
 
 
 def initial_word_vectors(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL.Image import Image
 from torch import Tensor, nn
 
 from coder_core.concepts.knowledge import ARRAYS, NAMES, Concepts
@@ -22,6 +24,8 @@ from coder_core.model.coder import Branches, Coder
 from coder_core.model.encode import TEXTS_AT_ONCE, evaluating
 from coder_core.model.reader import CaptionReader, make_reader
 from coder_core.model.score import ImageParts, score_texts
+from coder_core.model.towers import FILE as TOWERS
+from coder_core.model.towers import RunTowers, open_towers
 from coder_core.ops.mixture import mixed_embeddings
 from coder_core.runs.files.saves import Save, SaveStore
 from coder_core.runs.files.sealed import read_checked, read_toml
@@ -44,6 +48,7 @@ class LoadedModel:
         feature_size: numbers a region.
         faults: damaged newer saves that were passed over.
         concepts: of its concept branch, or None.
+        towers: that read its pictures or captions, or None.
     """
 
     config: Config
@@ -55,6 +60,7 @@ class LoadedModel:
     feature_size: int
     faults: list[Fault]
     concepts: Concepts | None = None
+    towers: RunTowers | None = None
 
     def known_and_unknown(self, text: str) -> tuple[list[str], list[str]]:
         """A text's words that the model can tell apart, and those it cannot, each once."""
@@ -103,6 +109,18 @@ class LoadedModel:
             features = self.model.regions(inputs[None].to(self.device), torch.tensor([len(regions)]))[0]
         return np.asarray(features.float().cpu().numpy())
 
+    def encode_picture(self, picture: Image) -> np.ndarray:
+        """One upright RGB picture -> (D,), or (2 · D,), as `encode_text` with `scoring`; of a run with an image
+        tower."""
+        if self.towers is None or self.towers.image is None:
+            raise ValueError("the run has no image tower")
+        pixels, lengths = torch.from_numpy(self.towers.image.prepare(picture))[None], self.towers.image.local_features
+        with evaluating(self.model):
+            nodes = self.model.concept_nodes()
+            counts = torch.tensor([lengths], device=self.device)
+            branches = self.model.image_branches(pixels.to(self.device), counts, nodes)
+        return np.asarray(self._rows(branches)[0])
+
     def score_texts(self, captions: Sequence[str], parts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """(k, n) float32 scores of free texts with the images of an analysis, of a model that scores pair by pair.
 
@@ -131,25 +149,49 @@ def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
     return from_document(document, str(place)), about
 
 
-def read_feature_size(folder: Path, about: Mapping[str, Any]) -> int:
-    """F of the regions a run was trained on, from its [about] table.
+def read_feature_size(folder: Path, config: Config, about: Mapping[str, Any]) -> int:
+    """F of the regions a run was trained on, from its [about] table; 0 where an image tower reads pictures.
 
     Raises:
-        InputError: missing, or no number from 1 to 1,048,576.
+        InputError: missing, or no number from 1 (with an image tower 0) to 1,048,576.
     """
     size = about.get("feature_size")
-    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST_FEATURES:
+    least = 0 if config.towers.image_tower else 1
+    if not isinstance(size, int) or isinstance(size, bool) or not least <= size <= MOST_FEATURES:
         place = f"{folder / 'config.toml'} [{ABOUT}] key feature_size"
-        raise InputError(Fault(place, f"is {size!r:.80}", f"a value from 1 to {MOST_FEATURES}"))
+        raise InputError(Fault(place, f"is {size!r:.80}", f"a value from {least} to {MOST_FEATURES}"))
     return size
 
 
 def read_vocabulary(folder: Path, config: Config) -> Vocabulary | None:
-    """A run's vocabulary, verified; None for a BERT run."""
-    if config.model.text_encoder == "bert":
+    """A run's vocabulary, verified; None for a run of BERT or of a text tower."""
+    if not config.has_vocabulary:
         return None
     text = read_checked(folder, "words.json").decode("utf-8", "replace")
     return Vocabulary.from_text(text, str(folder / "words.json"))
+
+
+def read_towers(folder: Path, config: Config, moved: Sequence[str] = ()) -> RunTowers | None:
+    """A run's towers, found again and compared with what it noted of them; None for a run without.
+
+    Args:
+        folder: of the run.
+        config: of the run.
+        moved: sides whose tower the configuration names anew.
+
+    Raises:
+        InputError: a tower is not here, or is another now; or a user's own, which nobody allowed.
+    """
+    if not config.towers.image_tower and not config.towers.text_tower:
+        return None
+    place = str(folder / TOWERS)
+    try:
+        noted = json.loads(read_checked(folder, TOWERS))
+    except (ValueError, RecursionError) as error:
+        raise InputError(Fault(place, f"cannot be read as JSON: {error}", "what the run noted")) from None
+    if not isinstance(noted, dict):
+        raise InputError(Fault(place, "holds no object", "what the run noted of its towers"))
+    return open_towers(config, noted, moved, folder.name)
 
 
 def read_concepts(folder: Path, config: Config) -> Concepts | None:
@@ -182,12 +224,13 @@ def check_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) 
 
 
 def check_size(
-    config: Config, save: Save, *, feature_size: int, words: int, concepts: Concepts | None, download: bool = False
-) -> Callable[..., Coder]:
+    config: Config, save: Save, *, feature_size: int, words: int, concepts: Concepts | None, download: bool = False,
+    towers: RunTowers | None = None,
+) -> Callable[..., Coder]:  # fmt: skip
     """Compare a save's weights with the model of a configuration before memory is taken for what it asks for.
 
     Args:
-        config: of the run. save: of its model. feature_size, words, concepts: as for `build_model`.
+        config: of the run. save: of its model. feature_size, words, concepts, towers: as for `build_model`.
         download: what this machine lacks of BERT.
 
     Returns:
@@ -198,7 +241,7 @@ def check_size(
     """
     build = partial(
         build_model, config.model, feature_size=feature_size, words=words, concepts=concepts, pretrained=False,
-        download=download,
+        download=download, towers=towers,
     )  # fmt: skip
     with torch.device("meta"):
         check_weights(build(), save.tensors("model"), str(save.path / "model.safetensors"))
@@ -227,13 +270,14 @@ def load_model(folder: str | Path, *, device: str = "cpu") -> LoadedModel:
     """
     folder = Path(folder)
     config, about = read_config(folder)
-    size = read_feature_size(folder, about)
-    reader = make_reader(config, read_vocabulary(folder, config), download=False)
+    size, towers = read_feature_size(folder, config, about), read_towers(folder, config)
+    text_tower = towers.text if towers is not None else None
+    reader = make_reader(config, read_vocabulary(folder, config), download=False, tower=text_tower)
     save = best_save(folder)
     concepts = read_concepts(folder, config)
-    build = check_size(config, save, feature_size=size, words=reader.size, concepts=concepts)
+    build = check_size(config, save, feature_size=size, words=reader.size, concepts=concepts, towers=towers)
     model = build()
     load_weights(model, save.tensors("model"), str(save.path / "model.safetensors"))
     target = torch.device(device)
     model = model.to(target).eval()
-    return LoadedModel(config, model, reader, save.fingerprint, save.name, target, size, save.skipped, concepts)
+    return LoadedModel(config, model, reader, save.fingerprint, save.name, target, size, save.skipped, concepts, towers)

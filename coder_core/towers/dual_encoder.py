@@ -155,11 +155,10 @@ class DualEncoder:
         with quiet():
             self._model = load_transformers_model(self.folder, place, METHODS).to(self.device)
             processor = load_image_processor(self.folder, place)
-            self._tokenizer = _load_tokenizer(self.folder, place)
+            self._tokenizer = load_tokenizer(self.folder, place)
         self.prepare: Callable[[Image], Any] = Preparation(processor)
-        self._padded_whole = settings.get("model_type") in PADDED_WHOLE
-        self._lower = self._padded_whole and type(self._tokenizer).__name__ in LOWER_CASED
-        self._longest = self._find_longest()
+        self._padded_whole, self._lower = reading_of(settings, self._tokenizer)
+        self._longest = longest_text(self._model, self._tokenizer)
         self.about: dict[str, Any] = {
             "kind": TRANSFORMERS,
             "model": name if commit else str(self.folder.resolve()),
@@ -177,13 +176,6 @@ class DualEncoder:
     def model(self) -> Any:
         """The model of transformers."""
         return self._model
-
-    def _find_longest(self) -> int:
-        """Tokens the text tower reads of a text."""
-        settings = getattr(self._model.config, "text_config", self._model.config)
-        positions = getattr(settings, "max_position_embeddings", None)
-        limits = [limit for limit in (positions, self._tokenizer.model_max_length) if isinstance(limit, int)]
-        return int(min([limit for limit in limits if 0 < limit < 1 << 20], default=LONGEST_UNKNOWN))
 
     def encode_pictures(self, prepared: Sequence[dict[str, np.ndarray]]) -> np.ndarray:
         """B prepared pictures -> (B, D) float32 unit rows."""
@@ -209,6 +201,20 @@ class DualEncoder:
             output = getattr(self._model, method)(**moved)
         rows = output if isinstance(output, Tensor) else output.pooler_output
         return unit_rows(rows, what)
+
+
+def reading_of(settings: dict[str, Any], tokenizer: Any) -> tuple[bool, bool]:
+    """Whether a model reads texts padded to their longest length without a mask, and in small letters."""
+    padded_whole = settings.get("model_type") in PADDED_WHOLE
+    return padded_whole, padded_whole and type(tokenizer).__name__ in LOWER_CASED
+
+
+def longest_text(model: Any, tokenizer: Any) -> int:
+    """Tokens a text tower reads of a text."""
+    settings = getattr(model.config, "text_config", model.config)
+    positions = getattr(settings, "max_position_embeddings", None)
+    limits = [limit for limit in (positions, tokenizer.model_max_length) if isinstance(limit, int)]
+    return int(min([limit for limit in limits if 0 < limit < 1 << 20], default=LONGEST_UNKNOWN))
 
 
 @contextmanager
@@ -278,7 +284,7 @@ def load_image_processor(folder: Path, place: str) -> Any:
     )
 
 
-def _load_tokenizer(folder: Path, place: str) -> Any:
+def load_tokenizer(folder: Path, place: str) -> Any:
     from transformers import AutoTokenizer
 
     fix = "save the tokenizer with the model"

@@ -24,9 +24,36 @@ NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 METHODS = ("encode_pictures", "encode_texts")
 
 
+_typed: set[str] = set()  # on this process's command line
+
+
+def allow(name: str) -> None:
+    """Let runs import this tower in this process: a person typed its name."""
+    _typed.add(name)
+
+
 def is_allowed(name: str) -> bool:
     """Whether whoever started this process allowed runs to import this tower."""
-    return name in [entry.strip() for entry in os.environ.get(ALLOWED, "").split(",")]
+    return name in _typed or name in [entry.strip() for entry in os.environ.get(ALLOWED, "").split(",")]
+
+
+def make_own(name: str, place: str) -> tuple[Any, Any]:
+    """The user's object that package.module:function returns, and its module. This runs the user's code.
+
+    Raises:
+        InputError: the name is of another form, or the code fails.
+    """
+    if not NAME.fullmatch(name):
+        fault = Fault(place, "is not of this form", "package.module:function", "for example --tower towers:clip")
+        raise InputError(fault)
+    module_name, _, function = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+        return getattr(module, function)(), module
+    except Exception as error:  # the user's code raises what it likes
+        problem = f"cannot be made: {type(error).__name__}: {str(error)[:300]}"
+        fix = "start the command in the folder of the module, or set PYTHONPATH"
+        raise InputError(Fault(place, problem, "a function that returns the towers", fix)) from error
 
 
 class OwnTowers:
@@ -45,22 +72,12 @@ class OwnTowers:
     def __init__(self, name: str, *, prompt: str = PLAIN_PROMPT, expected: str = "", texts: bool = True) -> None:
         check_prompt(prompt)
         place = f"--tower {name}"
-        if not NAME.fullmatch(name):
-            fault = Fault(place, "is not of this form", "package.module:function", "for example --tower towers:clip")
-            raise InputError(fault)
-        module_name, _, function = name.partition(":")
-        try:
-            module = importlib.import_module(module_name)
-            self._tower = getattr(module, function)()
-        except Exception as error:  # the user's code raises what it likes
-            problem = f"cannot be made: {type(error).__name__}: {str(error)[:300]}"
-            fix = "start the command in the folder of the module, or set PYTHONPATH"
-            raise InputError(Fault(place, problem, "a function that returns the towers", fix)) from error
+        self._tower, module = make_own(name, place)
         lacking = [method for method in METHODS[: 1 + texts] if not callable(getattr(self._tower, method, None))]
         if lacking:
             problem = f"gives a {type(self._tower).__name__} without {' and '.join(lacking)}"
             raise InputError(Fault(place, problem, " and ".join(METHODS), "docs/towers.md shows three adapters"))
-        own = str(getattr(self._tower, "fingerprint", "")) or _of_file(module)
+        own = str(getattr(self._tower, "fingerprint", "")) or file_fingerprint(module)
         if expected and own != expected:
             problem = f"has another fingerprint now, {own[:12]}"
             raise InputError(Fault(place, problem, expected[:12], "restore the towers this run was made with"))
@@ -108,7 +125,7 @@ def _unchanged(picture: Image) -> Image:
     return picture
 
 
-def _of_file(module: Any) -> str:
+def file_fingerprint(module: Any) -> str:
     """The sha256 of a module's file."""
     file = getattr(module, "__file__", None)
     return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""

@@ -182,7 +182,7 @@ def transformers_regions(
             output = model(pixel_values=pixels).last_hidden_state
             if settings.get("model_type") in NORMALISED_LATE and output.ndim == 3:
                 output = model.post_layernorm(output)
-        return _as_grid(output, pixels.shape[-2:], model, place)
+        return as_grid(output, pixels.shape[-2:], model, place)
 
     about = {
         "kind": TRANSFORMERS, "model": name if commit else str(folder.resolve()), "revision": commit,
@@ -193,7 +193,7 @@ def transformers_regions(
     return RegionTower(about, target, PreparationWithView(prepare, view), features, grid)
 
 
-def _as_grid(output: Tensor, pixels: Sequence[int], model: Any, place: str) -> Tensor:
+def as_grid(output: Tensor, pixels: Sequence[int], model: Any, place: str) -> Tensor:
     """(B, T, F) tokens or a (B, F, rows, columns) map -> (B, rows, columns, F); special tokens in front are dropped."""
     if output.ndim == 4:
         return output.permute(0, 2, 3, 1)

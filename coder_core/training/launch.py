@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shlex
 import sys
@@ -30,6 +31,8 @@ from coder_core.console.tables import metrics_table
 from coder_core.cpu.allocation import keep_buffers
 from coder_core.cpu.products import product_library, use_onednn
 from coder_core.model.reader import make_reader
+from coder_core.model.towers import FILE as TOWERS
+from coder_core.model.towers import SIDES, open_towers, with_size_of_towers
 from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.derived.neighbours import run_text_space, same_neighbours
 from coder_core.runs.files.history import HISTORY, history_faults
@@ -43,8 +46,10 @@ from coder_core.runs.load import (
     read_concepts,
     read_config,
     read_feature_size,
+    read_towers,
     read_vocabulary,
 )
+from coder_core.towers.own import allow
 from coder_core.training import parallel
 from coder_core.training.precision import twin_precision
 from coder_core.training.prepare import Prepared, prepare
@@ -56,9 +61,9 @@ TEACHER = "boosting_anchor_fingerprint"  # in the table [about] of a run with an
 CHECKED = ("train_features", "train_captions", "dev_features", "dev_captions")
 CHECKSUM = "{}_sha256"  # in the table [about]
 MAY_CHANGE = {
-    "data.data", "data.pictures", "model.concept_list", "boosting.boosting_teacher", "weighting.text_space",
-    "training.device", "training.threads", "training.precision", "training.twin_precision",
-    "training.compile", "training.save_every", "training.gradient_checkpointing",
+    "data.data", "data.pictures", "towers.image_tower", "towers.text_tower", "towers.workers", "model.concept_list",
+    "boosting.boosting_teacher", "weighting.text_space", "training.device", "training.threads", "training.precision",
+    "training.twin_precision", "training.compile", "training.save_every", "training.gradient_checkpointing",
 }  # fmt: skip
 
 
@@ -93,10 +98,13 @@ def start_run(config: Config, root: Path, console: Console) -> Path:
         raise InputError(Fault(str(folder), "already holds a run", "a new name", fix))
     stop_on_errors(check_folder(str(folder), folder))
     device = _begin(config)
+    allow_towers(config)
+    towers = open_towers(config)
+    config, notes = with_size_of_towers(config, towers)
     with preparing(console) as progress:
-        prepared = prepare(config, progress=progress)
+        prepared = prepare(config, progress=progress, towers=towers)
     if parallel.rank() == 0:
-        print_faults(console, faults + prepared.faults)
+        print_faults(console, faults + notes + prepared.faults)
         write_sealed(folder, _files(config, prepared, device))
     parallel.barrier()
     return _train(config, folder, prepared, device, console, resume=False)
@@ -119,17 +127,24 @@ def continue_run(folder: Path, overrides: Config | None, console: Console, *, do
     config = _merge(stored, overrides) if overrides is not None else stored
     stop_on_errors(check_folder(str(folder), folder))
     device = _begin(config)
+    moved = [side for side in SIDES if f"towers.{side}_tower" in differences(stored, config)]
+    if moved:
+        allow_towers(config)
+    towers = read_towers(folder, config, moved)
     vocabulary, concepts = read_vocabulary(folder, config), read_concepts(folder, config)
     save = SaveStore(folder / "state", keep=STATES_KEPT).newest()
     if save is not None:
-        words = make_reader(config, vocabulary, download=download).size
-        size = read_feature_size(folder, about)
-        build = check_size(config, save, feature_size=size, words=words, concepts=concepts, download=download)
+        text_tower = towers.text if towers is not None else None
+        words = make_reader(config, vocabulary, download=download, tower=text_tower).size
+        size = read_feature_size(folder, config, about)
+        build = check_size(
+            config, save, feature_size=size, words=words, concepts=concepts, download=download, towers=towers
+        )  # fmt: skip
         check_parts(config, save, build)
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
     with preparing(console) as progress:
         prepared = prepare(
-            config, vocabulary, progress, concepts, space, pretrained=save is None, download=download
+            config, vocabulary, progress, concepts, space, pretrained=save is None, download=download, towers=towers
         )  # fmt: skip
     notes = _same_data(prepared, about, config)
     if parallel.rank() == 0:
@@ -205,6 +220,12 @@ def _begin(config: Config) -> torch.device:
     return device
 
 
+def allow_towers(config: Config) -> None:
+    """Let this process import the towers of a user's own that a person named."""
+    for name in (config.towers.image_tower, config.towers.text_tower):
+        allow(name)
+
+
 def _files(config: Config, prepared: Prepared, device: torch.device) -> dict[str, bytes | str]:
     about = {
         "command": shlex.join(["python", "-m", "coder_core.train", *sys.argv[1:]]),
@@ -231,6 +252,8 @@ def _files(config: Config, prepared: Prepared, device: torch.device) -> dict[str
         files["words.json"] = prepared.vocabulary.to_text()
     if prepared.concepts is not None:
         files |= prepared.concepts.to_files()
+    if prepared.towers is not None:
+        files[TOWERS] = json.dumps(prepared.towers.document(), ensure_ascii=False, indent=1)
     if prepared.neighbourhood is not None:
         files |= prepared.neighbourhood.space.to_files()
     return files

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from coder_core.config.checks import NOTHING_TRAINS
 from coder_core.config.schema import TrainingConfig
+from coder_core.config.towers import TowersConfig
 from coder_core.console.documents import trusting
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import Batch
@@ -17,7 +20,8 @@ from coder_core.runs.files.saves import Save
 from coder_core.training.stopping import check_gradients
 
 DECAY_FACTOR = 0.1
-BERT = "words.bert."  # in the names of BERT's own weights
+BERT, IMAGE_TOWER, TEXT_TOWER = "words.bert.", "regions.tower.", "words.tower."
+"""In the names of the weights of pretrained encoders."""
 SCALE = "scale."  # begins the names of what scales the logits
 
 
@@ -44,24 +48,32 @@ def learning_rate(step: int, steps: int, config: TrainingConfig, reductions: int
 
 
 def make_optimizer(
-    parameters: Mapping[str, nn.Parameter], config: TrainingConfig, device: torch.device
-) -> torch.optim.AdamW:
-    """AdamW (fused) in three groups: BERT's own weights at a share of the rate, what scales the logits without weight
-    decay, and everything else.
+    parameters: Mapping[str, nn.Parameter], config: TrainingConfig, device: torch.device,
+    towers: TowersConfig | None = None,
+) -> torch.optim.AdamW:  # fmt: skip
+    """AdamW (fused) in groups: the weights of BERT and of each tower at a share of the rate, what scales the logits
+    without weight decay, and everything else.
 
     Args:
         parameters: name -> parameter; frozen ones are left out.
         config: of the run.
         device: where they stand.
+        towers: their rates.
+
+    Raises:
+        InputError: nothing is trained.
     """
     trained = [(name, parameter) for name, parameter in parameters.items() if parameter.requires_grad]
-    bert = [named for named in trained if BERT in named[0]]
-    scale = [named for named in trained if named[0].startswith(SCALE)]
-    others = [named for named in trained if BERT not in named[0] and not named[0].startswith(SCALE)]
-    groups = [
-        {"params": others, "share": 1.0}, {"params": bert, "share": config.bert_rate},
-        {"params": scale, "share": 1.0, "weight_decay": 0.0},
-    ]  # fmt: skip
+    if not trained:
+        raise InputError(NOTHING_TRAINS)
+    towers = towers or TowersConfig()
+    shares = {"": 1.0, BERT: config.bert_rate, IMAGE_TOWER: towers.image_rate, TEXT_TOWER: towers.text_rate, SCALE: 1.0}
+    members: dict[str, list[tuple[str, nn.Parameter]]] = {part: [] for part in shares}
+    for name, parameter in trained:
+        pretrained = next((part for part in (BERT, IMAGE_TOWER, TEXT_TOWER) if part in name), "")
+        members[SCALE if name.startswith(SCALE) else pretrained].append((name, parameter))
+    groups: list[dict[str, Any]] = [{"params": members[part], "share": share} for part, share in shares.items()]
+    groups[-1]["weight_decay"] = 0.0
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=config.learning_rate,

@@ -16,7 +16,7 @@ from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.batches import TrainingBatches
 from coder_core.data.checksums import split_checksums
-from coder_core.data.dataset import Split, available_splits, compare_splits, fingerprint, read_split
+from coder_core.data.dataset import Split, compare_splits, fingerprint
 from coder_core.data.demo import DEMO_FOLDER, make_demo
 from coder_core.data.vague import make_vague
 from coder_core.data.words import Tokens, Vocabulary
@@ -25,6 +25,8 @@ from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
 from coder_core.model.concepts import make_concepts
 from coder_core.model.reader import CaptionReader, initial_word_vectors, make_reader
+from coder_core.model.splits import read_splits
+from coder_core.model.towers import RunTowers
 from coder_core.runs.derived.neighbours import Neighbourhood, train_neighbourhood
 from coder_core.runs.load import LoadedModel
 from coder_core.training import parallel
@@ -57,6 +59,7 @@ class Prepared:
         teacher: the finished run whose margins boosting surpasses, or None.
         neighbourhood: the train captions' semantic neighbours, or None.
         branches: those that train before the model in the same step, in order.
+        towers: that read its pictures or captions, or None.
     """
 
     train: Split
@@ -73,6 +76,7 @@ class Prepared:
     teacher: LoadedModel | None = None
     neighbourhood: Neighbourhood | None = None
     branches: tuple[Coder, ...] = ()
+    towers: RunTowers | None = None
 
 
 def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
@@ -96,7 +100,7 @@ def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -
 def prepare(
     config: Config, vocabulary: Vocabulary | None = None, progress: Progress | None = None,
     concepts: Concepts | None = None, text_space: TextSpace | None = None, *, pretrained: bool = True,
-    download: bool = True,
+    download: bool = True, towers: RunTowers | None = None,
 ) -> Prepared:  # fmt: skip
     """Read and check the data, build words, batches and model.
 
@@ -108,16 +112,15 @@ def prepare(
         text_space: of a run that is continued; made when None and the configuration needs it.
         pretrained: load BERT's weights; False when those of a state follow.
         download: what this machine lacks of BERT; False when somebody else may have named it.
+        towers: of a configuration that names some.
 
     Raises:
         InputError: the data or the BERT folder cannot be used.
     """
     folder = data_folder(config.data.data, partial(progress, "drawing the demo pictures") if progress else None)
-    pictures = config.data.pictures or None
-    train = read_split(folder, "train", pictures=pictures)
-    names = available_splits(folder)
-    dev = read_split(folder, "dev", pictures=pictures) if {"dev", "val"} & set(names) else None
-    faults = [*train.faults, *(dev.faults if dev else [])]
+    read = read_splits(config, folder, towers, ("train", "dev"), progress=progress)
+    train, dev, names = read.splits["train"], read.splits.get("dev"), read.names
+    faults = read.faults
     if dev is not None:
         faults += stop_on_errors(compare_splits([train, dev]))
     if dev is None:
@@ -133,15 +136,16 @@ def prepare(
         vague = make_vague(train.captions, config.data.vague_captions, config.training.seed)
         train = replace(train, captions=vague)
     vectors = None
-    if config.model.text_encoder == "bigru" and vocabulary is None:
+    if config.has_vocabulary and vocabulary is None:
         vocabulary = Vocabulary.build(train.captions, threshold=config.data.word_threshold)
         vectors, about_vectors = initial_word_vectors(config, vocabulary, train.captions)
         faults += about_vectors
-    reader = make_reader(config, vocabulary, download=download)
+    text_tower = towers.text if towers is not None else None
+    reader = make_reader(config, vocabulary, download=download, tower=text_tower)
     batches = TrainingBatches(
         train, reader.encode(train.captions), batch_size=config.training.batch_size, seed=config.training.seed,
         drop_regions=config.data.drop_regions, drop_words=config.data.drop_words, fixed_ends=reader.fixed_ends,
-        part=parallel.rank(), parts=parallel.world_size(),
+        part=parallel.rank(), parts=parallel.world_size(), augment=config.towers.augment,
     )  # fmt: skip
     faults += stop_on_errors(check_sizes(config, train.n_texts, batches.per_epoch))
     if config.model.concepts > 0 and concepts is None:
@@ -155,6 +159,7 @@ def prepare(
     build = partial(
         build_model, config.model, feature_size=train.feature_size, words=reader.size, vectors=vectors,
         checkpointing=config.training.gradient_checkpointing, pretrained=pretrained, download=download,
+        towers=towers,
     )  # fmt: skip
     branches = _branches(config, build)
     torch.manual_seed(config.training.seed)
@@ -162,10 +167,10 @@ def prepare(
     if teacher is not None:
         start_from_teacher(config, model, teacher)
     dev_tokens = reader.encode(dev.captions) if dev else None
-    checksums = _checksums([as_read, dev] if dev else [as_read], progress)
+    checksums = read.checksums or _checksums([as_read, dev] if dev else [as_read], progress)
     return Prepared(
-        train, dev, dev_tokens, reader, vocabulary if config.model.text_encoder == "bigru" else None, batches, model,
-        fingerprint(as_read), checksums, faults, concepts, teacher, neighbourhood, branches,
+        train, dev, dev_tokens, reader, vocabulary if config.has_vocabulary else None, batches, model,
+        fingerprint(as_read), checksums, faults, concepts, teacher, neighbourhood, branches, towers,
     )  # fmt: skip
 
 

@@ -141,7 +141,7 @@ def check_parts(config: Config, save: Save, build: Callable[..., Coder]) -> None
     parts = [("memory", memory.bank_size, width, "rows"), ("prototypes", memory.prototypes, width, "rows")]
     if boosting.boosting != "none" and boosting.boosting_scenario == "online":
         with torch.device("meta"):
-            numbers = sum(weights.numel() for weights in build(concepts=None).parameters())
+            numbers = sum(weights.numel() for weights in build(concepts=None).state_dict().values())
         parts.append(("anchor", boosting.boosting_branches - 1, numbers, "branches"))
     for stem, count, size, what in parts:
         stored = save.manifest["files"].get(f"{stem}.safetensors", {"bytes": 0})["bytes"]

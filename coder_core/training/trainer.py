@@ -57,7 +57,7 @@ class Trainer:
         self.clip_groups = [model_parameters | joint, *separate]
         of_parts = {name: p for group in (*separate, joint) for name, p in group.items()}
         self.part_parameters = list(of_parts.values())
-        optimizer = make_optimizer(model_parameters | of_parts, config.training, device)
+        optimizer = make_optimizer(model_parameters | of_parts, config.training, device, config.towers)
         self.state = TrainingState(self.model, optimizer, self.parts)
         self.checkpoints = Checkpoints(folder, environment(config, device))
         self.reporter = Reporter(folder, console, self.steps, self.per_epoch, device)

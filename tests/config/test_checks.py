@@ -25,7 +25,7 @@ OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
         "weight_memory": (-1.0,), "weight_concept": (-1.0,), "weight_prototypes": (-1.0,), "weight_decay": (-1e-4,),
         "bank_start_epoch": (-1.0,), "boosting_weight": (-1.0,), "boosting_margin": (-0.1, NAN),
         "boosting_start_epoch": (-1.0,), "diversity_share": (-1.0,), "discrepancy_share": (NAN,),
-        "within_image": (-1.0,), "within_text": (-1.0,),
+        "within_image": (-1.0,), "within_text": (-1.0,), "image_rate": (-0.1,), "text_rate": (-0.1,),
     },
     "1 or more": {"epochs": (0,), "word_threshold": (0,), "evaluate_every": (0,), "plateau": (0,)},
     "a value from 0 to 64": {"image_layers": (-1, 10**9)},
@@ -34,6 +34,8 @@ OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
     "a value from 0 to 10000000": {"prototypes": (-1, 10**9)},
     "a value from 0 to 100000000": {"bank_size": (-1, 10**9)},
     "a value from 0 to 1000000000": {"neighbours_of_neighbours": (10**10,)},
+    "a value from 1 to 1024": {"lora_rank": (0, 10**9)},
+    "a value from -1 to 256": {"workers": (-2, 10**9)},
     "a value from 1 to 64": {"embeddings": (0, 65), "text_layers": (0, 10**9)},
     "a value from 1 to 65536": {"interaction_size": (0, 10**9), "word_size": (0, 10**9)},
     "a value from 1 to 1000000": {"neighbours": (0,)},
@@ -44,19 +46,20 @@ OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
         "temperature": (0.0, -0.1, NAN), "prototype_temperature": (0.0,), "epsilon": (0.0,), "learning_rate": (0.0,),
         "entropy_temperature": (0.0,), "clip_norm": (0.0,), "save_every": (0.0,), "concept_smoothing": (0.0,),
         "interaction_sharpness": (0.0,), "boosting_temperature": (0.0,), "boosting_teacher_temperature": (0.0,),
-        "weight_scale": (0.0,),
+        "weight_scale": (0.0,), "lora_alpha": (0.0,),
     },
     "a value above 0. At 0 every concept is connected with every other": {"concept_threshold": (0.0,)},
     "a value above 0 and at most 1": {"decay_at": (0.0, 1.1)},
     "a value from 0 to 1": {
         "beta": (1.1,), "momentum": (1.01, -0.01), "boosting_split": (1.1,), "boosting_momentum": (1.1,),
-        "vague_captions": (1.5, -0.1),
+        "vague_captions": (1.5, -0.1), "dev_share": (1.1,), "test_share": (-0.1,),
     },
     "a value from 0 to below 1": {
         "drop_words": (1.0,), "image_dropout": (1.0,), "word_dropout": (-0.1,), "embedding_dropout": (NAN,),
+        "lora_dropout": (1.0,),
     },
     "a value from 0 to 0.5": {"drop_regions": (0.6,)},
-    "a value from 0 to below 2147483648": {"seed": (-1, 2**31)},
+    "a value from 0 to below 2147483648": {"seed": (-1, 2**31), "split_seed": (-1,)},
     "1 or 2": {"gcn_layers": (3,)},
     "-1, 0 or 1": {"weight_direction": (2,)},
     "a value from -100 to 100": {"logit_bias": (-101.0, 101.0)},
@@ -98,12 +101,44 @@ def test_every_number_has_a_range_but_gamma_which_infonce_does_not_read() -> Non
         ("boosting_scenario", "online", "--boosting-scenario: is online with --boosting none"),
         ("boosting_branches", 3, "--boosting-branches: is 3 with --boosting-scenario momentum"),
         ("neighbours_of_neighbours", 199, "--neighbours-of-neighbours: is 199; expected 0 (all of them) or at least"),
+        ("image_tuning", "lora", "--image-tuning: is lora without --image-tower; expected a tower to tune"),
+        ("text_pooling", "tower", "--text-pooling: is tower without --text-tower; expected gpo, mean or max"),
+        ("projection", "none", "--projection: is none without a tower"),
+        ("augment", "crop", "--augment: is crop without --image-tower; expected pictures to change"),
         ("text_space", "minilm", "--text-space: is given, but nothing reads neighbours"),
     ],
 )
 def test_a_setting_that_lacks_another_is_refused(key: str, value: Any, said: str) -> None:
     [fault] = errors(changed(Config(), **{key: value}))
     assert str(fault).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"image_pooling": "tower", "scorer": "interaction"}, "--image-pooling: is tower with --scorer interaction"),
+        ({"text_pooling": "tower", "embeddings": 3}, "--text-pooling: is tower with --embeddings 3"),
+        ({"image_tuning": "full", "image_rate": 0.0}, "--image-rate: is 0 with --image-tuning full"),
+        ({"text_encoder": "bert"}, "--text-tower: is given with --text-encoder bert"),
+        ({"image_dropout": 0.1}, "--image-dropout: is 0.1 with --image-tower"),
+        ({"region_norm": "rms"}, "--region-norm: is rms with --image-tower"),
+        (
+            {"projection": "none", "image_pooling": "tower", "text_pooling": "mean"},
+            "--image-tuning and --text-tuning: are frozen, and nothing stands on the towers that could be trained",
+        ),
+    ],
+)
+def test_towers_and_what_does_not_go_with_them(values: dict[str, Any], said: str) -> None:
+    both = {"image_tower": "clip", "text_tower": "clip"}
+    assert errors(changed(Config(), **both)) == []
+    [fault] = errors(changed(Config(), **both, **values))
+    assert str(fault).startswith(said)
+
+
+def test_a_rate_that_undoes_pretraining_is_warned_about() -> None:
+    config = changed(Config(), image_tower="clip", image_tuning="full")
+    assert [fault.place for fault in problems(config)] == ["--image-rate"]
+    assert problems(changed(config, image_rate=0.05)) == []
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "a/b", "/tmp/x", "-x", ".hidden", "a b", "a\n"])

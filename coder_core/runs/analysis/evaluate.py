@@ -18,7 +18,7 @@ from coder_core.model.encode import Progress, SplitEmbeddings
 from coder_core.model.score import ImageParts, SplitScores, score_split
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
 from coder_core.runs.analysis.concepts import concept_tables
-from coder_core.runs.analysis.tables import IMAGE_PART_LENGTHS, IMAGE_PARTS, RANKS, SCORES
+from coder_core.runs.analysis.tables import DOCUMENT_TUNED, IMAGE_PART_LENGTHS, IMAGE_PARTS, RANKS, SCORES
 from coder_core.runs.analysis.weights import weight_tables
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.neighbours import Phases
@@ -67,6 +67,8 @@ def evaluate_split(
     metrics = all_metrics(scores, ranks)
     arrays, documents = _tables(folder, loaded, split, encoded, finding)
     documents |= noted_tower(split.source.get("features", ""))
+    if loaded.towers is not None:
+        documents[DOCUMENT_TUNED] = loaded.towers.document()
     write_analysis(
         folder, name, **describe_samples(split, split.n_images), metrics=metrics, fingerprint=loaded.fingerprint,
         documents=documents, beta=loaded.config.model.beta if loaded.concepts is not None else None,

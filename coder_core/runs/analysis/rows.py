@@ -11,16 +11,17 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from coder_core.console.bars import watching
+from coder_core.console.bars import preparing, watching
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import print_faults
-from coder_core.data.dataset import Split, read_split
+from coder_core.data.dataset import Split
 from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, most_options, option_faults
 from coder_core.evaluation.ranking import Ties
 from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold
 from coder_core.evaluation.separation import distributions
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.evaluation.tiles import score_tiles
+from coder_core.model.splits import read_splits
 from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import LoadedModel
@@ -62,8 +63,11 @@ def evaluate_run(
     Raises:
         InputError: the data cannot be read, or does not fit the model.
     """
-    split = read_split(data, split_name, pictures=pictures)
-    print_faults(console, [*loaded.faults, *split.faults])
+    config = replace(loaded.config, data=replace(loaded.config.data, pictures=pictures or ""))
+    with preparing(console) as progress:
+        read = read_splits(config, data, loaded.towers, (split_name,), progress=progress)
+    split = read.splits[split_name]
+    print_faults(console, [*loaded.faults, *read.faults])
     what = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
     with watching(console, f"{folder.name}: {what} {split_name}") as watch:
         metrics, _ = evaluate_split(

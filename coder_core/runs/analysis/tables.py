@@ -25,6 +25,7 @@ DOCUMENT_IMPORTED = "imported"  # what such an analysis was made of
 DOCUMENT_TOWERS = "towers"  # and with which towers, where they can embed new words and pictures
 QUERIES, DOCUMENT_QUERIES = "query_embeddings", "queries"
 DOCUMENT_REGIONS = "regions"  # which picture tower made the region features a run was evaluated on
+DOCUMENT_TUNED = "tuned"  # which pretrained towers a run trained on; its saves hold what changed of them
 PART_NAME = re.compile(r"[a-z0-9_]+")
 _SPLIT = re.compile(r"[a-z0-9][a-z0-9._-]*")
 LONGEST_SPLIT = 200

@@ -1,0 +1,147 @@
+"""Pictures with captions as splits to train and evaluate on: every picture is read and decoded once, beforehand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from PIL.Image import Image
+
+from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.data.captioned.positions import Files
+from coder_core.data.captioned.reading import (
+    DECODED_SIZE,
+    THREADS,
+    CaptionedData,
+    CaptionedSplit,
+)
+from coder_core.data.captioned.records import Tally
+from coder_core.data.checksums import SETTLED_NS, captions_checksum
+from coder_core.data.dataset import Split
+from coder_core.data.gather import cache_folder
+from coder_core.data.picture_rows import Pictures
+from coder_core.data.pictures import read_picture
+
+VERSION = 1  # of what is kept of a check
+
+Progress = Callable[[int, int], None]
+
+
+def read_picture_split(
+    data: CaptionedData, name: str, prepare: Callable[[Image], np.ndarray], local_features: int, *, workers: int = 0,
+    skip_broken: bool = False, progress: Progress | None = None,
+) -> tuple[Split, dict[str, str]]:  # fmt: skip
+    """A split whose pictures an image tower reads, and the sha256 of its "features" (the picture files) and "captions".
+
+    Args:
+        data: from `read_captioned`.
+        name: of the split; "val" is "dev".
+        prepare, local_features, workers: as for `Pictures`.
+        skip_broken: leave out pictures that cannot be decoded, with their captions.
+        progress: of reading every picture once; a check of unchanged files is kept in $CODER_CACHE.
+
+    Raises:
+        InputError: there is no such split, or broken pictures without `skip_broken`; up to ten are named.
+    """
+    captioned = data.split(name)
+    contents, broken = check_pictures(captioned, progress)
+    tally = Tally(
+        captioned.name, f"of {len(captioned.rows):,} pictures cannot be decoded", "whole pictures",
+        "copy them again, or leave them and their captions out with --skip-broken",
+        "warning" if skip_broken else "error",
+    )  # fmt: skip
+    for reason in broken.values():
+        tally.add(reason)
+    faults = stop_on_errors(tally.faults())
+    whole = np.ones(len(captioned.rows), dtype=bool)
+    whole[list(broken)] = False
+    if not whole.any():
+        raise InputError(Fault(captioned.name, "no picture can be read", "pictures", "check the folder"))
+    captioned = captioned.keep(whole)
+    split = Split(
+        name=captioned.name,
+        features=np.empty((len(captioned.rows), local_features, 0), np.float32),
+        captions=captioned.captions,
+        image_of_text=captioned.image_of_text,
+        image_names=captioned.image_names,
+        picture_folder=captioned.positions.folder,
+        source=captioned.source,
+        faults=faults,
+        pictures=Pictures(captioned, prepare, local_features, workers),
+    )
+    digest = hashlib.sha256()
+    for image in np.flatnonzero(whole):
+        digest.update(bytes.fromhex(contents[image]))
+    return split, {"features": digest.hexdigest(), "captions": captions_checksum(split)}
+
+
+def check_pictures(split: CaptionedSplit, progress: Progress | None = None) -> tuple[list[str], dict[int, str]]:
+    """n sha256 (hex) of the picture files, and image → why it cannot be decoded.
+
+    Unchanged files (name, size, time of change) are not read again: the result is kept in $CODER_CACHE.
+    """
+    identity = _identity(split)
+    kept = cache_folder() / "pictures" / f"{identity}.json"
+    if identity and (known := _read(kept, len(split.rows))) is not None:
+        return known
+
+    def check(image: int) -> tuple[str, str]:
+        try:
+            content = split.read(image)
+        except InputError as error:
+            return "", f"{split.place(image)}: {error.faults[0].found}"
+        digest = hashlib.sha256(content).hexdigest()
+        try:
+            read_picture(content, "", size=DECODED_SIZE)
+        except InputError as error:
+            return digest, f"{split.place(image)}: {error.faults[0].found}"
+        return digest, ""
+
+    contents, broken = list[str](), dict[int, str]()
+    threads = THREADS if isinstance(split.positions, Files) else 1  # packed ones are read in order
+    with ThreadPoolExecutor(threads) as pool:
+        for image, (digest, reason) in enumerate(pool.map(check, range(len(split.rows)))):
+            contents.append(digest)
+            if reason:
+                broken[image] = reason
+            if progress is not None:
+                progress(image + 1, len(split.rows))
+    if identity and not broken and identity == _identity(split):
+        _keep(kept, contents)
+    return contents, broken
+
+
+def _identity(split: CaptionedSplit) -> str:
+    """What tells these files from others without reading them; empty just after a change."""
+    digest, newest = hashlib.sha256(repr(VERSION).encode()), 0
+    for image, row in enumerate(split.rows.tolist()):
+        size, changed = split.positions.state(row)
+        newest = max(newest, changed)
+        digest.update(f"{split.place(image)}\0{size}\0{changed}\n".encode("utf-8", "surrogatepass"))
+    return "" if time.time_ns() - newest < SETTLED_NS else digest.hexdigest()
+
+
+def _read(file: Path, count: int) -> tuple[list[str], dict[int, str]] | None:
+    with suppress(OSError, ValueError, TypeError):
+        contents = json.loads(file.read_text("ascii"))
+        if len(contents) == count and all(len(bytes.fromhex(one)) == 32 for one in contents):
+            return contents, {}
+    return None
+
+
+def _keep(place: Path, contents: list[str]) -> None:
+    """Write it in one step. A cache that cannot be written costs the time of reading the pictures again."""
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".tmp-", dir=place.parent)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            json.dump(contents, file)
+        os.replace(name, place)

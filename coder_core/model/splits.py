@@ -1,0 +1,84 @@
+"""The splits that a configuration reads: region features of a data set, or its pictures where a tower reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from coder_core.config.schema import Config
+from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.data.dataset import Split, available_splits, read_split
+from coder_core.model.towers import RunTowers, reading_of
+
+Progress = Callable[[str, int, int], None]
+OPTIONAL = ("dev",)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """What was read.
+
+    Args:
+        splits: by the names asked for.
+        names: of all splits of the data.
+        faults: warnings and notes.
+        checksums: "train_features", "train_captions" … where reading them gave them; {} otherwise.
+    """
+
+    splits: dict[str, Split]
+    names: list[str]
+    faults: list[Fault]
+    checksums: dict[str, str] = field(default_factory=dict)
+
+
+def read_splits(
+    config: Config, folder: Path, towers: RunTowers | None, wanted: Sequence[str], *, progress: Progress | None = None
+) -> Splits:
+    """Read splits of a data set as the model of a configuration reads them.
+
+    Args:
+        config: of the run.
+        folder: of the data.
+        towers: of the run.
+        wanted: names of splits; of several, dev may be missing.
+        progress: of checking pictures.
+
+    Raises:
+        InputError: the data cannot be used.
+    """
+    if towers is None or towers.image is None:
+        return _with_features(config, folder, wanted)
+    from coder_core.data.captioned import read_captioned
+    from coder_core.data.captioned.decoding import usual_workers
+    from coder_core.data.picture_split import read_picture_split
+
+    only = wanted[0] if len(wanted) == 1 else ""
+    data = read_captioned(folder, reading_of(config), pictures=config.data.pictures or None, only=only)
+    faults = stop_on_errors(data.faults)
+    names = [split.name for split in data.splits]
+    asked = config.towers.workers
+    workers = usual_workers(config.training.device) if asked < 0 else asked
+    splits, checksums = dict[str, Split](), dict[str, str]()
+    for name in wanted:
+        if len(wanted) > 1 and name in OPTIONAL and name not in names:
+            continue
+        split, sums = read_picture_split(
+            data, name, towers.image.prepare, towers.image.local_features, workers=workers,
+            skip_broken=config.data.skip_broken,
+            progress=partial(progress, f"checking the pictures of {name}") if progress else None,
+        )  # fmt: skip
+        splits[name] = split
+        faults = faults + split.faults
+        checksums |= {f"{split.name}_{part}": checksum for part, checksum in sums.items()}
+    return Splits(splits, names, faults, checksums)
+
+
+def _with_features(config: Config, folder: Path, wanted: Sequence[str]) -> Splits:
+    pictures = config.data.pictures or None
+    splits = {}
+    for name in wanted:
+        if len(wanted) == 1 or name not in OPTIONAL or {"dev", "val"} & set(available_splits(folder)):
+            splits[name] = read_split(folder, name, pictures=pictures)
+    return Splits(splits, available_splits(folder), [fault for split in splits.values() for fault in split.faults])

@@ -1,0 +1,172 @@
+"""A tower as an encoder of a model: frozen, with low-rank adapters (LoRA), or trained in full.
+
+What is not trained is shared by all copies of it (a momentum twin, a teacher) and stands in no state: neither is copied
+nor stored.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from coder_core.config.towers import Tuning
+from coder_core.console.faults import Fault, InputError
+
+ADAPTER = ".lora_"  # in the names of an adapter's weights
+
+
+@dataclass(frozen=True)
+class LoraSettings:
+    """Of low-rank adapters: see the section [towers] of a configuration."""
+
+    rank: int
+    alpha: float
+    dropout: float
+
+
+class TunedTower(nn.Module):
+    """A tower and what stands on it: (B, …) inputs, (B,) lengths -> (B, L, D).
+
+    Args:
+        tower: inputs, lengths -> (B, L, F); changed in place. `structure_of` gives a copy that may be changed.
+        linear: F -> D, or the identity.
+        tuning: how the tower is trained.
+        lora: of its adapters, with "lora".
+        place: who names the tower, for messages.
+
+    Raises:
+        InputError: adapters are asked for and the tower has no linear layer.
+    """
+
+    def __init__(
+        self, tower: nn.Module, linear: nn.Module, tuning: Tuning, lora: LoraSettings | None = None, place: str = ""
+    ) -> None:
+        super().__init__()
+        self.tuning = tuning
+        if tuning == "lora" and lora is not None:
+            _add_adapters(tower, lora, place)
+        self.tower, self.linear = tower, linear
+        every = [name for name, _ in _named_tensors(tower)]
+        trained = every if tuning == "full" else [name for name in every if tuning == "lora" and ADAPTER in f".{name}"]
+        self.shared = frozenset(f"tower.{name}" for name in every) - {f"tower.{name}" for name in trained}
+        for name, parameter in tower.named_parameters():
+            parameter.requires_grad_(f"tower.{name}" not in self.shared)
+        self.register_state_dict_post_hook(_leave_out_shared)
+        self.register_load_state_dict_pre_hook(_keep_shared)
+
+    def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
+        """Inputs as the tower reads them, (B,) lengths -> (B, L, D)."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.tuning != "frozen"):
+            features = self.tower(inputs, lengths)
+        out: Tensor = self.linear(features)
+        return out
+
+    def train(self, mode: bool = True) -> TunedTower:
+        """A frozen tower reads without dropout, and only one that is trained in full changes its batch statistics."""
+        super().train(mode)
+        if self.tuning == "frozen":
+            self.tower.eval()
+        elif self.tuning == "lora":
+            for part in self.tower.modules():
+                if isinstance(part, nn.modules.batchnorm._BatchNorm):
+                    part.eval()
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TunedTower:
+        """A copy that shares what is not trained."""
+        memo |= {id(tensor): tensor for name, tensor in _named_tensors(self) if name in self.shared}
+        twin = type(self).__new__(type(self))
+        memo[id(self)] = twin
+        twin.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return twin
+
+    def checkpoint_activations(self) -> None:
+        """Recompute the activations of every part of the tower that can in the backward pass."""
+        for part in self.tower.modules():
+            if getattr(part, "supports_gradient_checkpointing", False):
+                part.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+
+    def freeze_unused(self, inputs: Tensor, lengths: Tensor) -> None:
+        """Freeze what no gradient reaches: a pooling that is passed over, a token of masked pretraining.
+
+        Args:
+            inputs, lengths: a sample.
+        """
+        if self.tuning == "frozen":
+            return
+        mode = self.training
+        with torch.enable_grad():
+            self.eval()(inputs, lengths).sum().backward()
+        for name, parameter in self.named_parameters():
+            if name.startswith("tower.") and parameter.grad is None:
+                parameter.requires_grad_(False)
+            parameter.grad = None
+        self.train(mode)
+
+
+def merge_adapters(module: nn.Module) -> None:
+    """Add every adapter to the weights it adapts, in place: what is left is the plain tower."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    for name, part in list(module.named_children()):
+        if isinstance(part, BaseTunerLayer):
+            part.merge()
+            setattr(module, name, part.get_base_layer())
+        else:
+            merge_adapters(part)
+
+
+def structure_of(module: nn.Module, *, share: bool) -> nn.Module:
+    """A copy of a module whose parts may be replaced.
+
+    Args:
+        module: to copy.
+        share: its weights with the copy. On the device "meta" the copy has none.
+    """
+    memo: dict[int, Any] = {}
+    for _, tensor in _named_tensors(module):
+        if torch.get_default_device().type == "meta":
+            empty = torch.empty_like(tensor, device="meta")
+            memo[id(tensor)] = nn.Parameter(empty) if isinstance(tensor, nn.Parameter) else empty
+        elif share:
+            memo[id(tensor)] = tensor
+    return copy.deepcopy(module, memo)
+
+
+def _named_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    return chain(module.named_parameters(), module.named_buffers())
+
+
+def _leave_out_shared(module: nn.Module, state: dict[str, Any], prefix: str, metadata: dict[str, Any]) -> None:
+    assert isinstance(module, TunedTower)
+    for name in module.shared:
+        state.pop(prefix + name, None)
+
+
+def _keep_shared(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Give the loading of a state the tensors it leaves out: those that are there."""
+    assert isinstance(module, TunedTower)
+    state |= {prefix + name: tensor for name, tensor in _named_tensors(module) if name in module.shared}
+
+
+def _add_adapters(tower: nn.Module, lora: LoraSettings, place: str) -> None:
+    """An adapter for every linear layer but those inside PyTorch's attention, which reads their weights directly."""
+    from peft import LoraConfig, inject_adapter_in_model
+
+    inside = [name for name, part in tower.named_modules() if isinstance(part, nn.MultiheadAttention)]
+    layers = [
+        name
+        for name, part in tower.named_modules()
+        if isinstance(part, nn.Linear) and not any(name.startswith(f"{attention}.") for attention in inside)
+    ]
+    if not layers:
+        fix = "train it in full, or leave it frozen"
+        raise InputError(Fault(place, "has no linear layer that an adapter could be added to", "linear layers", fix))
+    settings = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=layers)  # type: ignore[arg-type]
+    inject_adapter_in_model(settings, tower)

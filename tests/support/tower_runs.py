@@ -1,0 +1,40 @@
+"""Runs that train tiny towers on drawn pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from coder_core.config.schema import Config
+from tests.support.configs import changed
+from tests.support.picture_folders import CAPTIONS, flickr8k
+from tests.support.tiny_towers import write_tiny_clip, write_tiny_siglip
+
+WORDS = sorted({word for texts in CAPTIONS.values() for text in texts for word in text.replace(",", " , ").split()})
+
+
+def write_towers_and_data(folder: Path) -> Path:
+    """folder/clip, folder/siglip and folder/data: 6 train, 3 dev and 3 test pictures with two captions each."""
+    write_tiny_clip(folder / "clip")
+    write_tiny_siglip(folder / "siglip", WORDS)
+    flickr8k(folder / "data")
+    return folder
+
+
+def tower_config(folder: Path, name: str = "tuned", *, model: str = "clip", **values: Any) -> Config:
+    """Both towers of a dual encoder in full, in their own space.
+
+    Args:
+        folder: from `write_towers_and_data`.
+        name: of the run.
+        model: "clip" or "siglip".
+        values: settings of any section.
+    """
+    settings = {
+        "data": str(folder / "data"), "image_tower": str(folder / model), "text_tower": str(folder / model),
+        "image_tuning": "full", "text_tuning": "full", "projection": "none", "image_pooling": "tower",
+        "text_pooling": "tower", "drop_words": 0.0, "loss": "infonce", "temperature": 0.05, "epochs": 3,
+        "batch_size": 4, "learning_rate": 1e-3, "schedule": "constant", "threads": 1, "device": "cpu", "workers": 0,
+        "save_every": 1000.0, "seed": 5,
+    }  # fmt: skip
+    return changed(Config(name=name), **settings | values)
