@@ -14,7 +14,7 @@ from coder_core.console.output import open_console, print_faults
 from coder_core.console.outputs import check_file, check_folder
 from coder_core.console.plain_files import check_plain
 from coder_core.console.runner import command
-from coder_core.console.tables import Metrics, choices_table, metrics_table
+from coder_core.console.tables import Metrics, choices_table, extended_table, metrics_table
 
 FIVE_FOLD_IMAGES = 5000
 FOLDS = " (5 × 1K)"  # after the name of a row
@@ -47,6 +47,9 @@ class EvaluateArguments:
     """Draws of the options behind a mean and its 95% interval."""
     ways_seed: int = 0
     """The draws follow from it; every run gets the same questions."""
+    positives: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Captions that fit other images too: mAP@R, R-Precision and extended R@K beside the labels' recall. Lines of
+    x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg), or Flickr8k's expert or crowd annotations."""
     similarities: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write how often each score occurs among matching and among other pairs, as CSV: one row a run and bin."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -69,6 +72,7 @@ def main(arguments: list[str]) -> int:
     from coder_core.cpu.products import use_onednn
     from coder_core.runs.analysis.rows import (
         add_c_way_accuracy,
+        add_extended_metrics,
         ensemble,
         evaluate_run,
         write_csv,
@@ -91,6 +95,8 @@ def main(arguments: list[str]) -> int:
         print_faults(console, add_c_way_accuracy(
             rows, parsed.ways, repeats=parsed.ways_repeats, seed=parsed.ways_seed, ties=parsed.ties,
         ))  # fmt: skip
+    if parsed.positives is not None:
+        print_faults(console, add_extended_metrics(rows, parsed.positives))
     if parsed.similarities is not None:
         write_similarities(rows, parsed.similarities, parsed.split)
     table = {row.name: row.metrics for row in rows}
@@ -105,6 +111,9 @@ def main(arguments: list[str]) -> int:
     if parsed.ways:
         title = f"c-way accuracy · mean of {parsed.ways_repeats} draws ± 95% · seed {parsed.ways_seed}"
         console.print(choices_table({k: v for k, v in named.items() if not k.endswith(FOLDS)}, parsed.ways, title))
+    if parsed.positives is not None:
+        title = f"labels and {parsed.positives.name} · results that score the same count against a query"
+        console.print(extended_table({k: v for k, v in named.items() if not k.endswith(FOLDS)}, title))
     return 0
 
 
@@ -117,6 +126,8 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
         faults.append(Fault("--ways-repeats", f"is {parsed.ways_repeats}", "2 or more", fix))
     if any(c < 2 for c in parsed.ways):
         faults.append(Fault("--ways", f"are {' '.join(map(str, parsed.ways))}", "2 options or more"))
+    if parsed.positives is not None and not parsed.positives.is_file():
+        faults.append(Fault(f"--positives {parsed.positives}", "there is no such file"))
     for flag, file in (("--json", parsed.json), ("--csv", parsed.csv), ("--similarities", parsed.similarities)):
         unwritable = check_file(flag, file) if file is not None else []
         faults += unwritable

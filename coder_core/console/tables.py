@@ -117,3 +117,21 @@ def choices_table(rows: Mapping[str, Metrics], options: Sequence[int], title: st
         accuracies = [(metrics.get(f"{way}_{c}way"), metrics.get(f"{way}_{c}way_interval", 0.0)) for way, c in keys]
         table.add_row(name, *("–" if mean is None else f"{mean:.1f} ± {half:.1f}" for mean, half in accuracies))
     return table
+
+
+def extended_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
+    """mAP@R, R-Precision and extended R@K both ways; a dash where no query has a positive."""
+    columns = [Column("run", text=True)]
+    names = {"map_at_r": "mAP@R", "r_precision": "R-Precision", "recalls": "extended\nR@1/5/10"}
+    for turn, label in zip((2, 1), DIRECTIONS.values(), strict=True):
+        columns += [Column(f"{label}\n{name}", dropped=turn) for name in names.values()]
+    table = FittingTable(title, columns)
+    for name, metrics in rows.items():
+        cells = [name]
+        for way in DIRECTIONS:
+            numbers = [metrics.get(f"{way}_{key}") for key in ("map_at_r", "r_precision")]
+            recalls = [metrics.get(f"{way}_extended_r{k}") for k in (1, 5, 10)]
+            cells += ["–" if number is None else f"{number:.1f}" for number in numbers]
+            cells.append("/".join("–" if recall is None else f"{recall:.1f}" for recall in recalls))
+        table.add_row(*cells)
+    return table

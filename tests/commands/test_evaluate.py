@@ -15,6 +15,7 @@ from coder_core.config.schema import Config
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import by_run_name, main
 from coder_core.evaluation import EmbeddingPair, c_way_accuracy, retrieval_metrics, score_tiles
+from coder_core.evaluation.extended import extended_metrics
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import start_run
@@ -120,6 +121,28 @@ def test_c_way_accuracy_of_every_run_and_what_the_split_is_too_small_for(
         assert f"{way}_500way" not in found[str(runs[0])]
     rows = list(csv.DictReader(sheet.open()))
     assert float(rows[1]["t2i_4way"]) == found[str(runs[1])]["t2i_4way"]
+
+
+def test_positives_beyond_the_labels(runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, document = tmp_path / "positives.tsv", tmp_path / "out.json"
+    file.write_text("image 0#1\timage 3\nimage 2#0\timage 1\nimage 999#0\timage 1\n")
+    asked = [*map(str, runs), "--positives", str(file)]
+    assert main([*asked, "--json", str(document)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "2 positives beyond the labels, 1 lines about other splits" in printed
+    assert "mAP@R" in printed
+    one = open_analysis(runs[0], "dev")
+    owner = np.asarray(one.image_of_text)
+    second, first = np.flatnonzero(owner == 0)[1], np.flatnonzero(owner == 2)[0]
+    pairs = np.concatenate([np.stack([np.arange(len(owner)), owner], 1), [[second, 3], [first, 1]]])
+    scored = score_tiles([EmbeddingPair(one.image_embeddings, one.text_embeddings)], owner)
+    found = json.loads(document.read_text())["runs"]
+    for name, value in extended_metrics(scored, pairs).items():
+        assert found[str(runs[0])][name] == pytest.approx(value)
+        assert name in found["ensemble"]
+    assert found[str(runs[0])]["rsum"] == one.metrics["rsum"]  # the labels' recall is not touched
+    assert main([str(runs[0]), "--positives", str(tmp_path / "none.tsv")]) == 1
+    assert "none.tsv: there is no such file" in capsys.readouterr().err
 
 
 def test_similarities_of_every_run_become_a_sheet_of_densities(runs: list[Path], tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ from coder_core.console.bars import preparing, watching
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import print_faults
 from coder_core.data.dataset import Split
+from coder_core.data.positives import read_positives
 from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, most_options, option_faults
+from coder_core.evaluation.extended import extended_metrics
 from coder_core.evaluation.ranking import Ties
 from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold
 from coder_core.evaluation.separation import distributions
@@ -103,6 +105,29 @@ def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
     ]
     metrics = ensemble_metrics(sources, first.split.image_of_text, ties=ties)
     return RunRow(ENSEMBLE, metrics, sources, first.split)
+
+
+def add_extended_metrics(rows: Sequence[RunRow], file: Path) -> list[Fault]:
+    """Add mAP@R, R-Precision and extended R@K to the metrics of every row; returns notes on what the file holds.
+
+    Raises:
+        InputError: the file cannot be read, or is about another split.
+    """
+    notes: dict[str, Fault] = {}
+    for row in rows:
+        split = row.split
+        names = split.image_names or [f"image {image}" for image in range(split.n_images)]
+        positives = read_positives(file, names, split.image_of_text)
+        row.metrics |= extended_metrics(
+            score_tiles(row.sources, split.image_of_text), positives.with_labels(split.image_of_text)
+        )
+        fact = f"{len(positives.pairs):,} positives beyond the labels"
+        if positives.elsewhere:
+            fact += f", {positives.elsewhere:,} lines about other splits"
+        if positives.rejected:
+            fact += f", {positives.rejected:,} pairs that its judges reject"
+        notes[fact] = Fault(str(file), fact, severity="note")
+    return list(notes.values())
 
 
 def add_c_way_accuracy(

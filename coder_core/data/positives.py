@@ -1,0 +1,100 @@
+"""Read which captions fit which images beyond the labels.
+
+positives.tsv           caption⇥image, a pair a line: `x.jpg#2⇥y.jpg`, the third caption of x.jpg fits y.jpg
+ExpertAnnotations.txt   of Flickr8k: image⇥caption⇥three grades from 1 to 4
+CrowdFlowerAnnotations.txt   of Flickr8k: image⇥caption⇥share of yes⇥yes⇥no
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
+from coder_core.data.lines import read_lines, shown
+
+EXPECTED = "caption⇥image as x.jpg#2⇥y.jpg, or a line of Flickr8k's expert or crowd annotations"
+EXPERT_GRADE = 3.0  # mean of three grades: 3 is "describes the image with minor errors", 4 without
+CROWD_SHARE = 0.5  # of the judges who said yes, more than this
+
+
+@dataclass(frozen=True)
+class Positives:
+    """Positives beyond the labels.
+
+    Args:
+        pairs: (P, 2) int64, rows of a caption and of an image of the split; the labels are not among them.
+        elsewhere: lines about captions or images that are not in the split.
+        rejected: lines whose judges say that caption and image do not belong together.
+    """
+
+    pairs: np.ndarray
+    elsewhere: int
+    rejected: int
+
+    def with_labels(self, image_of_text: np.ndarray) -> np.ndarray:
+        """(P + m, 2) these pairs and the labels."""
+        labels = np.stack([np.arange(len(image_of_text)), image_of_text], 1)
+        return np.concatenate([labels, self.pairs])
+
+
+def read_positives(path: Path, image_names: Sequence[str], image_of_text: np.ndarray) -> Positives:
+    """Read a file of positives for one split.
+
+    Args:
+        path: of one of the layouts above.
+        image_names: n file names or ids, as the split names its images; folders before a name do not count.
+        image_of_text: (m,) the image of every caption; `x.jpg#2` is the third caption of x.jpg in this order.
+
+    Raises:
+        InputError: a line is none of the layouts, or no line is about this split.
+    """
+    faults: list[Fault] = []
+    lines = read_lines(path, "pair", faults)
+    rows = {name.rsplit("/", 1)[-1]: row for row, name in enumerate(image_names)}
+    order = np.argsort(image_of_text, kind="stable")
+    first = np.searchsorted(image_of_text[order], np.arange(len(image_names) + 1))
+    pairs, elsewhere, rejected = [], 0, 0
+    for number, line in enumerate(lines, 1):
+        try:
+            caption, image, fits = _judged(line.split("\t"))
+            owner, _, place = caption.rpartition("#")
+            nth = int(place)
+            if not owner or nth < 0:
+                raise ValueError
+        except ValueError:
+            if line and len(faults) < MOST_FAULTS_SHOWN:
+                faults.append(Fault(f"{path} line {number}", f"is {shown(line)!r}", EXPECTED))
+            continue
+        described, image_row = rows.get(owner.rsplit("/", 1)[-1]), rows.get(image.rsplit("/", 1)[-1])
+        if described is None or image_row is None or first[described] + nth >= first[described + 1]:
+            elsewhere += 1
+        elif not fits:
+            rejected += 1
+        elif described != image_row:
+            pairs.append((int(order[first[described] + nth]), image_row))
+    if errors := [fault for fault in faults if fault.severity == "error"]:
+        raise InputError(errors)
+    if lines and elsewhere == len(lines):
+        fact = f"none of its {len(lines):,} lines is about a caption and an image of this split"
+        raise InputError(Fault(str(path), fact, f"names such as {image_names[0]}#0", "evaluate the split it is about"))
+    unique = np.unique(np.array(pairs, np.int64).reshape(-1, 2), axis=0)
+    return Positives(unique, elsewhere, rejected)
+
+
+def _judged(cells: list[str]) -> tuple[str, str, bool]:
+    """Caption, image, and whether they belong together; ValueError for a line of another layout."""
+    if len(cells) == 2:
+        return cells[0], cells[1], True
+    if len(cells) != 5:
+        raise ValueError
+    image, caption = cells[:2]
+    numbers = [float(cell) for cell in cells[2:]]
+    if all(number in (1, 2, 3, 4) for number in numbers):
+        return caption, image, sum(numbers) / 3 >= EXPERT_GRADE
+    if not 0 <= numbers[0] <= 1:
+        raise ValueError
+    return caption, image, numbers[0] > CROWD_SHARE

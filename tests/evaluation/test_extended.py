@@ -1,0 +1,78 @@
+"""mAP@R, R-Precision and extended R@K against loops, and against ECCV Caption's own program."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from coder_core.evaluation import ScoreMatrix, score_tiles
+from coder_core.evaluation.extended import extended_metrics
+
+
+def by_loops(scores: np.ndarray, positives: set[tuple[int, int]], way: str) -> dict[str, float]:
+    """scores (n, m); positives (text, image)."""
+    of_query: dict[int, set[int]] = {}
+    for text, image in positives:
+        query, answer = (image, text) if way == "i2t" else (text, image)
+        of_query.setdefault(query, set()).add(answer)
+    rows = scores if way == "i2t" else scores.T
+    maps, precisions, recalls = [], [], {1: [], 5: [], 10: []}
+    for query, own in of_query.items():
+        order = sorted(range(rows.shape[1]), key=lambda j: (-rows[query, j], j in own, j))
+        r, found, total = len(own), 0, 0.0
+        for i in range(1, r + 1):
+            if order[i - 1] in own:
+                found += 1
+                total += found / i
+        maps.append(total / r)
+        precisions.append(found / r)
+        for k, hits in recalls.items():
+            hits.append(any(j in own for j in order[:k]))
+    return {
+        f"{way}_map_at_r": 100 * np.mean(maps), f"{way}_r_precision": 100 * np.mean(precisions),
+        **{f"{way}_extended_r{k}": 100 * np.mean(hits) for k, hits in recalls.items()},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("decimals", [6, 1], ids=["distinct", "many ties"])
+def test_metrics_equal_those_of_loops(decimals: int) -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.uniform(-1, 1, (13, 31)).round(decimals).astype(np.float32)
+    owner = rng.integers(0, 12, 31)  # image 12 has no caption, and no positive
+    extra = np.stack([rng.integers(0, 31, 60), rng.integers(0, 12, 60)], 1)
+    positives = np.concatenate([np.stack([np.arange(31), owner], 1), extra, extra[:5]])
+    metrics = extended_metrics(score_tiles([ScoreMatrix(scores)], owner), positives)
+    pairs = {(int(text), int(image)) for text, image in positives}
+    assert metrics == pytest.approx(by_loops(scores, pairs, "i2t") | by_loops(scores, pairs, "t2i"))
+
+
+def test_a_perfect_order_of_labels_alone_misses_positives_beyond_them() -> None:
+    """R@1 of 100 and mAP@R far below it: what ECCV Caption was made to show."""
+    scores = np.eye(20, dtype=np.float32)
+    everything = np.stack(np.meshgrid(np.arange(20), np.arange(4)), -1).reshape(-1, 2)  # four images fit all captions
+    labels = np.stack([np.arange(20), np.arange(20)], 1)
+    metrics = extended_metrics(score_tiles([ScoreMatrix(scores)], np.arange(20)), np.concatenate([labels, everything]))
+    assert metrics["t2i_extended_r1"] == 100
+    assert metrics["t2i_map_at_r"] < 60
+
+
+def test_the_program_of_eccv_caption_agrees() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that ujson is not there
+        from eccv_caption import _metrics as theirs
+    rng = np.random.default_rng(1)
+    scores = rng.uniform(-1, 1, (15, 40)).astype(np.float32)
+    owner = np.arange(40) % 15
+    extra = np.stack([rng.integers(0, 40, 50), rng.integers(0, 15, 50)], 1)
+    positives = np.concatenate([np.stack([np.arange(40), owner], 1), extra])
+    ours = extended_metrics(score_tiles([ScoreMatrix(scores)], owner), positives)
+    for way, rows, query, answer in (("i2t", scores, 1, 0), ("t2i", scores.T, 0, 1)):
+        retrieved = {q: np.argsort(-rows[q], kind="stable").tolist() for q in range(len(rows))}
+        truths = {q: sorted(set(positives[positives[:, query] == q, answer].tolist())) for q in range(len(rows))}
+        expected = theirs.compute_eccv_metrics(retrieved, truths)
+        assert ours[f"{way}_map_at_r"] == pytest.approx(100 * expected["eccv_map_at_r"])
+        assert ours[f"{way}_r_precision"] == pytest.approx(100 * expected["eccv_rprecision"])
+        assert ours[f"{way}_extended_r1"] == pytest.approx(100 * expected["eccv_r1"])
+        assert ours[f"{way}_extended_r5"] == pytest.approx(100 * theirs.compute_r_at_k(retrieved, truths, K=5))
