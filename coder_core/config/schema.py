@@ -265,8 +265,8 @@ class Config:
 
     name: str = setting("", help="Name of the run's folder; empty takes the preset's name.")
     data: DataConfig = field(default_factory=DataConfig)
-    towers: TowersConfig = field(default_factory=TowersConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
+    towers: TowersConfig = field(default_factory=TowersConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     boosting: BoostingConfig = field(default_factory=BoostingConfig)
     weighting: WeightingConfig = field(default_factory=WeightingConfig)
