@@ -95,6 +95,9 @@ class ModelConfig:
         "lengths differ much and say little.")
     text_layers: int = setting(1, minimum=1, maximum=64, help="Layers of the BiGRU (vse_infty: 1).")
     image_dropout: float = setting(0.0, minimum=0, below=1, help="Dropout on the region features.")
+    image_dropout_mask: Literal["region", "image"] = setting("region", help=
+        "Each region loses numbers of its own, or all regions of an image the same ones: what one region lacks a "
+        "similar neighbour still shows, so a mask of its own regularises little (Tompson et al. 2015).")
     word_dropout: float = setting(0.0, minimum=0, below=1, help="Dropout on the components of the word vectors.")
     embedding_dropout: float = setting(0.0, minimum=0, below=1, help=
         "Dropout on regions and words just before they are pooled.")

@@ -47,14 +47,16 @@ class RegionEncoder(nn.Module):
         dimension: D.
         layers: of the MLP; 0 leaves the linear layer alone. Hidden layers have D / 2 units and batch normalisation.
         dropout: on the input features.
+        one_mask: dropout leaves out the same features of all regions of an image.
         rms: divide every region's features by their root mean square first; a region of zeros stays zero.
     """
 
     def __init__(
-        self, feature_size: int, dimension: int, *, layers: int = 2, dropout: float = 0.0, rms: bool = False
-    ) -> None:
+        self, feature_size: int, dimension: int, *, layers: int = 2, dropout: float = 0.0, rms: bool = False,
+        one_mask: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.rms = rms
+        self.rms, self.one_mask = rms, one_mask
         self.linear = nn.Linear(feature_size, dimension)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
@@ -69,6 +71,8 @@ class RegionEncoder(nn.Module):
         """(B, R, F), (B,) -> (B, R, D). Regions from each length on are padding: zero, and in no statistics."""
         if self.rms:
             regions = normalise(regions) * math.sqrt(regions.shape[-1])
+        if self.one_mask and self.training and self.dropout.p:
+            regions = regions * self.dropout(regions.new_ones(len(regions), 1, regions.shape[-1]))
         if lengths is None or int(lengths.min()) == regions.shape[1]:
             return self._encode(regions.flatten(0, 1)).view(*regions.shape[:2], -1)
         real = ~padding_mask(lengths, regions.shape[1])
@@ -77,7 +81,7 @@ class RegionEncoder(nn.Module):
 
     def _encode(self, rows: Tensor) -> Tensor:
         """(N, F) -> (N, D)."""
-        rows = self.dropout(rows)
+        rows = rows if self.one_mask else self.dropout(rows)
         rows = rows.to(factor_type(rows))  # once, for both layers that read them
         out: Tensor = self.linear(rows)
         if len(self.mlp) > 0:

@@ -56,7 +56,7 @@ def build_model(
     if image is None:
         image = RegionEncoder(
             feature_size, config.dimension, layers=config.image_layers, dropout=config.image_dropout,
-            rms=config.region_norm == "rms",
+            rms=config.region_norm == "rms", one_mask=config.image_dropout_mask == "image",
         )  # fmt: skip
     instance = (
         image, text, *(_pooling(config, name) for name in (config.image_pooling, config.text_pooling)),

@@ -89,3 +89,16 @@ def test_divided_by_their_root_mean_square_regions_have_no_length_of_their_own()
     torch.testing.assert_close(scaled(regions * lengths), scaled(regions))
     regions[0, 0] = 0.0
     torch.testing.assert_close(scaled(regions)[0, 0], plain(regions)[0, 0])
+
+
+def test_one_mask_leaves_the_same_features_out_of_all_regions_of_an_image() -> None:
+    torch.manual_seed(0)
+    encoder = RegionEncoder(1000, 1000, layers=0, dropout=0.4, one_mask=True)
+    torch.nn.init.eye_(encoder.linear.weight)
+    ones = torch.ones(3, 4, 1000)
+    masked = encoder(ones)
+    assert torch.equal(masked, masked[:, :1].expand_as(masked))
+    assert not torch.equal(masked[0], masked[1])
+    assert 0.35 < (masked == 0).float().mean() < 0.45
+    torch.testing.assert_close(masked[masked > 0], torch.full_like(masked[masked > 0], 1 / 0.6), atol=1e-3, rtol=0)
+    assert torch.equal(encoder.eval()(ones), ones)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,8 @@ def test_sizes_depths_and_dropouts() -> None:
     model = build_model(config, feature_size=4, words=5, vectors=vectors)
     assert (model.regions.dropout.p, model.words.dropout.p, model.dropout.p) == (0.1, 0.2, 0.3)
     assert model.words.gru.num_layers == 2
+    assert not model.regions.one_mask
+    assert build_model(replace(config, image_dropout_mask="image"), feature_size=4, words=5).regions.one_mask
     assert torch.equal(model.words.vectors.weight, vectors)
     images, texts = model(torch.rand(6, 2, 4), torch.full((6,), 2), torch.ones(6, 3).long(), torch.full((6,), 3))[:2]
     assert images.shape == texts.shape == (6, 8)

@@ -25,7 +25,9 @@ LONGEST_NAME = 40
 KINDS: dict[type, Kind] = {int: "number", float: "decimal", bool: "switch", str: "choice"}
 # A teacher reads the same captions, so these agree; a start from its weights needs the rest of [model] but UNSHAPED.
 READ_BY = (("data", "word_threshold"), ("model", "text_encoder"), ("model", "bert"))
-UNSHAPED = ("image_dropout", "word_dropout", "embedding_dropout", "beta", "concept_smoothing")
+UNSHAPED = (
+    "image_dropout", "image_dropout_mask", "word_dropout", "embedding_dropout", "beta", "concept_smoothing",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
