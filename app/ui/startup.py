@@ -10,6 +10,7 @@ from importlib import import_module
 from threading import Thread
 from typing import Any
 
+import numpy as np
 import psutil
 
 MODULES = ("app.ui.sidebar", "app.ui.downloads", "app.views.separation", "app.views.query")
@@ -17,13 +18,28 @@ MODULES = ("app.ui.sidebar", "app.ui.downloads", "app.views.separation", "app.vi
 
 @asynccontextmanager
 async def prepare(app: Any) -> AsyncIterator[None]:
-    """While the server runs: answers leave at once, and what pages need is imported.
+    """While the server runs: answers leave at once, and what the first page needs is loaded beside it."""
+    send_at_once()
+    Thread(target=load, daemon=True).start()
+    yield
+
+
+def load() -> None:
+    """Import what pages need, draw a figure, with which Plotly loads its parts, and list and open the default runs.
 
     Modules with caches are imported here and not at the top: Streamlit's caches warn where there is no server yet.
     """
-    send_at_once()
-    Thread(target=lambda: [import_module(name) for name in MODULES], daemon=True).start()
-    yield
+    for name in MODULES:
+        import_module(name)
+    from app import charts
+    from app.backend.runs import all_runs, analysis_fault
+    from app.ui.sidebar import default_pair, default_split
+
+    charts.histogram({"": np.arange(2)}, "", "", charts.LIGHT).to_json()
+    runs = {run.name: run for run in all_runs() if run.usable}
+    pair = [runs[name] for name in default_pair(list(runs)) if name in runs] if runs else []
+    for run in pair:
+        analysis_fault(run, default_split(pair))
 
 
 def send_at_once() -> None:
