@@ -27,6 +27,8 @@ _POLICY = (
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' ws://{host}; worker-src 'self' blob:; "
     "object-src 'none'; frame-src 'none'; media-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_IMPORT = re.compile(r'(?:from|import)"\./([\w.-]+\.js)"')
+ELEMENTS = ("PlotlyChart", "Html", "PageLink", "Selectbox", "Metric", "Multiselect", "BidiComponent")  # of most pages
 _BEGINNINGS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
 
 
@@ -54,10 +56,15 @@ def _hashes() -> str:
 
 
 @cache
-def _figures() -> bytes:
-    """A header of pages: load the script that draws figures, 4.7 MB, while the server makes the first of them."""
-    [script] = (Path(streamlit.__file__).parent / "static").glob("static/js/PlotlyChart.*.js")
-    return f"</static/js/{script.name}>; rel=modulepreload".encode()
+def _elements() -> bytes:
+    """A header of pages: load the scripts of figures (4.7 MB) and controls while the server runs the page."""
+    folder = Path(streamlit.__file__).parent / "static"
+    linked = (folder / "index.html").read_text()
+    loaded = [script.name for name in ELEMENTS for script in folder.glob(f"static/js/{name}.*.js")]
+    for name in loaded:  # grows: what these import in turn
+        imported = _IMPORT.findall((folder / "static/js" / name).read_text())
+        loaded += [other for other in dict.fromkeys(imported) if other not in loaded and other not in linked]
+    return ", ".join(f"</static/js/{name}>; rel=modulepreload" for name in loaded).encode()
 
 
 def protection(host: str) -> list[tuple[bytes, bytes]]:
@@ -91,7 +98,7 @@ class Guard:
                 others = [(name, value) for name, value in message.get("headers", []) if name.lower() not in own]
                 message = message | {"headers": [*others, *headers]}
                 if any(value.startswith(b"text/html") for name, value in others if name.lower() == b"content-type"):
-                    message["headers"].append((b"link", _figures()))
+                    message["headers"].append((b"link", _elements()))
             await send(message)
 
         if allowed:
