@@ -156,7 +156,8 @@ class JobFolder:
     def forget(self) -> None:
         """Remove the files of a job that is over."""
         job = self.current()
-        if (job is None or not job.running) and not self.folder.parent.is_symlink():
+        own = self.folder.is_dir() and not self.folder.parent.is_symlink()  # removing a pipe would wait for its writer
+        if own and (job is None or not job.running):
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _check(self) -> None:

@@ -74,3 +74,10 @@ def test_a_job_that_ended_long_ago_is_forgotten_when_the_next_one_starts(root: P
         assert (found.pid, found.running) == (job.pid, True)
     finally:
         jobs.stop(running)
+
+
+def test_a_pipe_in_place_of_a_job_is_left_alone_without_waiting_for_its_writer(root: Path) -> None:
+    (root / ".work").mkdir()
+    os.mkfifo(root / ".work" / "layout-pipe")
+    jobs.forget("layout-pipe")
+    assert (root / ".work" / "layout-pipe").is_fifo()
