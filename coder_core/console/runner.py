@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -14,7 +15,10 @@ from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.cpu.environment import tune_environment
 
-NO_MEMORY = "can't allocate memory"  # in the words of PyTorch
+NO_MEMORY = re.compile(
+    r"can't allocate memory|cannot allocate memory|out of memory|can't start new thread", re.IGNORECASE
+)  # in the words of PyTorch, the system, a GPU, Python
+ASKED_FOR = re.compile(r"tried to allocate (\d+) bytes")
 UNUSABLE_INPUT, STOPPED, READER_GONE = 1, 3, 141  # the last as a shell reports SIGPIPE
 
 
@@ -53,13 +57,8 @@ def _end(error: BaseException) -> int:
     if isinstance(error, InputError):
         print_faults(open_console(stderr=True), error.faults)
         return UNUSABLE_INPUT
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and NO_MEMORY in str(error)):
-        fault = Fault(
-            "memory",
-            str(error).splitlines()[0] if str(error) else "there is not enough",
-            fix="close other programs, or ask for less",
-        )
-        print_faults(open_console(stderr=True), [fault])
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and NO_MEMORY.search(str(error))):
+        print_faults(open_console(stderr=True), [_memory_fault(str(error))])
         return UNUSABLE_INPUT
     if isinstance(error, StoppedBySignalError):
         say(open_console(), str(error))
@@ -76,6 +75,15 @@ def _end(error: BaseException) -> int:
         print_faults(open_console(stderr=True), [fault])
         return UNUSABLE_INPUT
     raise error
+
+
+def _memory_fault(text: str) -> Fault:
+    """The fault of a command that got no memory; `text` is what the library said."""
+    asked = ASKED_FOR.search(text)
+    fact = text.splitlines()[0].rstrip(".") if text else "there is not enough"
+    if asked:
+        fact = f"there is not enough: another {int(asked[1]):,} bytes were asked for"
+    return Fault("memory", fact, fix="close other programs, or ask for less")
 
 
 def asks_for_help(arguments: Sequence[str]) -> bool:

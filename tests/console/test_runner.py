@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import pytest
+import tomli_w
+import torch
+
+import coder_core.training.launch  # noqa: F401  what the commands import, while there is memory
+from coder_core import evaluate, train
+from coder_core.config.schema import to_document
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.runner import command
 from coder_core.console.signals import StoppedBySignalError
+from coder_core.data.words import Vocabulary
+from coder_core.model.build import build_model
+from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.files.sealed import write_sealed
+from tests.runs.test_links import digest
+from tests.support.tiny_runs import WORDS, tiny_config
+
+pytestmark = pytest.mark.usefixtures("own_threads")
+WAY_OUT = "Close other programs, or ask for less"
 
 
 @pytest.mark.parametrize(
@@ -14,9 +34,12 @@ from coder_core.console.signals import StoppedBySignalError
     [
         (InputError([Fault("a.txt", "is empty"), Fault("--x", "is 0", "1 or more")]), 1, "",
          "error: a.txt: is empty\nerror: --x: is 0; expected 1 or more\n"),
-        (MemoryError(), 1, "", "error: memory: there is not enough. Close other programs, or ask for less\n"),
+        (MemoryError(), 1, "", f"error: memory: there is not enough. {WAY_OUT}\n"),
         (MemoryError("the map needs 9 GiB"), 1, "",
-         "error: memory: the map needs 9 GiB. Close other programs, or ask for less\n"),
+         f"error: memory: the map needs 9 GiB. {WAY_OUT}\n"),
+        (RuntimeError("can't start new thread"), 1, "", f"error: memory: can't start new thread. {WAY_OUT}\n"),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee …"), 1, "",
+         f"error: memory: CUDA out of memory. Tried to allocate 2.00 GiB. {WAY_OUT}\n"),
         (StoppedBySignalError("saved [bold]; continue with …"), 3, "saved [bold]; continue with …\n", ""),
         (PermissionError(13, "Permission denied", "/a/b"), 1, "",
          "error: /a/b: cannot be read or written: Permission denied\n"),
@@ -51,3 +74,48 @@ def test_another_error_is_a_fault_of_the_program_and_keeps_its_traceback() -> No
 
     with pytest.raises(RuntimeError, match="broken"):
         main([])
+
+
+@contextmanager
+def little_memory(more: int) -> Iterator[None]:
+    """This process may map `more` bytes beyond what it has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def test_training_that_gets_no_memory_says_so_and_leaves_no_run(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = ["--batch-size=8", "--bank-size=13", "--threads=1"]
+    arguments = [f"--data={data}", f"--root={tmp_path}", "--name=vast", "--dimension=65536", *small]
+    with little_memory(2 << 30):
+        assert train.main(arguments) == 1
+    *_, said = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(f"error: memory: there is not enough: another [0-9,]+ bytes were asked for\\. {WAY_OUT}", said)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_evaluation_that_gets_no_memory_says_so_and_leaves_the_run_as_it_was(
+    data: Path, memory_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its weights, 111 MB, do not fit."""
+    config = tiny_config(data, dimension=2048, text_layers=1)
+    words = Vocabulary.build([" ".join(WORDS)], threshold=1)
+    document = to_document(config) | {"about": {"feature_size": 6}}
+    run = write_sealed(memory_folder / "run", {"config.toml": tomli_w.dumps(document), "words.json": words.to_text()})
+    with torch.device("meta"):
+        model = build_model(config.model, feature_size=6, words=len(words))
+    weights = {name: torch.zeros(value.shape, dtype=value.dtype) for name, value in model.state_dict().items()}
+    SaveStore(run / "best", keep=1).write("1", {"model": weights}, {"metrics": {}})
+    before = digest(run)
+    with little_memory(100 << 20):
+        assert evaluate.main([str(run)]) == 1
+    *_, said = capsys.readouterr().err.splitlines()
+    assert said.startswith("error: memory: ")
+    assert said.endswith(WAY_OUT)
+    assert digest(run) == before
