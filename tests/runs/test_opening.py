@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -48,6 +49,8 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     for name in ("getaddrinfo", "create_connection"):
         monkeypatch.setattr(socket, name, refuse)
     monkeypatch.setattr(socket.socket, "connect", refuse)
+    at_once = SimpleNamespace(sleep=lambda seconds: None)  # a refused request is tried five times more, 23 s in all
+    monkeypatch.setattr("huggingface_hub.utils._http.time", at_once)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     return seen
 
