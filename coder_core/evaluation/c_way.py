@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from scipy import stats
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.evaluation.ranking import Ties
@@ -179,6 +178,8 @@ def _answered(
 
 
 def _accuracy(shares: np.ndarray) -> Accuracy:
+    from scipy.special import stdtrit  # a quarter of a second to import
+
     spread = float(shares.std(ddof=1)) / len(shares) ** 0.5
-    quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(shares) - 1))
+    quantile = float(stdtrit(len(shares) - 1, (1 + CONFIDENCE) / 2))
     return Accuracy(float(shares.mean()), quantile * spread, shares)

@@ -6,9 +6,7 @@ number of the old prototype it shares most pairs with, because row k of the clas
 
 from __future__ import annotations
 
-import faiss
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 ITERATIONS = 10  # of each start
 MOST_MATCHED_EXACTLY = 2048  # the Hungarian method takes seconds there, and grows with the cube
@@ -16,6 +14,8 @@ MOST_MATCHED_EXACTLY = 2048  # the Hungarian method takes seconds there, and gro
 
 def spherical_kmeans(vectors: np.ndarray, count: int, *, seed: int, start: np.ndarray | None = None) -> np.ndarray:
     """(K, D) float32 unit centroids of (pairs, D) unit vectors, from a random start or from (K, D) centroids."""
+    import faiss  # a quarter of a second to import
+
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     means = faiss.Kmeans(
         vectors.shape[1], count, niter=ITERATIONS, spherical=True, seed=seed, min_points_per_centroid=1,
@@ -27,6 +27,8 @@ def spherical_kmeans(vectors: np.ndarray, count: int, *, seed: int, start: np.nd
 
 def nearest_centroids(vectors: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     """(pairs,) int64, the centroid with the largest cosine."""
+    import faiss
+
     index = faiss.IndexFlatIP(centroids.shape[1])
     index.add(np.ascontiguousarray(centroids, dtype=np.float32))
     return index.search(np.ascontiguousarray(vectors, dtype=np.float32), 1)[1][:, 0].astype(np.int64)
@@ -52,6 +54,8 @@ def match_clusters(before: np.ndarray, after: np.ndarray, count: int) -> np.ndar
     shared, times = np.unique(before.astype(np.int64) * count + after, return_counts=True)
     old, new = np.divmod(shared, count)
     if count <= MOST_MATCHED_EXACTLY:
+        from scipy.optimize import linear_sum_assignment
+
         overlap = np.zeros((count, count), dtype=np.float32)
         overlap[old, new] = times
         return linear_sum_assignment(overlap, maximize=True)[1].astype(np.int64)

@@ -10,11 +10,11 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sklearn
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
@@ -157,7 +157,7 @@ def _key(config: Config, captions: Sequence[str], image_of_text: np.ndarray) -> 
     if weighting.text_space:
         made_by = folder_fingerprint(sentence_space(weighting.text_space).folder)
     else:
-        made_by = f"tf-idf {weighting.text_space_size} scikit-learn {sklearn.__version__}"
+        made_by = f"tf-idf {weighting.text_space_size} scikit-learn {version('scikit-learn')}"
     about = [VERSION, made_by, weighting.neighbours, len(captions) < EXACT_BELOW]
     digest = hashlib.sha256(json.dumps(about).encode())
     digest.update(np.ascontiguousarray(image_of_text, dtype="<i8").tobytes())

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, open_plain, read_plain
 from coder_core.runs.files.atomic import WriteError
 from coder_core.runs.files.lines import open_line, run_key, seal_line
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 HISTORY = "history.jsonl"
 REPEATABLE = ("step", "epoch")  # events with measured values; another one at the same step takes its place
@@ -103,6 +104,8 @@ def read_frame(folder: Path, event: str = "step") -> pd.DataFrame:
         folder: the run folder.
         event: "step", "epoch" …
     """
+    import pandas as pd  # a quarter of a second to import
+
     events = [record for record in read_history(Path(folder) / HISTORY) if record.get("event") == event]
     return pd.json_normalize(events)
 
