@@ -1,0 +1,31 @@
+"""python -m benchmarks.raw_pixels in seconds: a tower learns from raw pixels, killed and resumed on the way."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from benchmarks.raw_pixels import chance, main
+from coder_core.data.demo import make_demo
+
+
+def test_chance_is_the_mean_over_all_orders() -> None:
+    """Three images with two captions: the best of an image's two places among six, a caption's image among three."""
+    places = list(combinations(range(6), 2))
+    by_image = sum(sum(min(pair) < k for pair in places) / len(places) for k in (1, 5, 10))
+    assert chance(3, 2) == pytest.approx(100 * (by_image + 1 / 3 + 1 + 1))
+
+
+@pytest.mark.slow
+def test_a_small_tower_and_the_text_encoder_learn_together_from_random_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CODER_DEMO", str(make_demo(tmp_path / "demo", images=250)))
+    short = ["--threads=1", "--epochs=4", "--kill-after=1", "--workers=0", "--bar=2"]
+    assert main([f"--root={tmp_path}", *short]) == 0
+    resumed = re.search(r"resumed at step (\d+)", capsys.readouterr().out)
+    assert resumed is not None
+    assert int(resumed[1]) > 0
