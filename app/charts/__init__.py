@@ -19,12 +19,13 @@ from app.charts.ranks import (
 )
 from app.charts.runs import recall_bars, training_curves
 from app.charts.similarities import similarity_curves, similarity_densities
+from app.charts.values import MOST, hover_texts
 
 __all__ = [
-    "DARK", "LIGHT", "OCCURRENCE_LABELS", "RANK_LABELS", "HeatScale", "Kinds", "Map", "Marks", "Ramp", "Tone",
+    "DARK", "LIGHT", "MOST", "OCCURRENCE_LABELS", "RANK_LABELS", "HeatScale", "Kinds", "Map", "Marks", "Ramp", "Tone",
     "cluster_map", "colour_stops", "concept_graph", "concepts_read", "density", "frequent", "heat_map", "heat_scale",
-    "histogram", "joint_map", "kinds", "margin_histogram", "negative_weights", "occurrence_band", "occurrence_bands",
-    "plain", "ramp", "rank_band", "rank_distribution", "rank_matrix", "recall_bars", "recall_by_diversity",
-    "run_colour", "side_by_side", "similarity_curves", "similarity_densities", "similarity_histogram", "split_ramp",
-    "tone", "training_curves", "word_bars",
+    "histogram", "hover_texts", "joint_map", "kinds", "margin_histogram", "negative_weights", "occurrence_band",
+    "occurrence_bands", "plain", "ramp", "rank_band", "rank_distribution", "rank_matrix", "recall_bars",
+    "recall_by_diversity", "run_colour", "side_by_side", "similarity_curves", "similarity_densities",
+    "similarity_histogram", "split_ramp", "tone", "training_curves", "word_bars",
 ]  # fmt: skip

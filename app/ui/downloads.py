@@ -6,17 +6,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
 from app import charts
 from app.ui import cards, export
+from app.ui.glossary import tip
 from app.ui.state import bound, theme
+from app.ui.table import Column, rows_table
 
 FIGURES = "figures-on-the-page"
 FORMAT = "figures"
 FORMATS = ("PNG", "SVG")
+VALUES = "values"
 
 
 def table(frame: pd.DataFrame, name: str, *, paper: bool = False) -> None:
@@ -42,7 +46,14 @@ def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
         "filename": export.file_name(alt),
         "scale": 2,
     }
-    return st.plotly_chart(figure, key=key, alt=alt, config={"toImageButtonOptions": camera}, **arguments)
+    drawn = st.plotly_chart(figure, key=key, alt=alt, config={"toImageButtonOptions": camera}, **arguments)
+    if st.session_state.get(VALUES, st.query_params.get(VALUES) == "true"):
+        rows = charts.hover_texts(figure)
+        columns = {"series": Column("series"), "value": Column(alt)} if any(rows["series"]) else {"value": Column(alt)}
+        rows_table(rows, columns, np.arange(len(rows)), f"{key}-values", "values", None, None, height=300)
+        if len(rows) == charts.MOST:
+            cards.note(f"The first {len(rows):,} values of the figure; the tables of this page have all.")
+    return drawn
 
 
 def begin() -> None:
@@ -51,10 +62,12 @@ def begin() -> None:
 
 
 def figures() -> None:
-    """In the sidebar, after the page: the format of the camera button, and every figure as one offline HTML file."""
+    """In the sidebar, after the page: the figures' values as tables, the format of the camera button, and every figure
+    as one offline HTML file."""
     shown: dict[str, go.Figure] = st.session_state.get(FIGURES, {})
     if not shown:
         return
+    st.sidebar.toggle("Values below figures", **bound(VALUES), help=tip("values"))
     with st.sidebar.popover("Save figures", icon=":material/photo_camera:", width="stretch"):
         st.segmented_control("The camera button saves", FORMATS, default=FORMATS[0], required=True, **bound(FORMAT))
         cards.note("Or one HTML file per figure, which zooms and hovers without the app:")

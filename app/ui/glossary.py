@@ -143,6 +143,7 @@ TERMS = {
     "both wrong": "Neither run ranks a true match high enough.",
     "both right": "Both runs rank a true match high enough.",
     "loss": "The training objective: btr = triplet, dcl = CODER's eq. 4, dcl-i = the same without diversity.",
+    "values": "Below every figure, a table of what the mouse reads from it: one row for every bar, point or cell.",
     "epochs": "Finished passes over the training captions.",
 }
 

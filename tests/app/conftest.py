@@ -24,6 +24,7 @@ from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
 from coder_core.runs.files.history import HistoryWriter
 from coder_core.runs.files.status import write_status
+from tests.support.clip_runs import import_clip
 from tests.support.concept_runs import write_concept_run
 from tests.support.pages import PROJECT, Opened, open_page
 from tests.support.run_folders import damage, import_run_folder, write_run
@@ -114,8 +115,11 @@ def weighted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, listener: tuple[int, list[str]], weighted_root: Path) -> Path:
-    """Two demo runs with clusters, a concept run, two runs with weights, and the same whose captions and names are
-    hostile: "run", "run-baseline", "concepts", "more-concepts", "combined", "opposite" as `picture` writes them."""
+    """Two demo runs with clusters, two of imported embeddings, a concept run, two runs with weights, and hostile ones.
+
+    Those have hostile captions and names: "run", "run-baseline", "concepts", "more-concepts", "combined", "opposite" as
+    `picture` writes them.
+    """
     root = tmp_path_factory.mktemp("browser") / "runs"
     evil = [payloads(listener[0])[i % 20] for i in range(40)]
     name = partial(picture, listener[0])
@@ -129,6 +133,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory, listener: tuple[int, list[str
         with HistoryWriter(hostile / "history.jsonl") as history:
             history.write("epoch", step=40, epoch=4, **{name("value"): 1.0}, metrics={name("metric"): 2.0})
         write_status(hostile, name("state"), message=name("message"))
+    for suffix, noise in (("-blurred", 2.0), ("", 1.0)):
+        import_clip(root, f"clip{suffix}", images=12, noise=noise)
     write_concept_run(root, "concepts")
     words = [(name(f"word{i}"), name("kind") if i == 2 else "object") for i in range(5)]
     for kind in ("concepts", "more-concepts"):

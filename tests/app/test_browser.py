@@ -93,10 +93,34 @@ def test_a_link_to_a_page_may_be_the_first_request_to_a_server(
     fresh.context.close()
 
 
-def test_the_start_page_draws(visit: Visit) -> None:
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_start_page_popovers_dialogs_and_imported_runs_are_accessible(visit: Visit, theme: str) -> None:
+    page = visit.page
+    page.emulate_media(color_scheme=theme)
     visit.open("start", charts=False)
-    visit.page.get_by_role("link", name="Open the overview").wait_for(timeout=PATIENCE)
-    visit.shoot("start-light")
+    page.get_by_role("link", name="Open the overview").wait_for(timeout=PATIENCE)
+    visit.check_accessibility()
+    visit.shoot(f"start-{theme}")
+    visit.open("retrieval?run=clip-blurred&versus=clip&values=true")
+    visit.check_accessibility()
+    for name in ("Download table", "Save figures"):
+        page.get_by_role("button", name=name).first.click()
+        page.get_by_test_id("stPopoverBody").wait_for(timeout=PATIENCE)
+        visit.check_accessibility()
+        page.keyboard.press("Escape")
+    thumbnail = page.locator(".cl-card img").first
+    image = int(re.search(r"scene (\d+)", thumbnail.get_attribute("alt") or "")[1])  # type: ignore[index]
+    assert f"image {image} · " in page.locator(".cl-card").first.inner_text()
+    thumbnail.click()
+    large = page.get_by_role("dialog").get_by_role("img")
+    large.wait_for(timeout=PATIENCE)
+    visit.settle()
+    assert large.get_attribute("alt") == f"view 0 of scene {image}"
+    visit.check_accessibility()
+    page.keyboard.press("Escape")
+    if theme == "dark":
+        visit.open("similarity?run=clip-blurred&versus=clip")
+        visit.check_accessibility()
 
 
 def test_what_is_chosen_lives_in_the_url_and_follows_to_other_pages(visit: Visit) -> None:

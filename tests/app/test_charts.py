@@ -108,3 +108,24 @@ def test_bands_of_occurrences() -> None:
     assert dict(zip(bars.x, bars.y, strict=True)) == {
         "none": 2, "1–5": 2, "6–10": 1, "11–20": 0, "21–50": 0, "51–100": 1, "> 100": 1
     }  # fmt: skip
+
+
+def test_hover_texts_are_what_the_mouse_reads() -> None:
+    recall = charts.recall_bars({"a": {"i2t_r1": 12.34}, "b <x>": {"i2t_r1": 50}}, charts.LIGHT)
+    rows = charts.hover_texts(recall)
+    assert rows.iloc[0].tolist() == ["a", "image → text, R@1: 12.3 %"]
+    assert rows.iloc[6].tolist() == ["b <x>", "image → text, R@1: 50.0 %"]
+    nan = np.array([[0.25, np.nan], [0.5, 1.0]])
+    scale = charts.HeatScale(0, 1)
+    cells = charts.heat_map(
+        nan, ["r0", "r1"], ["c0", "c1"], scale, charts.LIGHT, unit="S", row_name="rows", column_name="columns"
+    )
+    assert charts.hover_texts(cells)["value"].tolist() == [
+        "r0 · c0, S = 0.2500",
+        "r1 · c0, S = 0.5000",
+        "r1 · c1, S = 1.0000",
+    ]
+    words = pd.DataFrame({"word": ["dog"], "score": [2.0], "count": [7]})
+    assert charts.hover_texts(charts.word_bars(words, charts.LIGHT))["value"].tolist() == ["dog: z 2.0, 7 times here"]
+    many = charts.histogram({"run": np.arange(9.0)}, "x", "pairs", charts.LIGHT)
+    assert len(charts.hover_texts(many, most=3)) == 3

@@ -303,6 +303,19 @@ def test_a_picture_asks_through_a_nearly_equal_sample_or_not_at_all(
     assert not app.exception
 
 
+@pytest.mark.parametrize("page", [name for name in PAGES if name not in ("weights", "concepts", "clusters")])
+def test_every_figure_stands_as_a_table_too_on_request(roots: dict[str, Path], page: str, opened: Opened) -> None:
+    app = opened(roots["two"], page, values="true", map="PCA")
+    assert app.sidebar.toggle(key="values").value
+    figures = {chart.proto.alt for chart in app.get("plotly_chart")}
+    tables = {table["columns"][-1]["label"]: table for table in shown_tables(app) if table["label"] == "values"}
+    assert figures
+    assert set(tables) == figures
+    assert [name for name, table in tables.items() if not table["rows"]] == []
+    app.sidebar.toggle(key="values").set_value(False).run()
+    assert [table for table in shown_tables(app) if table["label"] == "values"] == []
+
+
 def test_runs_on_other_samples_are_not_compared(tmp_path: Path, opened: Opened) -> None:
     write_run(tmp_path / "runs", "a", images=12, pictures=False)
     write_run(tmp_path / "runs", "b", images=14, pictures=False)

@@ -1,0 +1,83 @@
+"""What a figure's hover texts say, as rows: for readers by keyboard, touch or voice."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+_FIELD = re.compile(r"%\{(?P<name>\w+)(?:\[(?P<item>\d+)\])?(?::(?P<format>[^}]*))?\}")
+_EXTRA = re.compile(r"<extra>.*?</extra>", re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
+_PLACES = ("x", "text", "hovertext")
+MOST = 2_000
+
+
+def hover_texts(figure: go.Figure, most: int = MOST) -> pd.DataFrame:
+    """The hover text of every point, bar or cell, and the series it belongs to; the first `most` of them.
+
+    A text that does not say where its point lies follows the point's place on the x axis.
+    """
+    return pd.DataFrame(islice(_rows(figure), most), columns=["series", "value"])
+
+
+def _rows(figure: go.Figure) -> Iterator[tuple[str, str]]:
+    for trace in figure.data:
+        template = _EXTRA.sub("", trace.hovertemplate or "")
+        if not template or trace.hoverinfo == "skip":
+            continue
+        named = trace.type == "heatmap" or getattr(trace, "orientation", None) == "h"
+        named = named or any(field["name"] in _PLACES for field in _FIELD.finditer(template))
+        for point in _cells(trace, figure.layout) if trace.type == "heatmap" else _points(trace):
+            text = _text(template, point)
+            place = "" if named else f"{point['x']}: "
+            yield html.unescape(_TAG.sub("", trace.name or "")), html.unescape(place + text)
+
+
+def _text(template: str, point: dict[str, Any]) -> str:
+    return _TAG.sub("", _FIELD.sub(lambda field: _filled(field, point), template.replace("<br>", ", ")))
+
+
+def _filled(field: re.Match[str], point: dict[str, Any]) -> str:
+    value = point.get(field["name"], "")
+    if field["item"] is not None:
+        value = value[int(field["item"])]
+    if not isinstance(value, (int, float, np.number)):
+        return str(value)
+    return format(value, field["format"] or ("g" if isinstance(value, (float, np.floating)) else ""))
+
+
+def _points(trace: Any) -> Iterator[dict[str, Any]]:
+    """Points of a line or a cloud, and bars; a place of two levels is joined, "image → text, R@1"."""
+    x, y = trace.x, trace.y
+    if len(x) and isinstance(x[0], (list, tuple, np.ndarray)):
+        x = [", ".join(map(str, levels)) for levels in zip(*x, strict=True)]
+    more = {name: trace[name] for name in ("customdata", "text", "hovertext") if not _absent(trace[name])}
+    for row in range(len(x)):
+        yield {"x": x[row], "y": y[row]} | {
+            name: values if isinstance(values, str) else values[row] for name, values in more.items()
+        }
+
+
+def _cells(trace: Any, layout: Any) -> Iterator[dict[str, Any]]:
+    """Cells of a heat map that hold a number; without places of their own they are called as the ticks of the axes."""
+    z = np.asarray(trace.z, dtype=float)
+    x, y = (
+        axis.ticktext or range(count) if _absent(places) else places
+        for places, axis, count in ((trace.x, layout.xaxis, z.shape[1]), (trace.y, layout.yaxis, z.shape[0]))
+    )
+    more = {name: trace[name] for name in ("customdata", "text") if not _absent(trace[name])}
+    for row, column in zip(*np.nonzero(np.isfinite(z)), strict=True):
+        yield {"x": x[column], "y": y[row], "z": z[row, column]} | {
+            name: values[row][column] for name, values in more.items()
+        }
+
+
+def _absent(values: Any) -> bool:
+    return values is None or (not isinstance(values, str) and not len(values))
