@@ -363,7 +363,7 @@ class Run:
             return True
         if self.scores(split) is not None:
             return False
-        if DOCUMENT_REGIONS in self.analysis(split).manifest["documents"]:
+        if self.has_image_tower or DOCUMENT_REGIONS in self.analysis(split).manifest["documents"]:
             return True
         return not self.summary.imported and makes_features(self.analysis(split).picture_folder)
 
@@ -375,6 +375,8 @@ class Run:
         """
         if self.noted_towers is not None:
             return np.asarray(self.towers.encode_pictures([self.towers.prepare(picture)])[0])
+        if self.has_image_tower:
+            return np.asarray(self.model.encode_picture(picture))
         if DOCUMENT_REGIONS in self.analysis(split).manifest["documents"]:
             regions = self.region_tower(split).encode_picture(picture)
         else:
@@ -390,6 +392,11 @@ class Run:
         if (split, at_most) not in self._tiny_pictures:
             self._tiny_pictures[split, at_most] = read_tiny_pictures(self, split, at_most)
         return self._tiny_pictures[split, at_most].nearest(picture)
+
+    @property
+    def has_image_tower(self) -> bool:
+        """Whether the model of the run reads pictures itself: it was trained on an image tower."""
+        return bool(self.summary.config.get("towers", {}).get("image_tower"))
 
     @cached_property
     def noted_towers(self) -> Mapping[str, Any] | None:

@@ -262,15 +262,20 @@ def best_save(folder: Path) -> Save:
     return save
 
 
-def load_model(folder: str | Path, *, device: str = "cpu") -> LoadedModel:
+def load_model(folder: str | Path, *, device: str = "cpu", towers: RunTowers | None = None) -> LoadedModel:
     """Load a run's model.
+
+    Args:
+        folder: of the run.
+        device: to load it on.
+        towers: of the run, where they are open already; otherwise they are looked for where the run noted them.
 
     Raises:
         InputError: the folder holds no run, or its files are damaged; the file is named.
     """
     folder = Path(folder)
     config, about = read_config(folder)
-    size, towers = read_feature_size(folder, config, about), read_towers(folder, config)
+    size, towers = read_feature_size(folder, config, about), towers or read_towers(folder, config)
     text_tower = towers.text if towers is not None else None
     reader = make_reader(config, read_vocabulary(folder, config), download=False, tower=text_tower)
     save = best_save(folder)

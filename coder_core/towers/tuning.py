@@ -90,7 +90,7 @@ class TunedTower(nn.Module):
         """Recompute the activations of every part of the tower that can in the backward pass."""
         for part in self.tower.modules():
             if getattr(part, "supports_gradient_checkpointing", False):
-                part.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+                part.activation_checkpointing_enable()  # type: ignore[operator]
 
     def freeze_unused(self, inputs: Tensor, lengths: Tensor) -> None:
         """Freeze what no gradient reaches: a pooling that is passed over, a token of masked pretraining.
@@ -152,7 +152,8 @@ def _leave_out_shared(module: nn.Module, state: dict[str, Any], prefix: str, met
 def _keep_shared(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
     """Give the loading of a state the tensors it leaves out: those that are there."""
     assert isinstance(module, TunedTower)
-    state |= {prefix + name: tensor for name, tensor in _named_tensors(module) if name in module.shared}
+    present = {f"tower.{name}": tensor for name, tensor in module.tower.state_dict(keep_vars=True).items()}
+    state |= {prefix + name: tensor for name, tensor in present.items() if name in module.shared}
 
 
 def _add_adapters(tower: nn.Module, lora: LoraSettings, place: str) -> None:

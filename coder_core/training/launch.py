@@ -296,7 +296,7 @@ def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
                 raise StopRequestedError
 
         metrics, _ = evaluate_split(
-            folder, load_model(folder), prepared.dev, "dev", progress=progress,
+            folder, load_model(folder, towers=prepared.towers), prepared.dev, "dev", progress=progress,
             finding=lambda phase, done, total: progress(done, total, f"{folder.name}: {phase}"),
         )  # fmt: skip
     console.print(metrics_table({folder.name: metrics}, f"dev, best epoch · {folder}"))

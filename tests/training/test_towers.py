@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,21 +12,30 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 
+from coder_core.api import open_run
 from coder_core.config.schema import Config
+from coder_core.console.faults import InputError
+from coder_core.data.rows import UnreadableRowsError
 from coder_core.evaluate import main as evaluate
 from coder_core.model.encode import encode_split
 from coder_core.model.towers import open_towers, with_size_of_towers
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.files.history import HISTORY, read_history
 from coder_core.runs.files.lock import RunLock
-from coder_core.runs.files.sealed import read_checked, write_sealed
-from coder_core.runs.load import load_model
+from coder_core.runs.files.sealed import read_checked, read_manifest, write_sealed
+from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import continue_run, start_run
+from coder_core.training.parts.boosting import BoostingTeacher
+from coder_core.training.parts.make import make_parts
+from coder_core.training.parts.memory import MomentumMemory
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.trainer import Trainer
+from tests.support.configs import changed
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
-from tests.support.tiny_runs import StoppingBatches, assert_same_run, quiet
+from tests.support.tiny_runs import StoppingBatches, assert_same_run, newest_state, quiet
+from tests.support.tiny_towers import write_tiny_clip
 from tests.support.tower_runs import tower_config, write_towers_and_data
 
 CPU = torch.device("cpu")
@@ -59,7 +70,7 @@ def losses(run: Path) -> list[float]:
 
 def stopped_and_continued(config: Config, run: Path, parent: Path) -> Path:
     """The same run, stopped after its second step and continued."""
-    files = [name for name in ("config.toml", "words.json", "towers.json") if (run / name).exists()]
+    files = list(read_manifest(run)["files"])
     folder = write_sealed(parent / config.name, {name: read_checked(run, name) for name in files})
     config, ready = prepared(config)
     ready = replace(ready, batches=StoppingBatches.of(ready.batches, 2))
@@ -94,6 +105,13 @@ def test_full_tuning_lowers_the_loss(full: Path) -> None:
     assert losses(full)[-1] < losses(full)[0]
 
 
+def test_adapters_alone_lower_the_loss(folder: Path, tmp_path: Path) -> None:
+    lora = {"image_tuning": "lora", "text_tuning": "lora", "learning_rate": 1e-2}
+    run = start_run(tower_config(folder, **lora), tmp_path, quiet())
+    assert losses(run)[-1] < losses(run)[0]
+    assert all(".lora_" in name for name in newest_state(run).tensors("model"))
+
+
 def test_a_stopped_run_that_is_continued_equals_one_that_never_stopped(
     full: Path, folder: Path, tmp_path: Path
 ) -> None:
@@ -111,3 +129,114 @@ def test_another_split_is_evaluated_through_the_tuned_towers(full: Path) -> None
     picture = Image.open(io.BytesIO(draw(NAMES.index(analysis.image_names[0])))).convert("RGB")
     np.testing.assert_allclose(loaded.encode_picture(picture), analysis.image_embeddings[0], atol=1e-5)
     assert analysis.document("tuned").keys() == {"image", "text"}
+    run = open_run(full)
+    assert run.reads_pictures("test")
+    found = run.search(run.encode_picture(picture, split="test"), split="test", modality="image")
+    row = analysis.text_embeddings @ analysis.image_embeddings[0]
+    assert found["candidate"][0] == row.argmax()
+    assert len(run.search("a ring, drawn", split="test")) == 3
+
+
+@pytest.fixture(scope="module")
+def everything(folder: Path) -> Config:
+    """SigLIP's patches and words through GPO, adapters and a frozen half, and every optional part of a step."""
+    (folder / "concepts.json").write_text(json.dumps({"objects": ["ring", "disc"], "properties": ["drawn"]}))
+    return tower_config(
+        folder, "everything", model="siglip", image_tuning="lora", text_tuning="frozen", lora_dropout=0.1,
+        projection="linear", image_pooling="gpo", text_pooling="gpo", dimension=8, word_size=6, loss="dcl",
+        bank_size=6, concepts=3, concept_list=str(folder / "concepts.json"), prototypes=3, boosting="rm",
+        boosting_weight=0.01, sample_weights="combined", neighbours=3, drop_words=0.2, augment="crop-flip",
+        boosting_momentum=0.9, gradient_checkpointing=True, learning_rate=3e-3,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tuned(everything: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return start_run(everything, tmp_path_factory.mktemp("runs"), quiet())
+
+
+def test_only_the_adapters_and_what_stands_on_the_towers_are_stored(tuned: Path, everything: Config) -> None:
+    stored = newest_state(tuned).tensors("model")
+    of_towers = {name for name in stored if ".tower." in name}
+    assert of_towers
+    assert all(".lora_A." in name or ".lora_B." in name for name in of_towers)
+    assert {name.split(".")[0] for name in of_towers} == {"regions"}
+    assert {"regions.linear.weight", "words.linear.weight"} <= stored.keys()
+    bias_free = [name for name in of_towers if ".lora_B." in name and bool(stored[name].any())]
+    assert bias_free  # they learned
+    assert not [name for name in newest_state(tuned).tensors("memory") if ".base_layer." in name]
+    noted = json.loads((tuned / "towers.json").read_text())
+    assert {side: about["model"] for side, about in noted.items()} == {
+        "image": everything.towers.image_tower, "text": everything.towers.text_tower,
+    }  # fmt: skip
+    assert all(len(about["fingerprint"]) == 64 for about in noted.values())
+
+
+def test_frozen_weights_are_those_of_the_model_bit_for_bit_and_are_never_copied(
+    tuned: Path, folder: Path, everything: Config
+) -> None:
+    model = load_model(tuned).model
+    original = load_file(folder / "siglip" / "model.safetensors")
+    for module, half in ((model.regions.tower, "vision_model"), (model.words.tower, "text_model")):
+        ours = {name.replace(".base_layer", ""): tensor for name, tensor in module.model.state_dict().items()}
+        theirs = {name.removeprefix(f"{half}."): tensor for name, tensor in original.items() if name.startswith(half)}
+        assert theirs
+        assert all(torch.equal(ours[name], tensor) for name, tensor in theirs.items())
+    config, ready = prepared(everything)
+    parts = make_parts(config, ready, CPU)
+    places = {p.data_ptr(): name for name, p in ready.model.named_parameters() if ".tower." in name}
+    twins = [part.twin for part in parts if isinstance(part, MomentumMemory)]
+    twins += [part.branch for part in parts if isinstance(part, BoostingTeacher)]
+    assert len(twins) == 2
+    for twin in twins:
+        shared = {places[p.data_ptr()] for p in twin.parameters() if p.data_ptr() in places}
+        assert shared == {name for name in places.values() if ".lora_" not in name}
+
+
+def test_with_every_part_of_a_step_a_continued_run_is_exact(tuned: Path, everything: Config, tmp_path: Path) -> None:
+    assert_same_run(stopped_and_continued(everything, tuned, tmp_path), tuned)
+
+
+def test_another_tower_is_refused_by_name(full: Path, folder: Path, tmp_path: Path) -> None:
+    changed_model = folder / "clip" / "model.safetensors"
+    before = changed_model.read_bytes()
+    moved = Path(shutil.copytree(folder / "clip", tmp_path / "moved"))
+    write_tiny_clip(folder / "clip", seed=1)
+    try:
+        with pytest.raises(InputError, match=r"--image-tower .*clip: is another model than the run was trained with"):
+            load_model(full)
+        shutil.rmtree(folder / "clip")
+        with pytest.raises(InputError, match=r"--image-tower .*: is neither a folder nor the name of a model"):
+            load_model(full)
+        moved_config = changed(read_config(full)[0], image_tower=str(moved), text_tower=str(moved))
+        assert continue_run(full, moved_config, quiet()) == full  # finished: nothing is left to do
+    finally:
+        shutil.copytree(moved, folder / "clip", dirs_exist_ok=True)
+    assert changed_model.read_bytes() == before
+
+
+def test_broken_pictures_are_named_before_the_first_step_or_left_out(folder: Path, tmp_path: Path) -> None:
+    data = Path(shutil.copytree(folder / "data", tmp_path / "data"))
+    train = [name for name in NAMES if SPLITS[name] == "train"]
+    (data / "Flicker8k_Dataset" / train[1]).write_bytes(b"no picture")
+    config = tower_config(folder, data=str(data))
+    with pytest.raises(InputError, match=rf"1 of 6 pictures cannot be decoded; the first: .*{train[1]}"):
+        prepared(config)
+    _, ready = prepared(tower_config(folder, data=str(data), skip_broken=True))
+    assert ready.train.n_images == 5
+    (data / "Flicker8k_Dataset" / train[2]).unlink()
+    with pytest.raises(UnreadableRowsError, match=train[2]):
+        list(ready.batches.stream(0, 5))
+    pictures = replace(ready.train.pictures, workers=1)
+    ready.batches.split = replace(ready.train, pictures=pictures)
+    with pytest.raises(UnreadableRowsError, match=train[2]):
+        list(ready.batches.stream(0, 5))
+
+
+def test_workers_change_no_bit_of_a_batch(everything: Config) -> None:
+    _, ready = prepared(everything)
+    here = list(ready.batches.stream(1, 4))
+    ready.batches.split = replace(ready.train, pictures=replace(ready.train.pictures, workers=2))
+    for batch, expected in zip(ready.batches.stream(1, 4), here, strict=True):
+        assert all(torch.equal(vars(batch)[name], value) for name, value in vars(expected).items())
+    assert not torch.equal(here[0].regions, here[1].regions)
