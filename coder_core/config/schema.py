@@ -255,6 +255,8 @@ class TrainingConfig:
     threads: int = setting(0, minimum=0, maximum=1024, help=
         "CPU threads; 0 takes all cores. Another number changes the last bits of a run.")
     compile: bool = setting(False, help="Compile the model with torch.compile (a GPU is needed to gain from it).")
+    tensorboard: bool = setting(False, help=
+        "Also write TensorBoard events into the run's folder tensorboard/; they are read with tensorboard --logdir.")
     gradient_checkpointing: bool = setting(False, help=
         "Recompute BERT's and the towers' activations in the backward pass to save memory.")
 

@@ -1,4 +1,4 @@
-"""Report how a run is doing: on the terminal, in `history.jsonl` and in `status.json`."""
+"""Report how a run is doing: on the terminal, in `history.jsonl`, in `status.json` and, when asked, to TensorBoard."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from torch import Tensor
 from coder_core.console.display import Display
 from coder_core.console.faults import Fault
 from coder_core.cpu.peak_memory import peak_mebibytes
-from coder_core.runs.files.history import HISTORY, HistoryWriter
+from coder_core.runs.files.history import HISTORY, REPEATABLE, HistoryWriter
 from coder_core.runs.files.status import write_status
 from coder_core.training import parallel
 from coder_core.training.losses import Losses
 from coder_core.training.state import Position
+from coder_core.training.tensorboard import EventWriter
 
 QUARTILES = {"min": 0.0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1.0}
 
@@ -33,13 +34,19 @@ class Reporter:
         steps: in the whole run.
         per_epoch: steps in an epoch.
         device: that trains.
+        tensorboard: also write TensorBoard events.
     """
 
-    def __init__(self, folder: Path, console: Console, steps: int, per_epoch: int, device: torch.device) -> None:
+    def __init__(
+        self, folder: Path, console: Console, steps: int, per_epoch: int, device: torch.device, *,
+        tensorboard: bool = False,
+    ) -> None:  # fmt: skip
         self.folder, self.steps, self.per_epoch, self.device = folder, steps, per_epoch, device
         self.first = parallel.rank() == 0
         self.display = Display(console, folder.name, steps, per_epoch, quiet=not self.first)
         self.history: HistoryWriter | None = None
+        self.events: EventWriter | None = None
+        self.tensorboard = tensorboard
 
     @contextmanager
     def open(self, position: Position) -> Iterator[None]:
@@ -52,12 +59,15 @@ class Reporter:
                 self.history = HistoryWriter(path, resume_step=position.step if resumed else None)
                 if not resumed:
                     self.history.write("start", step=0, steps=self.steps, per_epoch=self.per_epoch)
+                if self.tensorboard:
+                    self.events = EventWriter(self.folder, resume_step=position.step)
                 self._write_status("running", position)
             try:
                 yield
             finally:
-                if self.history is not None:
-                    self.history.close()
+                for writer in (self.history, self.events):
+                    if writer is not None:
+                        writer.close()
 
     def warn(self, fault: Fault) -> None:
         """Show a warning."""
@@ -111,6 +121,8 @@ class Reporter:
     def _write_event(self, event: str, position: Position, **fields: Any) -> None:
         if self.history is not None:
             self.history.write(event, step=position.step, **fields)
+        if self.events is not None and event in REPEATABLE:
+            self.events.write(event, position.step, fields)
 
     def _write_status(self, state: str, position: Position, **fields: Any) -> None:
         if self.first:

@@ -60,7 +60,9 @@ class Trainer:
         optimizer = make_optimizer(model_parameters | of_parts, config.training, device, config.towers)
         self.state = TrainingState(self.model, optimizer, self.parts)
         self.checkpoints = Checkpoints(folder, environment(config, device))
-        self.reporter = Reporter(folder, console, self.steps, self.per_epoch, device)
+        self.reporter = Reporter(
+            folder, console, self.steps, self.per_epoch, device, tensorboard=config.training.tensorboard
+        )
         self.first = parallel.rank() == 0
         self._embed = self._wrap()
 

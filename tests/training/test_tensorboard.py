@@ -1,0 +1,37 @@
+"""TensorBoard events say what the history says, every step once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from coder_core.runs.files.history import read_frame
+from coder_core.training.launch import start_run
+from coder_core.training.tensorboard import FOLDER
+from tests.support.interrupted import assert_resumes
+from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
+
+
+def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
+    events = EventAccumulator(str(run / FOLDER), size_guidance={"scalars": 0})
+    events.Reload()
+    return {tag: [(point.step, point.value) for point in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_every_step_stands_once_also_after_resuming(tmp_path: Path) -> None:
+    config = tiny_config(write_tiny_data(tmp_path / "data"))
+    config = replace(config, name="whole", training=replace(config.training, tensorboard=True))
+    whole = start_run(config, tmp_path / "runs", quiet())
+    resumed = assert_resumes(whole, tmp_path / "runs" / "resumed", 13)
+    for run in (whole, resumed):
+        found = scalars(run)
+        for event, column in (("step", "losses.dcl"), ("step", "learning_rate"), ("epoch", "metrics.rsum")):
+            table = read_frame(run, event)
+            points = found[f"{event}/{column.replace('.', '/')}"]
+            assert [step for step, _ in points] == table["step"].tolist()
+            assert [value for _, value in points] == pytest.approx(table[column].tolist(), rel=1e-6)
+    config = replace(config, name="plain", training=replace(config.training, tensorboard=False, epochs=1))
+    assert not (start_run(config, tmp_path / "runs", quiet()) / FOLDER).exists()
