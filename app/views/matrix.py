@@ -94,4 +94,4 @@ def _draw(
         values, *names, scale, charts.tone(theme()), unit=unit, row_name=f"anchors: {anchors}",
         column_name=candidates, marked=marked,
     )  # fmt: skip
-    downloads.chart(figure, key, alt)
+    downloads.chart(figure, key, alt, height="stretch")  # style.css: as high as the column is wide

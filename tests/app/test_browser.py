@@ -120,6 +120,15 @@ def test_start_page_popovers_dialogs_and_imported_runs_are_accessible(visit: Vis
     page.keyboard.press("Escape")
     if theme == "dark":
         visit.open("similarity?run=clip-blurred&versus=clip")
+        wide, tall, left_over = page.evaluate(
+            """() => {
+              const chart = document.querySelector(".st-key-matrix-share-1 .js-plotly-plot")
+              const {xaxis: x, yaxis: y, height} = chart._fullLayout
+              return [x._length, y._length, height - y._offset - y._length]
+            }"""
+        )
+        assert abs(wide - tall) < 2
+        assert left_over < 70  # the axis title, and no blank space below it
         visit.check_accessibility()
 
 

@@ -161,6 +161,12 @@ def test_cells_bars_and_filters_lead_to_their_queries(visit: Visit, runs: Path) 
     visit.page.wait_for_url(re.compile("hub-image="), timeout=PATIENCE)
     visit.settle()
     assert hubs[int(visit.page.get_by_label("Hub", exact=True).input_value())] == hubs[band == chosen].max()
+    row = visit.page.get_by_role("grid", name="images").locator("tbody tr").nth(2)
+    image = int(re.search(r"image (\d+)", row.inner_text())[1])  # type: ignore[index]
+    row.locator("td").last.click()
+    open_number(visit, "hub-image", image)
+    assert row.get_attribute("aria-selected") == "true"
+    assert visit.page.get_by_label("Hub", exact=True).input_value() == str(image)
 
 
 def test_every_export_says_what_its_rows_are_and_digits_follow_the_quantity(visit: Visit, runs: Path) -> None:
