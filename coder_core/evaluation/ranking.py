@@ -25,6 +25,7 @@ _COUNTED_ROWS = 64  # rows compared at a time: the comparisons stay in the core'
 _GUARD = 4  # least δ over the largest rounding error of a right answer
 _CROWDED = 64  # where one pair in so many is unclear, the whole tile is scored exactly
 _SIDE = 512  # … in squares of this side
+_PAIRS_WAITING = 1 << 20  # that exact scores are computed of at once: 16 MiB
 _LISTED_ROWS, _LISTED_SCORES = 256, 1 << 23  # queries whose best are found at once, and their scores: 32 MiB
 _SPARE = 8  # candidates looked at beyond a list, so that rounding in the fast product hardly ever pushes one out
 _WITHOUT_SIGN = (1 << 31) - 1
@@ -101,6 +102,7 @@ class _Tally:
     Args:
         images, texts: of both directions.
         near_images, near_texts: (2, P) pairs too close to the right answer of the image, of the caption.
+        waiting: how many pairs these are.
         crowded: tiles full of such pairs, as a collapsed model has them.
         error: the largest rounding error of a right answer.
     """
@@ -109,6 +111,7 @@ class _Tally:
     texts: _Counts
     near_images: list[Tensor] = field(default_factory=list)
     near_texts: list[Tensor] = field(default_factory=list)
+    waiting: int = 0
     crowded: list[tuple[slice, slice]] = field(default_factory=list)
     error: float = 0.0
 
@@ -143,6 +146,8 @@ def _count_tiles(scores: ScoreTiles, delta: float) -> _Tally:
                 tally.error = max(tally.error, float(error))
                 tile[own] = -torch.inf
             _count_tile(tally, tile, by_image[:, rows], by_text[:, columns], rows, columns)
+            if tally.waiting > _PAIRS_WAITING:
+                _compare_pairs(scores, tally)
     return tally
 
 
@@ -165,6 +170,7 @@ def _count_tile(tally: _Tally, tile: Tensor, by_image: Tensor, by_text: Tensor, 
         low, high = (low[:, None], high[:, None]) if by_row else (low, high)
         i, j = ((some >= low) & ~(some >= high)).nonzero().T
         near.append(torch.stack([lines[i], j] if by_row else [i, lines[j]]) + start)
+        tally.waiting += len(i)
 
 
 def _count_reaching(tile: Tensor, by_row: Tensor, by_column: Tensor) -> tuple[Tensor, Tensor]:
@@ -184,14 +190,24 @@ def _count_reaching(tile: Tensor, by_row: Tensor, by_column: Tensor) -> tuple[Te
     return rows.long(), columns.long()
 
 
-def _compare_exactly(scores: ScoreTiles, tally: _Tally) -> None:
-    """Decide the pairs that a fast product left unclear, and add them to the counts."""
+def _compare_pairs(scores: ScoreTiles, tally: _Tally) -> None:
+    """Decide the waiting pairs, and add them to the counts."""
     nothing = torch.empty(2, 0, dtype=torch.int64)
     by_image, by_text = (torch.cat([nothing, *near], 1) for near in (tally.near_images, tally.near_texts))
-    own = _exact_own(scores, by_image[0], by_text[1], everything=bool(tally.crowded))
-    best = scores.best_by_image(own)
-    tally.images.add(by_image[0], scores.pairs(*by_image), best)
+    own = _exact_own(scores, by_image[0], by_text[1])
+    tally.images.add(by_image[0], scores.pairs(*by_image), scores.best_by_image(own))
     tally.texts.add(by_text[1], scores.pairs(*by_text), own)
+    tally.near_images, tally.near_texts, tally.waiting = [], [], 0
+
+
+def _compare_exactly(scores: ScoreTiles, tally: _Tally) -> None:
+    """Decide what a fast product left unclear, and add it to the counts."""
+    _compare_pairs(scores, tally)
+    if not tally.crowded:
+        return
+    everybody = torch.arange(scores.m)
+    own = _exact_own(scores, scores.image_of_text, everybody)
+    best = scores.best_by_image(own)
     for tile in tally.crowded:
         for rows in _slices(tile[0].stop, _SIDE, tile[0].start):
             for columns in _slices(tile[1].stop, _SIDE, tile[1].start):
@@ -205,13 +221,13 @@ def _compare_exactly(scores: ScoreTiles, tally: _Tally) -> None:
                     counts.level[part] += (square == threshold).sum(axis)
 
 
-def _exact_own(scores: ScoreTiles, images: Tensor, texts: Tensor, *, everything: bool) -> Tensor:
-    """(m,) the right answers' scores, exact for these images and captions, or for all."""
+def _exact_own(scores: ScoreTiles, images: Tensor, texts: Tensor) -> Tensor:
+    """(m,) the right answers' scores, exact for these images and captions."""
     if scores.always_exact:
         return scores.own
     wanted = torch.zeros(scores.n, dtype=torch.bool).index_fill_(0, images, True)[scores.image_of_text]
     wanted[texts] = True
-    chosen = torch.arange(scores.m) if everything else wanted.nonzero()[:, 0]
+    chosen = wanted.nonzero()[:, 0]
     return scores.own.index_copy(0, chosen, scores.pairs(scores.image_of_text[chosen], chosen))
 
 

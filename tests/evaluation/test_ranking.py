@@ -274,6 +274,7 @@ def _tile_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(ranking, "_ROWS", request.param[0])
     monkeypatch.setattr(ranking, "_COLUMNS", request.param[1])
     monkeypatch.setattr(ranking, "_LISTED_ROWS", request.param[0])
+    monkeypatch.setattr(ranking, "_PAIRS_WAITING", request.param[0])
 
 
 @pytest.mark.usefixtures("_tile_size")
