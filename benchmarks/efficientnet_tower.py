@@ -17,14 +17,13 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 SIDE = 224
-MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)  # of ImageNet's pixels
-DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)
+MIDDLE, SPREAD = 127.0, 128.0  # of a pixel: the Lite networks were trained so, the other EfficientNets otherwise
 
 
 class EfficientNetLite:
     """Pictures, squashed to 224 × 224, -> the 7 × 7 cells of 1,280 numbers of the last feature map."""
 
-    fingerprint = "efficientnet-lite0-57934424"
+    fingerprint = "efficientnet-lite0-57934424, (pixels - 127) / 128"
 
     def __init__(self) -> None:
         self.model = EfficientNet.from_name("efficientnet-lite0")
@@ -41,8 +40,8 @@ class EfficientNetLite:
 
     def prepare(self, picture: Image) -> Tensor:
         """A picture -> (3, 224, 224), normalised as the weights were trained."""
-        pixels = np.asarray(picture.resize((SIDE, SIDE)), dtype=np.float32) / 255
-        return torch.from_numpy(((pixels - MEAN) / DEVIATION).transpose(2, 0, 1).copy())
+        pixels = np.asarray(picture.resize((SIDE, SIDE)), dtype=np.float32)
+        return torch.from_numpy(((pixels - MIDDLE) / SPREAD).transpose(2, 0, 1).copy())
 
     def encode_pictures(self, prepared: Sequence[Tensor]) -> Tensor:
         """B prepared pictures -> (B, 49, 1280)."""
