@@ -21,6 +21,7 @@ from benchmarks import (
     app,
     boosting,
     commands,
+    embedding,
     evaluation,
     loading,
     objectives,
@@ -36,7 +37,8 @@ from coder_core.cpu.allocation import keep_buffers
 from coder_core.cpu.products import product_library, use_onednn
 
 NAMES = (
-    "evaluation", "objectives", "prototypes", "training", "whole", "boosting", "loading", "pooling", "app", "commands",
+    "evaluation", "objectives", "prototypes", "training", "whole", "boosting", "loading", "pooling", "embedding", "app",
+    "commands",
 )  # fmt: skip
 
 
@@ -48,7 +50,8 @@ class SpeedArguments:
         threads: of torch; 0 leaves its own choice.
         rounds: measurements of a slow program; quick ones get more.
         products: float32 products as training has them (`coder_core.cpu.products`), or as PyTorch has them by default.
-        only: some of evaluation, objectives, prototypes, training, whole, boosting, loading, pooling, app, commands.
+        only: some of evaluation, objectives, prototypes, training, whole, boosting, loading, pooling, embedding, app,
+            commands.
     """
 
     threads: int = 0
@@ -92,6 +95,7 @@ def main(arguments: SpeedArguments) -> None:
             "loading": lambda: loading.lines(folder, 4 * rounds),
             "pooling": lambda: pooling.lines(2 * rounds),
             "commands": lambda: commands.lines(rounds),
+            "embedding": lambda: embedding.lines(folder, rounds),
             "app": lambda: [line for images in app.SIZES for line in app.lines(folder, images)],
         }
         if {"training", "whole", "boosting", "loading"} & set(arguments.only):

@@ -1,0 +1,53 @@
+"""A CLIP folder of any size with random weights, and folders of pictures: what embedding is measured on."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from coder_core.towers.dual_encoder import quiet
+
+LONGEST = 32  # tokens of a text
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def write_clip(folder: Path, *, width: int, layers: int, pixels: int, patch: int, embedding: int) -> Path:
+    """Both towers of `layers` layers; the pictures' of `width`, the texts' of 64, letters as tokens."""
+    from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
+
+    tokens = ["<|startoftext|>", "<|endoftext|>", *(letter + end for letter in LETTERS for end in ("", "</w>"))]
+    shape = {"num_hidden_layers": layers, "num_attention_heads": max(1, width // 64)}
+    vision = shape | {"hidden_size": width, "intermediate_size": 4 * width, "image_size": pixels, "patch_size": patch}
+    text = {
+        "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": layers, "num_attention_heads": 1,
+        "max_position_embeddings": LONGEST, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1,
+        "vocab_size": len(tokens),
+    }  # fmt: skip
+    config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=embedding)
+    with quiet():
+        CLIPModel(config).save_pretrained(folder)
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=LONGEST).save_pretrained(folder)
+    crop = {"height": pixels, "width": pixels}
+    CLIPImageProcessorPil(size={"shortest_edge": pixels}, crop_size=crop).save_pretrained(folder)
+    return folder
+
+
+def write_pictures(folder: Path, count: int, size: tuple[int, int]) -> Path:
+    """`count` JPEGs of (width, height) with a caption each."""
+    random = np.random.default_rng(0)
+    (folder / "train").mkdir(parents=True)
+    files = [folder / "train" / f"{number:06d}.jpg" for number in range(count)]
+    for file in files:
+        coarse = Image.fromarray(random.integers(0, 256, (12, 16, 3), dtype=np.uint8))
+        smooth = np.asarray(coarse.resize(size, Image.Resampling.BICUBIC), dtype=np.int16)
+        grain = random.integers(-12, 13, smooth.shape, dtype=np.int16)
+        Image.fromarray((smooth + grain).clip(0, 255).astype(np.uint8)).save(file, quality=90)
+    with (folder / "train" / "metadata.csv").open("w", encoding="utf-8", newline="") as table:
+        rows = csv.writer(table)
+        rows.writerow(["file_name", "text"])
+        rows.writerows([file.name, f"picture {number} of {count}"] for number, file in enumerate(files))
+    return folder
