@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app.backend.retrieval import search
-from app.backend.runs import open_summary
+from app.backend.runs import RunSummary, open_summary
 from app.ui import cards, links, sidebar
 from app.ui.controls import choose_one, follow, step_through
 from app.ui.glossary import tip
@@ -14,6 +14,7 @@ from app.ui.state import Choice
 from app.views import failures
 from app.views.anchor import show_sample
 from app.views.free_query import query_with_picture, query_with_text
+from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
 from app.views.query import RESULTS, rank_change, side_by_side
 
 SOURCES = {"split": "Sample of the split", "text": "Free text", "picture": "Picture"}
@@ -43,6 +44,12 @@ def query_from_split(choice: Choice, modality: str, controls: DeltaGenerator) ->
     show_sample(choice, modality, number, here="query")
     suffixes = rank_change(choice, direction, number)
     side_by_side(choice, modality, lambda run: search(run, number, choice.split, modality, RESULTS), suffixes)
+
+    def pairs(run: RunSummary) -> Pairs:
+        candidates = search(run, number, choice.split, modality, RESULTS)["candidate"].tolist()
+        return candidate_pairs(choice, run, modality, number, candidates, own="True match")
+
+    show_heat_maps(choice, "Result", pairs)
 
 
 def show(choice: Choice) -> None:

@@ -48,6 +48,10 @@ TERMS = {
         "A guess from the captions alone: the result has a caption much like one of the query’s (TF-IDF, cosine 0.6 or "
         "more), so it may be right though no label says so. It never enters the recall of the labels."
     ),
+    "heat map": (
+        "Cosine between a word's and a region's features in the joint space before they are pooled, or the attention "
+        "that a model computes from them. A map shows what the model compares, and no more: it proves no reason."
+    ),
     "hub": "A candidate among the first results of far more queries than it belongs to.",
     "hub rank": "Position of the hub among this query’s results; 1 is first.",
     "occurrences": "Number of queries with this candidate among their first results (k-occurrence).",

@@ -11,6 +11,7 @@ from app.backend.diversity import Anchor
 from app.backend.runs import Loss, RunSummary, open_summary, split_sample, thumbnail
 from app.ui import cards, downloads, links
 from app.ui.state import Choice, theme
+from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
 from app.views.samples import sample_card
 
 NEAREST = 10
@@ -20,6 +21,7 @@ def show_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Los
     """Draw it for every chosen run, side by side; `loss` holds the μ, γ and ε of the sliders."""
     modality, sample = str(settings["modality"]), split_sample(choice.runs[-1], choice.split)
     show_sample(choice, modality, number, here="diversity")
+    nearest: dict[str, list[int]] = {}
     colours = charts.tone(theme())
     for position, (run, column) in enumerate(zip(choice.runs, st.columns(len(choice.runs), gap="small"), strict=True)):
         anchor = open_summary(run).anchor(number, split=choice.split, loss=loss, sample=sample, **settings)
@@ -36,6 +38,12 @@ def show_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Los
                 figure = charts.negative_weights(anchor.nearest(NEAREST), colours)
                 downloads.chart(figure, f"weights-{position}", f"weights of the nearest negatives {position + 1}")
             _nearest(choice, run, anchor)
+        nearest[run.name] = anchor.nearest(NEAREST)["candidate"].tolist()
+
+    def pairs(run: RunSummary) -> Pairs:
+        return candidate_pairs(choice, run, modality, number, nearest[run.name], own="Own match")
+
+    show_heat_maps(choice, "Negative", pairs)
 
 
 def show_sample(choice: Choice, modality: str, number: int, *, here: str = "") -> None:

@@ -11,6 +11,7 @@ from app.ui import cards, links
 from app.ui.selection import matching
 from app.ui.state import Choice, bound, put
 from app.ui.table import Column, rows_table
+from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
 from app.views.query import RESULTS, side_by_side
 from app.views.samples import search_words
 
@@ -32,6 +33,12 @@ def query_with_text(choice: Choice) -> None:
         cards.empty("No query yet.", "Type a sentence and press Enter. Every run then ranks the pictures of the split.")
         return
     side_by_side(choice, "text", lambda run: _pictures_of(choice, run, query))
+
+    def pairs(run: RunSummary) -> Pairs:
+        candidates = search(run, query, choice.split, "text", RESULTS)["candidate"].tolist()
+        return candidate_pairs(choice, run, "text", query, candidates)
+
+    show_heat_maps(choice, "Result", pairs)
 
 
 def _saved_queries(saved: list[str], query: str) -> None:
@@ -78,6 +85,12 @@ def query_with_picture(choice: Choice) -> None:
         return
     cards.sample(picture, [], upload.name)
     side_by_side(choice, "image", lambda run: _captions_of(choice, run, content))
+
+    def pairs(run: RunSummary) -> Pairs:
+        candidates = search_picture(run, content, choice.split, RESULTS)["candidate"].tolist()
+        return candidate_pairs(choice, run, "image", content, candidates)
+
+    show_heat_maps(choice, "Result", pairs)
 
 
 def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFrame | None:

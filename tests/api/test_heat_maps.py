@@ -15,15 +15,13 @@ from coder_core.api.heat_maps import cosines, heat_map, heat_map_ways, interacti
 from coder_core.data.demo.features import CELLS, cell_features, region_boxes, region_features
 from coder_core.data.pictures import read_picture
 from coder_core.embed import main as embed
-from coder_core.features import main as features
 from coder_core.scoring.interaction import InteractionScorer
 from coder_core.towers.dual_encoder import DualEncoder
 from coder_core.towers.patches import encode_patches
 from coder_core.towers.regions import boxes
-from coder_core.training.launch import start_run
-from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
-from tests.support.tiny_runs import STILL, quiet, tiny_config
-from tests.support.tiny_towers import write_tiny_clip, write_tiny_siglip
+from tests.support.heat_runs import write_heat_runs
+from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
+from tests.support.tiny_towers import write_tiny_siglip
 
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]
 CAPTION = CAPTIONS[DEV[0]][0]
@@ -31,20 +29,7 @@ CAPTION = CAPTIONS[DEV[0]][0]
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
-    """Runs "plain" and "words" (the interaction scorer) on a tiny CLIP's patches, and "clip" of its embeddings."""
-    folder = tmp_path_factory.mktemp("heat")
-    write_tiny_clip(folder / "clip")
-    LAYOUTS["flickr8k"](folder / "data")
-    out, model = folder / "features", f"--model={folder / 'clip'}"
-    assert features([str(folder / "data"), f"--out={out}", model, "--workers=0", "--grid=2"]) == 0
-    small = {"bank_size": 0, "batch_size": 4, "epochs": 1, **STILL}
-    pictures = {"pictures": str(folder / "data" / "Flicker8k_Dataset")}
-    start_run(tiny_config(out, "plain", **small, **pictures), root=folder / "runs", console=quiet())
-    scorer = {"loss": "btr-hardest", "scorer": "interaction", "interaction_size": 8}
-    start_run(tiny_config(out, "words", **small, **pictures, **scorer), root=folder / "runs", console=quiet())
-    given = [f"--root={folder / 'runs'}", "--name=clip", "--split=dev", "--workers=0", model, "--prompt=see {}"]
-    assert embed(["pictures", str(folder / "data"), *given]) == 0
-    return folder
+    return write_heat_runs(tmp_path_factory.mktemp("heat"))
 
 
 def test_cosines_and_the_attention_of_the_interaction_agree_with_loops() -> None:

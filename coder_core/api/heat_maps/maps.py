@@ -30,6 +30,10 @@ class HeatMap:
         """(T,) the region that each word reads most."""
         return np.asarray(np.nan_to_num(self.values, nan=-np.inf).argmax(1))
 
+    def most_varied(self) -> int:
+        """The word whose values vary most over the regions."""
+        return int(np.nanstd(self.values, axis=1).argmax())
+
 
 class Laid(NamedTuple):
     """Regions laid over a picture: cells between the edges of all boxes."""

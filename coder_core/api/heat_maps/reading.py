@@ -13,7 +13,7 @@ from coder_core.api.sides import Array
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.pictures import open_picture
 from coder_core.data.words import tokenise
-from coder_core.runs.analysis.tables import IMAGE_PART_LENGTHS, IMAGE_PARTS
+from coder_core.runs.analysis.tables import DOCUMENT_REGIONS, IMAGE_PART_LENGTHS, IMAGE_PARTS
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run
@@ -37,13 +37,15 @@ def heat_map_ways(run: Run, split: str) -> tuple[Way, ...]:
     return ("attention", "cosine") if run.config.get("model", {}).get("scorer") == "interaction" else ("cosine",)
 
 
-def load_encoders(run: Run) -> None:
-    """Load what encodes a run's new words and pictures, so that the next answers are fast.
+def load_encoders(run: Run, split: str, *, pictures: bool = False) -> None:
+    """Load what encodes a run's new words, and with `pictures` its new pictures, so that the next answers are fast.
 
     Raises:
         InputError: the run has no model, or its towers are not on this machine.
     """
     _ = run.model if run.noted_towers is None else run.towers
+    if pictures and DOCUMENT_REGIONS in run.analysis(split).manifest["documents"]:
+        run.region_tower(split)
 
 
 def heat_map(run: Run, split: str, text: str, image: int | Image, way: Way) -> HeatMap:

@@ -1,0 +1,33 @@
+"""Runs that tell which regions each word reads: on a tiny CLIP's patches, with the interaction scorer, and of CLIP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from coder_core.embed import main as embed
+from coder_core.features import main as features
+from coder_core.training.launch import start_run
+from tests.support.picture_folders import LAYOUTS
+from tests.support.tiny_runs import STILL, quiet, tiny_config
+from tests.support.tiny_towers import write_tiny_clip
+
+
+def write_heat_runs(folder: Path) -> Path:
+    """Write data/, features/, clip/ (the model) and runs/ with "plain", "words" (the interaction scorer) and "clip"."""
+    write_tiny_clip(folder / "clip")
+    LAYOUTS["flickr8k"](folder / "data")
+    out, model = folder / "features", f"--model={folder / 'clip'}"
+    assert features([str(folder / "data"), f"--out={out}", model, "--workers=0", "--grid=2"]) == 0
+    train(folder, out, "plain")
+    train(folder, out, "words", loss="btr-hardest", scorer="interaction", interaction_size=8)
+    given = [f"--root={folder / 'runs'}", "--name=clip", "--split=dev", "--workers=0", model, "--prompt=see {}"]
+    assert embed(["pictures", str(folder / "data"), *given]) == 0
+    return folder
+
+
+def train(folder: Path, data: Path, name: str, **values: Any) -> None:
+    """Train an epoch on region features of the pictures in `folder`."""
+    pictures = str(folder / "data" / "Flicker8k_Dataset")
+    small = {"bank_size": 0, "batch_size": 4, "epochs": 1, **STILL, "pictures": pictures}
+    start_run(tiny_config(data, name, **small, **values), root=folder / "runs", console=quiet())
