@@ -9,6 +9,7 @@ import streamlit as st
 
 from app import charts
 from app.backend.runs import (
+    ORIGINS,
     RunSummary,
     SplitSamples,
     all_runs,
@@ -16,6 +17,7 @@ from app.backend.runs import (
     epochs,
     facts,
     history_faults,
+    numbers_from,
     read_each,
     run_faults,
     steps,
@@ -36,10 +38,11 @@ HEADLINE = (
     ("image → text MedR", "i2t_medr", "MedR"), ("text → image MedR", "t2i_medr", "MedR"),
 )  # fmt: skip
 MOST_ADDED = 4
-TERMS = {"loss": "loss", "R@sum": "R@sum", "MD": "mean distance"}
-TABLE = {name: Column(name, "" if name in ("run", "loss", "state", "date") else ".3f" if name == "MD" else ".1f",
+TERMS = {"from": "from", "loss": "loss", "R@sum": "R@sum", "MD": "mean distance"}
+TEXTS = ("run", "from", "loss", "state", "date")
+TABLE = {name: Column(name, "" if name in TEXTS else ".3f" if name == "MD" else ".1f",
                       TERMS.get(name, "R@K" if "R@" in name else ""))
-         for name in ("run", "loss", *COLUMNS.values(), "state", "date")}  # fmt: skip
+         for name in ("run", "from", "loss", *COLUMNS.values(), "state", "date")}  # fmt: skip
 
 
 def headline(choice: Choice) -> None:
@@ -59,6 +62,14 @@ def headline(choice: Choice) -> None:
         colour = "inverse" if lower_is_better else "normal"
         items.append(cards.Metric(label, f"{values[-1]:.{digits}f}", note, term, delta, colour))  # type: ignore[arg-type]
     cards.metrics(items)
+
+
+def note_origins(runs: list[RunSummary]) -> None:
+    """Say it where the numbers of these runs come from different sources."""
+    origins = {run.name: numbers_from(run) for run in runs}
+    if len(set(origins.values())) > 1:
+        listed = "; ".join(f"{name}: {ORIGINS.get(origin, origin)}" for name, origin in origins.items())
+        cards.note(f"These runs are of different kinds, so more than the loss differs between them. {listed}.")
 
 
 def same_data(run: RunSummary, choice: Choice) -> bool:
@@ -124,16 +135,26 @@ def show_table(choice: Choice) -> None:
     cards.heading(
         "All runs",
         f"Percentages of queries on {split}. Numbers can be compared within a table, not between tables: other samples "
-        "are easier or harder. Click on a column’s name to sort.",
+        "are easier or harder. “From” says what was trained on what. Click on a column’s name to sort.",
     )
     groups: dict[SplitSamples | None, list[dict[str, Any]]] = {own: []}
     for run in all_runs():
         about, metrics, samples = facts(run), run.metrics.get(split, {}), run.samples.get(split)
         scores = {label: metrics.get(key) for key, label in COLUMNS.items()}
         counts = {"images": samples and samples.images, "captions": samples and samples.captions}
-        row = {"run": run.name, "loss": about["loss"], **scores, "state": run.state, "date": about["created"][:10]}
+        row = {
+            "run": run.name,
+            "from": about["from"],
+            "loss": about["loss"],
+            **scores,
+            "state": run.state,
+            "date": about["created"][:10],
+        }
         more = {"seed": about["seed"], "epochs": about["epochs"], "split": split, **counts}
         groups.setdefault(samples, []).append(row | {"data": about["data"]} | more)
+    order = list(ORIGINS)
+    for rows in groups.values():
+        rows.sort(key=lambda row: order.index(row["from"]) if row["from"] in order else len(order))
     for samples, rows in sorted(groups.items(), key=lambda group: (group[0] is None, group[0] != own)):
         if samples is None:
             cards.label(f"Without a sound evaluation on {split}")
@@ -168,6 +189,7 @@ def show(choice: Choice) -> None:
         cards.faults(damaged)
     headline(choice)
     runs = choose_runs(choice)
+    note_origins(runs)
     left, right = st.columns(2, gap="large")
     with left:
         show_recall(runs, choice.split)

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from app.backend.jobs import runs_root
 from coder_core.api import (
     METRICS,
+    ORIGINS,
     InputError,
     Loss,
     Run,
@@ -22,14 +23,16 @@ from coder_core.api import (
     config_differences,
     facts,
     list_runs,
+    numbers_from,
     open_run,
     same_samples,
 )
 
 __all__ = [
-    "BY_STAMP", "METRICS", "InputError", "Loss", "Run", "RunSummary", "Sample", "SplitSamples", "all_runs",
+    "BY_STAMP", "METRICS", "ORIGINS", "InputError", "Loss", "Run", "RunSummary", "Sample", "SplitSamples", "all_runs",
     "analysis_fault", "comparable", "configuration_changes", "epochs", "facts", "has_embeddings", "history_faults",
-    "open_summary", "read_each", "run_faults", "runs_root", "split_sample", "steps", "thumbnail", "thumbnails",
+    "numbers_from", "open_summary", "read_each", "run_faults", "runs_root", "split_sample", "steps", "thumbnail",
+    "thumbnails",
 ]  # fmt: skip
 
 # Several visitors share the server, and no page multiplies more than takes one processor a second: a second thread of

@@ -52,6 +52,11 @@ TERMS = {
         "Cosine between a word's and a region's features in the joint space before they are pooled, or the attention "
         "that a model computes from them. A map shows what the model compares, and no more: it proves no reason."
     ),
+    "from": (
+        "What the numbers come from: trained on region features; on features of a pretrained tower; on pretrained "
+        "towers that stayed as they were (frozen) or changed (tuned); a pretrained model as it is (zero-shot); or "
+        "embeddings that another program computed (imported)."
+    ),
     "hub": "A candidate among the first results of far more queries than it belongs to.",
     "hub rank": "Position of the hub among this query’s results; 1 is first.",
     "occurrences": "Number of queries with this candidate among their first results (k-occurrence).",

@@ -9,7 +9,7 @@ run.diversity("dev").sort_values("diversity").head()
 
 from coder_core.api.concepts.view import ConceptView
 from coder_core.api.diversity import BANK_SIZE, Anchor, Loss
-from coder_core.api.listing import METRICS, RunSummary, SplitSamples, facts, list_runs
+from coder_core.api.listing import METRICS, ORIGINS, RunSummary, SplitSamples, facts, list_runs, numbers_from
 from coder_core.api.pictures import decode, jpeg
 from coder_core.api.retrieval import (
     ALIKE,
@@ -32,8 +32,9 @@ from coder_core.api.similarity import choose_samples, matrix_table, scaled_matri
 from coder_core.console.faults import InputError
 
 __all__ = [
-    "ALIKE", "BANK_SIZE", "METRICS", "OUTCOMES", "Anchor", "ConceptView", "Hubness", "InputError", "LookAlike",
-    "Loss", "Run", "RunSummary", "Sample", "SplitSamples", "choose_samples", "compare", "config_differences", "decode",
-    "diversity_changes", "facts", "found_by", "hubness", "jpeg", "list_runs", "margins", "matrix_table",
-    "occurrences", "open_run", "rank_correlation", "same_samples", "scaled_matrix",
+    "ALIKE", "BANK_SIZE", "METRICS", "ORIGINS", "OUTCOMES", "Anchor", "ConceptView", "Hubness", "InputError",
+    "LookAlike", "Loss", "Run", "RunSummary", "Sample", "SplitSamples", "choose_samples", "compare",
+    "config_differences", "decode", "diversity_changes", "facts", "found_by", "hubness", "jpeg", "list_runs",
+    "margins", "matrix_table", "numbers_from", "occurrences", "open_run", "rank_correlation", "same_samples",
+    "scaled_matrix",
 ]  # fmt: skip

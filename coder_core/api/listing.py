@@ -13,13 +13,27 @@ from coder_core.config.schema import from_document
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.read import check_manifest, check_metrics
-from coder_core.runs.analysis.tables import DOCUMENT_IMPORTED, KIND_IMPORTED, split_folder
+from coder_core.runs.analysis.tables import (
+    DOCUMENT_IMPORTED,
+    DOCUMENT_REGIONS,
+    DOCUMENT_TOWERS,
+    KIND_IMPORTED,
+    split_folder,
+)
 from coder_core.runs.files.atomic import folder_names, locate
 from coder_core.runs.files.manifest import MANIFEST
 from coder_core.runs.files.sealed import SealedFolder, read_manifest, read_toml
 from coder_core.runs.files.status import read_status
 
 IMPORTED = "imported"
+ORIGINS = {
+    "features": "trained on region features that came with the data",
+    "tower features": "trained on region features of a pretrained tower, which did not change",
+    "frozen towers": "trained on top of pretrained towers, which did not change",
+    "tuned towers": "pretrained towers that training changed",
+    "zero-shot": "a pretrained model as it is: nothing was trained",
+    "imported": "embeddings that another program computed",
+}
 METRICS = (
     "i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum",
 )  # fmt: skip
@@ -56,6 +70,7 @@ class RunSummary:
         damaged: split → what is wrong with its analysis, by the sizes of its files and the arrays its metrics follow
             from. Another changed byte is found on opening only.
         origin: of an imported run: created, files, images, captions, dimension, notes.
+        documents: names of what the analyses hold beside their arrays.
     """
 
     name: str
@@ -71,6 +86,7 @@ class RunSummary:
     has_best: bool = False
     samples: Mapping[str, SplitSamples] = field(default_factory=dict)
     damaged: Mapping[str, str] = field(default_factory=dict)
+    documents: frozenset[str] = frozenset()
 
     @property
     def imported(self) -> bool:
@@ -139,6 +155,7 @@ def summarise(path: Path) -> RunSummary:
         metrics={split: manifests[split]["metrics"] for split in manifests if split not in damaged},
         stamp="|".join(f"{place.name}:{manifests[place.name].get('self', '')}:{_changed(place)}" for place in splits),
         origin=origin, damaged=damaged, has_best=has_best,
+        documents=frozenset(str(name) for manifest in manifests.values() for name in manifest["documents"]),
         samples={split: _samples(manifests[split]) for split in manifests if split not in damaged},
     )  # fmt: skip
 
@@ -216,17 +233,34 @@ def loss_values(config: Mapping[str, Any]) -> Loss:
     )  # fmt: skip
 
 
+def numbers_from(run: RunSummary) -> str:
+    """Where a run's numbers come from: a key of `ORIGINS`, by its manifests and configuration; "" for a run that cannot
+    be read."""
+    if run.fault:
+        return ""
+    if run.imported:
+        return "zero-shot" if DOCUMENT_TOWERS in run.documents else IMPORTED
+    towers = _table(run.config, "towers")
+    sides = [side for side in ("image", "text") if towers.get(f"{side}_tower")]
+    if sides:
+        tuned = any(towers.get(f"{side}_tuning", "frozen") != "frozen" for side in sides)
+        return "tuned towers" if tuned else "frozen towers"
+    return "tower features" if DOCUMENT_REGIONS in run.documents else "features"
+
+
 def _table(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     section = config.get(name, {})
     return section if isinstance(section, Mapping) else {}
 
 
 def facts(run: RunSummary) -> dict[str, Any]:
-    """The columns of the run table besides the metrics: loss, data, seed, epochs, bank, dimension, created, step."""
+    """The columns of the run table besides the metrics: from (`numbers_from`), loss, data, seed, epochs, bank,
+    dimension, created, step."""
     training, data = _table(run.config, "training"), _table(run.config, "data")
     source = str(_table(run.origin, "files").get("captions", "") if run.imported else data.get("data", ""))
     about = run.origin if run.imported else _table(run.config, "about")
     return {
+        "from": numbers_from(run),
         "loss": IMPORTED if run.imported else str(_table(run.config, "objective").get("loss", "")),
         "data": Path(source).name or source,
         "seed": training.get("seed"),

@@ -380,6 +380,9 @@ def test_a_free_text_says_when_the_run_has_no_model(roots: dict[str, Path], open
 def test_what_an_imported_run_lacks_is_said(roots: dict[str, Path], opened: Opened) -> None:
     app = opened(roots["imported"], "overview", run="clip", versus="demo")
     assert "clip: imported embeddings, which have no configuration." in texts(app)
+    assert "These runs are of different kinds" in texts(app)
+    assert "clip: embeddings that another program computed" in texts(app)
+    assert any('"imported"' in json.dumps(table) for table in shown_tables(app))
     app.selectbox(key="versus").set_value("—").run()
     assert "Imported embeddings have no training curves." in texts(app)
     app = opened(roots["imported"], "diversity", run="clip", versus="—")
