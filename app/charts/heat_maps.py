@@ -26,7 +26,7 @@ def regions_over_picture(
     cells = {
         "type": "heatmap", "z": values, "x": x, "y": y, "zmin": bounds[0], "zmax": bounds[1],
         "colorscale": VEIL, "hoverongaps": False,
-        "hovertemplate": plain(unit) + " = %{z:.3f}<extra></extra>",
+        "hovertemplate": plain(unit) + " = %{z:.3f}, %{x:.0%} from the left, %{y:.0%} from the top<extra></extra>",
         "showscale": False,
     }  # fmt: skip
     bar_only = {
