@@ -51,10 +51,9 @@ def candidate_pairs(
     opened, split = open_summary(run), choice.split
     captions = opened.captions(split)
     numbers = {str(place): candidate for place, candidate in enumerate(candidates, start=1)}
-    if own and modality == "text":
-        numbers = {own: int(opened.image_of_text(split)[query])} | numbers
-    elif own and (best := _best_caption(choice, int(query))) >= 0:
-        numbers = {own: best} | numbers
+    if own and isinstance(query, int):
+        match = int(opened.image_of_text(split)[query]) if modality == "text" else _best_caption(choice, query)
+        numbers = ({own: match} if match >= 0 else {}) | numbers
     if modality == "text":
         text = captions[query] if isinstance(query, int) else str(query)
         return {label: Pair(text, image) for label, image in numbers.items()}
