@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
 """The folder that holds `coder_core`."""
 OUTPUT_BYTES = 4_000
 NICENESS = 5  # of jobs, added to their parent's: a page that somebody waits for comes first
+ATTEMPTS = 5  # to let a session step back
 CLOCK_SLACK = 2.0  # seconds by which two readings of one creation time may differ: psutil adds the boot time
 WIDTH = {"COLUMNS": "100"}  # of the tables a process prints into its file
 
@@ -70,7 +72,11 @@ def step_back(process: psutil.Process) -> None:
     with suppress(psutil.Error):  # it is over
         process.nice(min(process.nice() + NICENESS, 19))
     with suppress(OSError):  # it is over, another system, or one without autogroups
-        Path(f"/proc/{process.pid}/autogroup").write_text(str(NICENESS))
+        for _ in range(ATTEMPTS):
+            with suppress(BlockingIOError):  # Linux takes one change in a tenth of a second from ordinary users
+                Path(f"/proc/{process.pid}/autogroup").write_text(str(NICENESS))
+                return
+            time.sleep(0.1)
 
 
 def find_process(pid: int, created: float) -> psutil.Process | None:
