@@ -7,11 +7,12 @@ import io
 import streamlit as st
 from PIL import Image
 
+from app.backend.models import load_model
 from app.backend.runs import BY_STAMP, RunSummary, open_summary, thumbnail
 from coder_core.api import decode, jpeg
-from coder_core.api.heat_maps import HeatMap, Laid, heat_map, heat_map_ways, lay_over, load_encoders
+from coder_core.api.heat_maps import HeatMap, Laid, heat_map, heat_map_ways, lay_over
 
-__all__ = ["HeatMap", "Laid", "lay_over", "load_model", "picture_of", "ways", "word_regions"]
+__all__ = ["HeatMap", "Laid", "lay_over", "picture_of", "ways", "word_regions"]
 
 PICTURE = 480  # pixels of the longer side
 
@@ -19,13 +20,6 @@ PICTURE = 480  # pixels of the longer side
 def ways(run: RunSummary, split: str) -> tuple[str, ...]:
     """`heat_map_ways`."""
     return heat_map_ways(open_summary(run), split)
-
-
-@st.cache_resource(max_entries=16, show_spinner="Loading the model …", hash_funcs=BY_STAMP)
-def load_model(run: RunSummary, split: str, *, pictures: bool = False) -> bool:
-    """Load what encodes new words (and with `pictures` new pictures) of a run, once, behind a spinner."""
-    load_encoders(open_summary(run), split, pictures=pictures)
-    return True
 
 
 @st.cache_data(max_entries=256, show_spinner=False, hash_funcs=BY_STAMP)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from app.backend.models import load_model
 from app.backend.retrieval import ALIKE, decode, jpeg, look_alike, search, search_picture, unknown_words
 from app.backend.runs import InputError, RunSummary, has_embeddings, open_summary, thumbnail
 from app.ui import cards, links
@@ -59,6 +60,8 @@ def _saved_queries(saved: list[str], query: str) -> None:
 
 def _pictures_of(choice: Choice, run: RunSummary, query: str) -> pd.DataFrame:
     """The pictures nearest to a text, after naming the words that the run does not know."""
+    if query not in open_summary(run).saved_queries(choice.split):
+        load_model(run, choice.split)
     candidates = search(run, query, choice.split, "text", RESULTS)
     unknown = [] if query in open_summary(run).saved_queries(choice.split) else unknown_words(run, query)
     if unknown:
@@ -98,6 +101,7 @@ def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFram
     split, which match that picture and not the user's. None where there is no such picture."""
     if open_summary(run).reads_pictures(choice.split):
         cards.note("This run encodes the picture from its pixels.")
+        load_model(run, choice.split, pictures=True)
         return search_picture(run, content, choice.split, RESULTS)
     if run.imported:
         reason = "It holds imported embeddings and no model, so it cannot encode a new picture."

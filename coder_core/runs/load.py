@@ -109,6 +109,17 @@ class LoadedModel:
             features = self.model.regions(inputs[None].to(self.device), torch.tensor([len(regions)]))[0]
         return np.asarray(features.float().cpu().numpy())
 
+    def patch_features(self, picture: Image) -> tuple[np.ndarray, np.ndarray | None]:
+        """The (L, D) float32 features of one upright RGB picture before they are pooled, and their (L, 4) boxes, or
+        None where they are no grid; of a run with an image tower."""
+        if self.towers is None or self.towers.image is None:
+            raise ValueError("the run has no image tower")
+        half = self.towers.image
+        pixels, lengths = torch.from_numpy(half.prepare(picture))[None], torch.tensor([half.local_features])
+        with evaluating(self.model):
+            features = self.model.regions(pixels.to(self.device), lengths.to(self.device))[0]
+        return np.asarray(features.float().cpu().numpy()), half.boxes(picture)
+
     def encode_picture(self, picture: Image) -> np.ndarray:
         """One upright RGB picture -> (D,), or (2 · D,), as `encode_text` with `scoring`; of a run with an image
         tower."""

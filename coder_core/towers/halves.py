@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from coder_core.towers.dual_encoder import (
     reading_of,
 )
 from coder_core.towers.own import NAME, file_fingerprint, make_own
-from coder_core.towers.regions import NORMALISED_LATE, PROBE, as_grid
+from coder_core.towers.regions import NORMALISED_LATE, PROBE, CentreCrop, as_grid, boxes
 from coder_core.towers.towers import OWN, TRANSFORMERS
 
 WRAP = "wrap it (docs/training.md, Towers)"
@@ -72,6 +74,16 @@ class ImageHalf:
     prepare: Callable[[Image], np.ndarray]
     local_features: int
     size: int
+
+    def boxes(self, picture: Image) -> np.ndarray | None:
+        """(L, 4) float32 left, top, right, bottom of the local features as shares of the picture's sides; None where
+        they are no square grid, or a user's own tower does not say what it sees."""
+        preparation = getattr(self.prepare, "prepare", None)
+        side = isqrt(self.local_features)
+        if not isinstance(preparation, Preparation) or side * side != self.local_features:
+            return None
+        view = CentreCrop(json.loads(preparation.processor.to_json_string()))
+        return boxes(view(*picture.size), side, side)
 
 
 @dataclass(frozen=True)

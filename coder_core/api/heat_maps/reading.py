@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Way = Literal["cosine", "attention", "tower"]
 WAYS: tuple[Way, ...] = get_args(Way)
 WHOLE_CAPTION = "every word"  # the one row of a tower's own attention, which does not depend on the text
+NO_GRID = "These towers do not say where their features lie in the picture."
 PARTS_ONLY = "The run's data is not at its place, so it is not known where the regions lie in the picture."
 
 
@@ -32,7 +33,7 @@ def heat_map_ways(run: Run, split: str) -> tuple[Way, ...]:
     """
     if run.noted_towers is not None:
         return ("cosine", "tower") if "model" in run.noted_towers else ("cosine",)
-    if run.summary.imported or not run.summary.has_best:
+    if run.summary.imported or not run.summary.has_best or _pools_inside(run):
         return ()
     return ("attention", "cosine") if run.config.get("model", {}).get("scorer") == "interaction" else ("cosine",)
 
@@ -72,9 +73,16 @@ def heat_map(run: Run, split: str, text: str, image: int | Image, way: Way) -> H
     return HeatMap([words[row] for row in named], values[named], regions.boxes, regions.unknown)
 
 
+def _pools_inside(run: Run) -> bool:
+    model = run.config.get("model", {})
+    return "tower" in (model.get("image_pooling"), model.get("text_pooling"))
+
+
 def _lacking(run: Run, way: Way) -> str:
     if heat_map_ways(run, run.splits[0]):
         return f"has no map of the kind {way!r}"
+    if _pools_inside(run):
+        return "pools inside its towers, and keeps no features of single words and regions"
     model = "imported embeddings" if run.summary.imported else "no saved model"
     return f"holds {model}, and neither words nor regions to compare"
 
@@ -87,6 +95,9 @@ def _compare(run: Run, words: Array, regions: Array, way: Way) -> Array:
 
 def _regions(run: Run, split: str, image: int | Image) -> Regions:
     """Regions in the joint space; those that are zero in the data are left out of the model and stay zero."""
+    if run.has_image_tower:
+        features, boxes = run.model.patch_features(image if isinstance(image, Image) else _open(run, split, image))
+        return Regions(features, boxes, "" if boxes is not None else NO_GRID)
     if isinstance(image, Image):
         given = picture_regions(run, split, image)
     else:
@@ -110,7 +121,7 @@ def _of_towers(run: Run, split: str, text: str, image: int | Image, way: Way) ->
 
     picture = image if isinstance(image, Image) else _open(run, split, image)
     patches = encode_patches(run.towers, picture)
-    unknown = "" if patches.boxes is not None else "These towers do not say where their features lie in the picture."
+    unknown = "" if patches.boxes is not None else NO_GRID
     if way == "tower" and patches.attention is not None:
         return HeatMap([WHOLE_CAPTION], patches.attention[None], patches.boxes, unknown)
     words = tokenise(text)

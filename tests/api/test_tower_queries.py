@@ -1,0 +1,58 @@
+"""Runs whose own towers read pictures: new texts, new pictures, heat maps, and where their numbers come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coder_core.api import InputError, numbers_from, open_run
+from coder_core.api.heat_maps import cosines, heat_map, heat_map_ways
+from coder_core.data.pictures import read_picture
+from coder_core.towers.regions import boxes
+from coder_core.training.launch import start_run
+from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
+from tests.support.tiny_runs import quiet
+from tests.support.tower_runs import tower_config, write_towers_and_data
+
+DEV = [name for name in NAMES if SPLITS[name] == "dev"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
+    """ "tuned": both towers of CLIP, pooled as they were; "pooled": its frozen patches and a BiGRU, pooled here."""
+    folder = write_towers_and_data(tmp_path_factory.mktemp("towers"))
+    start_run(tower_config(folder, "tuned", epochs=1), folder / "runs", quiet())
+    own = {"text_tower": "", "text_tuning": "frozen", "image_tuning": "frozen", "projection": "linear"}
+    own |= {"image_pooling": "mean", "text_pooling": "mean", "dimension": 8, "word_size": 6, "word_threshold": 1}
+    start_run(tower_config(folder, "pooled", epochs=1, **own), folder / "runs", quiet())
+    return folder / "runs"
+
+
+@pytest.mark.parametrize(("name", "kind"), [("tuned", "tuned towers"), ("pooled", "frozen towers")])
+def test_new_texts_and_pictures_get_the_rows_they_had_as_samples(runs: Path, name: str, kind: str) -> None:
+    run = open_run(runs / name)
+    assert numbers_from(run.summary) == kind
+    assert run.reads_pictures("dev")
+    v, w = run.scoring("dev")
+    rows = [run.encode_picture(read_picture(draw(NAMES.index(file)), file), split="dev") for file in DEV]
+    np.testing.assert_allclose(rows, v, atol=1e-5)
+    np.testing.assert_allclose(run.encode_text(CAPTIONS[DEV[1]]), w[2:4], atol=1e-5)
+    assert len(run.search("a ring", split="dev", top=3)) == 3
+
+
+def test_words_meet_the_patches_of_a_tower_that_is_pooled_here(runs: Path) -> None:
+    run, caption = open_run(runs / "pooled"), CAPTIONS[DEV[1]][1]
+    assert heat_map_ways(run, "dev") == ("cosine",)
+    picture = read_picture(draw(NAMES.index(DEV[1])), "new.jpg")
+    heat, new = (heat_map(run, "dev", caption, image, "cosine") for image in (1, picture))
+    words, patches = run.model.word_features(caption)[1], run.model.patch_features(picture)[0]
+    np.testing.assert_allclose(heat.values, cosines(words, patches), atol=1e-5)
+    np.testing.assert_allclose(new.values, heat.values, atol=1e-5)
+    np.testing.assert_allclose(patches.mean(0) / np.linalg.norm(patches.mean(0)), run.scoring("dev")[0][1], atol=1e-5)
+    np.testing.assert_allclose(heat.boxes, boxes((1 / 6, 0, 5 / 6, 1), 4, 4), atol=1e-6)
+    tuned = open_run(runs / "tuned")
+    assert heat_map_ways(tuned, "dev") == ()
+    with pytest.raises(InputError, match="pools inside its towers"):
+        heat_map(tuned, "dev", caption, 1, "cosine")
