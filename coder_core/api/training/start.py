@@ -83,15 +83,20 @@ def presets(data: DataSet | None = None) -> dict[str, str]:
 
 
 def options(preset: str) -> list[Option]:
-    """Every setting of a preset that may be changed, section by section.
+    """Every setting of a preset that may be changed, section by section; those of towers where the preset has one.
 
     Raises:
         InputError: there is no such preset.
     """
     config = find_preset(preset)
+    has_tower = {"image_pooling": config.towers.image_tower, "text_pooling": config.towers.text_tower}
     offered = []
     for setting in settings().values():
+        if setting.section == "towers" and not any(has_tower.values()):
+            continue
         choices = setting.choices or setting.suggestions
+        if not has_tower.get(setting.key, True):
+            choices = tuple(choice for choice in choices if choice != "tower")
         if setting.value_type is str and not choices:
             continue  # free text names files and folders
         value = getattr(getattr(config, setting.section), setting.key)
