@@ -23,6 +23,7 @@ from benchmarks import (
     commands,
     embedding,
     evaluation,
+    gradient_caching,
     loading,
     objectives,
     pooling,
@@ -37,8 +38,8 @@ from coder_core.cpu.allocation import keep_buffers
 from coder_core.cpu.products import product_library, use_onednn
 
 NAMES = (
-    "evaluation", "objectives", "prototypes", "training", "whole", "boosting", "loading", "pooling", "embedding", "app",
-    "commands",
+    "evaluation", "objectives", "prototypes", "training", "whole", "boosting", "pieces", "loading", "pooling",
+    "embedding", "app", "commands",
 )  # fmt: skip
 
 
@@ -50,8 +51,8 @@ class SpeedArguments:
         threads: of torch; 0 leaves its own choice.
         rounds: measurements of a slow program; quick ones get more.
         products: float32 products as training has them (`coder_core.cpu.products`), or as PyTorch has them by default.
-        only: some of evaluation, objectives, prototypes, training, whole, boosting, loading, pooling, embedding, app,
-            commands.
+        only: some of evaluation, objectives, prototypes, training, whole, boosting, pieces, loading, pooling,
+            embedding, app, commands.
     """
 
     threads: int = 0
@@ -92,13 +93,14 @@ def main(arguments: SpeedArguments) -> None:
             "whole": lambda: whole_model.lines(folder, rounds),
             "training": lambda: training.lines(folder, rounds),
             "boosting": lambda: boosting.lines(folder, rounds),
+            "pieces": lambda: gradient_caching.lines(folder, rounds),
             "loading": lambda: loading.lines(folder, 4 * rounds),
             "pooling": lambda: pooling.lines(2 * rounds),
             "commands": lambda: commands.lines(rounds),
             "embedding": lambda: embedding.lines(folder, rounds),
             "app": lambda: [line for images in app.SIZES for line in app.lines(folder, images)],
         }
-        if {"training", "whole", "boosting", "loading"} & set(arguments.only):
+        if {"training", "whole", "boosting", "pieces", "loading"} & set(arguments.only):
             write_folder(folder)
         for part in arguments.only:
             with console.status(f"measuring {part}"):

@@ -28,7 +28,7 @@ def problems(config: Config) -> list[Fault]:
     if config.name and not RUN_NAME.fullmatch(config.name):
         expected = "at most 200 letters, digits, '.', '_' and '-', a letter or digit first"
         faults.append(Fault("--name", f"is {config.name!r}", expected, "it becomes the name of a folder"))
-    for check in (_towers, _loss, _bank, _concepts, _prototypes, _scorer, _boosting):
+    for check in (_towers, _loss, _pieces, _bank, _concepts, _prototypes, _scorer, _boosting):
         faults += check(config)
     return faults + list(_weighting(config.weighting, config.training.epochs))
 
@@ -92,6 +92,17 @@ def _loss(config: Config) -> Iterator[Fault]:
         fix = f"1 / temperature is where the scale starts, which stays at or below {LARGEST_SCALE:g}"
         problem = f"is {objective.temperature:g} with a learned scale"
         yield Fault("--temperature", problem, f"{1 / LARGEST_SCALE:g} or more", fix)
+
+
+def _pieces(config: Config) -> Iterator[Fault]:
+    size, batch, layers = config.training.piece_size, config.training.batch_size, config.model.image_layers
+    if size >= batch:
+        yield Fault("--piece-size", f"is {size} with a batch of {batch}", "less than --batch-size", "the batch is one "
+                    "piece and saves no memory", "warning")  # fmt: skip
+    elif size and layers > 1 and not config.towers.image_tower:
+        problem = f"is {size} with --image-layers {layers}, whose batch normalisation reads the whole batch"
+        fix = "give --image-layers 1, which has none, or leave --piece-size out"
+        yield Fault("--piece-size", problem, "0", fix)
 
 
 def _bank(config: Config) -> Iterator[Fault]:

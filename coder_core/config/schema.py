@@ -223,6 +223,11 @@ class TrainingConfig:
     batch_size: int = setting(128, minimum=2,
         reason="a contrastive loss needs negatives in the batch", help=
         "Image-caption pairs in a batch, over all processes (CODER: 128).")
+    piece_size: int = setting(0, minimum=0, help=
+        "Pairs that each process takes through the encoders at a time; 0 takes its whole share of the batch. Small "
+        "pieces train a large batch in little memory (gradient caching, Gao et al. 2021): the loss still compares all "
+        "pairs, and every piece is encoded twice, for a third to a half more time. Region features need "
+        "--image-layers 1 or 0.")
     learning_rate: float = setting(2e-4, above=0, help=
         "Largest learning rate of AdamW (CODER: 2e-4). Of towers tuned in full at most 1e-5 (WiSE-FT, FLIP).")
     bert_rate: float = setting(0.1, minimum=0, help="BERT's learning rate as a share of the others' (vse_infty: 0.1).")

@@ -64,6 +64,7 @@ MAY_CHANGE = {
     "data.data", "data.pictures", "towers.image_tower", "towers.text_tower", "towers.workers", "model.concept_list",
     "boosting.boosting_teacher", "weighting.text_space", "training.device", "training.threads", "training.precision",
     "training.twin_precision", "training.compile", "training.save_every", "training.gradient_checkpointing",
+    "training.piece_size",
 }  # fmt: skip
 
 

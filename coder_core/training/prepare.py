@@ -31,6 +31,7 @@ from coder_core.runs.derived.neighbours import Neighbourhood, train_neighbourhoo
 from coder_core.runs.load import LoadedModel
 from coder_core.training import parallel
 from coder_core.training.offline_teacher import read_teacher, start_from_teacher
+from coder_core.training.pieces import check_pieces
 from coder_core.training.size_checks import check_sizes
 
 Progress = Callable[[str, int, int], None]
@@ -166,6 +167,7 @@ def prepare(
     model = build(concepts=concepts)
     if teacher is not None:
         start_from_teacher(config, model, teacher)
+    stop_on_errors(check_pieces(model, config.training.piece_size))
     dev_tokens = reader.encode(dev.captions) if dev else None
     checksums = read.checksums or _checksums([as_read, dev] if dev else [as_read], progress)
     return Prepared(

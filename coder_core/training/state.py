@@ -34,6 +34,7 @@ ENVIRONMENT_FILE = "circumstances"  # of a save
 ENVIRONMENT = {
     "torch": "torch version", "threads": "CPU threads", "device": "device", "processes": "processes",
     "products": "library of matrix products", "twin": "precision of the passes without gradients",
+    "pieces": "pairs in a piece",
 }  # fmt: skip
 DROPOUT = 2  # stream of random numbers that the dropout of a step draws from (see data/batches.py)
 
@@ -74,7 +75,7 @@ def environment(config: Config, device: torch.device) -> dict[str, Any]:
     return {
         "torch": torch.__version__, "threads": torch.get_num_threads(), "device": str(device),
         "processes": parallel.world_size(), "products": product_library(),
-        "twin": twin_precision(config.training, device),
+        "twin": twin_precision(config.training, device), "pieces": config.training.piece_size,
     }  # fmt: skip
 
 

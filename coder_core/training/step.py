@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
@@ -11,6 +12,7 @@ from coder_core.model.coder import Coder, Embedded
 from coder_core.training.gathering import Lengths, gather_anchors
 from coder_core.training.losses import Losses
 from coder_core.training.parts.part import Part, StepContext
+from coder_core.training.pieces import in_pieces
 from coder_core.training.sample_weights import sample_weights
 
 Embed = Callable[..., Embedded]
@@ -28,12 +30,13 @@ def compute_losses(
         config: of the run.
         parts: optional parts of the step.
         epoch: epochs done, with fraction.
-        embed: the model as it trains (wrapped for several processes or compiled); the bare one for None.
+        embed: the model as it trains (wrapped for pieces, several processes or compiled); the bare one for None.
         autocast: around everything but the losses; none for None.
     """
     autocast = autocast or nullcontext()
+    embed = embed or partial(in_pieces, model, config.training.piece_size)
     with autocast:
-        embedded = (embed or model)(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
+        embedded = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
     lengths = Lengths(batch.region_lengths, batch.word_lengths)
     anchors = gather_anchors(embedded.images, embedded.texts, batch.image_ids, model.scorer, lengths)
     step = StepContext(config, model, batch, epoch, embedded, anchors, autocast)

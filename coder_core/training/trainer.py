@@ -25,6 +25,7 @@ from coder_core.training.losses import Losses
 from coder_core.training.optim import clip_gradients, learning_rate, make_optimizer, set_rate
 from coder_core.training.parts.make import make_parts
 from coder_core.training.parts.part import EpochEnd
+from coder_core.training.pieces import InPieces
 from coder_core.training.prepare import Prepared
 from coder_core.training.reporting import Reporter
 from coder_core.training.state import Checkpoints, Position, TrainingState, environment, seed_step
@@ -72,11 +73,15 @@ class Trainer:
         return self.state.position
 
     def _wrap(self) -> Any:
+        size, compiled = self.config.training.piece_size, self.config.training.compile
         wrapped: Any = self.model
+        if size:  # inside the wrapper of several processes, which counts on one call a step
+            encoders: Any = torch.compile(wrapped) if compiled else wrapped
+            wrapped = InPieces(encoders, size)
         if parallel.world_size() > 1:
             ids = [self.device.index or 0] if self.device.type == "cuda" else None
             wrapped = torch.nn.parallel.DistributedDataParallel(wrapped, device_ids=ids, broadcast_buffers=False)
-        return torch.compile(wrapped) if self.config.training.compile else wrapped
+        return torch.compile(wrapped) if compiled and not size else wrapped
 
     def resume(self) -> None:
         """Restore the newest state that verifies. Without any, the run starts at its first step."""

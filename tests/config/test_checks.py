@@ -20,7 +20,8 @@ def errors(config: Config) -> list[Fault]:
 NAN, INF = float("nan"), float("inf")
 OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
     "0 or more": {
-        "prototype_recluster": (-1,), "warmup_steps": (-1,), "patience": (-1,), "bert_rate": (-0.1,),
+        "prototype_recluster": (-1,), "piece_size": (-1,), "warmup_steps": (-1,), "patience": (-1,),
+        "bert_rate": (-0.1,),
         "margin": (-0.1, NAN), "npairs_margin": (-0.1,), "warmup_epochs": (-1.0,), "weight_instance": (-1.0,),
         "weight_memory": (-1.0,), "weight_concept": (-1.0,), "weight_prototypes": (-1.0,), "weight_decay": (-1e-4,),
         "bank_start_epoch": (-1.0,), "boosting_weight": (-1.0,), "boosting_margin": (-0.1, NAN),

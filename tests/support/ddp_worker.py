@@ -10,13 +10,16 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from coder_core.config.schema import Config
 from coder_core.encoders.regions import RegionBatchNorm
 from coder_core.training import parallel
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.make import make_parts
+from coder_core.training.pieces import InPieces
 from coder_core.training.prepare import prepare
+from coder_core.training.state import seed_step
 from coder_core.training.step import compute_losses
 from tests.support.several_processes import run_as_one_of_several
 from tests.support.tiny_runs import STILL, tiny_config
@@ -27,6 +30,7 @@ RATE = 0.05
 WEIGHTED = {"sample_weights": "diversity", "weight_scale": 5.0, "neighbours": 4, "neighbours_of_neighbours": 8}
 SCORED_AT = 2  # the step before which weights are taken from what was embedded so far
 TRIPLET: dict[str, object] = {"loss": "btr-sum", "weight_instance": 0.1}
+PIECES: dict[str, object] = {"piece_size": 3, "image_layers": 1}
 ONLINE: dict[str, object] = {"boosting_scenario": "online"}
 CASES: dict[str, tuple[dict[str, object], int]] = {  # settings, slots of the bank
     "btr-hardest": ({"loss": "btr-hardest", "warmup_epochs": 0.4, "weight_instance": 1.0}, 0),
@@ -36,6 +40,9 @@ CASES: dict[str, tuple[dict[str, object], int]] = {  # settings, slots of the ba
         ONLINE | {"loss": "sigmoid", "weight_instance": 0.1, "boosting": "rm", "boosting_weight": 0.01},
         0,
     ),
+    "pieces": ({"loss": "dcl", **PIECES}, 13),
+    "concepts-pieces": ({"loss": "dcl", **PIECES}, 13),
+    "pieces-online": (ONLINE | {"loss": "infonce", "boosting": "dml", "boosting_weight": 0.03, **PIECES}, 0),
     "cmpm": ({"loss": "cmpm", "weight_instance": 0.3}, 0),
     "polynomial": ({"loss": "polynomial"}, 0),
     "dcl": ({"loss": "dcl"}, 13),
@@ -77,7 +84,7 @@ def case_config(data: Path, name: str) -> Config:
     return tiny_config(data, **STILL | usual | values, bank_size=bank)
 
 
-def trained(config: Config) -> dict[str, Tensor]:
+def trained(config: Config, steps: int = STEPS) -> dict[str, Tensor]:
     """Losses, gradients, diversity, and every memory of every step, under plain gradient descent."""
     prepared = prepare(config)
     model = prepared.model.train()
@@ -87,11 +94,14 @@ def trained(config: Config) -> dict[str, Tensor]:
             with torch.no_grad():
                 for parameter in part.branch.parameters():
                     parameter.mul_(0.9)
-    embed: nn.Module = model
+    embed: nn.Module = InPieces(model, config.training.piece_size)
+    reductions: list[int] = []
     if parallel.world_size() > 1:
-        embed = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
+        embed = nn.parallel.DistributedDataParallel(embed, broadcast_buffers=False)
+        embed.register_comm_hook(reductions, counted_reduction)
     found: dict[str, Tensor] = {}
-    for step in range(STEPS):
+    for step in range(steps):
+        seed_step(config.training.seed, step, 0)
         for part in parts:
             if step == SCORED_AT:
                 part.begin_epoch(1)
@@ -99,17 +109,25 @@ def trained(config: Config) -> dict[str, Tensor]:
             model, prepared.batches(step), config, parts, epoch=step / prepared.batches.per_epoch, embed=embed
         )  # fmt: skip
         losses.total.backward()
+        assert len(reductions) in (0, step + 1)  # one bucket of gradients, reduced once a step
         found[f"{step} loss"] = parallel.mean(losses.total)
         for name, value in losses.parts.items():
             found[f"{step} part {name}"] = parallel.mean(value)
         if losses.diversity is not None:
             both = losses.diversity.view(2, -1).T.contiguous()
             found[f"{step} diversity"] = parallel.gather_rows(both)
-        of_parts = {name: p for part in parts for group in part.separate_parameters() for name, p in group.items()}
+        of_parts = {
+            name: parameter
+            for part in parts
+            for group in (part.joint_parameters(), *part.separate_parameters())
+            for name, parameter in group.items()
+        }
         parallel.average_gradients(of_parts.values())
         with torch.no_grad():
             for name, parameter in [*model.named_parameters(), *of_parts.items()]:
-                assert parameter.grad is not None, name
+                if parameter.grad is None:  # a classifier waits for its prototypes
+                    assert name in of_parts, name
+                    continue
                 found[f"{step} gradient {name}"] = parameter.grad.clone()
                 parameter.sub_(RATE * parameter.grad)
                 parameter.grad = None
@@ -118,6 +136,12 @@ def trained(config: Config) -> dict[str, Tensor]:
             found |= {f"{step} {part.state_file} {name}": value.clone() for name, value in part.state_dict().items()}
     found |= {f"buffer {name}": value.clone() for name, value in model.named_buffers()}
     return found
+
+
+def counted_reduction(reductions, bucket):
+    """The usual average of a bucket of gradients, counted. PyTorch refuses postponed annotations here."""
+    reductions.append(bucket.index())
+    return allreduce_hook(None, bucket)
 
 
 def norm_gradients() -> dict[str, Tensor]:

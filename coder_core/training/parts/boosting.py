@@ -22,6 +22,7 @@ from coder_core.training.boosting_losses import boosted, cohort_losses
 from coder_core.training.gathering import Anchors, Lengths, gather_anchors
 from coder_core.training.losses import Losses
 from coder_core.training.parts.part import Part, StepContext
+from coder_core.training.pieces import in_pieces
 from coder_core.training.precision import twin_autocast, twin_precision
 from coder_core.training.prepare import Prepared
 
@@ -57,13 +58,16 @@ class BoostingTeacher(Boosting):
         steps: of the whole run.
         momentum: share of it that stays at the first step; None for a branch that never moves.
         precision: of its passes, "float32" or "bfloat16".
+        piece_size: pairs that it encodes at a time; 0 takes all.
     """
 
-    def __init__(self, branch: Coder, steps: int, momentum: float | None, precision: str = "float32") -> None:
+    def __init__(
+        self, branch: Coder, steps: int, momentum: float | None, precision: str = "float32", *, piece_size: int = 0
+    ) -> None:
         super().__init__()
         self.branch = branch.requires_grad_(False)
         self.branch = self.branch.eval() if momentum is None else normalise_by_batch(self.branch)
-        self.steps, self.momentum, self.precision = steps, momentum, precision
+        self.steps, self.momentum, self.precision, self.piece_size = steps, momentum, precision, piece_size
         self.state_file = "anchor" if momentum is not None else None
 
     @torch.no_grad()
@@ -71,8 +75,8 @@ class BoostingTeacher(Boosting):
         """The pairs under the teacher; one element."""
         lengths = Lengths(batch.region_lengths, batch.word_lengths)
         with twin_autocast(self.precision, batch.regions.device):
-            images = self.branch.encode_images(batch.regions, lengths.images)
-            texts = self.branch.encode_texts(batch.words, lengths.texts)
+            images = in_pieces(self.branch.encode_images, self.piece_size, batch.regions, lengths.images)
+            texts = in_pieces(self.branch.encode_texts, self.piece_size, batch.words, lengths.texts)
         return [gather_anchors(images, texts, batch.image_ids, self.branch.scorer, lengths)]
 
     def after_step(self, model: Coder, step: int) -> None:
@@ -89,12 +93,14 @@ class OnlineBranches(Boosting):
 
     Args:
         branches: in order; taken over, not copied.
+        piece_size: pairs that a branch encodes at a time; 0 takes all.
     """
 
     state_file = "anchor"
 
-    def __init__(self, branches: Sequence[Coder]) -> None:
+    def __init__(self, branches: Sequence[Coder], piece_size: int = 0) -> None:
         super().__init__()
+        self.piece_size = piece_size
         self.branches = nn.ModuleList(branches).train()
 
     def encode(self, batch: Batch) -> list[Anchors]:
@@ -103,7 +109,8 @@ class OnlineBranches(Boosting):
         pairs = []
         for branch in self.branches:
             assert isinstance(branch, Coder)
-            embedded = branch(batch.regions, lengths.images, batch.words, lengths.texts)
+            inputs = batch.regions, lengths.images, batch.words, lengths.texts
+            embedded = in_pieces(branch, self.piece_size, *inputs)
             pairs.append(gather_anchors(embedded.images, embedded.texts, batch.image_ids, branch.scorer, lengths))
         return pairs
 
@@ -125,9 +132,12 @@ def make_boosting(config: Config, prepared: Prepared) -> Boosting | None:
     if config.boosting.boosting == "none":
         return None
     if config.boosting.boosting_scenario == "online":
-        return OnlineBranches(prepared.branches)
+        return OnlineBranches(prepared.branches, config.training.piece_size)
     steps = prepared.batches.per_epoch * config.training.epochs
     precision = twin_precision(config.training, next(prepared.model.parameters()).device)
     if prepared.teacher is not None:
-        return BoostingTeacher(prepared.teacher.model, steps, None, precision)
-    return BoostingTeacher(copy.deepcopy(prepared.model), steps, config.boosting.boosting_momentum, precision)
+        return BoostingTeacher(prepared.teacher.model, steps, None, precision, piece_size=config.training.piece_size)
+    return BoostingTeacher(
+        copy.deepcopy(prepared.model), steps, config.boosting.boosting_momentum, precision,
+        piece_size=config.training.piece_size,
+    )  # fmt: skip

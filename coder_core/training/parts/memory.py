@@ -15,6 +15,7 @@ from coder_core.model.coder import Coder
 from coder_core.training import parallel
 from coder_core.training.gathering import Keys
 from coder_core.training.parts.part import Part, StepContext
+from coder_core.training.pieces import in_pieces
 from coder_core.training.precision import twin_autocast, twin_precision
 from coder_core.training.prepare import Prepared
 
@@ -29,16 +30,17 @@ class MomentumMemory(Part):
         momentum: share of the twin that stays at an update.
         precision: of the twin's passes, "float32" or "bfloat16".
         dropout: the twin reads with dropout.
+        piece_size: pairs that it encodes at a time; 0 takes all.
     """
 
     state_file = "memory"
 
     def __init__(
         self, model: Coder, bank_size: int, dimension: int, momentum: float, precision: str = "float32",
-        *, dropout: bool = True,
+        *, dropout: bool = True, piece_size: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.precision = precision
+        self.precision, self.piece_size = precision, piece_size
         self.twin = momentum_twin(model, dropout=dropout)
         self.bank = CoupledBank(bank_size, dimension)
         self.momentum = momentum
@@ -56,8 +58,8 @@ class MomentumMemory(Part):
         """
         update_twin(self.twin, model, self.momentum)
         with twin_autocast(self.precision, batch.regions.device):
-            images = self.twin.encode_images(batch.regions, batch.region_lengths)
-            texts = self.twin.encode_texts(batch.words, batch.word_lengths)
+            images = in_pieces(self.twin.encode_images, self.piece_size, batch.regions, batch.region_lengths)
+            texts = in_pieces(self.twin.encode_texts, self.piece_size, batch.words, batch.word_lengths)
         self._pending = (
             parallel.gather_rows(images), parallel.gather_rows(texts), parallel.gather_rows(batch.image_ids)
         )  # fmt: skip
@@ -81,5 +83,6 @@ def make_memory(config: Config, prepared: Prepared) -> MomentumMemory | None:
     model, memory = prepared.model, config.memory
     precision = twin_precision(config.training, next(model.parameters()).device)
     return MomentumMemory(
-        model, memory.bank_size, config.model.dimension, memory.momentum, precision, dropout=memory.twin_dropout
-    )
+        model, memory.bank_size, config.model.dimension, memory.momentum, precision, dropout=memory.twin_dropout,
+        piece_size=config.training.piece_size,
+    )  # fmt: skip
