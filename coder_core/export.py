@@ -1,0 +1,86 @@
+"""python -m coder_core.export RUN --to faiss FILE | --to parquet DIR: a run's embeddings for other programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from coder_core.console.bars import watching
+from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.console.output import open_console, say
+from coder_core.console.outputs import check_file, check_folder
+from coder_core.console.runner import command
+
+PROGRAM = "python -m coder_core.export"
+
+
+@dataclass(frozen=True)
+class ExportArguments:
+    """Write a run's embeddings of a split as files that other programs open.
+
+    The vectors are unit rows whose inner products are the scores by which the app ranks; of a run with a concept branch
+    they hold both branches. Any run has them that was trained, embedded or imported here; only a model that scores pair
+    by pair has none. Nothing is overwritten.
+
+    --to faiss FILE      one exact index by inner product, of the images, or with --rows captions of the captions. Row i
+                         is sample i of the split; FILE.json names the rows. faiss.read_index(FILE) opens it.
+    --to parquet DIR     DIR/images.parquet and DIR/captions.parquet with ids, captions, file names, split, and float32
+                         lists of fixed size, for LanceDB, Qdrant, DuckDB and pandas.
+    """
+
+    run: tyro.conf.Positional[Path]
+    """The run folder."""
+    to: tuple[Literal["faiss", "parquet"], Path]
+    """What to write, and where."""
+    split: str = "dev"
+    """The analysed split; coder_core.evaluate analyses another."""
+    rows: Literal["images", "captions"] = "images"
+    """Of a faiss index: what is searched."""
+
+
+@command
+def main(arguments: list[str]) -> int:
+    """Write the files."""
+    parsed = tyro.cli(ExportArguments, prog=PROGRAM, args=arguments)
+    kind, place = parsed.to
+    stop_on_errors(_faults(kind, place))
+
+    from coder_core.exporting.faiss_index import names_file, write_faiss
+    from coder_core.exporting.parquet import write_parquet
+    from coder_core.exporting.vectors import read_vectors
+
+    console = open_console()
+    vectors = read_vectors(parsed.run, parsed.split)
+    n, m, size = len(vectors.images), len(vectors.texts), vectors.images.shape[1]
+    with watching(console, f"writing {place}") as show:
+        if kind == "faiss":
+            write_faiss(vectors, parsed.rows, place, show)
+        else:
+            write_parquet(vectors, place, show)
+    of = f"{vectors.run}, {parsed.split}"
+    if kind == "faiss":
+        count = n if parsed.rows == "images" else m
+        say(console, f"{place}: {count:,} {parsed.rows} of {of}, {size:,} numbers each; {names_file(place)} names them")
+    else:
+        say(console, f"{place}: {n:,} images and {m:,} captions of {of}, {size:,} numbers each")
+    return 0
+
+
+def _faults(kind: str, place: Path) -> list[Fault]:
+    flag = f"--to {kind}"
+    if kind == "parquet":
+        taken = [place] if place.exists() and not (place.is_dir() and not any(place.iterdir())) else []
+        faults = check_folder(f"{flag} {place}", place)
+    else:
+        faults = check_file(flag, place)
+        names = place.with_name(f"{place.name}.json") if place.name else place
+        taken = [file for file in (place, names) if not faults and file.exists()]
+    exists = [Fault(str(file), "exists", "a new name", "choose another; nothing is overwritten") for file in taken]
+    return faults or exists
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""A run's results in the files of other programs: faiss indexes, Parquet tables."""
