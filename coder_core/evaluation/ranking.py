@@ -25,8 +25,8 @@ _COUNTED_ROWS = 64  # rows compared at a time: the comparisons stay in the core'
 _GUARD = 4  # least δ over the largest rounding error of a right answer
 _CROWDED = 64  # where one pair in so many is unclear, the whole tile is scored exactly
 _SIDE = 512  # … in squares of this side
-_PAIRS_WAITING = 1 << 20  # that exact scores are computed of at once: 16 MiB
-_LISTED_ROWS, _LISTED_SCORES = 256, 1 << 23  # queries whose best are found at once, and their scores: 32 MiB
+_PAIRS_WAITING = 1 << 18  # that exact scores are computed of at once: 4 MiB
+_LISTED_ROWS, _LISTED_SCORES = 256, 1 << 22  # queries whose best are found at once, and their scores: 16 MiB
 _SPARE = 8  # candidates looked at beyond a list, so that rounding in the fast product hardly ever pushes one out
 _WITHOUT_SIGN = (1 << 31) - 1
 
