@@ -1,4 +1,4 @@
-"""python -m coder_core.export RUN --to faiss FILE | --to parquet DIR: a run's embeddings for other programs."""
+"""python -m coder_core.export RUN --to faiss FILE | --to parquet DIR | --to huggingface DIR: for other programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = "python -m coder_core.export"
 
 @dataclass(frozen=True)
 class ExportArguments:
-    """Write a run's embeddings of a split as files that other programs open.
+    """Write a run's embeddings of a split, or its tuned model, as files that other programs open.
 
     The vectors are unit rows whose inner products are the scores by which the app ranks; of a run with a concept branch
     they hold both branches. Any run has them that was trained, embedded or imported here; only a model that scores pair
@@ -29,14 +29,17 @@ class ExportArguments:
                          is sample i of the split; FILE.json names the rows. faiss.read_index(FILE) opens it.
     --to parquet DIR     DIR/images.parquet and DIR/captions.parquet with ids, captions, file names, split, and float32
                          lists of fixed size, for LanceDB, Qdrant, DuckDB and pandas.
+    --to huggingface DIR the model of a run with both towers of one dual encoder in its own space (--projection none):
+                         weights with the adapters merged, processor, tokenizer and a model card. Plain transformers
+                         opens it and gives the run's embeddings.
     """
 
     run: tyro.conf.Positional[Path]
     """The run folder."""
-    to: tuple[Literal["faiss", "parquet"], Path]
+    to: tuple[Literal["faiss", "parquet", "huggingface"], Path]
     """What to write, and where."""
     split: str = "dev"
-    """The analysed split; coder_core.evaluate analyses another."""
+    """The analysed split, whose metrics the model card names; coder_core.evaluate analyses another."""
     rows: Literal["images", "captions"] = "images"
     """Of a faiss index: what is searched."""
 
@@ -48,11 +51,18 @@ def main(arguments: list[str]) -> int:
     kind, place = parsed.to
     stop_on_errors(_faults(kind, place))
 
+    console = open_console()
+    if kind == "huggingface":
+        from coder_core.exporting.huggingface import write_huggingface
+
+        write_huggingface(parsed.run, place, parsed.split)
+        say(console, f"{place}: the model of {parsed.run}; AutoModel.from_pretrained opens it")
+        return 0
+
     from coder_core.exporting.faiss_index import names_file, write_faiss
     from coder_core.exporting.parquet import write_parquet
     from coder_core.exporting.vectors import read_vectors
 
-    console = open_console()
     vectors = read_vectors(parsed.run, parsed.split)
     n, m, size = len(vectors.images), len(vectors.texts), vectors.images.shape[1]
     with watching(console, f"writing {place}") as show:
@@ -71,7 +81,7 @@ def main(arguments: list[str]) -> int:
 
 def _faults(kind: str, place: Path) -> list[Fault]:
     flag = f"--to {kind}"
-    if kind == "parquet":
+    if kind != "faiss":
         taken = [place] if place.exists() and not (place.is_dir() and not any(place.iterdir())) else []
         faults = check_folder(f"{flag} {place}", place)
     else:

@@ -1,0 +1,83 @@
+"""python -m coder_core.export RUN --to huggingface DIR: plain transformers gives the tuned run's embeddings."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from coder_core.export import main as export
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.load import best_save
+from coder_core.training.launch import start_run
+from tests.support.picture_folders import NAMES, draw
+from tests.support.run_folders import write_run
+from tests.support.tiny_runs import quiet
+from tests.support.tower_runs import tower_config, write_towers_and_data
+
+LORA: dict[str, Any] = {"model": "siglip", "image_tuning": "lora", "text_tuning": "lora", "loss": "sigmoid"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread(own_threads: None) -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_towers_and_data(tmp_path_factory.mktemp("towers"))
+
+
+@pytest.mark.parametrize("values", [{}, LORA], ids=["clip in full", "siglip by adapters"])
+def test_the_exported_folder_gives_the_same_embeddings_through_plain_transformers(
+    folder: Path, tmp_path: Path, values: dict[str, Any]
+) -> None:
+    from transformers import AutoModel, AutoProcessor, AutoTokenizer
+
+    run = start_run(tower_config(folder, epochs=1, learning_rate=1e-2, **values), tmp_path / "runs", quiet())
+    out = tmp_path / "out"
+    assert export([str(run), "--to", "huggingface", str(out)]) == 0
+    siglip = "model" in values
+    plain = AutoModel.from_pretrained(out, use_safetensors=True).eval()
+    tokenizer, analysis = AutoTokenizer.from_pretrained(out), open_analysis(run, "dev")
+    pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in analysis.image_names]
+    pixels = AutoProcessor.from_pretrained(out, backend="pil")(images=pictures, return_tensors="pt")
+    padding = {"padding": "max_length"} if siglip else {"padding": True}
+    tokens = tokenizer(analysis.captions, return_tensors="pt", truncation=True, max_length=16, **padding)
+    tokens = {"input_ids": tokens["input_ids"]} if siglip else dict(tokens)
+    with torch.no_grad():
+        output = plain(pixel_values=pixels["pixel_values"], **tokens)
+    np.testing.assert_allclose(output.image_embeds.numpy(), analysis.image_embeddings, atol=1e-5)
+    np.testing.assert_allclose(output.text_embeds.numpy(), analysis.text_embeddings, atol=1e-5)
+    before = AutoModel.from_pretrained(folder / ("siglip" if siglip else "clip"))
+    changed = [k for k, v in plain.state_dict().items() if not torch.equal(v, before.state_dict()[k])]
+    assert any("vision" in name for name in changed)
+    assert any("text" in name for name in changed)
+    if siglip:
+        learned = best_save(run).tensors("scale")
+        assert plain.logit_scale.item() == pytest.approx(learned["log_scale"].item())
+        assert plain.logit_bias.item() == pytest.approx(learned["bias"].item())
+        assert learned["bias"].item() != -10
+    else:
+        assert math.isclose(plain.logit_scale.item(), -math.log(0.05), rel_tol=1e-6)
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert f"| rsum | {analysis.metrics['rsum']:.2f} |" in card
+    assert "coder_core.train" in card
+    assert str(folder / "data") in card
+
+
+def test_what_no_transformers_model_has_is_refused(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = write_run(tmp_path / "runs", "regions")
+    assert export([str(run), "--to", "huggingface", str(tmp_path / "out")]) == 1
+    said = " ".join(capfd.readouterr().err.split())
+    assert "has no pretrained tower on both sides, which no transformers model has" in said
+    assert "--to parquet DIR" in said
+    assert not (tmp_path / "out").exists()
