@@ -73,11 +73,11 @@ def test_stopped_during_any_step_and_continued_equals_never_stopped(whole: Path,
     assert_same_run(stopped, whole)
 
 
-def test_stopped_twice_by_either_signal(whole: Path, tmp_path: Path) -> None:
+def test_stopped_by_ctrl_c_and_by_a_closed_terminal(whole: Path, tmp_path: Path) -> None:
     stopped = stop_during(whole, tmp_path / "tiny", 1, signal.SIGINT)
     config, _ = read_config(stopped)
     prepared = prepare(config, read_vocabulary(stopped, config))
-    batches = StoppingBatches.of(prepared.batches, 11)
+    batches = StoppingBatches.of(prepared.batches, 11, signal.SIGHUP)
     assert train(stopped, config, replace(prepared, batches=batches)) == "stopped"
     continue_run(stopped, None, quiet())
     assert_same_run(stopped, whole)
