@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 
 from coder_core.towers.dual_encoder import quiet
@@ -27,6 +28,7 @@ def write_clip(folder: Path, *, width: int, layers: int, pixels: int, patch: int
         "vocab_size": len(tokens),
     }  # fmt: skip
     config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=embedding)
+    torch.manual_seed(0)
     with quiet():
         CLIPModel(config).save_pretrained(folder)
     vocabulary = {token: number for number, token in enumerate(tokens)}

@@ -260,11 +260,14 @@ def _best_lists(scores: ScoreTiles, best: int, *, by_image: bool) -> np.ndarray:
         if looked_at < candidates:
             # Where the last one listed does not stand clear of those not looked at, everybody is compared.
             level = (fast[:, -1] >= last - delta).nonzero()[:, 0]
-            some, everybody = level + rows.start, torch.arange(candidates).expand(len(level), -1)
-            if len(level):
-                every = scores.exact(some, EVERY) if by_image else scores.exact(EVERY, some).T
+            for part in level.split(max(1, _PAIRS_WAITING // candidates)) if len(level) else ():
+                some, everybody = part + rows.start, torch.arange(candidates).expand(len(part), -1)
+                pieces = [
+                    scores.exact(some, columns) if by_image else scores.exact(columns, some).T
+                    for columns in _slices(candidates, _SIDE)
+                ]
                 own = candidate_image[None] == query_image[some, None]
-                chosen[level], _ = _best_of(every, own, everybody, width)
+                chosen[part], _ = _best_of(torch.cat(pieces, 1), own, everybody, width)
         lists[rows] = chosen.numpy()
     return lists
 
