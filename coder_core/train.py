@@ -88,7 +88,9 @@ def _print_presets(console: Console) -> None:
         table.add_row(name, preset.about)
     console.print(table)
     console.print(
-        "\nWithout a preset the three demo runs are trained. Every value, with the defaults of the preset named:\n"
+        "\nA model as it is (zero-shot) takes no training: "
+        "python -m coder_core.embed pictures DATA --model NAME --name RUN\n"
+        "Without a preset the three demo runs are trained. Every value, with the defaults of the preset named:\n"
     )
 
 

@@ -69,7 +69,11 @@ def show_form() -> None:
         longest = training.LONGEST_NAME
         name = st.text_input("Run name", max_chars=longest, placeholder=default_name, **bound("name"), width=240)
     if wanted in training.presets() and wanted not in presets:
-        cards.note(f"The preset {wanted} needs data of your own; the built-in pictures have presets of their own.")
+        other = "needs data of your own; the built-in pictures have presets of their own"
+        towers = (
+            f"reads pictures with captions: start it in a terminal, python -m coder_core.train {wanted} --data FOLDER"
+        )
+        cards.note(f"The preset {wanted} {other if data == 'demo' else towers}.")
     cards.note(f"{presets[preset][:1].upper()}{presets[preset][1:]}.")
     options = {option.key: option for option in training.options(preset)}
     keys = [key for key, option in options.items() if option.section not in METHODS]

@@ -18,6 +18,7 @@ class Preset:
 
 
 Settings = dict[str, Any]  # key → value; what is not named has the schema's default
+ZERO_SHOT = "clip-zero-shot"
 DEMO_RUNS = ("demo-baseline", "coder-demo", "demo-weights")
 
 # The built-in pictures: captions of few words, about 600 dev and 3,800 train pairs, 59 steps an epoch.
@@ -98,6 +99,31 @@ THOMAS_COCO: Settings = {
     "weight_decay": 1e-5, "schedule": "plateau",
 }  # fmt: skip
 
+# Pretrained towers on pictures with captions; name the data with --data. Both start in their own space, as they were
+# trained (`embed pictures` is the same model without a step).
+# WiSE-FT (Wortsman et al. 2022): AdamW, weight decay 0.1, cosine, 500 steps of warm-up. Its rate, 3e-5, is for
+# ImageNet; BLIP (Li et al. 2022) fine-tunes for retrieval at 1e-5, six epochs. The temperature is where CLIP's learned
+# one ends (1 / 100), rounded up so that the hardest negative does not take all.
+CLIP, SIGLIP = "openai/clip-vit-base-patch32", "google/siglip-base-patch16-224"
+TOWERS: Settings = {
+    "data": "flickr30k", "projection": "none", "image_pooling": "tower", "text_pooling": "tower", "drop_words": 0.0,
+    "epochs": 6, "schedule": "cosine", "warmup_steps": 500, "weight_decay": 0.1, "augment": "crop-flip",
+    "loss": "infonce", "weight_instance": 1.0, "temperature": 0.02, "learn_scale": True,
+}  # fmt: skip
+OF_CLIP: Settings = {"image_tower": CLIP, "text_tower": CLIP}
+CLIP_FULL = TOWERS | OF_CLIP | {"image_tuning": "full", "text_tuning": "full", "learning_rate": 1e-5}
+# Hu et al. 2022, table 11: 2e-4, dropout 0.1, decay 0.01; rank and α are peft's usual ones.
+LORA: Settings = {
+    "image_tuning": "lora", "text_tuning": "lora", "learning_rate": 2e-4, "lora_dropout": 0.1, "weight_decay": 0.01,
+}  # fmt: skip
+# The pairwise loss the model was trained with (Zhai et al. 2023), from where its scale and bias ended.
+SIGLIP_LORA = TOWERS | LORA | {
+    "image_tower": SIGLIP, "text_tower": SIGLIP, "loss": "sigmoid", "temperature": 0.01, "learn_scale": False,
+    "logit_bias": -10.0,
+}  # fmt: skip
+# LiT (Zhai et al. 2022): the image tower locked, the text encoder trained. CODER's recipe, with patches as regions.
+TOWER_FROZEN: Settings = {"data": "flickr30k", "image_tower": CLIP, "bank_size": 4096}
+
 _PRESETS: dict[str, tuple[Settings, str]] = {
     "demo-baseline": (DEMO_TRIPLET, "built-in pictures, triplet loss: what CODER is compared with"),
     "demo-weights": (DEMO_WEIGHTS, "built-in pictures, n-pairs hinge, both weights of complementary samples"),
@@ -133,6 +159,12 @@ _PRESETS: dict[str, tuple[Settings, str]] = {
     "coder-coco-bert": (COCO_CODER | BERT, "MS-COCO, BERT, the whole of CODER, the values the paper prints"),
     "dbl-f30k": (DBL_F30K, "Flickr30K, the interaction model of Deep Boosting Learning with RM, its paper's recipe"),
     "dbl-coco": (DBL_COCO, "MS-COCO, the interaction model of Deep Boosting Learning with RM, its paper's recipe"),
+    "clip-full": (CLIP_FULL, "pictures with captions, CLIP's two towers trained in full (BLIP, WiSE-FT)"),
+    "clip-lora": (TOWERS | OF_CLIP | LORA, "pictures with captions, CLIP with low-rank adapters (LoRA)"),
+    "siglip-lora": (SIGLIP_LORA, "pictures with captions, SigLIP with low-rank adapters and its own loss"),
+    "tower-frozen": (
+        TOWER_FROZEN, "pictures with captions, CLIP's image tower frozen (LiT), CODER's text encoder on top",
+    ),
     "thomas-coco": (THOMAS_COCO, "MS-COCO, PVSE with complementary-sample weights, their paper's recipe"),
 }  # fmt: skip
 PRESETS = {name: Preset(with_settings(Config(), values), about) for name, (values, about) in _PRESETS.items()}
@@ -159,6 +191,9 @@ def find_preset(name: str) -> Config:
     Raises:
         InputError: there is no such preset.
     """
+    if name == ZERO_SHOT:
+        fix = f"python -m coder_core.embed pictures DATA --model {CLIP} --name {ZERO_SHOT} evaluates it as it is"
+        raise InputError(Fault(f"preset {name}", "is a model that is not trained", "a preset that takes steps", fix))
     if name not in PRESETS:
         raise InputError(Fault(f"preset {name[:60]!r}", "is not known", f"one of {', '.join(PRESETS)}"))
     return PRESETS[name].config

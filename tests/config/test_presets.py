@@ -9,8 +9,9 @@ import pytest
 import tomli_w
 
 from coder_core.config.checks import problems
-from coder_core.config.presets import DEMO_RUNS, PRESETS
+from coder_core.config.presets import DEMO_RUNS, PRESETS, find_preset
 from coder_core.config.schema import from_document, to_document
+from coder_core.console.faults import InputError
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -34,6 +35,25 @@ def test_the_presets_that_were_promised() -> None:
     for name in ("demo-baseline", "flickr8k-baseline"):
         assert PRESETS[name].config.objective.loss == "btr-hardest"
         assert PRESETS[name].config.memory.bank_size == 0
+
+
+def test_a_zero_shot_model_is_sent_to_the_command_that_evaluates_it() -> None:
+    with pytest.raises(InputError, match=r"python -m coder_core\.embed pictures DATA --model openai/clip"):
+        find_preset("clip-zero-shot")
+
+
+@pytest.mark.parametrize(
+    ("name", "tuning", "rate", "decay"),
+    [("clip-full", "full", 1e-5, 0.1), ("clip-lora", "lora", 2e-4, 0.01), ("siglip-lora", "lora", 2e-4, 0.01)],
+)
+def test_the_literatures_values_of_towers(name: str, tuning: str, rate: float, decay: float) -> None:
+    config = PRESETS[name].config
+    assert config.towers.image_tower == config.towers.text_tower
+    assert config.towers.image_tuning == config.towers.text_tuning == tuning
+    assert (config.training.learning_rate, config.training.weight_decay) == (rate, decay)
+    assert problems(config) == []
+    frozen = PRESETS["tower-frozen"].config
+    assert (frozen.towers.image_tuning, frozen.towers.text_tower) == ("frozen", "")
 
 
 @pytest.mark.parametrize("name", ["coder-f30k-bigru", "coder-f30k-bert", "coder-coco-bigru", "coder-coco-bert"])

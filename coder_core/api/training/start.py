@@ -76,10 +76,15 @@ def presets(data: DataSet | None = None) -> dict[str, str]:
 
     Args:
         data: leave out presets made for other data. The built-in pictures take the presets made for them, all other
-            data takes every preset.
+            data takes every preset that reads region features.
     """
-    built_in = data is not None and data.path == DEMO
-    return {name: p.about for name, p in PRESETS.items() if not built_in or p.config.data.data == DEMO}
+    if data is None:
+        return {name: preset.about for name, preset in PRESETS.items()}
+    return {
+        name: preset.about
+        for name, preset in PRESETS.items()
+        if not preset.config.towers.image_tower and (data.path != DEMO or preset.config.data.data == DEMO)
+    }
 
 
 def options(preset: str) -> list[Option]:
