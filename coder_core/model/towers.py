@@ -50,6 +50,12 @@ class RunTowers:
         sides = zip(SIDES, (self.image, self.text), strict=True)
         return {name: half.about for name, half in sides if half is not None}
 
+    def read_alike(self) -> tuple[object, ...]:
+        """Equal for towers that read the same batches: the same models, and as many local features a picture."""
+        sides = (self.image, self.text)
+        names = tuple(half.about["fingerprint"] if half is not None else "" for half in sides)
+        return *names, self.image.local_features if self.image is not None else 0
+
     def image_encoder(self, dimension: int, checkpointing: bool = False) -> TunedTower | None:
         """(B, 3, H, W), (B,) -> (B, L, D), with a new layer on top; a copy, but for what is not trained."""
         return self._encoder(self.image, self.config.image_tuning, dimension, checkpointing, "--image-tower")

@@ -8,17 +8,21 @@ from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.words import Vocabulary
 from coder_core.model.coder import Coder
+from coder_core.model.towers import RunTowers
 from coder_core.runs.files.status import read_status
 from coder_core.runs.load import LoadedModel, load_model, load_weights, read_vocabulary
 
 
-def read_teacher(config: Config, vocabulary: Vocabulary | None, feature_size: int) -> LoadedModel | None:
+def read_teacher(
+    config: Config, vocabulary: Vocabulary | None, feature_size: int, towers: RunTowers | None = None
+) -> LoadedModel | None:
     """The finished run that sets the margins; None for any configuration without one.
 
     Args:
         config: of the run to train.
         vocabulary: of that run; None with BERT.
         feature_size: F of its regions.
+        towers: of that run.
 
     Raises:
         InputError: it is no finished run, is damaged, or reads other words or regions than this run.
@@ -33,6 +37,7 @@ def read_teacher(config: Config, vocabulary: Vocabulary | None, feature_size: in
         raise InputError(Fault(place, message, "a finished run", "train it to its end first"))
     teacher = load_model(folder)
     difference = _difference(config, teacher, read_vocabulary(folder, teacher.config), vocabulary, feature_size)
+    difference = difference or _different_towers(teacher.towers, towers)
     if difference:
         fix = "train the teacher on the same data, with the same text encoder and --word-threshold"
         raise InputError(Fault(place, difference, "a run that reads the same images and words", fix))
@@ -52,6 +57,12 @@ def _difference(
     if teacher.feature_size != feature_size:
         return f"reads {teacher.feature_size} numbers a region, this data has {feature_size}"
     return ""
+
+
+def _different_towers(of_teacher: RunTowers | None, of_run: RunTowers | None) -> str:
+    if (of_teacher.read_alike() if of_teacher else ()) == (of_run.read_alike() if of_run else ()):
+        return ""
+    return "reads with other towers, or pools them another way, than this run"
 
 
 def start_from_teacher(config: Config, model: Coder, teacher: LoadedModel) -> None:

@@ -32,7 +32,7 @@ from coder_core.runs.load import LoadedModel
 from coder_core.training import parallel
 from coder_core.training.offline_teacher import read_teacher, start_from_teacher
 from coder_core.training.pieces import check_pieces
-from coder_core.training.size_checks import check_sizes
+from coder_core.training.size_checks import check_sizes, check_towers
 
 Progress = Callable[[str, int, int], None]
 
@@ -149,12 +149,13 @@ def prepare(
         part=parallel.rank(), parts=parallel.world_size(), augment=config.towers.augment,
     )  # fmt: skip
     faults += stop_on_errors(check_sizes(config, train.n_texts, batches.per_epoch))
+    faults += stop_on_errors(check_towers(towers, batches.tokens, parallel.world_size()))
     if config.model.concepts > 0 and concepts is None:
         concepts, about_concepts = make_concepts(
             config, train.captions, progress=partial(progress, "finding concepts") if progress else None
         )
         faults += about_concepts
-    teacher = read_teacher(config, vocabulary, train.feature_size)
+    teacher = read_teacher(config, vocabulary, train.feature_size, towers)
     neighbourhood = _find_neighbours(config, train, text_space, progress)
     faults += neighbourhood.faults if neighbourhood is not None else []
     build = partial(

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
+
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault
+from coder_core.data.words import Tokens
 from coder_core.memory.momentum import share_of_start, start_that_leaves
+from coder_core.model.towers import RunTowers
 
 PAIRS_A_PROTOTYPE = 15  # of the paper: 145,000 pairs of Flickr30K, 10,000 prototypes
 MOST_OF_START = 0.05  # share of the random start that may remain in a momentum teacher without a warning
@@ -21,6 +25,33 @@ def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]
     if config.memory.prototypes:
         faults += check_prototypes(config.memory.prototypes, pairs, steps_per_epoch * config.training.batch_size)
     return faults + check_teacher_momentum(config, steps_per_epoch * config.training.epochs)
+
+
+def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> list[Fault]:
+    """An error for batch norm that several processes would each take over their own share, a warning on captions that
+    a text tower cuts.
+
+    Args:
+        towers: of the run.
+        tokens: of the train captions.
+        processes: of the run.
+    """
+    if towers is None:
+        return []
+    faults = []
+    sides = ("image", towers.image, towers.config.image_tuning), ("text", towers.text, towers.config.text_tuning)
+    for side, half, tuning in sides:
+        normalised = half is not None and any(isinstance(part, BatchNorm) for part in half.module.modules())
+        if normalised and tuning == "full" and processes > 1:
+            problem = f"normalises by the batch, of which each of the {processes} processes has a share"
+            fix = "train it in one process, by lora, or use group or layer normalisation"
+            faults.append(Fault(f"--{side}-tower", problem, "the same run on several processes as on one", fix))
+    longest = towers.text.about.get("longest", 0) if towers.text is not None else 0
+    full = int((tokens.lengths >= longest).sum()) if longest else 0
+    if full:
+        problem = f"{full:,} captions fill the {longest} tokens that the text tower reads; what is longer is cut"
+        faults.append(Fault("train captions", problem, severity="note"))
+    return faults
 
 
 def check_prototypes(count: int, pairs: int, pass_pairs: int) -> list[Fault]:
