@@ -240,3 +240,26 @@ def test_workers_change_no_bit_of_a_batch(everything: Config) -> None:
     for batch, expected in zip(ready.batches.stream(1, 4), here, strict=True):
         assert all(torch.equal(vars(batch)[name], value) for name, value in vars(expected).items())
     assert not torch.equal(here[0].regions, here[1].regions)
+
+
+def test_the_documented_tower_of_ones_own_trains_from_random_weights(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = Path("docs/training.md").read_text("utf-8").split("## Towers")[1]
+    (tmp_path / "smalltowers.py").write_text(text.split("```python")[1].split("```")[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    own = "smalltowers:small"
+    config = tower_config(
+        folder, image_tower=own, text_tower=own, projection="linear", dimension=16, image_pooling="mean",
+        text_pooling="mean", learning_rate=3e-3, epochs=2,
+    )  # fmt: skip
+    run = start_run(config, tmp_path, quiet())
+    assert losses(run)[-1] < losses(run)[0]
+    assert "regions.tower.module.0.weight" in newest_state(run).tensors("model")
+    monkeypatch.setattr("coder_core.towers.own._typed", set())
+    with pytest.raises(InputError, match=r"is code of its maker, 'smalltowers:small', and is not imported by itself"):
+        load_model(run)
+    monkeypatch.setenv("CODER_TOWERS", own)
+    assert load_model(run).encode_text(["a ring"]).shape == (1, 16)
+    with pytest.raises(InputError, match=r"--image-tower json:loads: cannot be made: TypeError"):
+        open_towers(changed(config, image_tower="json:loads"))
