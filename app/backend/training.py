@@ -22,9 +22,11 @@ from coder_core.api.training.start import (
     TeacherRun,
     arguments,
     find_data_sets,
+    missing_models,
     options,
     presets,
     teacher_runs,
+    wanted_data,
 )
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "evaluate",
     "evaluation",
     "free_name",
+    "missing_models",
     "options",
     "presets",
     "resume",
@@ -49,6 +52,7 @@ __all__ = [
     "stop_demo",
     "teachers",
     "training_runs",
+    "wanted_data",
 ]  # fmt: skip
 
 PREFIX, EVALUATION = "train-", "evaluate-"

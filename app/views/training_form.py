@@ -59,22 +59,22 @@ def in_words(message: str) -> str:
 def show_form() -> None:
     """Draw the form."""
     data_sets = {data.name: data for data in training.data_sets()}
-    built_in, wanted = training.presets(data_sets["demo"]), st.query_params.get("preset", "demo")
-    own_data = wanted in training.presets() and wanted not in built_in and len(data_sets) > 1
+    wanted = st.query_params.get("preset", "demo")
+    fits = [number for number, entry in enumerate(data_sets.values()) if wanted in training.presets(entry)] or [0]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        data = st.selectbox("Data set", list(data_sets), int(own_data), help=DATA_HELP, **bound("data"), width=240)
+        data = st.selectbox("Data set", list(data_sets), fits[0], help=DATA_HELP, **bound("data"), width=240)
         presets = training.presets(data_sets[data])
-        preset = st.selectbox("Preset", list(presets), list(presets).index("demo"), **bound("preset"), width=240)
+        usual = "demo" if "demo" in presets else next(iter(presets))
+        preset = st.selectbox("Preset", list(presets), list(presets).index(usual), **bound("preset"), width=240)
         default_name = training.free_name(preset)
         longest = training.LONGEST_NAME
         name = st.text_input("Run name", max_chars=longest, placeholder=default_name, **bound("name"), width=240)
     if wanted in training.presets() and wanted not in presets:
-        other = "needs data of your own; the built-in pictures have presets of their own"
-        towers = (
-            f"reads pictures with captions: start it in a terminal, python -m coder_core.train {wanted} --data FOLDER"
-        )
-        cards.note(f"The preset {wanted} {other if data == 'demo' else towers}.")
+        cards.note(f"The preset {wanted} needs {training.wanted_data(wanted)}; {data} takes the presets above.")
     cards.note(f"{presets[preset][:1].upper()}{presets[preset][1:]}.")
+    if missing := training.missing_models(preset):
+        cards.empty("A model of this preset is not on this machine.", " ".join(str(fault) for fault in missing))
+        return
     options = {option.key: option for option in training.options(preset)}
     keys = [key for key, option in options.items() if option.section not in METHODS]
     changed = st.multiselect(

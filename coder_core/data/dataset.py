@@ -23,6 +23,7 @@ from coder_core.data.rows import FeatureRows
 if TYPE_CHECKING:  # pyarrow is loaded for those who have such data
     from coder_core.data.picture_rows import Pictures
 
+READ_SUFFIXES = (".npy", ".txt", ".json", ".csv", ".tsv", ".jsonl", ".parquet", ".tar")  # of features and captions
 SMALL_TEST_IMAGES = 1_000  # COCO: "test" is the first 1,000 images of "testall"
 OTHER_NAME = {"dev": "val", "val": "dev"}
 FINGERPRINT_ROWS = 64
@@ -183,7 +184,7 @@ def leaves(path: Path, root: Path) -> bool:
     A command follows such links for whoever types it; the app offers no data set that has one.
     """
     entries = [path, *path.glob("*"), *path.glob("*precomp/*")]
-    read = [entry for entry in entries if entry.suffix in (".npy", ".txt", ".json") or entry.name.endswith("precomp")]
+    read = [entry for entry in entries if entry.suffix in READ_SUFFIXES or entry.name.endswith("precomp")]
     return not all(Path(os.path.realpath(entry)).is_relative_to(os.path.realpath(root)) for entry in [path, *read])
 
 

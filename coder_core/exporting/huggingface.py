@@ -14,7 +14,8 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.files.atomic import appearing
 from coder_core.runs.load import best_save, load_model, read_config
-from coder_core.towers.dual_encoder import find_model, load_image_processor, load_tokenizer, quiet
+from coder_core.towers.dual_encoder import load_image_processor, load_tokenizer, quiet
+from coder_core.towers.find import find_model
 from coder_core.towers.halves import TextModule, VisionModule, Wanted, load_whole
 from coder_core.towers.towers import TRANSFORMERS
 from coder_core.towers.tuning import TunedTower, merge_adapters

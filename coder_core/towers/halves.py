@@ -20,7 +20,6 @@ from coder_core.ops import padding_mask
 from coder_core.towers.dual_encoder import (
     Preparation,
     check_folder,
-    find_model,
     fingerprint,
     load_image_processor,
     load_tokenizer,
@@ -29,6 +28,7 @@ from coder_core.towers.dual_encoder import (
     quiet,
     reading_of,
 )
+from coder_core.towers.find import find_model
 from coder_core.towers.own import NAME, file_fingerprint, make_own
 from coder_core.towers.regions import NORMALISED_LATE, PROBE, CentreCrop, as_grid, boxes
 from coder_core.towers.towers import OWN, TRANSFORMERS

@@ -17,12 +17,12 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.towers.dual_encoder import (
     Preparation,
     check_folder,
-    find_model,
     fingerprint,
     load_image_processor,
     load_transformers_model,
     quiet,
 )
+from coder_core.towers.find import find_model
 from coder_core.towers.own import OwnTowers
 from coder_core.towers.towers import TRANSFORMERS
 

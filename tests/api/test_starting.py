@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config, settings
 from coder_core.runs.files.status import read_status, write_status
 from coder_core.training.launch import start_run
+from tests.support.picture_folders import coco, flickr8k, img2dataset, parquet, webdataset
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 DATA = DataSet("demo", "demo")
@@ -111,6 +113,19 @@ def test_data_sets_are_found_in_their_roots_and_nowhere_else(tmp_path: Path) -> 
         DEMO, "one", "two", "elsewhere/one", "three",
     ]  # fmt: skip
     assert starting.find_data_sets([tmp_path / "nowhere"]) == [DataSet(DEMO, DEMO)]
+
+
+@pytest.mark.parametrize("layout", [flickr8k, coco, parquet, webdataset, img2dataset])
+def test_pictures_with_captions_are_data_too(layout: Callable[[Path], None], tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "photographs"
+    folder.mkdir(parents=True)
+    layout(folder)
+    assert starting.find_data_sets([tmp_path / "data"]) == [
+        DataSet(DEMO, DEMO), DataSet("photographs", str(folder), pictures=True),
+    ]  # fmt: skip
+    taken = set(starting.presets(DataSet("photographs", str(folder), pictures=True)))
+    assert taken == {name for name, preset in PRESETS.items() if preset.config.towers.image_tower}
+    assert not taken & set(starting.presets(DataSet("features", "", pictures=False)))
 
 
 def test_the_program_takes_the_arguments_whatever_the_shape_of_the_value() -> None:

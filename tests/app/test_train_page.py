@@ -23,6 +23,7 @@ from app.ui.progress import time_left
 from coder_core.runs.files.status import read_status, write_status
 from coder_core.training.launch import start_run
 from tests.support.pages import Opened, texts
+from tests.support.picture_folders import flickr8k
 from tests.support.run_folders import damage, import_run_folder, write_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
@@ -169,7 +170,22 @@ def test_a_link_with_a_preset_for_other_data_opens_such_data(
     monkeypatch.setenv("CODER_DATA", str(root))
     app = opened(root, "train", preset="f30k-bigru")
     assert app.selectbox(key="preset").value == "demo"
-    assert "The preset f30k-bigru needs data of your own" in texts(app)
+    assert "The preset f30k-bigru needs a data set of region features; demo takes the presets above." in texts(app)
+
+
+def test_pictures_with_captions_take_the_presets_of_towers_and_a_missing_model_is_said(
+    root: Path, opened: Opened
+) -> None:
+    flickr8k(root.parent / "data" / "photographs")
+    app = opened(root, "train", preset="clip-lora")
+    assert (app.selectbox(key="data").value, app.selectbox(key="preset").value) == ("photographs", "clip-lora")
+    assert app.selectbox(key="preset").options == ["clip-full", "clip-lora", "siglip-lora", "tower-frozen"]
+    assert "A model of this preset is not on this machine." in texts(app)
+    assert "hf download openai/clip-vit-base-patch32" in texts(app)
+    assert not [button for button in app.button if button.key == "train-start"]
+    app.selectbox(key="data").set_value("tiny").run()
+    assert not app.exception
+    assert "clip-lora" not in app.selectbox(key="preset").options
 
 
 def test_the_time_left_is_measured(root: Path) -> None:

@@ -17,7 +17,9 @@ from coder_core.config.command_line import changed_flags
 from coder_core.config.presets import PRESETS, find_preset
 from coder_core.config.schema import RUN_NAME, Config, settings, to_document, with_settings
 from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.data.captioned.layouts import holds_pictures_only
 from coder_core.data.dataset import find_layout, leaves
+from coder_core.towers.find import find_model
 
 Kind = Literal["number", "decimal", "switch", "choice"]
 DEMO = "demo"
@@ -52,10 +54,14 @@ class Option:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set that may be trained on: the name a person sees, and its folder ("demo" is built in)."""
+    """A data set that may be trained on: the name a person sees, and its folder ("demo" is built in).
+
+    `pictures`: it holds pictures with captions and no region features, so that it takes a preset with an image tower.
+    """
 
     name: str
     path: str
+    pictures: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,16 +81,38 @@ def presets(data: DataSet | None = None) -> dict[str, str]:
     """Map each name to a sentence on its purpose.
 
     Args:
-        data: leave out presets made for other data. The built-in pictures take the presets made for them, all other
-            data takes every preset that reads region features.
+        data: leave out presets made for other data. The built-in pictures take the presets made for them, other
+            region features every preset that reads them, pictures with captions those with an image tower.
     """
     if data is None:
         return {name: preset.about for name, preset in PRESETS.items()}
     return {
         name: preset.about
         for name, preset in PRESETS.items()
-        if not preset.config.towers.image_tower and (data.path != DEMO or preset.config.data.data == DEMO)
+        if bool(preset.config.towers.image_tower) == data.pictures
+        and (data.path != DEMO or preset.config.data.data == DEMO)
     }
+
+
+def wanted_data(preset: str) -> str:
+    """What a preset is trained on, in words."""
+    config = find_preset(preset)
+    if config.data.data == DEMO:
+        return "the built-in pictures"
+    return "a data set of pictures with captions" if config.towers.image_tower else "a data set of region features"
+
+
+def missing_models(preset: str) -> list[Fault]:
+    """The pretrained models of a preset that are not on this machine, each with the command that gets it."""
+    towers = find_preset(preset).towers
+    faults: list[Fault] = []
+    for name in dict.fromkeys((towers.image_tower, towers.text_tower)):
+        if name and ":" not in name:
+            try:
+                find_model(name, place=name)
+            except InputError as error:
+                faults += error.faults
+    return faults
 
 
 def options(preset: str) -> list[Option]:
@@ -117,22 +145,30 @@ def find_data_sets(roots: Sequence[str | Path]) -> list[DataSet]:
 
     Leaves out hidden folders and data sets that a link takes out of a root. Looks at names only: training reads.
     """
-    paths = {DEMO: DEMO}
+    data_sets = {DEMO: DataSet(DEMO, DEMO)}
     for root in (Path(folder).resolve() for folder in roots):
         inside = [path for path in sorted(root.iterdir()) if path.is_dir()] if root.is_dir() else []
         visible = [path for path in inside if not path.name.startswith(".")]
-        for folder in [path for path in visible if _is_data(path, root)] or [root] * _is_data(root, root):
-            name = folder.name if folder.name not in paths else f"{folder.parent.name}/{folder.name}"
-            paths.setdefault(name, str(folder))
-    return [DataSet(name, path) for name, path in paths.items()]
+        kinds = {path: kind for path in visible if (kind := _kind_of(path, root))}
+        if not kinds and (kind := _kind_of(root, root)):
+            kinds = {root: kind}
+        for folder, kind in kinds.items():
+            name = folder.name if folder.name not in data_sets else f"{folder.parent.name}/{folder.name}"
+            data_sets.setdefault(name, DataSet(name, str(folder), pictures=kind == "pictures"))
+    return list(data_sets.values())
 
 
-def _is_data(folder: Path, root: Path) -> bool:
+def _kind_of(folder: Path, root: Path) -> Literal["features", "pictures"] | None:
+    """What a folder holds to train on; None for neither, or where a link leads out of the root."""
     try:
+        if leaves(folder, root):
+            return None
+        if holds_pictures_only(folder):
+            return "pictures"
         find_layout(folder)
     except (InputError, OSError):
-        return False
-    return not leaves(folder, root)
+        return None
+    return "features"
 
 
 def teacher_runs(
