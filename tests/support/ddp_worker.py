@@ -14,6 +14,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 
 from coder_core.config.schema import Config
 from coder_core.encoders.regions import RegionBatchNorm
+from coder_core.model.towers import open_towers
 from coder_core.training import parallel
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.make import make_parts
@@ -84,9 +85,9 @@ def case_config(data: Path, name: str) -> Config:
     return tiny_config(data, **STILL | usual | values, bank_size=bank)
 
 
-def trained(config: Config, steps: int = STEPS) -> dict[str, Tensor]:
+def trained(config: Config, steps: int = STEPS, rate: float = RATE) -> dict[str, Tensor]:
     """Losses, gradients, diversity, and every memory of every step, under plain gradient descent."""
-    prepared = prepare(config)
+    prepared = prepare(config, towers=open_towers(config))
     model = prepared.model.train()
     parts = make_parts(config, prepared, torch.device("cpu"))
     for part in parts:
@@ -125,11 +126,11 @@ def trained(config: Config, steps: int = STEPS) -> dict[str, Tensor]:
         parallel.average_gradients(of_parts.values())
         with torch.no_grad():
             for name, parameter in [*model.named_parameters(), *of_parts.items()]:
-                if parameter.grad is None:  # a classifier waits for its prototypes
-                    assert name in of_parts, name
+                if parameter.grad is None:  # frozen, or a classifier that waits for its prototypes
+                    assert name in of_parts or not parameter.requires_grad, name
                     continue
                 found[f"{step} gradient {name}"] = parameter.grad.clone()
-                parameter.sub_(RATE * parameter.grad)
+                parameter.sub_(rate * parameter.grad)
                 parameter.grad = None
         for part in parts:
             part.after_step(model, step)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +19,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from coder_core.api import open_run
+from coder_core.config.command_line import changed_flags
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.rows import UnreadableRowsError
@@ -24,6 +29,7 @@ from coder_core.model.towers import open_towers, with_size_of_towers
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.files.history import HISTORY, read_history
 from coder_core.runs.files.lock import RunLock
+from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.files.sealed import read_checked, read_manifest, write_sealed
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import continue_run, start_run
@@ -32,8 +38,10 @@ from coder_core.training.parts.make import make_parts
 from coder_core.training.parts.memory import MomentumMemory
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.trainer import Trainer
+from tests.support import tower_worker as worker
 from tests.support.configs import changed
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
+from tests.support.several_processes import run_two
 from tests.support.tiny_runs import StoppingBatches, assert_same_run, newest_state, quiet
 from tests.support.tiny_towers import write_tiny_clip
 from tests.support.tower_runs import tower_config, write_towers_and_data
@@ -263,3 +271,28 @@ def test_the_documented_tower_of_ones_own_trains_from_random_weights(
     assert load_model(run).encode_text(["a ring"]).shape == (1, 16)
     with pytest.raises(InputError, match=r"--image-tower json:loads: cannot be made: TypeError"):
         open_towers(changed(config, image_tower="json:loads"))
+
+
+def test_a_run_that_is_killed_goes_on_exactly(folder: Path, tmp_path: Path) -> None:
+    config = tower_config(folder, "killed", epochs=8, workers=1, save_every=1e-6, augment="crop")
+    whole = start_run(config, tmp_path / "whole", quiet())
+    flags = [*changed_flags(Config(), config), "--name=killed", f"--root={tmp_path}"]
+    started = subprocess.Popen([sys.executable, "-m", "coder_core.train", *flags], stdout=subprocess.DEVNULL)
+    states = tmp_path / "killed" / "state"
+    while started.poll() is None and not any(int(name) > 3 for name in SaveStore(states, keep=2).names()):
+        time.sleep(0.02)
+    started.kill()
+    assert started.wait() == -signal.SIGKILL
+    assert_same_run(continue_run(tmp_path / "killed", None, quiet()), whole)
+
+
+def test_two_processes_come_to_what_one_comes_to(folder: Path, tmp_path: Path) -> None:
+    """Up to rounding, which the small values of tiny towers show more than large ones."""
+    ended = run_two("-m", "tests.support.tower_worker", str(folder), str(tmp_path / "two.safetensors"))
+    assert [code for code, _ in ended] == [0, 0], ended
+    one, two = worker.everything(folder), load_file(tmp_path / "two.safetensors")
+    assert one.keys() == two.keys()
+    assert sum("gradient regions.tower" in name for name in one) > 40
+    for name, value in one.items():
+        largest = max(float(value.abs().max()), 0.05) if value.is_floating_point() else 0.0
+        torch.testing.assert_close(two[name], value, atol=2e-5 * largest, rtol=0, msg=lambda m, n=name: n + m)
