@@ -7,7 +7,7 @@ nor stored.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -108,6 +108,35 @@ class TunedTower(nn.Module):
                 parameter.requires_grad_(False)
             parameter.grad = None
         self.train(mode)
+
+    def blending(self, original: nn.Module) -> Callable[[float], None]:
+        """A function of α that sets the tower to α · its present weights + (1 − α) · the original ones, exactly at 0
+        and 1 (WiSE-FT, Wortsman et al. 2022). An adapter is added to the original, so it is scaled by α. Tensors that
+        are no floats, such as counters, stay.
+
+        Args:
+            original: the tower before it was tuned.
+        """
+        if self.tuning != "full":
+            return self._scale_adapters
+        originals = dict(_named_tensors(original))
+        present = {name: t.detach().clone() for name, t in _named_tensors(self.tower) if t.is_floating_point()}
+
+        def blend(alpha: float) -> None:
+            with torch.no_grad():
+                for name, tensor in _named_tensors(self.tower):
+                    if name in present:
+                        tensor.copy_(torch.lerp(originals[name].to(tensor), present[name], alpha))
+
+        return blend
+
+    def _scale_adapters(self, alpha: float) -> None:
+        from peft.tuners.lora import LoraLayer
+
+        for part in self.tower.modules():
+            if isinstance(part, LoraLayer):
+                for adapter in part.lora_A:
+                    part.set_scale(adapter, alpha)
 
 
 def merge_adapters(module: nn.Module) -> None:
