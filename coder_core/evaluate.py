@@ -10,14 +10,15 @@ from typing import Annotated, Literal
 import tyro
 
 from coder_core.console.faults import Fault, stop_on_errors
-from coder_core.console.output import open_console, print_faults
+from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.outputs import check_file, check_folder
 from coder_core.console.plain_files import check_plain
 from coder_core.console.runner import command
 from coder_core.console.tables import Metrics, choices_table, extended_table, metrics_table
 
 FIVE_FOLD_IMAGES = 5000
-FOLDS = " (5 × 1K)"  # after the name of a row
+FOLDS, BEST = " (5 × 1K)", " best"  # after the name of a row
+CHOOSING = ("dev", "val")  # splits that a value may be chosen on
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,13 @@ class EvaluateArguments:
     """Draws of the options behind a mean and its 95% interval."""
     ways_seed: int = 0
     """The draws follow from it; every run gets the same questions."""
+    blend: tuple[float, ...] = ()
+    """Of one run with towers tuned by lora or in full: one row for every α, 0 to 1, with the towers' weights at
+    α · tuned + (1 − α) · zero-shot (WiSE-FT, Wortsman et al. 2022): 0.0 0.25 0.5 0.75 1.0. Projection, pooling, scale
+    and concept branch have no zero-shot weights and stay as trained. Choose α on dev, report it on test. Nothing is
+    written into the run's folder: its analysis stays that of α = 1."""
+    curve: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """With --blend: draw R@sum against α, as HTML."""
     positives: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Captions that fit other images too: mAP@R, R-Precision and extended R@K beside the labels' recall. Lines of
     x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg), or Flickr8k's expert or crowd annotations."""
@@ -70,11 +78,13 @@ def main(arguments: list[str]) -> int:
         check_plain(folder)
 
     from coder_core.cpu.products import use_onednn
+    from coder_core.runs.analysis.blend import best_row, blend_rows, check_tuned, ending, write_curve
     from coder_core.runs.analysis.rows import (
         add_c_way_accuracy,
         add_extended_metrics,
         ensemble,
         evaluate_run,
+        read_data,
         write_csv,
         write_json,
         write_similarities,
@@ -86,10 +96,16 @@ def main(arguments: list[str]) -> int:
     use_onednn()
     console, rows = open_console(), []
     for folder in parsed.runs:
+        if parsed.blend:
+            check_tuned(folder)
         loaded = load_model(folder, device=str(choose_device(parsed.device)))
         data, pictures = parsed.data or loaded.config.data.data, parsed.pictures or loaded.config.data.pictures
-        rows.append(evaluate_run(folder, loaded, data_folder(data), parsed.split, pictures or None, console))
-    if len(rows) > 1:
+        if parsed.blend:
+            split = read_data(loaded, data_folder(data), parsed.split, pictures or None, console)
+            rows += blend_rows(folder, loaded, split, parsed.blend, console)
+        else:
+            rows.append(evaluate_run(folder, loaded, data_folder(data), parsed.split, pictures or None, console))
+    if len(rows) > 1 and not parsed.blend:
         rows.append(ensemble(rows, parsed.ties))
     if parsed.ways:
         print_faults(console, add_c_way_accuracy(
@@ -106,7 +122,12 @@ def main(arguments: list[str]) -> int:
         write_json(table, parsed.json, parsed.split, parsed.ties)
     if parsed.csv is not None:
         write_csv(table, parsed.csv, parsed.split)
-    named = by_run_name(table, parsed.runs)
+    if parsed.curve is not None:
+        write_curve(rows, parsed.curve, f"{parsed.runs[0].resolve().name}: R@sum on {parsed.split}")
+    named = by_run_name(table, parsed.runs, [ending(alpha) for alpha in parsed.blend])
+    if len(parsed.blend) > 1 and parsed.split in CHOOSING:
+        best = best_row(rows).metrics["alpha"]
+        named = {f"{row}{BEST}" if row.endswith(ending(best)) else row: metrics for row, metrics in named.items()}
     console.print(metrics_table(named, f"{parsed.split} · {parsed.ties} ties"))
     if parsed.ways:
         title = f"c-way accuracy · mean of {parsed.ways_repeats} draws ± 95% · seed {parsed.ways_seed}"
@@ -114,6 +135,8 @@ def main(arguments: list[str]) -> int:
     if parsed.positives is not None:
         title = f"labels and {parsed.positives.name} · results that score the same count against a query"
         console.print(extended_table({k: v for k, v in named.items() if not k.endswith(FOLDS)}, title))
+    if parsed.blend:
+        say(console, "Choose α on dev, and report the chosen one on test.")
     return 0
 
 
@@ -126,25 +149,53 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
         faults.append(Fault("--ways-repeats", f"is {parsed.ways_repeats}", "2 or more", fix))
     if any(c < 2 for c in parsed.ways):
         faults.append(Fault("--ways", f"are {' '.join(map(str, parsed.ways))}", "2 options or more"))
+    faults += _blend_faults(parsed)
     if parsed.positives is not None and not parsed.positives.is_file():
         faults.append(Fault(f"--positives {parsed.positives}", "there is no such file"))
-    for flag, file in (("--json", parsed.json), ("--csv", parsed.csv), ("--similarities", parsed.similarities)):
+    outputs = {
+        "--json": parsed.json, "--csv": parsed.csv, "--similarities": parsed.similarities, "--curve": parsed.curve,
+    }  # fmt: skip
+    for flag, file in outputs.items():
         unwritable = check_file(flag, file) if file is not None else []
         faults += unwritable
         if file is not None and not unwritable and file.exists() and not parsed.overwrite:
             faults.append(Fault(str(file), "exists", fix="choose another file, or add --overwrite"))
-    for folder in parsed.runs:
+    for folder in parsed.runs if not parsed.blend else ():
         faults += check_folder(str(folder), folder / "analysis")
     return faults
 
 
-def by_run_name(table: Mapping[str, Metrics], folders: Sequence[Path]) -> Mapping[str, Metrics]:
+def _blend_faults(parsed: EvaluateArguments) -> list[Fault]:
+    faults, alphas = [], parsed.blend
+    outside = [repr(alpha) for alpha in alphas if not 0 <= alpha <= 1]
+    twice = list(dict.fromkeys(repr(alpha) for alpha in alphas if alphas.count(alpha) > 1))
+    if outside:
+        fix = "0 is the zero-shot model, 1 the run"
+        faults.append(Fault("--blend", f"holds {' '.join(outside)}", "numbers from 0 to 1", fix))
+    if twice:
+        faults.append(Fault("--blend", f"holds {' '.join(twice)} more than once", fix="give every α once"))
+    if alphas and len(parsed.runs) > 1:
+        faults.append(Fault("--blend", f"is given with {len(parsed.runs)} runs", "one", "evaluate them one by one"))
+    if parsed.curve is not None and not alphas:
+        faults.append(Fault("--curve", "is R@sum against α", "--blend 0.0 0.5 1.0", "add --blend, or leave it out"))
+    return faults
+
+
+def by_run_name(
+    table: Mapping[str, Metrics], folders: Sequence[Path], variants: Sequence[str] = ()
+) -> Mapping[str, Metrics]:
     """The rows under the runs' names instead of their paths, which fill a terminal; under the paths where two runs have
-    the same name."""
+    the same name.
+
+    Args:
+        table: row → metrics.
+        folders: of the runs.
+        variants: what follows a run in the names of its rows; nothing where there are none.
+    """
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) < len(names):
         return table
-    ends = "", FOLDS
+    ends = [f"{variant}{end}" for variant in variants or ("",) for end in ("", FOLDS)]
     shown = {f"{folder}{end}": f"{name}{end}" for folder, name in zip(folders, names, strict=True) for end in ends}
     return {shown.get(row, row): metrics for row, metrics in table.items()}
 

@@ -176,7 +176,7 @@ def test_a_file_that_exists_is_replaced_only_when_asked(runs: list[Path], tmp_pa
     assert kept.read_text().startswith("run,split")
 
 
-@pytest.mark.parametrize("flag", ["--csv", "--json", "--similarities"])
+@pytest.mark.parametrize("flag", ["--csv", "--json", "--similarities", "--curve"])
 def test_a_file_that_cannot_be_written_is_refused_before_the_work(
     tmp_path: Path, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,6 +186,24 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(
         assert f"error: {flag} {file}: " in told
         assert said in told
         assert "no-run" not in told.replace(str(file), "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--blend", "0.5", "1.00001", "nan"], "error: --blend: holds 1.00001 nan; expected numbers from 0 to 1"),
+        (["--blend", "0.5", "1", ".5"], "error: --blend: holds 0.5 more than once"),
+        (["--blend", "0.5", "1"], "has no tuned tower that --blend could blend"),
+        (["--curve", "curve.html"], "error: --curve: is R@sum against α; expected --blend 0.0 0.5 1.0"),
+    ],
+)
+def test_what_cannot_be_blended_is_refused(
+    runs: list[Path], flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(runs[0]), *flags]) == 1
+    assert said in capsys.readouterr().err
+    assert main([*map(str, runs), "--blend", "1"]) == 1
+    assert "is given with 2 runs" in capsys.readouterr().err
 
 
 def test_it_refuses_missing_runs_splits_and_other_features(

@@ -251,7 +251,7 @@ def test_workers_change_no_bit_of_a_batch(everything: Config) -> None:
 
 
 def test_the_documented_tower_of_ones_own_trains_from_random_weights(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = Path("docs/training.md").read_text("utf-8").split("## Towers")[1]
     (tmp_path / "smalltowers.py").write_text(text.split("```python")[1].split("```")[0])
@@ -269,6 +269,9 @@ def test_the_documented_tower_of_ones_own_trains_from_random_weights(
         load_model(run)
     monkeypatch.setenv("CODER_TOWERS", own)
     assert load_model(run).encode_text(["a ring"]).shape == (1, 16)
+    assert evaluate([str(run), "--blend", "0", "1"]) == 1
+    told = capsys.readouterr().err
+    assert "smalltowers:small: was trained in full, and the run does not note the weights it began with" in told
     with pytest.raises(InputError, match=r"--image-tower json:loads: cannot be made: TypeError"):
         open_towers(changed(config, image_tower="json:loads"))
 

@@ -65,11 +65,7 @@ def evaluate_run(
     Raises:
         InputError: the data cannot be read, or does not fit the model.
     """
-    config = replace(loaded.config, data=replace(loaded.config.data, pictures=pictures or ""))
-    with preparing(console) as progress:
-        read = read_splits(config, data, loaded.towers, (split_name,), progress=progress)
-    split = read.splits[split_name]
-    print_faults(console, [*loaded.faults, *read.faults])
+    split = read_data(loaded, data, split_name, pictures, console)
     what = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
     with watching(console, f"{folder.name}: {what} {split_name}") as watch:
         metrics, _ = evaluate_split(
@@ -77,6 +73,15 @@ def evaluate_run(
             finding=lambda phase, done, total: watch(done, total, f"{folder.name}: {phase}"),
         )  # fmt: skip
     return RunRow(str(folder), metrics, _sources(folder, split_name), split)
+
+
+def read_data(loaded: LoadedModel, data: Path, split_name: str, pictures: str | None, console: Console) -> Split:
+    """The split that a run is evaluated on; arguments and errors as for `evaluate_run`."""
+    config = replace(loaded.config, data=replace(loaded.config.data, pictures=pictures or ""))
+    with preparing(console) as progress:
+        read = read_splits(config, data, loaded.towers, (split_name,), progress=progress)
+    print_faults(console, [*loaded.faults, *read.faults])
+    return read.splits[split_name]
 
 
 def _sources(folder: Path, split_name: str) -> list[Source]:

@@ -1,0 +1,117 @@
+"""A run's tuned towers blended with what they were before it (WiSE-FT, Wortsman et al. 2022), on one split."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from coder_core.config.towers import Tuning
+from coder_core.console.bars import watching
+from coder_core.console.faults import Fault, InputError
+from coder_core.data.dataset import Split
+from coder_core.evaluation.recall import ensemble_metrics
+from coder_core.runs.analysis.evaluate import score
+from coder_core.runs.analysis.rows import RunRow
+from coder_core.runs.load import LoadedModel, read_config
+from coder_core.towers.halves import ImageHalf, TextHalf
+from coder_core.towers.towers import OWN
+from coder_core.towers.tuning import TunedTower
+
+FLAG = "--blend"
+
+
+def check_tuned(folder: Path) -> None:
+    """Refuse a run without tuned towers.
+
+    Raises:
+        InputError: it has none.
+    """
+    towers = read_config(folder)[0].towers
+    tuned = (bool(towers.image_tower) and towers.image_tuning != "frozen") or (
+        bool(towers.text_tower) and towers.text_tuning != "frozen"
+    )
+    if not tuned:
+        problem, fix = f"has no tuned tower that {FLAG} could blend", f"evaluate it without {FLAG}"
+        raise InputError(Fault(str(folder), problem, "a run whose towers were tuned by lora or in full", fix))
+
+
+def blend_rows(
+    folder: Path, loaded: LoadedModel, split: Split, alphas: Sequence[float], console: Console
+) -> list[RunRow]:
+    """One row an α. Its weights are α · tuned + (1 − α) · those the towers had before the run, in every tower that was
+    tuned; everything else stays as trained. The model ends at α = 1. Nothing is written.
+
+    Args:
+        folder: the run. loaded: its model.
+        split: the data.
+        alphas: from 0 to 1.
+        console: for progress.
+
+    Raises:
+        InputError: a tower of a user's own was trained in full: the run does not note the weights it began with.
+    """
+    assert loaded.towers is not None
+    settings, model = loaded.towers.config, loaded.model
+    _check_originals(folder, "image", loaded.towers.image, settings.image_tuning)
+    _check_originals(folder, "text", loaded.towers.text, settings.text_tuning)
+    pairs = (model.regions, loaded.towers.image), (model.words, loaded.towers.text)
+    blends = [
+        encoder.blending(half.module) for encoder, half in pairs if half is not None and isinstance(encoder, TunedTower)
+    ]
+    rows = []
+    try:
+        for alpha in alphas:
+            for blend in blends:
+                blend(alpha)
+            what = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
+            with watching(console, f"{folder.name}{ending(alpha)}: {what} {split.name}") as watch:
+                sources, _ = score(loaded, split, progress=watch)
+            metrics = {"alpha": alpha, **ensemble_metrics(sources, split.image_of_text)}
+            rows.append(RunRow(f"{folder}{ending(alpha)}", metrics, sources, split))
+    finally:
+        for blend in blends:
+            blend(1.0)
+    return rows
+
+
+def _check_originals(folder: Path, side: str, half: ImageHalf | TextHalf | None, tuning: Tuning) -> None:
+    if half is None or tuning != "full" or half.about["kind"] != OWN:
+        return
+    place = f"the {side} tower of run {folder.name}, {half.about['tower']}"
+    problem = "was trained in full, and the run does not note the weights it began with"
+    fix = f"evaluate it without {FLAG}; with --{side}-tuning lora a run notes them"
+    raise InputError(Fault(place, problem, fix=fix))
+
+
+def ending(alpha: float) -> str:
+    """What follows the run in the name of a row.
+
+    >>> ending(0.25)
+    ' α=0.25'
+    """
+    return f" α={alpha!r}".removesuffix(".0")
+
+
+def best_row(rows: Sequence[RunRow]) -> RunRow:
+    """The row of highest R@sum; of equal ones the one nearest the run, α = 1."""
+    return max(rows, key=lambda row: (row.metrics["rsum"], row.metrics["alpha"]))
+
+
+def write_curve(rows: Sequence[RunRow], file: Path, title: str) -> None:
+    """R@sum against α, as an HTML page with Plotly inside, which opens offline."""
+    import plotly.graph_objects as go
+
+    points = sorted((row.metrics["alpha"], row.metrics["rsum"]) for row in rows)
+    curve = go.Figure(go.Scatter(
+        x=[alpha for alpha, _ in points], y=[rsum for _, rsum in points], mode="lines+markers",
+        line={"color": "#0b6e8a"}, marker={"size": 11}, hovertemplate="α = %{x:g}: %{y:.1f}<extra></extra>",
+    ))  # fmt: skip
+    curve.update_layout(
+        title={"text": html.escape(title)}, template="plotly_white", height=420, font={"size": 14},
+        xaxis={"title": "α: 0 the zero-shot model, 1 the run", "range": [-0.03, 1.03]}, yaxis={"title": "R@sum"},
+    )  # fmt: skip
+    page = curve.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False})
+    file.write_text(page.replace("<head>", f"<head><title>{html.escape(title)}</title>", 1), "utf-8")

@@ -1,0 +1,124 @@
+"""python -m coder_core.evaluate RUN --blend: tuned towers blended with the zero-shot model."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from coder_core.evaluate import main
+from coder_core.evaluation import retrieval_metrics
+from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.load import load_model
+from coder_core.towers.tuning import TunedTower, merge_adapters
+from coder_core.training.launch import start_run
+from tests.support.picture_folders import NAMES, draw
+from tests.support.tiny_runs import quiet
+from tests.support.tower_runs import tower_config, write_towers_and_data
+
+LORA: dict[str, Any] = {"image_tuning": "lora", "text_tuning": "lora", "lora_dropout": 0.1}
+NAMES_OF = (  # our names of a tower's parts -> those of transformers, of pictures and of texts
+    {"model": "vision_model", "projection": "visual_projection"},
+    {"model": "text_model", "projection": "text_projection"},
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread(own_threads: None) -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_towers_and_data(tmp_path_factory.mktemp("towers"))
+
+
+@pytest.fixture(scope="module", params=["full", "lora"])
+def run(folder: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    values = LORA if request.param == "lora" else {}
+    config = tower_config(folder, epochs=2, learning_rate=1e-2, **values)
+    return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
+
+
+def cosines_of_transformers(folder: Path, analysis: Analysis) -> dict[str, float]:
+    from transformers import AutoModel, AutoProcessor, AutoTokenizer
+
+    pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in analysis.image_names]
+    pixels = AutoProcessor.from_pretrained(folder / "clip", backend="pil")(images=pictures, return_tensors="pt")
+    tokens = AutoTokenizer.from_pretrained(folder / "clip")(
+        analysis.captions, return_tensors="pt", truncation=True, max_length=16, padding=True
+    )
+    with torch.no_grad():
+        output = AutoModel.from_pretrained(folder / "clip").eval()(pixel_values=pixels["pixel_values"], **tokens)
+    metrics = retrieval_metrics(output.image_embeds.numpy(), output.text_embeds.numpy(), analysis.image_of_text)
+    return dict(metrics)
+
+
+def test_the_ends_are_the_run_and_the_zero_shot_model(
+    run: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in run.rglob("*") if path.is_file()}
+    asked = [str(run), "--blend", "0.0", "0.5", "1.0"]
+    files = {flag: tmp_path / f"out{flag}" for flag in ("--json", "--csv", "--curve")}
+    assert main([*asked, *(str(part) for pair in files.items() for part in pair)]) == 0
+    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in run.rglob("*") if p.is_file()} == before
+    rows = json.loads(files["--json"].read_text())["runs"]
+    assert list(rows) == [f"{run} α=0", f"{run} α=0.5", f"{run} α=1"]
+    assert [row.pop("alpha") for row in rows.values()] == [0, 0.5, 1]
+    zero_shot, _, tuned = rows.values()
+    analysis = open_analysis(run, "dev")
+    assert tuned == analysis.metrics
+    assert zero_shot == pytest.approx(cosines_of_transformers(folder, analysis), abs=1e-5)
+    assert abs(tuned["md"] - zero_shot["md"]) > 1e-3  # the run learned something
+    assert [float(row["alpha"]) for row in csv.DictReader(files["--csv"].open(encoding="utf-8"))] == [0, 0.5, 1]
+    page = files["--curve"].read_text("utf-8")
+    assert "<title>tuned: R@sum on dev</title>" in page
+    assert '"x":[0.0,0.5,1.0]' in page
+    best = max((row["rsum"], float(name.split("=")[1])) for name, row in rows.items())[1]
+    printed = capsys.readouterr().out
+    assert printed.count(" best") == 1
+    assert f"tuned α={best:g} best" in printed
+    assert "Choose α on dev, and report the chosen one on test." in printed
+    assert main([*asked, "--split", "test"]) == 0
+    printed = capsys.readouterr().out
+    assert "tuned α=0.5" in printed
+    assert " best" not in printed
+
+
+def weights(run: Path, alpha: float | None) -> dict[str, np.ndarray]:
+    """Of both towers, by transformers' names; adapters merged."""
+    loaded = load_model(run)
+    assert loaded.towers is not None
+    assert loaded.towers.image is not None
+    assert loaded.towers.text is not None
+    named: dict[str, np.ndarray] = {}
+    encoders, halves = (loaded.model.regions, loaded.model.words), (loaded.towers.image, loaded.towers.text)
+    for encoder, half, of in zip(encoders, halves, NAMES_OF, strict=True):
+        assert isinstance(encoder, TunedTower)
+        if alpha is not None:
+            encoder.blending(half.module)(alpha)
+        merge_adapters(encoder.tower)
+        for name, tensor in encoder.tower.state_dict().items():
+            part, _, rest = name.partition(".")
+            named[f"{of[part]}.{rest}"] = tensor.numpy().copy()
+    return named
+
+
+def test_in_the_middle_every_weight_is_the_mean(run: Path, folder: Path) -> None:
+    original = load_file(folder / "clip" / "model.safetensors")
+    tuned, ends, middle = weights(run, None), (weights(run, 0.0), weights(run, 1.0)), weights(run, 0.5)
+    assert tuned.keys() == original.keys() - {"logit_scale"}
+    changed = [name for name, tensor in tuned.items() if not np.array_equal(tensor, original[name].numpy())]
+    assert {name.split("_")[0] for name in changed} >= {"vision", "text"}
+    for name, tensor in tuned.items():
+        assert np.array_equal(ends[0][name], original[name].numpy())
+        assert np.array_equal(ends[1][name], tensor)
+        np.testing.assert_allclose(middle[name], (tensor + original[name].numpy()) / 2, rtol=1e-5, atol=1e-6)
