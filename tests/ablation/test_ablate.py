@@ -82,7 +82,7 @@ def test_the_tables_hold_means_spreads_and_the_papers_rows(table: Path) -> None:
     markdown = (table / "results.md").read_text("utf-8")
     assert f"{np.mean(sums):.1f} ± {np.std(sums, ddof=1):.1f}" in markdown
     assert "table 2 #2: 81.9 / 95.6 / 97.9 · 61.5 / 85.8 / 91.8" in markdown
-    assert "Not finished: btr-sum, btr-hardest, dcl-i." in markdown
+    assert "Not finished: btr-sum, btr-hardest, infonce-scale, sigmoid, dcl-i." in markdown
     assert "over seeds" in markdown
     latex = (table / "results.tex").read_text("utf-8")
     assert latex.count(r"\\") == 4
