@@ -56,6 +56,14 @@ def memory_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
+def towers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tiny CLIP and SigLIP and pictures with captions: `write_towers_and_data`."""
+    from tests.support.tower_runs import write_towers_and_data  # transformers, for few tests
+
+    return write_towers_and_data(tmp_path_factory.mktemp("towers"))
+
+
+@pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of train and dev splits; a run over them takes a second or two."""
     return write_tiny_data(tmp_path_factory.mktemp("data"))

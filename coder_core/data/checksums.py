@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,14 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
+from coder_core.data.cache import SETTLED_NS, cache_folder, write_cached
 from coder_core.data.dataset import Split
-from coder_core.data.gather import cache_folder
 from coder_core.data.rows import FeatureRows
 
 VERSION = 1  # of how a checksum is made
 PIECE_BYTES = 8 * 2**20
 THREADS = 2
-SETTLED_NS = 2_000_000_000  # a file changed more recently may change again without another time of change
 HEX = re.compile("[0-9a-f]{64}")
 
 Progress = Callable[[int, int], None]
@@ -49,11 +46,11 @@ def _features(split: Split, progress: Progress | None) -> str:
     identity = _identity(path, split) if path is not None else ""
     cached = cache_folder() / "checksums" / hashlib.sha256(identity.encode()).hexdigest()
     with suppress(OSError, UnicodeDecodeError):
-        if identity and HEX.fullmatch(known := cached.read_text("ascii")):
-            return known
+        if identity and HEX.fullmatch(checksum := cached.read_text("ascii")):
+            return checksum
     checksum = _hash(split.features, progress)
     if path is not None and identity and identity == _identity(path, split):
-        _keep(cached, checksum)
+        write_cached(cached, checksum)
     return checksum
 
 
@@ -81,13 +78,3 @@ def _hash(features: np.ndarray, progress: Progress | None) -> str:
             if progress is not None:
                 progress(min(start + rows, len(features)), len(features))
     return digest.hexdigest()
-
-
-def _keep(place: Path, checksum: str) -> None:
-    """Write it in one step. A cache that cannot be written costs the time of reading the file again."""
-    with suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".tmp-", dir=place.parent)
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(checksum)
-        os.replace(name, place)

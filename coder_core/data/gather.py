@@ -12,17 +12,11 @@ import numpy as np
 from numpy.lib import format as npy
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.data.cache import cache_folder
 from coder_core.data.features import FeatureFile
 from coder_core.data.rows import FeatureRows
 
 PIECE_IMAGES = 256
-
-
-def cache_folder() -> Path:
-    """$CODER_CACHE, or coder-lab in the user's cache folder."""
-    own = os.environ.get("CODER_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(own) if own else Path(base) / "coder-lab"
 
 
 def gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> FeatureFile:

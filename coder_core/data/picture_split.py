@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +14,7 @@ import numpy as np
 from PIL.Image import Image
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.data.cache import SETTLED_NS, cache_folder, write_cached
 from coder_core.data.captioned.positions import Files
 from coder_core.data.captioned.reading import (
     DECODED_SIZE,
@@ -24,9 +23,8 @@ from coder_core.data.captioned.reading import (
     CaptionedSplit,
 )
 from coder_core.data.captioned.records import Tally
-from coder_core.data.checksums import SETTLED_NS, captions_checksum
+from coder_core.data.checksums import captions_checksum
 from coder_core.data.dataset import Split
-from coder_core.data.gather import cache_folder
 from coder_core.data.picture_rows import Pictures
 from coder_core.data.pictures import read_picture
 
@@ -89,9 +87,9 @@ def check_pictures(split: CaptionedSplit, progress: Progress | None = None) -> t
     Unchanged files (name, size, time of change) are not read again: the result is kept in $CODER_CACHE.
     """
     identity = _identity(split)
-    kept = cache_folder() / "pictures" / f"{identity}.json"
-    if identity and (known := _read(kept, len(split.rows))) is not None:
-        return known
+    cached = cache_folder() / "pictures" / f"{identity}.json"
+    if identity and (contents := _read(cached, len(split.rows))) is not None:
+        return contents, {}
 
     def check(image: int) -> tuple[str, str]:
         try:
@@ -115,7 +113,7 @@ def check_pictures(split: CaptionedSplit, progress: Progress | None = None) -> t
             if progress is not None:
                 progress(image + 1, len(split.rows))
     if identity and not broken and identity == _identity(split):
-        _keep(kept, contents)
+        write_cached(cached, json.dumps(contents))
     return contents, broken
 
 
@@ -129,19 +127,9 @@ def _identity(split: CaptionedSplit) -> str:
     return "" if time.time_ns() - newest < SETTLED_NS else digest.hexdigest()
 
 
-def _read(file: Path, count: int) -> tuple[list[str], dict[int, str]] | None:
+def _read(file: Path, count: int) -> list[str] | None:
     with suppress(OSError, ValueError, TypeError):
         contents = json.loads(file.read_text("ascii"))
-        if len(contents) == count and all(len(bytes.fromhex(one)) == 32 for one in contents):
-            return contents, {}
+        if len(contents) == count and all(len(bytes.fromhex(digest)) == 32 for digest in contents):
+            return list(contents)
     return None
-
-
-def _keep(place: Path, contents: list[str]) -> None:
-    """Write it in one step. A cache that cannot be written costs the time of reading the pictures again."""
-    with suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".tmp-", dir=place.parent)
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            json.dump(contents, file)
-        os.replace(name, place)

@@ -61,8 +61,8 @@ def read_positives(path: Path, image_names: Sequence[str], image_of_text: np.nda
     for number, line in enumerate(lines, 1):
         try:
             caption, image, fits = _judged(line.split("\t"))
-            owner, _, place = caption.rpartition("#")
-            nth = int(place)
+            owner, _, number_of_caption = caption.rpartition("#")
+            nth = int(number_of_caption)
             if not owner or nth < 0:
                 raise ValueError
         except ValueError:

@@ -34,7 +34,7 @@ def extended_metrics(scores: ScoreTiles, positives: np.ndarray) -> Metrics:
     """
     images_of_text = _lists(positives[:, 0], positives[:, 1], scores.m)
     texts_of_image = _lists(positives[:, 1], positives[:, 0], scores.n)
-    most = max((len(one) for one in (*images_of_text, *texts_of_image)), default=0)
+    most = max((len(own) for own in (*images_of_text, *texts_of_image)), default=0)
     ranks = rank(scores, best=min(max(most, *RECALL_AT), LONGEST_LIST))
     return {
         **_one_way("i2t", _hits(scores, ranks.image_best, texts_of_image, by_image=True), texts_of_image),

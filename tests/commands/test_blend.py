@@ -22,7 +22,7 @@ from coder_core.towers.tuning import TunedTower, merge_adapters
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import NAMES, draw
 from tests.support.tiny_runs import quiet
-from tests.support.tower_runs import tower_config, write_towers_and_data
+from tests.support.tower_runs import tower_config
 
 LORA: dict[str, Any] = {"image_tuning": "lora", "text_tuning": "lora", "lora_dropout": 0.1}
 NAMES_OF = (  # our names of a tower's parts -> those of transformers, of pictures and of texts
@@ -36,34 +36,29 @@ def _one_thread(own_threads: None) -> None:
     torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_towers_and_data(tmp_path_factory.mktemp("towers"))
-
-
 @pytest.fixture(scope="module", params=["full", "lora"])
-def run(folder: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+def run(towers_folder: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     values = LORA if request.param == "lora" else {}
-    config = tower_config(folder, epochs=2, learning_rate=1e-2, **values)
+    config = tower_config(towers_folder, epochs=2, learning_rate=1e-2, **values)
     return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
 
 
-def cosines_of_transformers(folder: Path, analysis: Analysis) -> dict[str, float]:
+def cosines_of_transformers(towers_folder: Path, analysis: Analysis) -> dict[str, float]:
     from transformers import AutoModel, AutoProcessor, AutoTokenizer
 
     pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in analysis.image_names]
-    pixels = AutoProcessor.from_pretrained(folder / "clip", backend="pil")(images=pictures, return_tensors="pt")
-    tokens = AutoTokenizer.from_pretrained(folder / "clip")(
+    pixels = AutoProcessor.from_pretrained(towers_folder / "clip", backend="pil")(images=pictures, return_tensors="pt")
+    tokens = AutoTokenizer.from_pretrained(towers_folder / "clip")(
         analysis.captions, return_tensors="pt", truncation=True, max_length=16, padding=True
     )
     with torch.no_grad():
-        output = AutoModel.from_pretrained(folder / "clip").eval()(pixel_values=pixels["pixel_values"], **tokens)
+        output = AutoModel.from_pretrained(towers_folder / "clip").eval()(pixel_values=pixels["pixel_values"], **tokens)
     metrics = retrieval_metrics(output.image_embeds.numpy(), output.text_embeds.numpy(), analysis.image_of_text)
     return dict(metrics)
 
 
 def test_the_ends_are_the_run_and_the_zero_shot_model(
-    run: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, towers_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in run.rglob("*") if path.is_file()}
     asked = [str(run), "--blend", "0.0", "0.5", "1.0"]
@@ -76,7 +71,7 @@ def test_the_ends_are_the_run_and_the_zero_shot_model(
     zero_shot, _, tuned = rows.values()
     analysis = open_analysis(run, "dev")
     assert tuned == analysis.metrics
-    assert zero_shot == pytest.approx(cosines_of_transformers(folder, analysis), abs=1e-5)
+    assert zero_shot == pytest.approx(cosines_of_transformers(towers_folder, analysis), abs=1e-5)
     assert abs(tuned["md"] - zero_shot["md"]) > 1e-3  # the run learned something
     assert [float(row["alpha"]) for row in csv.DictReader(files["--csv"].open(encoding="utf-8"))] == [0, 0.5, 1]
     page = files["--curve"].read_text("utf-8")
@@ -112,8 +107,8 @@ def weights(run: Path, alpha: float | None) -> dict[str, np.ndarray]:
     return named
 
 
-def test_in_the_middle_every_weight_is_the_mean(run: Path, folder: Path) -> None:
-    original = load_file(folder / "clip" / "model.safetensors")
+def test_in_the_middle_every_weight_is_the_mean(run: Path, towers_folder: Path) -> None:
+    original = load_file(towers_folder / "clip" / "model.safetensors")
     tuned, ends, middle = weights(run, None), (weights(run, 0.0), weights(run, 1.0)), weights(run, 0.5)
     assert tuned.keys() == original.keys() - {"logit_scale"}
     changed = [name for name, tensor in tuned.items() if not np.array_equal(tensor, original[name].numpy())]

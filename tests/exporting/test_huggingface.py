@@ -19,7 +19,7 @@ from coder_core.training.launch import start_run
 from tests.support.picture_folders import NAMES, draw
 from tests.support.run_folders import write_run
 from tests.support.tiny_runs import quiet
-from tests.support.tower_runs import tower_config, write_towers_and_data
+from tests.support.tower_runs import tower_config
 
 LORA: dict[str, Any] = {"model": "siglip", "image_tuning": "lora", "text_tuning": "lora", "loss": "sigmoid"}
 
@@ -29,18 +29,13 @@ def _one_thread(own_threads: None) -> None:
     torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_towers_and_data(tmp_path_factory.mktemp("towers"))
-
-
 @pytest.mark.parametrize("values", [{}, LORA], ids=["clip in full", "siglip by adapters"])
 def test_the_exported_folder_gives_the_same_embeddings_through_plain_transformers(
-    folder: Path, tmp_path: Path, values: dict[str, Any]
+    towers_folder: Path, tmp_path: Path, values: dict[str, Any]
 ) -> None:
     from transformers import AutoModel, AutoProcessor, AutoTokenizer
 
-    run = start_run(tower_config(folder, epochs=1, learning_rate=1e-2, **values), tmp_path / "runs", quiet())
+    run = start_run(tower_config(towers_folder, epochs=1, learning_rate=1e-2, **values), tmp_path / "runs", quiet())
     out = tmp_path / "out"
     assert export([str(run), "--to", "huggingface", str(out)]) == 0
     siglip = "model" in values
@@ -55,7 +50,7 @@ def test_the_exported_folder_gives_the_same_embeddings_through_plain_transformer
         output = plain(pixel_values=pixels["pixel_values"], **tokens)
     np.testing.assert_allclose(output.image_embeds.numpy(), analysis.image_embeddings, atol=1e-5)
     np.testing.assert_allclose(output.text_embeds.numpy(), analysis.text_embeddings, atol=1e-5)
-    before = AutoModel.from_pretrained(folder / ("siglip" if siglip else "clip"))
+    before = AutoModel.from_pretrained(towers_folder / ("siglip" if siglip else "clip"))
     changed = [k for k, v in plain.state_dict().items() if not torch.equal(v, before.state_dict()[k])]
     assert any("vision" in name for name in changed)
     assert any("text" in name for name in changed)
@@ -69,11 +64,11 @@ def test_the_exported_folder_gives_the_same_embeddings_through_plain_transformer
     card = (out / "README.md").read_text(encoding="utf-8")
     assert f"| rsum | {analysis.metrics['rsum']:.2f} |" in card
     assert "coder_core.train" in card
-    assert str(folder / "data") in card
+    assert str(towers_folder / "data") in card
 
 
 def test_what_no_transformers_model_has_is_refused(
-    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    towers_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = write_run(tmp_path / "runs", "regions")
     assert export([str(run), "--to", "huggingface", str(tmp_path / "out")]) == 1

@@ -44,7 +44,7 @@ from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.several_processes import run_two
 from tests.support.tiny_runs import StoppingBatches, assert_same_run, newest_state, quiet
 from tests.support.tiny_towers import write_tiny_clip
-from tests.support.tower_runs import tower_config, write_towers_and_data
+from tests.support.tower_runs import tower_config
 
 CPU = torch.device("cpu")
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]
@@ -57,13 +57,8 @@ def _one_thread(own_threads: None) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_towers_and_data(tmp_path_factory.mktemp("towers"))
-
-
-@pytest.fixture(scope="module")
-def full(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return start_run(tower_config(folder), tmp_path_factory.mktemp("runs"), quiet())
+def full(towers_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return start_run(tower_config(towers_folder), tmp_path_factory.mktemp("runs"), quiet())
 
 
 def prepared(config: Config) -> tuple[Config, Prepared]:
@@ -88,17 +83,17 @@ def stopped_and_continued(config: Config, run: Path, parent: Path) -> Path:
 
 
 @pytest.mark.parametrize("model", ["clip", "siglip"])
-def test_the_first_step_starts_from_transformers_own_cosines(folder: Path, model: str) -> None:
+def test_the_first_step_starts_from_transformers_own_cosines(towers_folder: Path, model: str) -> None:
     from transformers import AutoModel, AutoProcessor, AutoTokenizer
 
-    _, ready = prepared(tower_config(folder, model=model))
+    _, ready = prepared(tower_config(towers_folder, model=model))
     assert ready.dev is not None
     assert ready.dev_tokens is not None
     found = encode_split(ready.model, ready.dev, ready.dev_tokens, device=CPU)
-    plain = AutoModel.from_pretrained(folder / model).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder / model)
+    plain = AutoModel.from_pretrained(towers_folder / model).eval()
+    tokenizer = AutoTokenizer.from_pretrained(towers_folder / model)
     pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in DEV]
-    pixels = AutoProcessor.from_pretrained(folder / model, backend="pil")(images=pictures, return_tensors="pt")
+    pixels = AutoProcessor.from_pretrained(towers_folder / model, backend="pil")(images=pictures, return_tensors="pt")
     padding = {"padding": "max_length"} if model == "siglip" else {"padding": True}
     tokens = tokenizer(TEXTS, return_tensors="pt", truncation=True, max_length=16, **padding)
     tokens = {"input_ids": tokens["input_ids"]} if model == "siglip" else dict(tokens)
@@ -113,17 +108,17 @@ def test_full_tuning_lowers_the_loss(full: Path) -> None:
     assert losses(full)[-1] < losses(full)[0]
 
 
-def test_adapters_alone_lower_the_loss(folder: Path, tmp_path: Path) -> None:
+def test_adapters_alone_lower_the_loss(towers_folder: Path, tmp_path: Path) -> None:
     lora = {"image_tuning": "lora", "text_tuning": "lora", "learning_rate": 1e-2}
-    run = start_run(tower_config(folder, **lora), tmp_path, quiet())
+    run = start_run(tower_config(towers_folder, **lora), tmp_path, quiet())
     assert losses(run)[-1] < losses(run)[0]
     assert all(".lora_" in name for name in newest_state(run).tensors("model"))
 
 
 def test_a_stopped_run_that_is_continued_equals_one_that_never_stopped(
-    full: Path, folder: Path, tmp_path: Path
+    full: Path, towers_folder: Path, tmp_path: Path
 ) -> None:
-    assert_same_run(stopped_and_continued(tower_config(folder), full, tmp_path), full)
+    assert_same_run(stopped_and_continued(tower_config(towers_folder), full, tmp_path), full)
 
 
 def test_another_split_is_evaluated_through_the_tuned_towers(full: Path) -> None:
@@ -146,13 +141,13 @@ def test_another_split_is_evaluated_through_the_tuned_towers(full: Path) -> None
 
 
 @pytest.fixture(scope="module")
-def everything(folder: Path) -> Config:
+def everything(towers_folder: Path) -> Config:
     """SigLIP's patches and words through GPO, adapters and a frozen half, and every optional part of a step."""
-    (folder / "concepts.json").write_text(json.dumps({"objects": ["ring", "disc"], "properties": ["drawn"]}))
+    (towers_folder / "concepts.json").write_text(json.dumps({"objects": ["ring", "disc"], "properties": ["drawn"]}))
     return tower_config(
-        folder, "everything", model="siglip", image_tuning="lora", text_tuning="frozen", lora_dropout=0.1,
+        towers_folder, "everything", model="siglip", image_tuning="lora", text_tuning="frozen", lora_dropout=0.1,
         projection="linear", image_pooling="gpo", text_pooling="gpo", dimension=8, word_size=6, loss="dcl",
-        bank_size=6, concepts=3, concept_list=str(folder / "concepts.json"), prototypes=3, boosting="rm",
+        bank_size=6, concepts=3, concept_list=str(towers_folder / "concepts.json"), prototypes=3, boosting="rm",
         boosting_weight=0.01, sample_weights="combined", neighbours=3, drop_words=0.2, augment="crop-flip",
         boosting_momentum=0.9, gradient_checkpointing=True, learning_rate=3e-3,
     )  # fmt: skip
@@ -181,10 +176,10 @@ def test_only_the_adapters_and_what_stands_on_the_towers_are_stored(tuned: Path,
 
 
 def test_frozen_weights_are_those_of_the_model_bit_for_bit_and_are_never_copied(
-    tuned: Path, folder: Path, everything: Config
+    tuned: Path, towers_folder: Path, everything: Config
 ) -> None:
     model = load_model(tuned).model
-    original = load_file(folder / "siglip" / "model.safetensors")
+    original = load_file(towers_folder / "siglip" / "model.safetensors")
     for module, half in ((model.regions.tower, "vision_model"), (model.words.tower, "text_model")):
         ours = {name.replace(".base_layer", ""): tensor for name, tensor in module.model.state_dict().items()}
         theirs = {name.removeprefix(f"{half}."): tensor for name, tensor in original.items() if name.startswith(half)}
@@ -205,32 +200,32 @@ def test_with_every_part_of_a_step_a_continued_run_is_exact(tuned: Path, everyth
     assert_same_run(stopped_and_continued(everything, tuned, tmp_path), tuned)
 
 
-def test_another_tower_is_refused_by_name(full: Path, folder: Path, tmp_path: Path) -> None:
-    changed_model = folder / "clip" / "model.safetensors"
+def test_another_tower_is_refused_by_name(full: Path, towers_folder: Path, tmp_path: Path) -> None:
+    changed_model = towers_folder / "clip" / "model.safetensors"
     before = changed_model.read_bytes()
-    moved = Path(shutil.copytree(folder / "clip", tmp_path / "moved"))
-    write_tiny_clip(folder / "clip", seed=1)
+    moved = Path(shutil.copytree(towers_folder / "clip", tmp_path / "moved"))
+    write_tiny_clip(towers_folder / "clip", seed=1)
     try:
         with pytest.raises(InputError, match=r"--image-tower .*clip: is another model than the run was trained with"):
             load_model(full)
-        shutil.rmtree(folder / "clip")
+        shutil.rmtree(towers_folder / "clip")
         with pytest.raises(InputError, match=r"--image-tower .*: is neither a folder nor the name of a model"):
             load_model(full)
         moved_config = changed(read_config(full)[0], image_tower=str(moved), text_tower=str(moved))
         assert continue_run(full, moved_config, quiet()) == full  # finished: nothing is left to do
     finally:
-        shutil.copytree(moved, folder / "clip", dirs_exist_ok=True)
+        shutil.copytree(moved, towers_folder / "clip", dirs_exist_ok=True)
     assert changed_model.read_bytes() == before
 
 
-def test_broken_pictures_are_named_before_the_first_step_or_left_out(folder: Path, tmp_path: Path) -> None:
-    data = Path(shutil.copytree(folder / "data", tmp_path / "data"))
+def test_broken_pictures_are_named_before_the_first_step_or_left_out(towers_folder: Path, tmp_path: Path) -> None:
+    data = Path(shutil.copytree(towers_folder / "data", tmp_path / "data"))
     train = [name for name in NAMES if SPLITS[name] == "train"]
     (data / "Flicker8k_Dataset" / train[1]).write_bytes(b"no picture")
-    config = tower_config(folder, data=str(data))
+    config = tower_config(towers_folder, data=str(data))
     with pytest.raises(InputError, match=rf"1 of 6 pictures cannot be decoded; the first: .*{train[1]}"):
         prepared(config)
-    _, ready = prepared(tower_config(folder, data=str(data), skip_broken=True))
+    _, ready = prepared(tower_config(towers_folder, data=str(data), skip_broken=True))
     assert ready.train.n_images == 5
     (data / "Flicker8k_Dataset" / train[2]).unlink()
     with pytest.raises(UnreadableRowsError, match=train[2]):
@@ -251,14 +246,14 @@ def test_workers_change_no_bit_of_a_batch(everything: Config) -> None:
 
 
 def test_the_documented_tower_of_ones_own_trains_from_random_weights(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    towers_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = Path("docs/training.md").read_text("utf-8").split("## Towers")[1]
     (tmp_path / "smalltowers.py").write_text(text.split("```python")[1].split("```")[0])
     monkeypatch.syspath_prepend(tmp_path)
     own = "smalltowers:small"
     config = tower_config(
-        folder, image_tower=own, text_tower=own, projection="linear", dimension=16, image_pooling="mean",
+        towers_folder, image_tower=own, text_tower=own, projection="linear", dimension=16, image_pooling="mean",
         text_pooling="mean", learning_rate=3e-3, epochs=2,
     )  # fmt: skip
     run = start_run(config, tmp_path, quiet())
@@ -276,8 +271,8 @@ def test_the_documented_tower_of_ones_own_trains_from_random_weights(
         open_towers(changed(config, image_tower="json:loads"))
 
 
-def test_a_run_that_is_killed_goes_on_exactly(folder: Path, tmp_path: Path) -> None:
-    config = tower_config(folder, "killed", epochs=8, workers=1, save_every=1e-6, augment="crop")
+def test_a_run_that_is_killed_goes_on_exactly(towers_folder: Path, tmp_path: Path) -> None:
+    config = tower_config(towers_folder, "killed", epochs=8, workers=1, save_every=1e-6, augment="crop")
     whole = start_run(config, tmp_path / "whole", quiet())
     flags = [*changed_flags(Config(), config), "--name=killed", f"--root={tmp_path}"]
     started = subprocess.Popen([sys.executable, "-m", "coder_core.train", *flags], stdout=subprocess.DEVNULL)
@@ -289,11 +284,11 @@ def test_a_run_that_is_killed_goes_on_exactly(folder: Path, tmp_path: Path) -> N
     assert_same_run(continue_run(tmp_path / "killed", None, quiet()), whole)
 
 
-def test_two_processes_come_to_what_one_comes_to(folder: Path, tmp_path: Path) -> None:
+def test_two_processes_come_to_what_one_comes_to(towers_folder: Path, tmp_path: Path) -> None:
     """Up to rounding, which the small values of tiny towers show more than large ones."""
-    ended = run_two("-m", "tests.support.tower_worker", str(folder), str(tmp_path / "two.safetensors"))
+    ended = run_two("-m", "tests.support.tower_worker", str(towers_folder), str(tmp_path / "two.safetensors"))
     assert [code for code, _ in ended] == [0, 0], ended
-    one, two = worker.everything(folder), load_file(tmp_path / "two.safetensors")
+    one, two = worker.everything(towers_folder), load_file(tmp_path / "two.safetensors")
     assert one.keys() == two.keys()
     assert sum("gradient regions.tower" in name for name in one) > 40
     for name, value in one.items():

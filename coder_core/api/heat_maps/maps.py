@@ -82,8 +82,8 @@ def lay_over(values: Array, boxes: Array) -> Laid:
     left, top, right, bottom = np.round(boxes, 5).T
     across = (left[:, None] <= x[:-1]) & (x[1:] <= right[:, None])  # (L, columns)
     down = (top[:, None] <= y[:-1]) & (y[1:] <= bottom[:, None])  # (L, rows)
-    there = np.isfinite(values)
-    covers = down[there].T.astype(np.float64), across[there].astype(np.float64)
+    finite = np.isfinite(values)
+    covers = down[finite].T.astype(np.float64), across[finite].astype(np.float64)
     count = covers[0] @ covers[1]
-    total = (covers[0] * values[there]) @ covers[1]
+    total = (covers[0] * values[finite]) @ covers[1]
     return Laid(np.where(count > 0, total / np.maximum(count, 1), np.nan), x, y)

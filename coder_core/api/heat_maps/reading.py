@@ -99,21 +99,21 @@ def _regions(run: Run, split: str, image: int | Image) -> Regions:
         features, boxes = run.model.patch_features(image if isinstance(image, Image) else _open(run, split, image))
         return Regions(features, boxes, "" if boxes is not None else NO_GRID)
     if isinstance(image, Image):
-        given = picture_regions(run, split, image)
+        regions = picture_regions(run, split, image)
     else:
         try:
-            given = image_regions(run, split, image)
+            regions = image_regions(run, split, image)
         except InputError:
             analysis = run.analysis(split)
             if IMAGE_PARTS not in analysis.arrays:
                 raise
             parts = analysis.array(IMAGE_PARTS)[image][: int(analysis.array(IMAGE_PART_LENGTHS)[image])]
             return Regions(parts.astype(np.float32), None, PARTS_ONLY)
-    exist = (given.features != 0).any(1)
-    encoded = run.model.region_features(given.features[exist])
+    exist = (regions.features != 0).any(1)
+    encoded = run.model.region_features(regions.features[exist])
     features = np.zeros((len(exist), encoded.shape[1]), np.float32)
     features[exist] = encoded
-    return Regions(features, given.boxes, given.unknown)
+    return Regions(features, regions.boxes, regions.unknown)
 
 
 def _of_towers(run: Run, split: str, text: str, image: int | Image, way: Way) -> HeatMap:

@@ -18,7 +18,7 @@ import numpy as np
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.gather import cache_folder
+from coder_core.data.cache import cache_folder
 from coder_core.geometry.caption_neighbours import EXACT_BELOW, caption_neighbours
 from coder_core.geometry.text_space import (
     ARRAYS,

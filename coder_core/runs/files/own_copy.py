@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.gather import cache_folder
+from coder_core.data.cache import cache_folder
 from coder_core.runs.files.manifest import damaged, file_sha256
 
 
