@@ -18,7 +18,6 @@ from coder_core.console.tables import Metrics, choices_table, extended_table, me
 
 FIVE_FOLD_IMAGES = 5000
 FOLDS, BEST = " (5 × 1K)", " best"  # after the name of a row
-CHOOSING = ("dev", "val")  # splits that a value may be chosen on
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,10 @@ class EvaluateArguments:
     positives: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Captions that fit other images too: mAP@R, R-Precision and extended R@K beside the labels' recall. Lines of
     x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg), or Flickr8k's expert or crowd annotations."""
+    hub_correction: bool = False
+    """A row more for every run: scores minus α times how high a candidate scores with queries of the train split (mean
+    of its k nearest; Chowdhury et al. 2024). k and α are chosen on dev for each direction. For a run made by
+    `coder_core.embed`, embed train and dev too. Retrieval's hubs view shows which failures it mends."""
     similarities: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write how often each score occurs among matching and among other pairs, as CSV: one row a run and bin."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -79,25 +82,44 @@ def main(arguments: list[str]) -> int:
 
     from coder_core.cpu.products import use_onednn
     from coder_core.runs.analysis.blend import best_row, blend_rows, check_tuned, ending, write_curve
+    from coder_core.runs.analysis.import_embeddings import is_imported
     from coder_core.runs.analysis.rows import (
+        CHOOSING,
+        HUBS_CORRECTED,
+        RunRow,
         add_c_way_accuracy,
         add_extended_metrics,
+        embedded_row,
         ensemble,
         evaluate_run,
+        hub_corrected_row,
         read_data,
         write_csv,
         write_json,
         write_similarities,
     )
-    from coder_core.runs.load import load_model
+    from coder_core.runs.load import LoadedModel, load_model
     from coder_core.training.launch import choose_device
     from coder_core.training.prepare import data_folder
 
     use_onednn()
-    console, rows = open_console(), []
+    console = open_console()
+    rows: list[RunRow] = []
+    corrected: list[RunRow] = []
+
+    def add_hub_correction(folder: Path, loaded: LoadedModel | None, data: Path | None) -> None:
+        if parsed.hub_correction:
+            row, note = hub_corrected_row(rows[-1], folder, loaded, data, parsed.split, console)
+            corrected.append(row)
+            print_faults(console, [note])
+
     for folder in parsed.runs:
         if parsed.blend:
             check_tuned(folder)
+        elif is_imported(folder):
+            rows.append(embedded_row(folder, parsed.split))
+            add_hub_correction(folder, None, None)
+            continue
         loaded = load_model(folder, device=str(choose_device(parsed.device)))
         data, pictures = parsed.data or loaded.config.data.data, parsed.pictures or loaded.config.data.pictures
         if parsed.blend:
@@ -105,8 +127,10 @@ def main(arguments: list[str]) -> int:
             rows += blend_rows(folder, loaded, split, parsed.blend, console)
         else:
             rows.append(evaluate_run(folder, loaded, data_folder(data), parsed.split, pictures or None, console))
+            add_hub_correction(folder, loaded, data_folder(data))
     if len(rows) > 1 and not parsed.blend:
         rows.append(ensemble(rows, parsed.ties))
+    rows += corrected
     if parsed.ways:
         print_faults(console, add_c_way_accuracy(
             rows, parsed.ways, repeats=parsed.ways_repeats, seed=parsed.ways_seed, ties=parsed.ties,
@@ -124,7 +148,7 @@ def main(arguments: list[str]) -> int:
         write_csv(table, parsed.csv, parsed.split)
     if parsed.curve is not None:
         write_curve(rows, parsed.curve, f"{parsed.runs[0].resolve().name}: R@sum on {parsed.split}")
-    named = by_run_name(table, parsed.runs, [ending(alpha) for alpha in parsed.blend])
+    named = by_run_name(table, parsed.runs, [ending(alpha) for alpha in parsed.blend] or ["", HUBS_CORRECTED])
     if len(parsed.blend) > 1 and parsed.split in CHOOSING:
         best = best_row(rows).metrics["alpha"]
         named = {f"{row}{BEST}" if row.endswith(ending(best)) else row: metrics for row, metrics in named.items()}
@@ -150,6 +174,8 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
     if any(c < 2 for c in parsed.ways):
         faults.append(Fault("--ways", f"are {' '.join(map(str, parsed.ways))}", "2 options or more"))
     faults += _blend_faults(parsed)
+    if parsed.hub_correction and parsed.blend:
+        faults.append(Fault("--hub-correction", "is given with --blend", "one of them"))
     if parsed.positives is not None and not parsed.positives.is_file():
         faults.append(Fault(f"--positives {parsed.positives}", "there is no such file"))
     outputs = {

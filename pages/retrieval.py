@@ -15,6 +15,7 @@ from app.views import failures
 from app.views.anchor import show_sample
 from app.views.free_query import query_with_picture, query_with_text
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
+from app.views.hubs import show_hubs
 from app.views.query import RESULTS, rank_change, side_by_side
 
 SOURCES = {"split": "Sample of the split", "text": "Free text", "picture": "Picture"}
@@ -30,7 +31,7 @@ def query_from_split(choice: Choice, modality: str, controls: DeltaGenerator) ->
     if view == "near":
         order = failures.near_misses(choice, direction, modality)
     elif view == "hubs":
-        order = failures.hubs(choice, direction, modality)
+        order = show_hubs(choice, direction, modality)
     else:
         order = (failures.compare_runs if choice.second else failures.one_run)(choice, direction, at, modality)
     if not follow(f"query-{modality}", order):

@@ -9,10 +9,13 @@ import streamlit as st
 from app.backend.runs import BY_STAMP, RunSummary, open_summary, split_sample
 from coder_core.api import ALIKE, OUTCOMES, LookAlike, compare, decode, found_by, hubness, jpeg, margins, occurrences
 from coder_core.api import retrieval as api
+from coder_core.api.retrieval import HubCorrection
+from coder_core.api.stored import StoredResult
 
 __all__ = [
-    "ALIKE", "OUTCOMES", "LookAlike", "decode", "found_by", "hubness", "jpeg", "likely_matches", "look_alike",
-    "margin_table", "occurrence_table", "rank_changes", "search", "search_picture", "unknown_words",
+    "ALIKE", "OUTCOMES", "HubCorrection", "LookAlike", "corrected_queries", "decode", "found_by", "hub_correction",
+    "hubness", "jpeg", "likely_matches", "look_alike", "margin_table", "occurrence_table", "rank_changes",
+    "search", "search_picture", "unknown_words",
 ]  # fmt: skip
 
 
@@ -32,6 +35,16 @@ def margin_table(run: RunSummary, split: str, direction: str) -> pd.DataFrame:
 def occurrence_table(run: RunSummary, split: str, direction: str, k: int) -> pd.DataFrame:
     """`occurrences` over the whole split. Shared: not to be changed."""
     return occurrences(open_summary(run), split, direction, k=k)  # type: ignore[arg-type]
+
+
+def hub_correction(run: RunSummary, split: str) -> StoredResult[HubCorrection]:
+    """The corrected ranks that `python -m coder_core.evaluate --hub-correction` stored."""
+    return api.stored_correction(open_summary(run), split)
+
+
+def corrected_queries(run: RunSummary, split: str, direction: str, correction: HubCorrection, at: int) -> pd.DataFrame:
+    """`corrected_queries`: the answers that come or go with the correction."""
+    return api.corrected_queries(open_summary(run), split, direction, correction, at)  # type: ignore[arg-type]
 
 
 @st.cache_resource(max_entries=8, show_spinner="Comparing the captions with one another …", hash_funcs=BY_STAMP)

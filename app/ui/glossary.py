@@ -59,6 +59,10 @@ TERMS = {
     ),
     "hub": "A candidate among the first results of far more queries than it belongs to.",
     "hub rank": "Position of the hub among this query’s results; 1 is first.",
+    "hub correction": (
+        "Subtract from every candidate’s score a share of its mean score with queries of the train split, after "
+        "training: a candidate that scores high with everything falls back. Evaluate with --hub-correction to get it."
+    ),
     "occurrences": "Number of queries with this candidate among their first results (k-occurrence).",
     "skewness": "Skewness of the k-occurrences: 0 is symmetric; above 1 a few hubs dominate the results.",
     "matrix batch": (

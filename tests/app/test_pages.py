@@ -15,6 +15,8 @@ from PIL import Image
 from coder_core.api import open_run
 from coder_core.api.joint_space import score_separation
 from coder_core.api.retrieval import likely_matches, text_vectors
+from coder_core.evaluation import EmbeddingPair
+from coder_core.runs.derived.hub_correction import correct_hubs
 from tests.app.conftest import ROOTS
 from tests.support.concept_runs import write_concept_run
 from tests.support.pages import PAGES, Opened, shown_tables, table_rows, texts
@@ -218,6 +220,35 @@ def test_near_misses_and_hubs(roots: dict[str, Path], root: str, direction: str,
     app.segmented_control(key="k").set_value("5").run()
     assert not app.exception
     assert "skewness" in texts(app)
+
+
+@pytest.mark.parametrize("direction", ["text", "image"])
+def test_what_hub_correction_mends_is_listed(
+    roots: dict[str, Path], tmp_path: Path, direction: str, opened: Opened
+) -> None:
+    shutil.copytree(roots["one"] / "demo", tmp_path / "demo")
+    run = open_run(tmp_path / "demo")
+    analysis = run.analysis("dev")
+    pair = EmbeddingPair(np.array(analysis.image_embeddings), np.array(analysis.text_embeddings))
+    owner = np.asarray(analysis.image_of_text)
+    correction, _ = correct_hubs(tmp_path / "demo", "dev", "dev", lambda name: ([pair], owner))
+    app = opened(tmp_path, "retrieval")
+    app.segmented_control(key="direction").set_value(direction)
+    app.segmented_control(key="look").set_value("hubs").run()
+    app.segmented_control(key="k").set_value("1").run()
+    way = "t2i" if direction == "text" else "i2t"
+    before, after = run.ranks("dev")[way], getattr(correction, f"{direction}_ranks")
+    for shown, rows in (
+        ("mended", np.flatnonzero((before > 0) & (after == 0))),
+        ("broken", np.flatnonzero((before == 0) & (after > 0))),
+    ):
+        app.segmented_control(key="hub-queries").set_value(shown).run()
+        assert not app.exception
+        headings = "".join(item.value for item in app.header)
+        assert f"→ {correction.metrics[f'{way}_r1']:.1f} % with scores corrected for hubs" in headings
+        numbers = [item for item in app.number_input if item.key == f"query-{direction}"]
+        assert bool(numbers) == bool(len(rows))
+        assert not numbers or numbers[0].value in rows
 
 
 def test_next_failure_is_a_failure(roots: dict[str, Path], opened: Opened) -> None:

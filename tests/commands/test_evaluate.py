@@ -16,9 +16,11 @@ from coder_core.data.dataset import read_split
 from coder_core.evaluate import by_run_name, main
 from coder_core.evaluation import EmbeddingPair, c_way_accuracy, retrieval_metrics, score_tiles
 from coder_core.evaluation.extended import extended_metrics
-from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.derived.hub_correction import correction_folder, read_correction
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import start_run
+from tests.support.run_folders import import_run_folder
 from tests.support.tiny_runs import tiny_config, write_tiny_data
 
 
@@ -36,6 +38,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         )
         for name, seed in (("one", 1), ("two", 2))
     ]
+
+
+def evaluated(run: Path, split: str) -> Analysis:
+    """The analysis of a split, evaluated now."""
+    assert main([str(run), "--split", split]) == 0
+    return open_analysis(run, split)
 
 
 def test_it_prints_a_table_and_writes_csv_json_and_the_analysis(
@@ -121,6 +129,51 @@ def test_c_way_accuracy_of_every_run_and_what_the_split_is_too_small_for(
         assert f"{way}_500way" not in found[str(runs[0])]
     rows = list(csv.DictReader(sheet.open()))
     assert float(rows[1]["t2i_4way"]) == found[str(runs[1])]["t2i_4way"]
+
+
+def test_hub_correction_is_a_row_beside_the_run_and_stored_for_the_app(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = tmp_path / "out.json"
+    assert main([*map(str, runs), "--split", "test", "--hub-correction", "--json", str(document)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "chosen on dev" in printed
+    rows = json.loads(document.read_text())["runs"]
+    assert list(rows) == [*map(str, runs), "ensemble", *(f"{run}, hubs corrected" for run in runs)]
+    analysis, train = open_analysis(runs[0], "test"), evaluated(runs[0], "train")
+    stored = read_correction(correction_folder(runs[0], "test", analysis))
+    assert stored is not None
+    assert stored.metrics == rows[f"{runs[0]}, hubs corrected"]
+    scores = analysis.image_embeddings @ analysis.text_embeddings.T
+    for way, candidates, queries, axis in (
+        ("t2i", analysis.image_embeddings, train.text_embeddings, 1),
+        ("i2t", analysis.text_embeddings, train.image_embeddings, 0),
+    ):
+        k, alpha = stored.strengths[way]
+        bias = np.sort(candidates @ queries.T, 1)[:, -k:].mean(1)
+        corrected = scores - alpha * np.expand_dims(bias, axis)
+        own = corrected[analysis.image_of_text, np.arange(len(analysis.captions))]
+        if way == "t2i":
+            ranks = (corrected > own).sum(0)
+        else:
+            best = np.array([own[analysis.image_of_text == image].max() for image in range(analysis.n_images)])
+            ranks = (corrected > best[:, None]).sum(1)
+        assert stored.metrics[f"{way}_r5"] == pytest.approx(100 * float((ranks < 5).mean()))
+
+
+def test_a_run_of_embeddings_is_evaluated_from_what_it_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = import_run_folder(tmp_path, "clip")
+    document = tmp_path / "out.json"
+    assert main([str(run), "--ways", "5", "--json", str(document)]) == 0
+    row = json.loads(document.read_text())["runs"][str(run)]
+    assert row["rsum"] == open_analysis(run, "dev").metrics["rsum"]
+    assert row["t2i_5way"] > 20
+    for asked in (["--split", "test"], ["--hub-correction"]):
+        assert main([str(run), *asked]) == 1
+        missing = "test" if "test" in asked else "train"
+        assert f"holds no embeddings of {missing}" in capsys.readouterr().err
 
 
 def test_positives_beyond_the_labels(runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,13 +8,21 @@ from coder_core.api.retrieval.comparison import (
     rank_correlation,
     same_samples,
 )
-from coder_core.api.retrieval.hubs import Hubness, found_by, hubness, occurrences
+from coder_core.api.retrieval.hubs import (
+    Hubness,
+    corrected_queries,
+    found_by,
+    hubness,
+    occurrences,
+    stored_correction,
+)
 from coder_core.api.retrieval.likely import LIKELY, LikelyMatches, likely_matches, text_vectors
 from coder_core.api.retrieval.look_alike import ALIKE, LookAlike
 from coder_core.api.retrieval.margins import margins
+from coder_core.runs.derived.hub_correction import HubCorrection
 
 __all__ = [
-    "ALIKE", "LIKELY", "OUTCOMES", "Hubness", "LikelyMatches", "LookAlike", "compare", "config_differences",
-    "diversity_changes", "found_by", "hubness", "likely_matches", "margins", "occurrences", "rank_correlation",
-    "same_samples", "text_vectors",
+    "ALIKE", "LIKELY", "OUTCOMES", "HubCorrection", "Hubness", "LikelyMatches", "LookAlike", "compare",
+    "config_differences", "corrected_queries", "diversity_changes", "found_by", "hubness", "likely_matches", "margins",
+    "occurrences", "rank_correlation", "same_samples", "stored_correction", "text_vectors",
 ]  # fmt: skip

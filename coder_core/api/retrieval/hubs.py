@@ -10,6 +10,8 @@ import pandas as pd
 
 from coder_core.api.sampling import Sample
 from coder_core.api.sides import Direction
+from coder_core.api.stored import StoredResult, read_stored
+from coder_core.runs.derived.hub_correction import HubCorrection, correction_folder, read_correction
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run
@@ -80,3 +82,28 @@ def found_by(run: Run, split: str, direction: Direction, candidate: int, *, k: i
     match = owner[query] == candidate if direction == "t2i" else owner[candidate] == query
     frame = pd.DataFrame({"query": query, "place": place + 1, "match": match})
     return frame.sort_values(["place", "query"], kind="stable").reset_index(drop=True)
+
+
+def stored_correction(run: Run, split: str) -> StoredResult[HubCorrection]:
+    """The ranks with scores corrected for hubs, where `python -m coder_core.evaluate --hub-correction` stored them."""
+    analysis = run.analysis(split)
+    if analysis.scores is not None:  # of a run that scores pair by pair
+        return StoredResult("missing", "")
+    folder = correction_folder(run.path, split, analysis)
+    return read_stored(folder.name, lambda: read_correction(folder))
+
+
+def corrected_queries(run: Run, split: str, direction: Direction, correction: HubCorrection, at: int) -> pd.DataFrame:
+    """The queries whose answer within the first `at` results comes or goes with the correction.
+
+    Returns:
+        One row a query, largest change first: query, rank and corrected (from 1), mended (whether the answer comes).
+    """
+    before = run.ranks(split)[direction]
+    after = correction.text_ranks if direction == "t2i" else correction.image_ranks
+    query = np.flatnonzero((before >= 0) & ((before < at) != (after < at)))
+    frame = pd.DataFrame({
+        "query": query, "rank": before[query] + 1, "corrected": after[query] + 1, "mended": after[query] < at,
+    })  # fmt: skip
+    order = np.argsort(-np.abs(before[query] - after[query]), kind="stable")
+    return frame.iloc[order].reset_index(drop=True)

@@ -14,7 +14,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.dataset import Split
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.runs.analysis.evaluate import score
-from coder_core.runs.analysis.rows import RunRow
+from coder_core.runs.analysis.rows import RunRow, Samples
 from coder_core.runs.load import LoadedModel, read_config
 from coder_core.towers.halves import ImageHalf, TextHalf
 from coder_core.towers.towers import OWN
@@ -70,7 +70,7 @@ def blend_rows(
             with watching(console, f"{folder.name}{ending(alpha)}: {what} {split.name}") as watch:
                 sources, _ = score(loaded, split, progress=watch)
             metrics = {"alpha": alpha, **ensemble_metrics(sources, split.image_of_text)}
-            rows.append(RunRow(f"{folder}{ending(alpha)}", metrics, sources, split))
+            rows.append(RunRow(f"{folder}{ending(alpha)}", metrics, sources, Samples.of(split)))
     finally:
         for blend in blends:
             blend(1.0)

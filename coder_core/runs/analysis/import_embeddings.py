@@ -57,7 +57,7 @@ def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False
     if folder.is_symlink():
         raise InputError(_taken(folder))
     check_plain(folder)
-    if not _imported(folder):
+    if not is_imported(folder):
         raise InputError(_taken(folder))
     if folder_of_split.exists() and not overwrite:
         fix = "name another --split, or add --overwrite to take its place"
@@ -105,7 +105,7 @@ def import_run(
     return folder, metrics
 
 
-def _imported(folder: Path) -> bool:
+def is_imported(folder: Path) -> bool:
     """Whether a folder holds imported embeddings and nothing else that belongs to a run."""
     if (folder / "config.toml").exists():
         return False

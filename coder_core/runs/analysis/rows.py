@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 
@@ -24,11 +25,41 @@ from coder_core.evaluation.separation import distributions
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.evaluation.tiles import score_tiles
 from coder_core.model.splits import read_splits
-from coder_core.runs.analysis.evaluate import evaluate_split
-from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.analysis.evaluate import evaluate_split, score
+from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.analysis.tables import list_splits
+from coder_core.runs.derived.hub_correction import correct_hubs
 from coder_core.runs.load import LoadedModel
 
 ENSEMBLE = "ensemble"
+HUBS_CORRECTED = ", hubs corrected"  # after the name of a row
+CHOOSING = ("dev", "val")  # splits that a value may be chosen on
+
+
+@dataclass
+class Samples:
+    """The samples behind a row: what scores are compared by.
+
+    Args:
+        captions: m strings.
+        image_of_text: (m,) int64 the image of every caption.
+        image_names: n file names or ids.
+    """
+
+    captions: list[str]
+    image_of_text: np.ndarray
+    image_names: list[str]
+
+    @classmethod
+    def of(cls, split: Split) -> Samples:
+        """The samples of a split; images without names are numbered."""
+        names = split.image_names or [f"image {image}" for image in range(split.n_images)]
+        return cls(split.captions, split.image_of_text, names)
+
+    @property
+    def n_images(self) -> int:
+        """Number of images."""
+        return len(self.image_names)
 
 
 @dataclass
@@ -39,13 +70,13 @@ class RunRow:
         name: the run's folder, or "ensemble".
         metrics: of `retrieval_metrics`; c-way accuracies are added.
         sources: what a pair is scored by.
-        split: the data.
+        split: its samples.
     """
 
     name: str
     metrics: Metrics
     sources: list[Source]
-    split: Split
+    split: Samples
 
     def five_folds(self, ties: Ties) -> Metrics:
         """The mean over five folds of 1,000 images."""
@@ -72,7 +103,18 @@ def evaluate_run(
             folder, loaded, split, split_name, progress=watch,
             finding=lambda phase, done, total: watch(done, total, f"{folder.name}: {phase}"),
         )  # fmt: skip
-    return RunRow(str(folder), metrics, _sources(folder, split_name), split)
+    return RunRow(str(folder), metrics, stored_sources(open_analysis(folder, split_name)), Samples.of(split))
+
+
+def embedded_row(folder: Path, split_name: str) -> RunRow:
+    """The row of a run made of another model's embeddings, from its stored analysis.
+
+    Raises:
+        InputError: the split was not embedded.
+    """
+    analysis = _embedded(folder, split_name)
+    samples = Samples(analysis.captions, np.asarray(analysis.image_of_text), analysis.image_names)
+    return RunRow(str(folder), dict(analysis.metrics), stored_sources(analysis), samples)
 
 
 def read_data(loaded: LoadedModel, data: Path, split_name: str, pictures: str | None, console: Console) -> Split:
@@ -84,8 +126,16 @@ def read_data(loaded: LoadedModel, data: Path, split_name: str, pictures: str | 
     return read.splits[split_name]
 
 
-def _sources(folder: Path, split_name: str) -> list[Source]:
-    analysis = open_analysis(folder, split_name)
+def _embedded(folder: Path, split_name: str) -> Analysis:
+    splits = list_splits(folder)
+    if split_name not in splits:
+        fix = f"python -m coder_core.embed pictures DATA --split {split_name} --name {folder.name} … embeds it"
+        raise InputError(Fault(str(folder), f"holds no embeddings of {split_name}", f"one of {', '.join(splits)}", fix))
+    return open_analysis(folder, split_name)
+
+
+def stored_sources(analysis: Analysis) -> list[Source]:
+    """The scores of an analysis."""
     if analysis.scores is not None:
         return [ScoreMatrix(analysis.scores)]
     if (concepts := analysis.concepts) is None:
@@ -112,6 +162,45 @@ def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
     return RunRow(ENSEMBLE, metrics, sources, first.split)
 
 
+def hub_corrected_row(
+    row: RunRow, folder: Path, loaded: LoadedModel | None, data: Path | None, split_name: str, console: Console
+) -> tuple[RunRow, Fault]:
+    """The row of a run with its scores corrected for hubs, whose ranks are stored for the app, and a note on how.
+
+    Args:
+        row: of the run as it is. folder: of the run.
+        loaded: its model; None for a run of another model's embeddings, which holds those of train and dev too.
+        data: the data set of the model. split_name: of it.
+        console: for progress.
+
+    Raises:
+        InputError: there is no train split, or none to choose on; the run scores pair by pair.
+    """
+
+    def sources_of(name: str) -> tuple[Sequence[Source], np.ndarray]:
+        if name == split_name:
+            return row.sources, row.split.image_of_text
+        if loaded is None or data is None:
+            analysis = _embedded(folder, name)
+            return stored_sources(analysis), np.asarray(analysis.image_of_text)
+        split = read_data(loaded, data, name, None, console)
+        with watching(console, f"{folder.name}: encoding {name}") as watch:
+            return score(loaded, split, progress=watch)[0], split.image_of_text
+
+    chosen_on = split_name if split_name in CHOOSING else "dev"
+    if loaded is None and chosen_on == "dev" and "dev" not in list_splits(folder):
+        chosen_on = "val"
+    correction, sources = correct_hubs(folder, split_name, chosen_on, sources_of)
+    (k, alpha), (other_k, other_alpha) = correction.strengths["i2t"], correction.strengths["t2i"]
+    fact = (
+        f"hubs corrected after training: k = {k} and α = {alpha:g} for image→text, k = {other_k} and "
+        f"α = {other_alpha:g} for text→image, chosen on {chosen_on}"
+    )
+    fact += ", the split they are shown on" if chosen_on == split_name else ""
+    name = f"{row.name}{HUBS_CORRECTED}"
+    return RunRow(name, dict(correction.metrics), list(sources), row.split), Fault(str(folder), fact, severity="note")
+
+
 def add_extended_metrics(rows: Sequence[RunRow], file: Path) -> list[Fault]:
     """Add mAP@R, R-Precision and extended R@K to the metrics of every row; returns notes on what the file holds.
 
@@ -121,8 +210,7 @@ def add_extended_metrics(rows: Sequence[RunRow], file: Path) -> list[Fault]:
     notes: dict[str, Fault] = {}
     for row in rows:
         split = row.split
-        names = split.image_names or [f"image {image}" for image in range(split.n_images)]
-        positives = read_positives(file, names, split.image_of_text)
+        positives = read_positives(file, split.image_names, split.image_of_text)
         row.metrics |= extended_metrics(
             score_tiles(row.sources, split.image_of_text), positives.with_labels(split.image_of_text)
         )

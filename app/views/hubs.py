@@ -1,0 +1,130 @@
+"""Hubs of a split, the queries that retrieve them wrongly, and what a correction of their scores mends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app import charts
+from app.backend import retrieval
+from app.backend.runs import open_summary
+from app.ui import cards, clicks, downloads, links
+from app.ui.controls import choose_one
+from app.ui.glossary import tip
+from app.ui.state import Choice, bound_number, put, theme
+from app.ui.table import Column
+from app.ui.words import count
+from app.views.failures import query_table
+from app.views.samples import NO_WORDS, holding, name_of, of_run, sample_table, search_words
+
+
+def show_hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
+    """Candidates that rank high for too many queries, and the queries that retrieve them wrongly."""
+    k = int(choose_one("Among the first", {"10": "10", "5": "5", "1": "1"}, "k", tip("occurrences")))
+    tables = {run.name: retrieval.occurrence_table(run, choice.split, direction, k) for run in choice.runs}
+    for (name, table), column in zip(tables.items(), st.columns(len(tables), gap="large"), strict=True):
+        statistics, largest = retrieval.hubness(table["count"].to_numpy(), k), int(table["count"].max())
+        with column:
+            cards.label(name)
+            cards.metrics(
+                [
+                    cards.Metric("skewness", f"{statistics.skewness:.2f}", "0 is symmetric", "skewness"),
+                    cards.Metric("never retrieved", f"{statistics.never:.1f} %", "of the candidates", "occurrences"),
+                    cards.Metric("largest hub", f"{largest:,}", f"mean {statistics.mean:.1f} queries", "hub"),
+                ],
+                compact=True,
+            )
+    last = choice.runs[-1]
+    kind = "image" if modality == "text" else "text"
+    target = "hub-image" if kind == "image" else "hub-caption"
+    table = tables[last.name].copy(deep=False)
+    if choice.second is not None:
+        table["count_first"] = tables[choice.first.name]["count"]
+    table = table.iloc[np.argsort(-table["count"].to_numpy(), kind="stable")]
+    left, right = st.columns([2, 3], gap="large")
+    with left:
+        cards.heading(
+            "Distribution of k-occurrences",
+            f"Hubs form a long tail on the right. Click on a bar to open its largest hub in {last.name}.",
+        )
+        counts = {name: table["count"].to_numpy() for name, table in tables.items()}
+        figure = charts.occurrence_bands(counts, k, charts.tone(theme()))
+        downloads.chart(figure, "hubs", "occurrences of candidates")
+
+    def open_band(value: object) -> None:
+        bar = clicks.clicked_cell(value, (len(tables), len(charts.OCCURRENCE_LABELS)))
+        if bar is not None:
+            inside = table[charts.occurrence_band(table["count"].to_numpy()) == bar[1]]
+            if len(inside):
+                put(target, int(inside["candidate"].iloc[0]))
+
+    clicks.on_cell(["hubs"], "hub-clicks", open_band)
+    with right:
+        cards.heading("Largest hubs", f"Of {last.name}. Click on a row for the queries that wrongly retrieve the hub.")
+        hub = _hub_table(choice, kind, target, table, f"hubs-{choice.split}-{direction}-{k}")
+    correction = retrieval.hub_correction(last, choice.split)
+    if correction.value is not None:
+        shown = {"hub": "Of this hub", "mended": "Mended by hub correction", "broken": "Broken by it"}
+        which = choose_one("Queries", shown, "hub-queries", tip("hub correction"))
+        if which != "hub":
+            return _corrected(choice, direction, modality, k, correction.value, which)
+    elif correction.fault:
+        cards.empty("The stored hub correction is damaged.", correction.fault)
+    queries = retrieval.found_by(open_summary(last), choice.split, direction, hub, k=k)  # type: ignore[arg-type]
+    wrong = queries[~queries["match"]].drop(columns="match")
+    cards.heading(
+        f"Queries that wrongly retrieve {name_of(kind, hub)}",
+        f"Of {count(len(queries), 'query', 'queries')} with it among the first {k}, {len(wrong):,} with another match. "
+        "Click on a row to open the query.",
+    )
+    fact = f"No query ranks it above its true match within the first {k}."
+    file = f"hub-{kind}-{hub}-{choice.split}-{direction}-{k}"
+    columns = {"place": Column("rank of the hub", ",d", "hub rank")}
+    return query_table(choice, modality, wrong, columns, search_words("words"), fact, file, 330)
+
+
+def _corrected(
+    choice: Choice, direction: str, modality: str, k: int, correction: retrieval.HubCorrection, which: str
+) -> np.ndarray:
+    """The queries whose answer among the first k comes ("mended") or goes with the correction for hubs."""
+    last = choice.runs[-1]
+    table = retrieval.corrected_queries(last, choice.split, direction, correction, k)
+    mended = int(table["mended"].sum())
+    raw, after = (metrics[f"{direction}_r{k}"] for metrics in (last.metrics[choice.split], correction.metrics))
+    neighbours, alpha = correction.strengths[direction]
+    cards.heading(
+        f"R@{k} {raw:.1f} % → {after:.1f} % with scores corrected for hubs",
+        f"After training: every score minus {alpha:g} × the candidate’s mean similarity with its {neighbours} nearest "
+        f"queries of the train split, both numbers chosen on {correction.chosen_on}. {mended:,} answers come, "
+        f"{len(table) - mended:,} go. Click on a row to open the query; its results below are the uncorrected ones.",
+    )
+    columns = {"rank": Column("rank", ",d", "rank"), "corrected": Column("corrected rank", ",d", "hub correction")}
+    queries = table[table["mended"] == (which == "mended")].drop(columns="mended")
+    file = f"hub-correction-{which}-{choice.split}-{direction}-{k}"
+    return query_table(choice, modality, queries, columns, search_words("words"), "There is no such query.", file, 330)
+
+
+def _hub_table(choice: Choice, kind: str, target: str, table: pd.DataFrame, file: str) -> int:
+    """The hubs as pictures or captions, the largest first; returns the chosen one."""
+    last = choice.runs[-1]
+    columns = {
+        "count": Column(of_run(choice, "queries", last), ",d", "occurrences"),
+        "wrong": Column("of them wrongly", ",d", "hub"),
+    }  # fmt: skip
+    if "count_first" in table:
+        columns["count_first"] = Column(of_run(choice, "queries", choice.first), ",d", "occurrences")
+    numbers = table["candidate"].to_numpy()
+    words = search_words(f"{target}-words")
+    rows = holding(choice, kind, numbers, words)
+    if len(rows):
+        values = table.iloc[rows].drop(columns="candidate")
+        numbers = sample_table(
+            choice, kind, numbers[rows], values, columns, target=target, key=f"{target}-table", file=file, height=360
+        )
+    else:
+        cards.empty(*NO_WORDS)
+    total = open_summary(last).count(choice.split, kind)  # type: ignore[arg-type]
+    hub = int(st.number_input("Hub", 0, total - 1, int(numbers[0]), 1, **bound_number(target), width=190) or 0)
+    st.html(cards.links_html(links.of_sample(choice, kind, hub)))
+    return hub

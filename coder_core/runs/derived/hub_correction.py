@@ -1,0 +1,120 @@
+"""Ranks of a run with its scores corrected for hubs, stored beside the run for the app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coder_core.console.documents import trusting
+from coder_core.console.faults import Fault, InputError
+from coder_core.evaluation.sources import EmbeddingPair, Source
+from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.derived.store import DerivedFolder, derived_folder, read_derived, write_derived
+
+FLAG = "--hub-correction"
+REFERENCE = "train"  # its captions and images are the queries that biases come from
+RANKS = ("image_ranks", "text_ranks", "image_best", "text_best")
+
+
+@dataclass(frozen=True)
+class HubCorrection:
+    """What a correction did to the ranks of a split.
+
+    Args:
+        image_ranks: (n,) int64 with corrected scores, −1 for an image without captions. text_ranks: (m,).
+        image_best: (n, k) int32 the best captions of every image. text_best: (m, k) the best images of every caption.
+        chosen_on: the split that k and α were chosen on.
+        strengths: "i2t" and "t2i" → k and α.
+        metrics: of the corrected scores.
+    """
+
+    image_ranks: np.ndarray
+    text_ranks: np.ndarray
+    image_best: np.ndarray
+    text_best: np.ndarray
+    chosen_on: str
+    strengths: Mapping[str, tuple[int, float]]
+    metrics: Mapping[str, float]
+
+
+def correction_folder(run: Path, split: str, own: Analysis) -> DerivedFolder:
+    """The folder of a run's corrected ranks."""
+    return derived_folder(run, split, "hubs", {}, [own])
+
+
+def read_correction(folder: DerivedFolder) -> HubCorrection | None:
+    """Stored corrected ranks; None when there are none.
+
+    Raises:
+        InputError: they are damaged.
+    """
+    stored = read_derived(folder)
+    if stored is None:
+        return None
+    with trusting(str(folder.path)):
+        strengths = {way: (int(k), float(alpha)) for way, (k, alpha) in stored.facts["strengths"].items()}
+        metrics = {str(name): float(value) for name, value in stored.facts["metrics"].items()}
+        ranks: dict[str, Any] = {name: stored.arrays[name] for name in RANKS}
+        return HubCorrection(chosen_on=str(stored.facts["chosen_on"]), strengths=strengths, metrics=metrics, **ranks)
+
+
+def correct_hubs(
+    run: Path, split: str, chosen_on: str, sources_of: Callable[[str], tuple[Sequence[Source], np.ndarray]]
+) -> tuple[HubCorrection, list[Source]]:
+    """Correct the scores of a split, rank them and store the ranks.
+
+    Args:
+        run: its folder, with an analysis of the split.
+        split: to correct. chosen_on: the split that k and α are chosen on, the same one or another.
+        sources_of: the scores of a split, and (m,) the image of every caption, by the name of the split.
+
+    Returns:
+        The ranks, and the corrected scores.
+
+    Raises:
+        InputError: the run scores pair by pair, so that train queries would have to be scored with every candidate.
+    """
+    from coder_core.evaluation.hub_correction import NEIGHBOURS, choose_strengths, corrected, hub_biases
+    from coder_core.evaluation.ranking import rank
+    from coder_core.evaluation.recall import metrics_from_ranks
+    from coder_core.evaluation.tiles import score_tiles
+
+    reference = _embeddings(run, sources_of(REFERENCE)[0])
+    neighbours = [k for k in NEIGHBOURS if k <= min(reference[0].shape)]
+
+    def biases(sources: Sequence[EmbeddingPair]) -> tuple[np.ndarray, np.ndarray]:
+        pairs = list(zip(sources, reference, strict=True))
+        images = [EmbeddingPair(own.image, train.text, own.weight) for own, train in pairs]
+        texts = [EmbeddingPair(own.text, train.image, own.weight) for own, train in pairs]
+        return hub_biases(images, neighbours), hub_biases(texts, neighbours)
+
+    sources, owner = sources_of(chosen_on)
+    pairs = _embeddings(run, sources)
+    image_biases, text_biases = biases(pairs)
+    i2t, t2i = choose_strengths(pairs, owner, image_biases, text_biases, neighbours)
+    if split != chosen_on:
+        sources, owner = sources_of(split)
+        pairs = _embeddings(run, sources)
+        image_biases, text_biases = biases(pairs)
+    scores = corrected(
+        pairs, t2i.alpha * image_biases[:, neighbours.index(t2i.k)], i2t.alpha * text_biases[:, neighbours.index(i2t.k)]
+    )
+    ranks = rank(score_tiles(scores, owner))
+    metrics = metrics_from_ranks(ranks)
+    strengths = {"i2t": (i2t.k, i2t.alpha), "t2i": (t2i.k, t2i.alpha)}
+    arrays: dict[str, Any] = {name: getattr(ranks, name) for name in RANKS}
+    facts: dict[str, Any] = {"chosen_on": chosen_on, "strengths": strengths, "metrics": metrics}
+    write_derived(correction_folder(run, split, open_analysis(run, split)), arrays, facts=facts)
+    return HubCorrection(chosen_on=chosen_on, strengths=strengths, metrics=metrics, **arrays), scores
+
+
+def _embeddings(run: Path, sources: Sequence[Source]) -> list[EmbeddingPair]:
+    pairs = [source for source in sources if isinstance(source, EmbeddingPair)]
+    if len(pairs) < len(sources):
+        problem, fix = f"scores pair by pair: {FLAG} needs embeddings", f"evaluate it without {FLAG}"
+        raise InputError(Fault(str(run), problem, "a run with one embedding of every image and caption", fix))
+    return pairs

@@ -1,0 +1,70 @@
+"""Hub correction: biases against loops in float64, one set of scores for both directions, the choice of k and α."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coder_core.evaluation import EmbeddingPair, ScoreMatrix, mixture, rank, score_tiles
+from coder_core.evaluation.hub_correction import Strength, choose_strengths, corrected, hub_biases
+
+
+def unit_rows(random: np.random.Generator, count: int, size: int) -> np.ndarray:
+    rows = random.standard_normal((count, size)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def scores_of(pairs: list[EmbeddingPair]) -> np.ndarray:
+    return sum(pair.weight * np.asarray(pair.image, np.float64) @ np.asarray(pair.text, np.float64).T for pair in pairs)
+
+
+def test_a_bias_is_the_mean_of_the_k_largest_scores_with_the_reference_queries() -> None:
+    random = np.random.default_rng(0)
+    pairs = mixture(
+        unit_rows(random, 30, 8), unit_rows(random, 50, 8), (unit_rows(random, 30, 4), unit_rows(random, 50, 4)), 0.9
+    )
+    biases = hub_biases(pairs, (1, 7, 50))  # type: ignore[arg-type]
+    for candidate, scores in enumerate(scores_of(pairs)):  # type: ignore[arg-type]
+        largest = sorted(scores.tolist(), reverse=True)
+        expected = [sum(largest[:k]) / k for k in (1, 7, 50)]
+        np.testing.assert_allclose(biases[candidate], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("k", [0, 51])
+def test_k_outside_the_reference_queries_is_refused(k: int) -> None:
+    random = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="k must lie between 1 and the 50 reference queries"):
+        hub_biases([EmbeddingPair(unit_rows(random, 3, 8), unit_rows(random, 50, 8))], (k,))
+
+
+def test_one_set_of_scores_ranks_both_directions_as_two_corrected_matrices_do() -> None:
+    random = np.random.default_rng(1)
+    images, texts, owner = unit_rows(random, 40, 6), unit_rows(random, 120, 6), np.arange(120) % 40
+    image_bias, text_bias = random.random(40).astype(np.float32), random.random(120).astype(np.float32)
+    ranks = rank(score_tiles(corrected([EmbeddingPair(images, texts)], image_bias, text_bias), owner))
+    scores = images.astype(np.float64) @ texts.T.astype(np.float64)
+    by_image = rank(score_tiles([ScoreMatrix((scores - text_bias[None]).astype(np.float32))], owner))
+    by_text = rank(score_tiles([ScoreMatrix((scores - image_bias[:, None]).astype(np.float32))], owner))
+    np.testing.assert_array_equal(ranks.image_ranks, by_image.image_ranks)
+    np.testing.assert_array_equal(ranks.text_ranks, by_text.text_ranks)
+    np.testing.assert_array_equal(ranks.text_best, by_text.text_best)
+
+
+def test_the_choice_removes_a_hub_and_leaves_scores_without_one_alone() -> None:
+    """Image 0 scores high with every caption, those of training too."""
+    random = np.random.default_rng(2)
+    images = unit_rows(random, 60, 16)
+    texts = images + 0.05 * random.standard_normal((60, 16))
+    train = unit_rows(random, 200, 16)
+    shared = np.concatenate([np.ones((1, 1)), np.zeros((59, 1))])
+    hub = EmbeddingPair(np.hstack([images, 1.5 * shared]), np.hstack([texts, np.ones((60, 1))]))
+    reference = np.hstack([train, np.ones((200, 1))])
+    image_biases = hub_biases([EmbeddingPair(hub.image, reference)], (1, 4, 16))
+    i2t, t2i = choose_strengths([hub], np.arange(60), image_biases, np.zeros((60, 3)), (1, 4, 16))
+    assert i2t == Strength(1, 0.0)
+    assert t2i.alpha > 0
+    chosen = image_biases[:, (1, 4, 16).index(t2i.k)] * t2i.alpha
+    before = rank(score_tiles([hub], np.arange(60))).text_ranks
+    after = rank(score_tiles(corrected([hub], chosen, np.zeros(60)), np.arange(60))).text_ranks
+    assert (before > 0).mean() > 0.9
+    assert (after == 0).all()
