@@ -1,0 +1,366 @@
+"""What people say about pairs of a caption and an image: one JSON-lines file beside the data, which only grows.
+
+    {"version": 1, "id": "9f…", "time": "2026-11-22T17:40:12Z", "reviewer": "anna", "image": "x.jpg",
+     "caption": "a dog runs", "verdict": "wrong-caption", "tags": ["colour"], "note": "it is a cat"}
+    {"version": 1, "id": "03…", "time": "…", "reviewer": "anna", "undo": "9f…"}
+
+A pair is named by its content, the image's name and the caption's text, so verdicts survive reordering, other splits
+and other layouts. The name of an image without one is a hash of its captions. An empty caption stands for the image
+with all its captions. Undoing appends a line too. Every line is written in one call under a lock on the file: writers
+in several processes lose nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
+from coder_core.console.plain_files import DOCUMENT, open_plain
+from coder_core.data.lines import BYTE_ORDER_MARK, LONGEST_CAPTION_CHARACTERS, holds_half_character, plain_file, shown
+
+FILE = "reviews.jsonl"
+VERSION = 1
+Verdict = Literal["wrong-caption", "also-matches", "too-vague", "duplicate", "label-right", "none"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+LONGEST = {"id": 40, "time": 40, "reviewer": 100, "image": 1_000, "caption": LONGEST_CAPTION_CHARACTERS, "note": 2_000}
+LONGEST_TAG, MOST_TAGS = 50, 20
+LONGEST_LINE = 1 << 17  # bytes
+EXPECTED = "a line as docs/data.md describes it (section 10)"
+_UNNAMED = re.compile(r"(?:image )?(\d+)")
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Review:
+    """One person's verdict on a pair.
+
+    Args:
+        image: its name, or the hash of its captions (`image_keys`).
+        caption: its text; "" is the image with all its captions.
+        verdict: "label-right" says that the labels hold: a pair of the labels belongs together, another one does not.
+            "none" is a remark: tags or a note alone.
+        reviewer, id, time: who, a name for undoing, and when (UTC).
+    """
+
+    image: str
+    caption: str
+    verdict: Verdict
+    reviewer: str
+    tags: tuple[str, ...] = ()
+    note: str = ""
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    time: str = field(default_factory=lambda: _now())
+
+    @property
+    def pair(self) -> Pair:
+        return self.image, self.caption
+
+    def document(self) -> dict[str, Any]:
+        """The line, as JSON values."""
+        return {
+            "version": VERSION, "id": self.id, "time": self.time, "reviewer": self.reviewer, "image": self.image,
+            "caption": self.caption, "verdict": self.verdict, "tags": list(self.tags), "note": self.note,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reviews:
+    """What a file of reviews says.
+
+    Args:
+        all: every verdict, in the order of the file, also those replaced or undone.
+        undone: ids that a later line takes back.
+        lines: the objects of the file, as they stand.
+        faults: warnings about lines that were left out.
+    """
+
+    all: tuple[Review, ...] = ()
+    undone: frozenset[str] = frozenset()
+    lines: tuple[dict[str, Any], ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    @cached_property
+    def standing(self) -> tuple[Review, ...]:
+        """The latest verdict of every reviewer on every pair, without those undone, in the order of the file."""
+        latest: dict[tuple[str, Pair], Review] = {}
+        for review in self.all:
+            if review.id not in self.undone:
+                latest.pop((review.reviewer, review.pair), None)
+                latest[review.reviewer, review.pair] = review
+        return tuple(latest.values())
+
+    @cached_property
+    def verdicts(self) -> dict[Pair, Verdict]:
+        """Pair → its verdict: what most reviewers say; of equally many, the verdict given last."""
+        given: dict[Pair, list[Verdict]] = defaultdict(list)
+        for review in self.standing:
+            if review.verdict != "none":
+                given[review.pair].append(review.verdict)
+        verdicts: dict[Pair, Verdict] = {}
+        for pair, said in given.items():
+            verdicts[pair] = max(reversed(said), key=Counter(said).__getitem__)  # of equals the first, so the last said
+        return verdicts
+
+    def fingerprint(self) -> str:
+        """sha256 (hex) of the verdicts that count; who gave them and in which order does not matter."""
+        return verdicts_fingerprint(self.verdicts)
+
+
+def verdicts_fingerprint(verdicts: Mapping[Pair, Verdict]) -> str:
+    """sha256 (hex) of pairs and their verdicts, in any order."""
+    rows = sorted([*pair, verdict] for pair, verdict in verdicts.items())
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class JudgedSplit:
+    """The verdicts about one split, as rows.
+
+    Args:
+        labels: (m,) the verdict on every caption with its own image; "" without one.
+        matches: (P, 2) int64, a caption and another image that it also matches.
+        elsewhere: verdicts about pairs that the split does not have.
+    """
+
+    labels: np.ndarray
+    matches: np.ndarray
+    elsewhere: int
+
+    def rows(self, *verdicts: Verdict) -> np.ndarray:
+        """(·,) captions whose own pair has one of these verdicts."""
+        return np.flatnonzero(np.isin(self.labels, verdicts))
+
+
+def image_keys(names: Sequence[str] | None, captions: Sequence[str], image_of_text: np.ndarray, n: int) -> list[str]:
+    """What an image is called in reviews: its name; where images have none, a hash of its captions in any order.
+
+    Args:
+        names: n names. Numbers of rows are none, nor is a name that two images share.
+        captions: m texts. image_of_text: (m,) the image of every caption. n: images.
+    """
+    counted = Counter(names or [])
+    named = names is not None and not all(
+        (match := _UNNAMED.fullmatch(name)) and int(match[1]) == row for row, name in enumerate(names)
+    )
+    keys = [name if named and counted[name] == 1 else "" for name in names or [""] * n]
+    if all(keys):
+        return keys
+    own: dict[int, list[str]] = defaultdict(list)
+    for caption, image in zip(captions, image_of_text.tolist(), strict=True):
+        if not keys[image]:
+            own[image].append(caption)
+    for image, texts in own.items():
+        digest = hashlib.sha256("\n".join(sorted(texts)).encode("utf-8", "surrogatepass")).hexdigest()
+        keys[image] = f"captions:{digest}"
+    return keys
+
+
+def judge_split(
+    verdicts: Mapping[Pair, Verdict], names: Sequence[str] | None, captions: Sequence[str], image_of_text: np.ndarray,
+    n: int,
+) -> JudgedSplit:  # fmt: skip
+    """Find the pairs of the verdicts in a split; arguments as for `image_keys`.
+
+    A caption that stands twice with its image has the verdict both times.
+    """
+    labels = np.full(len(captions), "", dtype="<U16")
+    if not verdicts:
+        return JudgedSplit(labels, np.empty((0, 2), np.int64), 0)
+    keys = image_keys(names, captions, image_of_text, n)
+    seen: set[Pair] = set()
+    rows_of: dict[str, list[int]] = defaultdict(list)
+    for row, (caption, image) in enumerate(zip(captions, image_of_text.tolist(), strict=True)):
+        rows_of[caption].append(row)
+        for pair in ((keys[image], ""), (keys[image], caption)):  # the pair's own verdict comes last
+            if pair in verdicts:
+                labels[row] = verdicts[pair]
+                seen.add(pair)
+    image_of_key = {key: row for row, key in enumerate(keys) if key}
+    matches = []
+    for pair, verdict in verdicts.items():
+        image, rows = image_of_key.get(pair[0]), rows_of.get(pair[1], [])
+        if pair in seen or image is None or not rows:
+            continue
+        seen.add(pair)
+        if verdict == "also-matches":
+            matches += [(row, image) for row in rows if image_of_text[row] != image]
+    unique = np.unique(np.array(matches, np.int64).reshape(-1, 2), axis=0)
+    return JudgedSplit(labels, unique, len(verdicts) - len(seen))
+
+
+def read_reviews(path: Path) -> Reviews:
+    """Read a file of reviews. A link is followed, with a note.
+
+    A last line that was being written when its writer died, and such a line in the middle, are left out with a warning.
+
+    Raises:
+        InputError: the file is missing, or lines hold something else; names up to 20.
+    """
+    faults: list[Fault] = []
+    path = plain_file(Path(path), faults)
+    try:
+        if (size := path.stat().st_size) > DOCUMENT:
+            raise InputError(Fault(str(path), f"has {size:,} bytes", f"at most {DOCUMENT:,}", "split it by data set"))
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(Fault(str(path), f"cannot be read ({error.strerror})")) from error
+    return parse_reviews(content, str(path), faults)
+
+
+def parse_reviews(content: bytes, place: str, faults: Sequence[Fault] = ()) -> Reviews:
+    """The reviews of a file's content; errors as for `read_reviews`, which name `place`."""
+    errors: list[Fault] = []
+    notes, documents, reviews = list(faults), [], []
+    undone: set[str] = set()
+    for number, line in enumerate(content.removeprefix(BYTE_ORDER_MARK.encode()).split(b"\n"), 1):
+        if not (line := line.strip()):
+            continue
+        where = f"{place} line {number}"
+        if not line.endswith(b"}"):
+            problem = "is half a line: its writer was stopped, and it is left out"
+            notes.append(Fault(where, problem, "a JSON object", "give the verdict again", "warning"))
+            continue
+        try:
+            document = _document(line)
+            if "undo" in document:
+                undone.add(document["undo"])
+            else:
+                reviews.append(_review(document))
+            documents.append(document)
+        except ValueError as error:
+            if len(errors) < MOST_FAULTS_SHOWN:
+                errors.append(Fault(where, str(error), EXPECTED, "mend the line, or remove it"))
+    if errors:
+        raise InputError(errors)
+    return Reviews(tuple(reviews), frozenset(undone), tuple(documents), tuple(notes))
+
+
+def append_review(path: Path, review: Review) -> None:
+    """Append a verdict; the file is made when missing.
+
+    Raises:
+        InputError: a text is too long or not UTF-8, or the file is a link, not writable, or full.
+    """
+    try:
+        _review(review.document())
+    except ValueError as error:
+        raise InputError(Fault("the review", str(error))) from error
+    _append(path, review.document())
+
+
+def append_undo(path: Path, review: str, reviewer: str) -> None:
+    """Append the line that takes back the verdict with the id `review`; errors as for `append_review`."""
+    record = {"version": VERSION, "id": secrets.token_hex(8), "time": _now(), "reviewer": reviewer, "undo": review}
+    _append(path, record)
+
+
+def merge(files: Sequence[Reviews]) -> str:
+    """The lines of several files as one file's text: each once, by the time they were written.
+
+    Raises:
+        InputError: two lines have one id and say different things.
+    """
+    lines: dict[str, dict[str, Any]] = {}
+    for reviews in files:
+        for document in reviews.lines:
+            if lines.setdefault(document["id"], document) != document:
+                problem = "stands in two files and says different things"
+                raise InputError(Fault(f"id {shown(document['id'])}", problem, fix="remove one of the two lines"))
+    ordered = sorted(lines.values(), key=lambda document: str(document["time"]))
+    return "".join(f"{json.dumps(document)}\n" for document in ordered)
+
+
+def _append(path: Path, record: Mapping[str, Any]) -> None:
+    """Write one line under the file's lock. What a killed writer left gets its line end first."""
+    line = json.dumps(record).encode() + b"\n"
+    try:
+        with _locked(path) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size + len(line) > DOCUMENT:
+                raise InputError(Fault(str(path), f"has {size:,} bytes", f"at most {DOCUMENT:,}", "begin another file"))
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line
+            while line:
+                line = line[os.write(descriptor, line) :]
+    except OSError as error:
+        fix = "make room, or start with another file (CODER_REVIEWS=FILE)"
+        raise InputError(Fault(str(path), f"could not be written ({error.strerror})", fix=fix)) from error
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The file open for appending, held by this process alone; on a file system without locks nobody waits."""
+    descriptor = open_plain(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _document(line: bytes) -> dict[str, Any]:
+    """The JSON object of a line; ValueError says what it is instead."""
+    if len(line) > LONGEST_LINE:
+        raise ValueError(f"has {len(line):,} bytes, more than {LONGEST_LINE:,}")
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is not JSON ({error})") from None
+    if not isinstance(document, dict):
+        raise ValueError(f"holds a {type(document).__name__}, not an object")
+    version = document.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ValueError(f"key version: is {shown(str(version))}, not {VERSION}")
+    if version > VERSION:
+        raise ValueError(f"has version {version}, and this program reads {VERSION}: a newer one wrote it")
+    for key in ("id", "time", "reviewer", *(("undo",) if "undo" in document else ())):
+        _text(document, key, LONGEST.get(key, LONGEST["id"]), least=1)
+    return document
+
+
+def _review(document: Mapping[str, Any]) -> Review:
+    image, note = _text(document, "image", LONGEST["image"], least=1), _text(document, "note", LONGEST["note"], "")
+    tags = document.get("tags", [])
+    if not isinstance(tags, list) or len(tags) > MOST_TAGS:
+        raise ValueError(f"key tags: is no list of at most {MOST_TAGS}")
+    verdict = document.get("verdict")
+    if verdict not in VERDICTS:
+        raise ValueError(f"key verdict: is {shown(str(verdict))}, not one of {', '.join(VERDICTS)}")
+    return Review(
+        image=image, caption=_text(document, "caption", LONGEST["caption"]), verdict=verdict, note=note,
+        reviewer=_text(document, "reviewer", LONGEST["reviewer"], least=1), id=_text(document, "id", LONGEST["id"]),
+        tags=tuple(_text({"tags": tag}, "tags", LONGEST_TAG, least=1) for tag in tags),
+        time=_text(document, "time", LONGEST["time"]),
+    )  # fmt: skip
+
+
+def _text(document: Mapping[str, Any], key: str, most: int, missing: str | None = None, *, least: int = 0) -> str:
+    value = document.get(key, missing)
+    if not isinstance(value, str):
+        raise ValueError(f"key {key}: is {shown(repr(value))}, not a text")
+    if not least <= len(value) <= most:
+        raise ValueError(f"key {key}: has {len(value):,} characters, not {least} to {most:,}")
+    if holds_half_character(value):
+        raise ValueError(f"key {key}: holds half a character (a lone surrogate)")
+    return value
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
