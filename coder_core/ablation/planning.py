@@ -31,6 +31,7 @@ class PlannedRun:
 
     Args:
         row: of the table. seed: of the run. folder: of the run. preset: it starts from. config: every setting.
+        reads: folders of the runs that must be finished before.
     """
 
     row: Row
@@ -38,11 +39,12 @@ class PlannedRun:
     folder: Path
     preset: str
     config: Config
+    reads: tuple[Path, ...] = ()
 
 
-def run_name(row: Row, seed: int) -> str:
-    """The name of a run folder."""
-    return f"{row.name}-s{seed}"
+def run_name(row: str, seed: int) -> str:
+    """The name of the run folder of a row."""
+    return f"{row}-s{seed}"
 
 
 def plan(
@@ -52,27 +54,41 @@ def plan(
     """All runs of the rows, seed by seed, so that every row has a result early.
 
     Raises:
-        InputError: a row cannot be built from the preset, has impossible values, or `root` holds its run with others.
+        InputError: a row cannot be built from the preset, has impossible values, or `root` holds its run with others;
+            it reads a run that is neither among these nor finished.
     """
-    runs = []
+    runs = list[PlannedRun]()
     for seed in seeds:
         for row in rows:
-            folder = root / run_name(row, seed)
-            start, config = row_config(table, row, preset, overrides, name=folder.name, seed=seed)
+            folder = root / run_name(row.name, seed)
+            start, config = row_config(table, row, preset, overrides, name=folder.name, seed=seed, root=root)
             stop_on_errors(problems(config))
-            runs.append(PlannedRun(row, seed, folder, start, config))
+            reads = tuple(root / run_name(name, seed) for name in row.runs().values())
+            runs.append(PlannedRun(row, seed, folder, start, config, reads))
     for run in runs:
         _check_same_values(run)
+    stop_on_errors(_missing(runs))
     return runs
 
 
+def _missing(runs: Sequence[PlannedRun]) -> list[Fault]:
+    planned = {run.folder for run in runs}
+    return [
+        Fault(str(run.folder), f"reads {read}, which is not finished", fix=f"add {name} to --rows")
+        for run in runs
+        for read, name in zip(run.reads, run.row.runs().values(), strict=True)
+        if read not in planned and state_of(read) != "finished"
+    ]
+
+
 def row_config(
-    table: AblationTable, row: Row, preset: str, overrides: Mapping[str, Any], *, name: str, seed: int
-) -> tuple[str, Config]:
+    table: AblationTable, row: Row, preset: str, overrides: Mapping[str, Any], *, name: str, seed: int,
+    root: Path = Path(),
+) -> tuple[str, Config]:  # fmt: skip
     """The preset a row starts from and its configuration.
 
     A preset tuned for the row's loss (`presets.tuned_for`) takes the place of `preset`. The overrides of the command
-    line come on top, the changes of the row last.
+    line come on top, the changes of the row last; those that name a run of another row find it below `root`.
 
     Raises:
         InputError: the row needs a part that the preset leaves out.
@@ -81,7 +97,8 @@ def row_config(
     start = tuned_for(preset, loss) if isinstance(loss, str) else preset
     place = f"{table.name} row {row.name}"
     config = changed(PRESETS[start].config, overrides, place)
-    config = changed(config, {**row.changes, "seed": seed}, place)
+    runs = {flag: str(root / run_name(value, seed)) for flag, value in row.runs().items()}
+    config = changed(config, {**row.changes, **runs, "seed": seed}, place)
     missing = [flag for flag in row.needs if not value_of(config, flag)]
     if missing:
         fix = f"give {' and '.join(f'--{flag} N' for flag in missing)}, or choose a preset that has them"

@@ -111,7 +111,7 @@ def _same_seeds(row: Mapping[int, Hits], reference: Mapping[int, Hits]) -> tuple
 
 def _finished(row: Row, root: Path, split: str) -> Runs:
     """The row's finished and evaluated runs."""
-    prefix = run_name(row, 0)[:-1]
+    prefix = run_name(row.name, 0)[:-1]
     seeds = {folder.name.removeprefix(prefix): folder for folder in root.glob(f"{prefix}*")}
     return {
         int(seed): folder

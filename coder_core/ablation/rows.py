@@ -18,7 +18,14 @@ class Times:
     factor: float
 
 
-Change = str | int | float | bool | Times
+@dataclass(frozen=True)
+class RunOf:
+    """The folder of another row's run with the same seed, below the same root."""
+
+    row: str
+
+
+Change = str | int | float | bool | Times | RunOf
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,10 @@ class Row:
     x: float | None = None
     group: str = ""
     reference: str = ""
+
+    def runs(self) -> dict[str, str]:
+        """Flag → the other row whose run it names."""
+        return {flag: value.row for flag, value in self.changes.items() if isinstance(value, RunOf)}
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,9 @@ def run_all(
     signals_sent = 0
     with _CountSignals() as signals:
         while active or (waiting and not signals.count):
-            while waiting and len(active) < jobs and not signals.count:
-                run = waiting.popleft()
+            while len(active) < jobs and not signals.count and (startable := ready(waiting, active)):
+                run = startable[0]
+                waiting.remove(run)
                 run.slot = min(set(range(jobs)) - {other.slot for other in active})
                 run.start_next(gpus)
                 active.append(run)
@@ -118,6 +119,12 @@ def run_all(
             time.sleep(POLL_SECONDS if active else 0)
     progress.waiting = len(waiting)
     return progress, signals.count > 0
+
+
+def ready(waiting: Sequence[RowProcess], active: Sequence[RowProcess]) -> list[RowProcess]:
+    """Those that read no run still to come."""
+    to_come = {run.planned.folder for run in (*waiting, *active)}
+    return [run for run in waiting if not to_come.intersection(run.planned.reads)]
 
 
 def _still_going(run: RowProcess, progress: TableProgress, gpus: Sequence[str], stopping: bool) -> bool:

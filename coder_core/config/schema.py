@@ -58,6 +58,9 @@ class DataConfig:
         "Share of an image's regions left out, on average, in every training batch (vse_infty: 0.2).")
     drop_words: float = setting(0.2, minimum=0, below=1, help=
         "Share of a caption's words left out while training; at least one stays (vse_infty: 0.2).")
+    train_part: float = setting(1.0, above=0, maximum=1, help=
+        "Share of the train images, drawn by the seed, that the run learns from; the vocabulary is that of all. For "
+        "experiments with less data (ablate boosting-offline).")
     vague_captions: float = setting(0.0, minimum=0, maximum=1, help=
         "Share of the train captions made vague: coarse words for nouns, or little more than a noun. For experiments "
         "on ambiguity (ablate ambiguity); dev and test stay as they are.")

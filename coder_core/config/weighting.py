@@ -8,10 +8,10 @@ from typing import Literal
 from coder_core.config.setting import setting
 
 SampleWeights = Literal[
-    "none", "diversity", "discrepancy", "combined", "combined-stats", "hal", "mithun", "amrani"
+    "none", "diversity", "discrepancy", "combined", "combined-stats", "random", "hal", "mithun", "amrani"
 ]  # fmt: skip
 Modalities = Literal["difference", "sum", "image", "text"]
-OF_NEIGHBOURHOODS = ("diversity", "discrepancy", "combined", "combined-stats")
+OF_NEIGHBOURHOODS = ("diversity", "discrepancy", "combined", "combined-stats", "random")
 """The weights that need every caption's neighbours in a fixed text space."""
 
 # fmt: off
@@ -25,8 +25,8 @@ class WeightingConfig:
     sample_weights: SampleWeights = setting("none", help=
         "What weighs a positive: how far apart its semantic neighbours are in the joint space (diversity, eq. 4-6), "
         "how far it is from its neighbours' neighbours (discrepancy, eq. 2-3), both (combined, eq. 7; combined-stats, "
-        "eq. 8), how many queries it is a false friend of (hal), how badly it ranks (mithun), how dense its "
-        "surroundings are (amrani).")
+        "eq. 8), nothing (random: each pair has the diversity of another, a control), how many queries it is a false "
+        "friend of (hal), how badly it ranks (mithun), how dense its surroundings are (amrani).")
     weight_modalities: Modalities = setting("difference", help=
         "The image's and the text's α become one weight by the softmax of |α_X − α_Y| (the paper's choice) or of "
         "their sum, or one of them alone is the weight (its table 3).")

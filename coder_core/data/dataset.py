@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ READ_SUFFIXES = (".npy", ".txt", ".json", ".csv", ".tsv", ".jsonl", ".parquet", 
 SMALL_TEST_IMAGES = 1_000  # COCO: "test" is the first 1,000 images of "testall"
 OTHER_NAME = {"dev": "val", "val": "dev"}
 FINGERPRINT_ROWS = 64
+PART_STREAM = 10  # of the random numbers that choose a part of the images
 LAYOUTS = "a folder with {split}_ims.npy and {split}_caps.txt (or precomp/ in it), or dataset*.json with ims.npy"
 
 
@@ -84,6 +85,20 @@ class Split:
         counts = np.bincount(self.image_of_text, minlength=self.n_images)
         offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         return offsets, np.argsort(self.image_of_text, kind="stable").astype(np.int64)
+
+
+def part_of(split: Split, share: float, seed: int) -> Split:
+    """The same split with the captions of some images alone.
+
+    Args:
+        split: n images.
+        share: of its images, above 0; at least one stays. A larger share holds the images of a smaller one.
+        seed: of the draw.
+    """
+    order = np.random.default_rng((seed, PART_STREAM)).permutation(split.n_images)
+    stays = np.isin(split.image_of_text, order[: max(1, round(share * split.n_images))])
+    captions = [caption for caption, kept in zip(split.captions, stays.tolist(), strict=True) if kept]
+    return replace(split, captions=captions, image_of_text=split.image_of_text[stays])
 
 
 def read_split(path: str | Path, split: str, *, pictures: str | Path | None = None, check_values: bool = True) -> Split:

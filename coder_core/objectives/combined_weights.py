@@ -53,7 +53,7 @@ def combination_shares(
     that table, so the exponents hardly differ and the weights are nearly uniform by construction.
 
     Args:
-        kind: "diversity", "discrepancy", "combined" or "combined-stats".
+        kind: "diversity", "discrepancy", "combined", "combined-stats" or "random".
         diversity: (p, 2) scores of all pairs.
         discrepancy: (p, 2).
         validated: β and γ of "combined" (COMBINED-VAL), which the paper chooses on dev.
@@ -64,7 +64,7 @@ def combination_shares(
     >>> combination_shares("combined-stats", torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 5.0]]))
     (1.0, 6.0)
     """
-    if kind == "diversity":
+    if kind in ("diversity", "random"):
         return 1.0, 0.0
     if kind == "discrepancy":
         return 0.0, 1.0
@@ -76,7 +76,19 @@ def combination_shares(
             mean_and_deviation(discrepancy),
         )
         return mean * deviation, other_mean * other_deviation
-    raise ValueError(f'kind must be "diversity", "discrepancy", "combined" or "combined-stats", got {kind!r}')
+    known = '"diversity", "discrepancy", "combined", "combined-stats" or "random"'
+    raise ValueError(f"kind must be {known}, got {kind!r}")
+
+
+def shuffled(scores: Tensor, random: torch.Generator) -> Tensor:
+    """(p, 2) scores, each pair's given to another pair: the weights of a control, distributed as those of the method.
+
+    The paper's table 3 has a row of random weights and does not say how they are drawn.
+
+    >>> shuffled(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.Generator().manual_seed(0)).sum(0)
+    tensor([4., 6.])
+    """
+    return scores[torch.randperm(len(scores), generator=random).to(scores.device)]
 
 
 def mean_and_deviation(scores: Tensor) -> tuple[float, float]:

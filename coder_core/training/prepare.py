@@ -16,7 +16,7 @@ from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.batches import TrainingBatches
 from coder_core.data.checksums import split_checksums
-from coder_core.data.dataset import Split, compare_splits, fingerprint
+from coder_core.data.dataset import Split, compare_splits, fingerprint, part_of
 from coder_core.data.demo import DEMO_FOLDER, make_demo
 from coder_core.data.vague import make_vague
 from coder_core.data.words import Tokens, Vocabulary
@@ -141,6 +141,8 @@ def prepare(
         vocabulary = Vocabulary.build(train.captions, threshold=config.data.word_threshold)
         vectors, about_vectors = initial_word_vectors(config, vocabulary, train.captions)
         faults += about_vectors
+    if config.data.train_part < 1:
+        train = part_of(train, config.data.train_part, config.training.seed)
     text_tower = towers.text if towers is not None else None
     reader = make_reader(config, vocabulary, download=download, tower=text_tower)
     batches = TrainingBatches(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,9 @@ import tyro
 from coder_core import ablate
 from coder_core.ablate import AblateArguments
 from coder_core.ablation.grid import read_grid
-from coder_core.ablation.planning import changed, named_flags, row_config
+from coder_core.ablation.planning import changed, named_flags, plan, row_config
 from coder_core.ablation.rows import AblationTable, Change, Row, Times
+from coder_core.ablation.running import RowProcess, ready
 from coder_core.ablation.tables import BOOSTING_TABLES, TABLES
 from coder_core.config.checks import problems
 from coder_core.config.command_line import changed_flags
@@ -22,14 +25,11 @@ from coder_core.console.faults import InputError
 from coder_core.train import read_arguments
 
 FULL = "coder-f30k-bigru"
-NEEDED: dict[str, dict[str, Change]] = {"boosting-offline": {"boosting-teacher": "runs/a"}}
 
 
 def built(table: str, preset: str = FULL) -> dict[str, Config]:
     found = TABLES[table]
-    return {
-        row.name: row_config(found, row, preset, NEEDED.get(table, {}), name=row.name, seed=3)[1] for row in found.rows
-    }
+    return {row.name: row_config(found, row, preset, {}, name=row.name, seed=3)[1] for row in found.rows}
 
 
 @pytest.mark.parametrize("preset", ["coder-f30k-bigru", "coder-f30k-bert", "coder-flickr8k", "coder-coco-bert"])
@@ -58,7 +58,7 @@ def test_boosting_tables_start_from_the_preset_made_for_boosting(table: str) -> 
 @pytest.mark.parametrize("table", TABLES)
 def test_the_command_line_gives_the_row_back(table: str) -> None:
     for row in TABLES[table].rows:
-        asked: dict[str, Change] = {"epochs": 2, **NEEDED.get(table, {})}
+        asked: dict[str, Change] = {"epochs": 2}
         start, config = row_config(TABLES[table], row, "coder-flickr8k", asked, name=row.name, seed=1)
         flags = [*changed_flags(PRESETS[start].config, config), f"--name={row.name}"]
         assert read_arguments(flags, PRESETS[start].config).config == config
@@ -214,8 +214,8 @@ def test_sample_weights_are_the_papers_rows() -> None:
     assert {row.memory.bank_size + row.model.concepts + row.memory.prototypes for row in rows.values()} == {0}
     shares = [
         (row.weighting.diversity_share, row.weighting.discrepancy_share)
-        for row in rows.values()
-        if row.weighting.sample_weights == "combined"
+        for name, row in rows.items()
+        if name.startswith("combined-") and name != "combined-stats"
     ]
     assert sorted(shares) == sorted([(1, 1), *((1, n) for n in range(2, 6)), *((n, 1) for n in range(2, 6))])
     assert [rows[name].weighting.sample_weights for name in ("none", "hal", "mithun", "amrani", "thomas")] == [
@@ -225,3 +225,28 @@ def test_sample_weights_are_the_papers_rows() -> None:
     reported = {row.name: row.reported for row in TABLES["sample-weights"].rows}
     assert reported["combined-1-4"] == (70.56, None, None, 70.13, None, None)
     assert reported["combined-4-1"] is None
+    recipe = rows["recipe-combined-1-4"]
+    assert (recipe.training.batch_size, recipe.training.learning_rate, recipe.training.schedule) == (
+        32,
+        1e-4,
+        "plateau",
+    )
+    assert recipe.weighting.weight_scale * recipe.training.batch_size == 196  # λ of table 1
+
+
+def test_a_row_reads_the_run_of_another_row_with_its_seed(tmp_path: Path) -> None:
+    """The teacher of an offline row is trained by the table itself, for every seed."""
+    table, (teacher, student) = TABLES["boosting-offline"], ("teacher-half", "am-offline-half")
+    planned = partial(plan, table, seeds=(0, 4), preset="flickr8k-boosted", overrides={"data": "x"}, root=tmp_path)
+    runs = {run.folder.name: run for run in planned(table.choose([teacher, student]))}
+    for seed in (0, 4):
+        folder = tmp_path / f"{teacher}-s{seed}"
+        assert runs[f"{student}-s{seed}"].config.boosting.boosting_teacher == str(folder)
+        assert runs[f"{student}-s{seed}"].reads == (folder,)
+        assert runs[f"{teacher}-s{seed}"].reads == ()
+    waiting = [RowProcess(runs[f"{name}-s0"], deque()) for name in (student, teacher)]
+    assert ready(waiting, []) == waiting[1:]
+    assert ready(waiting[:1], waiting[1:]) == []  # while the teacher trains
+    assert ready(waiting[:1], []) == waiting[:1]
+    with pytest.raises(InputError, match=f"reads .*{teacher}-s0, which is not finished. Add {teacher} to --rows"):
+        planned(table.choose([student]))

@@ -50,7 +50,7 @@ OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
         "weight_scale": (0.0,), "lora_alpha": (0.0,),
     },
     "a value above 0. At 0 every concept is connected with every other": {"concept_threshold": (0.0,)},
-    "a value above 0 and at most 1": {"decay_at": (0.0, 1.1)},
+    "a value above 0 and at most 1": {"decay_at": (0.0, 1.1), "train_part": (0.0, 1.1)},
     "a value from 0 to 1": {
         "beta": (1.1,), "momentum": (1.01, -0.01), "boosting_split": (1.1,), "boosting_momentum": (1.1,),
         "vague_captions": (1.5, -0.1), "dev_share": (1.1,), "test_share": (-0.1,),

@@ -14,12 +14,15 @@ from coder_core.console.bars import watching
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import main
 from coder_core.geometry.caption_neighbours import caption_neighbours
+from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.evaluate import evaluate_split
+from coder_core.runs.analysis.weights import weight_tables
 from coder_core.runs.derived.neighbours import run_text_space
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import start_run
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
+from tests.support.configs import changed
 from tests.support.tiny_runs import quiet, write_tiny_data
 from tests.support.weighted_runs import weighted
 
@@ -117,6 +120,16 @@ def test_weights_of_a_batch_are_taken_in_random_batches(data: Path, tmp_path: Pa
         np.testing.assert_allclose(weights[pairs], expected, rtol=1e-4)
     assert not (folder / "weight_diversity.npy").exists()
     assert json.loads((folder / "weighting.json").read_text())["sample_weights"] == "mithun"
+
+
+def test_random_weights_are_those_of_diversity_on_other_pairs(data: Path, run: Path) -> None:
+    loaded, split = load_model(run), read_split(data, "dev")
+    known = SplitEmbeddings(*arrays(run / "analysis" / "dev", "image_embeddings", "text_embeddings"))
+    kinds = [changed(loaded.config, sample_weights=kind) for kind in ("diversity", "random")]
+    (method, _), (control, _) = (weight_tables(run, config, known, split) for config in kinds)
+    np.testing.assert_allclose(np.sort(control["sample_weight"]), np.sort(method["sample_weight"]), rtol=1e-5)
+    assert not np.allclose(control["sample_weight"], method["sample_weight"])
+    np.testing.assert_array_equal(control["weight_diversity"], method["weight_diversity"])
 
 
 @pytest.mark.parametrize("kind", ["diversity", "hal"])

@@ -210,6 +210,26 @@ def test_an_offline_target_starts_from_the_teacher_or_from_scratch(data: Path, f
     assert same(weights(prepare(offline(data, finished, boosting_start="scratch")).model), scratch)
 
 
+def test_a_part_of_the_train_images_is_learned_from_with_the_vocabulary_of_all(data: Path, finished: Path) -> None:
+    """So that a teacher of less data reads the words of its student."""
+    whole, half, less, other = (
+        prepare(changed(offline(data, finished), train_part=part, seed=seed))
+        for part, seed in ((1.0, 1), (0.5, 1), (0.25, 1), (0.5, 2))
+    )
+    images = [set(found.train.image_of_text.tolist()) for found in (whole, half, less, other)]
+    assert [len(chosen) / whole.train.n_images for chosen in images] == [1.0, 0.5, 0.25, 0.5]
+    assert images[2] < images[1] < images[0]
+    assert images[3] != images[1]
+    assert half.train.captions == [
+        caption
+        for image, caption in zip(whole.train.image_of_text.tolist(), whole.train.captions, strict=True)
+        if image in images[1]
+    ]
+    assert half.vocabulary == whole.vocabulary
+    assert half.fingerprint == whole.fingerprint
+    assert 2 * half.batches.per_epoch <= whole.batches.per_epoch + 1
+
+
 def test_an_offline_teacher_never_moves_and_equals_the_best_model_of_its_run(
     data: Path, finished: Path, tmp_path: Path
 ) -> None:

@@ -161,6 +161,20 @@ def test_neighbours_of_neighbours_are_drawn_anew_every_epoch_and_the_same_every_
     assert not torch.equal(scores[0], every.discrepancy)
 
 
+def test_random_weights_are_those_of_diversity_on_other_pairs_anew_every_epoch(data: Path) -> None:
+    scores = []
+    for kind, epoch in (("diversity", 1), ("random", 1), ("random", 1), ("random", 2)):
+        prepared, found = filled(weighted(data, sample_weights=kind))
+        found.begin_epoch(epoch)
+        scores.append(found.diversity.clone())
+        assert found.pair_weights(prepared.batches(0).text_ids).sum().item() == pytest.approx(LAMBDA, rel=1e-5)
+    method, control, again, later = scores
+    assert sorted(method.tolist()) == sorted(control.tolist()) == sorted(later.tolist())
+    assert torch.equal(control, again)
+    assert not torch.equal(control, method)
+    assert not torch.equal(control, later)
+
+
 def test_a_scale_of_one_epoch_stays_until_the_next(data: Path) -> None:
     prepared, found = filled(weighted(data))
     found.begin_epoch(0)

@@ -6,6 +6,8 @@ over a whole split; its figures stand in the places of R@1.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from coder_core.ablation.rows import AblationTable, Change, Recalls, Row
 
 PLAIN: dict[str, Change] = {
@@ -17,6 +19,7 @@ PAPERS_SHARES = ((1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (1, 4), (4, 1), (1, 5),
 CHOSEN_ON_COCO = (1, 4)  # table 1
 TABLE_2, TABLE_3 = "table 2, COCO", "table 3, Politics"
 WITHIN = 0.1  # of THOMAS, whose paper chooses its two weights on dev
+RANDOM = "DIVERSITY's weights, each given to another pair"
 
 
 def _row(name: str, about: str, weights: str, source: str, *reported: float, **changes: Change) -> Row:
@@ -46,8 +49,18 @@ SAMPLE_WEIGHTS = AblationTable(
         _row("amrani", "AMRANI, density", "amrani", TABLE_2, 67.46, 67.56),
         _row("thomas", "THOMAS, losses within a modality", "none", TABLE_2, 65.52, 64.94,
              within_image=WITHIN, within_text=WITHIN),
+        _row("random", RANDOM, "random", ""),
+        *(
+            replace(_row(f"recipe-{name}", f"the paper's recipe, {about}", weights, "", batch_size=32, warmup_steps=0,
+                         learning_rate=1e-4, weight_decay=1e-5, schedule="plateau", discrepancy_share=share),
+                    reference="recipe-none")
+            for name, about, weights, share in (
+                ("none", "no weights", "none", 1.0), ("combined-1-4", "COMBINED-VAL, 1·DIV + 4·DIS", "combined", 4.0)
+            )
+        ),
     ),
-    "none", quoted="COCO, top-1 accuracy among 100 options in the places of R@1, PVSE",
+    "none", compared_with="no weights' under the same recipe",
+    quoted="COCO, top-1 accuracy among 100 options in the places of R@1, PVSE",
 )  # fmt: skip
 
 # DIVERSITY, then DISCREPANCY: images, texts
@@ -73,6 +86,7 @@ WEIGHT_FORMS = AblationTable(
                  *figures[number], weight_modalities=form)
             for number, kind in enumerate(_KINDS) for form, figures in _MODALITIES.items()
         ),
+        _row("random", RANDOM, "random", TABLE_3, 57.77, 57.80),
     ),
     "diversity-gamma-1", quoted="Politics, top-1 accuracy among 5 options in the places of R@1, PVSE",
 )  # fmt: skip

@@ -19,13 +19,13 @@ from coder_core.data.dataset import Split
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.model.score import SplitScores
 from coder_core.objectives.batch_weights import batch_weights
-from coder_core.objectives.combined_weights import combination_shares, combined_weights, mean_and_deviation
+from coder_core.objectives.combined_weights import combination_shares, combined_weights, mean_and_deviation, shuffled
 from coder_core.objectives.neighbour_scores import neighbour_scores
 from coder_core.runs.derived.neighbours import Phases, run_text_space, split_neighbours
 
 IMAGE, TEXT = 0, 1  # columns of the raw scores
 DOCUMENT = "weighting"
-SEED = 0  # of the batches that weights of a batch are taken in
+SEED = 0  # of the batches that weights of a batch are taken in, and of random weights
 Tables = tuple[dict[str, np.ndarray], dict[str, Any]]
 
 
@@ -104,7 +104,10 @@ def weight_tables(
     rows = split_neighbours(space, split.captions, split.image_of_text, weighting.neighbours, progress=finding)
     raw = _raw(scores, split.image_of_text, torch.from_numpy(rows).long())
     every = torch.arange(len(rows))
-    weights = weights_of(raw["diversity"], raw["discrepancy"], every, weighting) / weighting.weight_scale
+    diversity = raw["diversity"]
+    if weighting.sample_weights == "random":
+        diversity = shuffled(diversity, torch.Generator().manual_seed(SEED))
+    weights = weights_of(diversity, raw["discrepancy"], every, weighting) / weighting.weight_scale
     measured = {name: mean_and_deviation(values) for name, values in raw.items()}
     about |= {
         "mean": {name: mean for name, (mean, _) in measured.items()},

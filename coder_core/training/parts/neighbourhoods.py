@@ -15,6 +15,7 @@ from coder_core.config.schema import Config
 from coder_core.config.weighting import OF_NEIGHBOURHOODS
 from coder_core.memory.sample_cache import SampleCache
 from coder_core.model.coder import Coder
+from coder_core.objectives.combined_weights import shuffled
 from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sample_neighbours
 from coder_core.objectives.within_modality import is_neighbour, within_modality
 from coder_core.runs.analysis.weights import IMAGE, TEXT, weights_of
@@ -26,6 +27,7 @@ from coder_core.training.prepare import Prepared
 
 DRAW_STREAM = 6  # of the random numbers that choose neighbours of neighbours
 PARTNER_STREAM = 7  # of those that draw every pair a neighbour
+SHUFFLE_STREAM = 11  # of those that give a pair the weight of another
 
 
 class Neighbourhoods(Part):
@@ -70,10 +72,13 @@ class Neighbourhoods(Part):
         if self.config.sample_weights in OF_NEIGHBOURHOODS:
             self._score(epoch)
 
-    def _draw(self, count: int, stream: int, epoch: int) -> Tensor:
+    def _random(self, stream: int, epoch: int) -> torch.Generator:
         seed = np.random.SeedSequence((self.seed, stream, epoch)).generate_state(1, np.uint64)[0]
-        generator = torch.Generator().manual_seed(int(seed) % 2**63)
-        return sample_neighbours(self.neighbours.cpu(), count, generator).to(self.neighbours.device)
+        return torch.Generator().manual_seed(int(seed) % 2**63)
+
+    def _draw(self, count: int, stream: int, epoch: int) -> Tensor:
+        drawn = sample_neighbours(self.neighbours.cpu(), count, self._random(stream, epoch))
+        return drawn.to(self.neighbours.device)
 
     def _score(self, epoch: int) -> None:
         second_order = self.neighbours
@@ -89,6 +94,8 @@ class Neighbourhoods(Part):
         for column, values, known, owner in sides:
             raw = neighbour_scores(values, known, owner, self.neighbours, second_order)
             self.diversity[:, column], self.discrepancy[:, column] = raw
+        if self.config.sample_weights == "random":
+            self.diversity.copy_(shuffled(self.diversity, self._random(SHUFFLE_STREAM, epoch)))
         self.scored.fill_(True)
 
     def prepare(self, step: StepContext) -> None:
