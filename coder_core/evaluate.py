@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+from rich.console import Console
 
+from coder_core.console.bars import watching
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.outputs import check_file, check_folder
 from coder_core.console.plain_files import check_plain
 from coder_core.console.runner import command
-from coder_core.console.tables import Metrics, choices_table, extended_table, metrics_table
+from coder_core.console.tables import PROBE, Metrics, choices_table, extended_table, metrics_table, probe_table
+from coder_core.data.probes import Probe, read_probes
+
+if TYPE_CHECKING:
+    from coder_core.runs.analysis.rows import RunRow
 
 FIVE_FOLD_IMAGES = 5000
 FOLDS, BEST = " (5 × 1K)", " best"  # after the name of a row
@@ -61,6 +67,10 @@ class EvaluateArguments:
     """A row more for every run: scores minus α times how high a candidate scores with queries of the train split (mean
     of its k nearest; Chowdhury et al. 2024). k and α are chosen on dev for each direction. For a run made by
     `coder_core.embed`, embed train and dev too. Retrieval's hubs view shows which failures it mends."""
+    probe: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE …")] = ()
+    """Also how often a picture's caption scores above the same caption made wrong: files in SugarCrepe's layout, for
+    example add_att.json swap_obj.json. Their pictures are images of the split, or lie in --pictures, for a run that
+    reads pictures."""
     similarities: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write how often each score occurs among matching and among other pairs, as CSV: one row a run and bin."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -79,6 +89,7 @@ def main(arguments: list[str]) -> int:
 
     for folder in parsed.runs:
         check_plain(folder)
+    probes = read_probes(parsed.probe)
 
     from coder_core.cpu.products import use_onednn
     from coder_core.runs.analysis.blend import best_row, blend_rows, check_tuned, ending, write_curve
@@ -86,7 +97,6 @@ def main(arguments: list[str]) -> int:
     from coder_core.runs.analysis.rows import (
         CHOOSING,
         HUBS_CORRECTED,
-        RunRow,
         add_c_way_accuracy,
         add_extended_metrics,
         embedded_row,
@@ -137,6 +147,9 @@ def main(arguments: list[str]) -> int:
         ))  # fmt: skip
     if parsed.positives is not None:
         print_faults(console, add_extended_metrics(rows, parsed.positives))
+    if probes:
+        for row, folder in zip(rows, parsed.runs, strict=False):
+            print_faults(console, add_probe_accuracy(row, folder, parsed.split, probes, parsed.pictures, console))
     if parsed.similarities is not None:
         write_similarities(rows, parsed.similarities, parsed.split)
     table = {row.name: row.metrics for row in rows}
@@ -159,9 +172,28 @@ def main(arguments: list[str]) -> int:
     if parsed.positives is not None:
         title = f"labels and {parsed.positives.name} · results that score the same count against a query"
         console.print(extended_table({k: v for k, v in named.items() if not k.endswith(FOLDS)}, title))
+    if probes:
+        title = "probes · caption above wrong caption, %"
+        console.print(probe_table({k: v for k, v in named.items() if any(n.startswith(PROBE) for n in v)}, title))
     if parsed.blend:
         say(console, "Choose α on dev, and report the chosen one on test.")
     return 0
+
+
+def add_probe_accuracy(
+    row: RunRow, folder: Path, split: str, probes: Sequence[Probe], pictures: str, console: Console
+) -> list[Fault]:
+    """Add the accuracy of every kind of probe to the metrics of a run; returns notes on what was left out."""
+    from coder_core.api import open_run
+    from coder_core.api.retrieval.probing import accuracies, probe_run
+
+    with watching(console, f"{folder.name}: pictures of probes") as watch:
+        table = probe_run(open_run(folder), split, probes, pictures=pictures, progress=watch)
+    row.metrics |= {f"{PROBE}{kind}": accuracy for kind, accuracy in accuracies(table).items()}
+    if len(table) == len(probes):
+        return []
+    fact = f"{len(probes) - len(table):,} of {len(probes):,} probes are of pictures that it neither knows nor reads"
+    return [Fault(str(folder), fact, severity="note")]
 
 
 def _faults(parsed: EvaluateArguments) -> list[Fault]:
@@ -174,8 +206,9 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
     if any(c < 2 for c in parsed.ways):
         faults.append(Fault("--ways", f"are {' '.join(map(str, parsed.ways))}", "2 options or more"))
     faults += _blend_faults(parsed)
-    if parsed.hub_correction and parsed.blend:
-        faults.append(Fault("--hub-correction", "is given with --blend", "one of them"))
+    if parsed.blend:
+        given = {"--hub-correction": parsed.hub_correction, "--probe": bool(parsed.probe)}
+        faults += [Fault(flag, "is given with --blend", "one of them") for flag, value in given.items() if value]
     if parsed.positives is not None and not parsed.positives.is_file():
         faults.append(Fault(f"--positives {parsed.positives}", "there is no such file"))
     outputs = {

@@ -16,6 +16,7 @@ from coder_core.console.output import UNLIMITED
 
 Metrics = Mapping[str, float]
 DIRECTIONS = {"i2t": "image→text", "t2i": "text→image"}
+PROBE = "probe_"  # before the kind of a probe, in a run's metrics
 
 
 @dataclass(eq=False)
@@ -116,6 +117,16 @@ def choices_table(rows: Mapping[str, Metrics], options: Sequence[int], title: st
     for name, metrics in rows.items():
         accuracies = [(metrics.get(f"{way}_{c}way"), metrics.get(f"{way}_{c}way_interval", 0.0)) for way, c in keys]
         table.add_row(name, *("–" if mean is None else f"{mean:.1f} ± {half:.1f}" for mean, half in accuracies))
+    return table
+
+
+def probe_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
+    """Accuracy of the probes by kind and of all together; a dash where a run knows none of their pictures."""
+    kinds = sorted({name for metrics in rows.values() for name in metrics if name.startswith(PROBE)})
+    columns = [Column(kind.removeprefix(PROBE)) for kind in kinds]
+    table = FittingTable(title, [Column("run", text=True), *columns])
+    for name, metrics in rows.items():
+        table.add_row(name, *(f"{metrics[kind]:.1f}" if kind in metrics else "–" for kind in kinds))
     return table
 
 

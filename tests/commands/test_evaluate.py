@@ -176,6 +176,41 @@ def test_a_run_of_embeddings_is_evaluated_from_what_it_holds(
         assert f"holds no embeddings of {missing}" in capsys.readouterr().err
 
 
+def test_probes_of_pictures_that_the_run_knows(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    analysis = evaluated(runs[0], "dev")
+    first = np.array([np.flatnonzero(analysis.image_of_text == image)[0] for image in range(analysis.n_images)])
+    files, expected = [], {}
+    for kind, shift in (("swap_obj", 1), ("add_att", 5)):
+        negatives = np.roll(first, shift)
+        entries = {
+            str(image): {
+                "filename": f"{analysis.image_names[image]}.jpg", "caption": analysis.captions[first[image]],
+                "negative_caption": analysis.captions[negatives[image]],
+            } for image in range(analysis.n_images)
+        }  # fmt: skip
+        entries["unknown"] = {"filename": "other.jpg", "caption": "a dog", "negative_caption": "a cat"}
+        (tmp_path / f"{kind}.json").write_text(json.dumps(entries))
+        files.append(str(tmp_path / f"{kind}.json"))
+        right, wrong = (
+            np.einsum("nd,nd->n", analysis.image_embeddings, analysis.text_embeddings[texts])
+            for texts in (first, negatives)
+        )
+        expected[kind] = 100 * float((right > wrong).mean())
+    document = tmp_path / "out.json"
+    assert main([str(runs[0]), "--probe", *files, "--json", str(document)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"2 of {2 * analysis.n_images + 2} probes are of pictures that it neither knows nor reads" in printed
+    row = json.loads(document.read_text())["runs"][str(runs[0])]
+    for kind, accuracy in expected.items():
+        assert row[f"probe_{kind}"] == pytest.approx(accuracy)
+    assert row["probe_all"] == pytest.approx(sum(expected.values()) / 2)
+    (tmp_path / "bad.json").write_text(json.dumps({"7": {"filename": "x.jpg", "caption": "a dog"}}))
+    assert main([str(runs[0]), "--probe", str(tmp_path / "bad.json")]) == 1
+    assert "bad.json entry '7'" in capsys.readouterr().err
+
+
 def test_positives_beyond_the_labels(runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, document = tmp_path / "positives.tsv", tmp_path / "out.json"
     file.write_text("image 0#1\timage 3\nimage 2#0\timage 1\nimage 999#0\timage 1\n")
