@@ -9,7 +9,9 @@ import pytest
 
 from coder_core.api import InputError, numbers_from, open_run
 from coder_core.api.heat_maps import cosines, heat_map, heat_map_ways
+from coder_core.api.retrieval.probing import probe_run
 from coder_core.data.pictures import read_picture
+from coder_core.data.probes import Probe
 from coder_core.towers.regions import boxes
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
@@ -40,6 +42,23 @@ def test_new_texts_and_pictures_get_the_rows_they_had_as_samples(runs: Path, nam
     np.testing.assert_allclose(rows, v, atol=1e-5)
     np.testing.assert_allclose(run.encode_text(CAPTIONS[DEV[1]]), w[2:4], atol=1e-5)
     assert len(run.search("a ring", split="dev", top=3)) == 3
+
+
+def test_probes_of_pictures_outside_the_split(runs: Path, tmp_path: Path) -> None:
+    run = open_run(runs / "tuned")
+    train = [name for name in NAMES if SPLITS[name] == "train"][:2]
+    for name in train:
+        (tmp_path / name).write_bytes(draw(NAMES.index(name)))
+    probes = [Probe("swap", name, CAPTIONS[name][0], CAPTIONS[DEV[1]][0]) for name in (*train, DEV[0])]
+    table = probe_run(run, "dev", probes, pictures=str(tmp_path))
+    assert table["picture"].tolist() == [*train, DEV[0]]
+    rows = [run.encode_picture(read_picture(draw(NAMES.index(name)), name), split="dev") for name in table["picture"]]
+    for part in ("caption", "negative"):
+        texts = run.encode_text([getattr(probe, part) for probe in probes])
+        column = "score" if part == "caption" else part
+        np.testing.assert_allclose(table[column], np.einsum("nd,nd->n", rows, texts), atol=1e-5)
+    with pytest.raises(InputError, match="knows none of the 2 pictures"):
+        probe_run(run, "dev", probes[:2], pictures=str(tmp_path / "empty"))
 
 
 def test_words_meet_the_patches_of_a_tower_that_is_pooled_here(runs: Path) -> None:
