@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from pathlib import Path
 from typing import Any
+
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 SHOTS = Path(__file__).resolve().parents[2] / "artifacts" / "screenshots"
 PATIENCE = 240_000  # milliseconds; a busy machine draws slowly
@@ -15,6 +19,14 @@ DRAWN = ".js-plotly-plot .plot-container"
 WEBGL_POINTS = "chart => chart._fullData.some(trace => trace.type === 'scattergl' && trace.x.length > 0)"
 # Streamlit's own probes on a page's address, answered 404 and repeated at the root
 PROBES = ("/_stcore/health", "/_stcore/host-config")
+# Streamlit's messages: which fields say that a run was asked for, began and ended
+NUMBERS = {
+    "rerun_script": BackMsg.RERUN_SCRIPT_FIELD_NUMBER,
+    "new_session": ForwardMsg.NEW_SESSION_FIELD_NUMBER,
+    "script_finished": ForwardMsg.SCRIPT_FINISHED_FIELD_NUMBER,
+    "early_for_rerun": ForwardMsg.FINISHED_EARLY_FOR_RERUN,
+}
+SETTLED = f"({Path(__file__).with_name('settled.js').read_text('utf-8')})({json.dumps(NUMBERS)})"
 # No rule and no element is left out: neither Streamlit's nor Plotly's own markup fails any of them
 AXE_OPTIONS = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
@@ -33,8 +45,10 @@ class Visit:
 
     def __init__(self, browser: Any, port: int) -> None:
         self.context = browser.new_context(viewport=SIZE, color_scheme="light")
+        self.context.add_init_script(SETTLED)
         self.page = self.context.new_page()
         self.port = port
+        self.waits = 0
         self.errors: list[str] = []
         self.foreign: list[str] = []
         self.page.on("console", self._on_console)
@@ -59,11 +73,9 @@ class Visit:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until the script has run through and every element is drawn."""
-        self.page.wait_for_timeout(200)  # a click reaches the server first
-        self.page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=PATIENCE)
-        self.page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')", timeout=PATIENCE)
-        self.page.wait_for_timeout(500)
+        """Wait until the server has answered, the script has run through and every element is drawn and at rest."""
+        self.waits += 1
+        self.page.wait_for_function("call => window.settled(call)", arg=self.waits, timeout=PATIENCE)
 
     def turn(self, theme: str) -> None:
         """Open the same page in the other theme."""
