@@ -27,6 +27,7 @@ from coder_core.model.score import ImageParts, score_texts
 from coder_core.model.towers import FILE as TOWERS
 from coder_core.model.towers import RunTowers, open_towers
 from coder_core.ops.mixture import mixed_embeddings
+from coder_core.ops.shapes import shapes_only
 from coder_core.runs.files.saves import Save, SaveStore
 from coder_core.runs.files.sealed import read_checked, read_toml
 
@@ -254,7 +255,7 @@ def check_size(
         build_model, config.model, feature_size=feature_size, words=words, concepts=concepts, pretrained=False,
         download=download, towers=towers,
     )  # fmt: skip
-    with torch.device("meta"):
+    with shapes_only():
         check_weights(build(), save.tensors("model"), str(save.path / "model.safetensors"))
     return build
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections import defaultdict
 from collections.abc import Mapping
@@ -23,6 +24,17 @@ DECAY_FACTOR = 0.1
 BERT, IMAGE_TOWER, TEXT_TOWER = "words.bert.", "regions.tower.", "words.tower."
 """In the names of the weights of pretrained encoders."""
 SCALE = "scale."  # begins the names of what scales the logits
+
+
+class AdamW(torch.optim.AdamW):
+    """PyTorch's without its decorators, which import `torch._dynamo` to keep a compiler out of the optimizer: 1.5 s of
+    the start of every training, and nothing compiles an optimizer here."""
+
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
+    add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.AdamW.load_state_dict)
 
 
 def learning_rate(step: int, steps: int, config: TrainingConfig, reductions: int = 0) -> float:
@@ -50,7 +62,7 @@ def learning_rate(step: int, steps: int, config: TrainingConfig, reductions: int
 def make_optimizer(
     parameters: Mapping[str, nn.Parameter], config: TrainingConfig, device: torch.device,
     towers: TowersConfig | None = None,
-) -> torch.optim.AdamW:  # fmt: skip
+) -> AdamW:  # fmt: skip
     """AdamW (fused) in groups: the weights of BERT and of each tower at a share of the rate, what scales the logits
     without weight decay, and everything else.
 
@@ -74,7 +86,7 @@ def make_optimizer(
         members[SCALE if name.startswith(SCALE) else pretrained].append((name, parameter))
     groups: list[dict[str, Any]] = [{"params": members[part], "share": share} for part, share in shares.items()]
     groups[-1]["weight_decay"] = 0.0
-    return torch.optim.AdamW(
+    return AdamW(
         [group for group in groups if group["params"]],
         lr=config.learning_rate,
         weight_decay=config.weight_decay,

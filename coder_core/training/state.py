@@ -21,6 +21,7 @@ from coder_core.console.documents import NUMBER, check_values, trusting
 from coder_core.console.faults import Fault, InputError
 from coder_core.cpu.products import product_library
 from coder_core.model.coder import Coder
+from coder_core.ops.shapes import shapes_only
 from coder_core.runs.files.saves import Save, SaveStore
 from coder_core.runs.load import load_weights
 from coder_core.training import parallel
@@ -141,7 +142,7 @@ def check_parts(config: Config, save: Save, build: Callable[..., Coder]) -> None
     memory, width, boosting = config.memory, config.model.dimension, config.boosting
     parts = [("memory", memory.bank_size, width, "rows"), ("prototypes", memory.prototypes, width, "rows")]
     if boosting.boosting != "none" and boosting.boosting_scenario == "online":
-        with torch.device("meta"):
+        with shapes_only():
             numbers = sum(weights.numel() for weights in build(concepts=None).state_dict().values())
         parts.append(("anchor", boosting.boosting_branches - 1, numbers, "branches"))
     for stem, count, size, what in parts:

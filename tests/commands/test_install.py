@@ -55,17 +55,20 @@ def test_an_installed_command_trains_three_steps_from_another_folder(wheel: Path
     write_tiny_data(work / "data")
     environment = os.environ | {"PYTHONPATH": str(installed)}
 
-    def run(*command: str | Path) -> str:
+    def run(*command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            list(map(str, command)), cwd=work, env=environment, capture_output=True, text=True, check=False
+            list(map(str, command)), cwd=work, env=environment | more, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return done
 
-    where = run(sys.executable, "-P", "-c", "import coder_core; print(coder_core.__file__)")
+    where = run(sys.executable, "-P", "-c", "import coder_core; print(coder_core.__file__)").stdout
     assert where.strip() == str(installed / "coder_core" / "__init__.py")
     size = ("--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=1", "--batch-size=13")
-    run(installed / "bin" / "coder-train", *size, "--data=data", "--name=tiny", "--device=cpu", "--threads=1")
+    here = ("--data=data", "--name=tiny", "--device=cpu", "--threads=1")
+    imports = run(installed / "bin" / "coder-train", *size, *here, PYTHONPROFILEIMPORTTIME="1").stderr
+    assert "coder_core.training.trainer" in imports
+    assert "torch._dynamo" not in imports  # a compiler, 1.5 s of a start, for nothing
     status = read_status(work / "checkpoints" / "tiny") or {}
     assert (status["state"], status["step"]) == ("finished", 3)
 
