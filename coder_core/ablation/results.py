@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coder_core.ablation.bootstrap import Difference, Hits, count_hits, difference
 from coder_core.ablation.planning import run_name, state_of
 from coder_core.ablation.rows import AblationTable, Recalls, Row
 from coder_core.console.faults import Fault, InputError
+from coder_core.evaluation.bootstrap import Difference, Hits, count_hits, difference
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import list_splits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coder_core.ablation.bootstrap import Hits, count_hits, difference, recall_sum
+from coder_core.evaluation.bootstrap import Hits, count_hits, difference, recall_sum
 
 
 def random_ranks(seed: int, images: int = 30, better: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

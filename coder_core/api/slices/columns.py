@@ -1,0 +1,65 @@
+"""What slices ask about the captions of a split: words and their kinds, clusters, concepts, diversity, tags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coder_core.api.clusters.tables import prototypes
+from coder_core.api.slices.expressions import Columns
+from coder_core.api.slices.lists import COLOURS, NEGATIONS, NUMBERS, SPATIAL
+from coder_core.data.words import tokenise
+
+if TYPE_CHECKING:
+    from coder_core.api.run import Run
+
+KINDS = {"numbers": NUMBERS, "colours": COLOURS, "spatial": SPATIAL, "negations": NEGATIONS}
+TENTHS = 10
+
+
+def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | None = None) -> Columns:
+    """The columns of a split that slices are made of.
+
+    Args:
+        run: whose clusters, concepts and diversity they are.
+        split: name of the split.
+        tags: caption → tags, from reviews.
+
+    Returns:
+        numbers: length, numbers, colours, spatial, negations, image, rank (of the caption's image, from 1), tenth (1
+        to 10 by diversity of the caption, 1 the least; where the split is small enough to measure it), cluster (of a
+        run with prototypes). sets: words, tags. texts: caption.
+    """
+    captions, owner = run.captions(split), run.image_of_text(split)
+    tokens = [tokenise(caption) for caption in captions]
+    numbers: dict[str, np.ndarray] = {
+        "length": np.array([len(words) for words in tokens]),
+        "image": owner,
+        "rank": run.ranks(split)["t2i"] + 1,
+        **{kind: _count(tokens, words, digits=kind == "numbers") for kind, words in KINDS.items()},
+    }
+    if run.sample(split) is None:
+        order = np.argsort(run.diversity(split)["diversity"].to_numpy(), kind="stable")
+        numbers["tenth"] = np.empty(len(captions), np.int64)
+        numbers["tenth"][order] = np.arange(len(captions)) * TENTHS // len(captions) + 1
+    if (clusters := prototypes(run, split)) is not None:
+        numbers["cluster"] = clusters.pairs
+    sets = {"words": _rows(tokens)}
+    if tags is not None:
+        sets["tags"] = _rows([[tag.casefold() for tag in tags.get(row, ())] for row in range(len(captions))])
+    return Columns(len(captions), numbers, sets, {"caption": captions})
+
+
+def _count(tokens: Sequence[Sequence[str]], words: frozenset[str], *, digits: bool) -> np.ndarray:
+    return np.array([sum(word in words or (digits and word[0].isdigit()) for word in caption) for caption in tokens])
+
+
+def _rows(members: Iterable[Iterable[str]]) -> dict[str, np.ndarray]:
+    """member → sorted rows that hold it."""
+    rows: dict[str, list[int]] = {}
+    for row, held in enumerate(members):
+        for member in set(held):
+            rows.setdefault(member, []).append(row)
+    return {member: np.array(where) for member, where in rows.items()}

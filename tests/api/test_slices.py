@@ -1,0 +1,106 @@
+"""Slices: expressions, what they refuse, and recall by slice against loops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coder_core.api import InputError, open_run
+from coder_core.api.slices import Columns, Slice, select, slice_columns, slice_table, usual_slices
+from coder_core.data.words import tokenise
+from coder_core.evaluation.recall import HALVES_SEED
+from tests.support.run_folders import write_run
+
+CAPTIONS = ["A dog.", "two Dogs on a red mat", "no cat", "a hotdog with 3 red and blue stripes"]
+COLUMNS = Columns(
+    4,
+    {"length": np.array([2, 6, 2, 8]), "colours": np.array([0, 1, 0, 2])},
+    {"words": {word: np.array([row for row in range(4) if word in tokenise(CAPTIONS[row])])
+               for text in CAPTIONS for word in tokenise(text)}},
+    {"caption": CAPTIONS},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("expression", "rows"), [
+    ("length > 2", [1, 3]), ("2 < length <= 6", [1]), ("length != 2 and colours == 1", [1]), ("colours", [1, 3]),
+    ("not colours", [0, 2]), ('"dog" in words', [0]), ('"DOG" in caption', [0, 1, 3]), ('"dog" not in caption', [2]),
+    ('"wolf" in words or length == 8', [3]), ('("cat" in words or colours) and length < 7', [1, 2]),
+    ("length > -1", [0, 1, 2, 3]), ("'3' in words", [3]), ("length > colours * 1 or colours", None),
+])  # fmt: skip
+def test_an_expression_selects_captions(expression: str, rows: list[int] | None) -> None:
+    if rows is None:
+        with pytest.raises(InputError, match="compares 'colours \\* 1'"):
+            select(expression, COLUMNS)
+    else:
+        assert np.flatnonzero(select(expression, COLUMNS)).tolist() == rows
+
+
+@pytest.mark.parametrize(("expression", "said"), [
+    ("", "is empty"), ("length >", "cannot be read"), ("width > 3", "one of caption, colours, length, words"),
+    ("dog in words", "a text in quotes"), ('"dog" in images', "asks for 'images'"), ("length", None),
+    ("words > 3", 'compares words with a number; expected "word" in words'), ("caption", "which is no condition"),
+    ("__import__('os').system('true')", "which is no condition"), ("length.__class__ > 3", "compares"),
+    ("[x for x in words]", "which is no condition"), ("(lambda: 1)()", "which is no condition"),
+    ("True", "which is no condition"), ("length > True", "compares 'True'"),
+    ("length > 3 if length else colours", "no c"),
+    ("not " * 120 + "length", None), ("(" * 300 + "length" + ")" * 190, "cannot be read"),
+    ("length > 1 " + "or 1" * 200, "500"),
+    ("length > 9" + "0" * 400, None), ("a := 3", "cannot be read"), ("\0", "cannot be read"),
+    ("{**words}", "no condition"),
+])  # fmt: skip
+def test_everything_else_of_python_is_refused(expression: str, said: str | None) -> None:
+    if said is None:
+        assert select(expression, COLUMNS).shape == (4,)
+    else:
+        with pytest.raises(InputError) as raised:
+            select(expression, COLUMNS)
+        assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("direction", ["t2i", "i2t"])
+def test_recall_by_slice_agrees_with_loops(tmp_path: Path, direction: str) -> None:
+    words = ["cat", "dog", "man"]
+    captions = [f"{words[image % 3]} {'red ' * (way % 2)}scene {image}" for image in range(150) for way in range(5)]
+    runs = [
+        open_run(write_run(tmp_path, name, noise=noise, images=150, captions=captions, pictures=False))
+        for name, noise in (("first", 3.0), ("second", 2.0))
+    ]
+    columns = slice_columns(runs[-1], "dev", tags={0: ["Odd"]})
+    asked = [Slice("word", '"cat" in words'), Slice("kind", "colours"), Slice("few", "image == 3"),
+             Slice("both", '"dog" in words and colours'), Slice("diversity", "tenth <= 3")]  # fmt: skip
+    table = slice_table(runs, "dev", direction, 5, asked, columns).set_index("expression")
+    assert set(table.index) == {one.expression for one in asked} - {"image == 3"}
+    owner = runs[0].image_of_text("dev")
+    chosen = set(np.random.default_rng(HALVES_SEED).permutation(150)[:75].tolist())
+    for expression, row in table.iterrows():
+        mask = select(str(expression), columns)
+        ranks = [run.ranks("dev")[direction] for run in runs]
+        if direction == "t2i":
+            queries, images = np.flatnonzero(mask), owner[mask]
+        else:
+            queries = images = np.array(sorted(set(owner[mask].tolist())))
+        assert row["queries"] == len(queries)
+        assert row["share"] == pytest.approx(100 * len(queries) / len(ranks[0]))
+        reported = [query for query, image in zip(queries, images, strict=True) if image not in chosen]
+        for number, answers in enumerate(ranks):
+            recall = 100 * np.mean([answers[query] < 5 for query in reported])
+            assert row[f"recall_{number}"] == pytest.approx(recall)
+            assert row[f"low_{number}"] - 1e-9 <= recall <= row[f"high_{number}"] + 1e-9
+        half = [q for q in range(len(ranks[1])) if (owner[q] if direction == "t2i" else q) not in chosen]
+        overall = np.mean([ranks[1][query] < 5 for query in half])
+        misses = sum(ranks[1][query] >= 5 for query in reported)
+        assert row["excess"] == pytest.approx(misses - len(reported) * (1 - overall))
+        assert row["gain"] == pytest.approx(row["recall_1"] - row["recall_0"])
+        assert row["gain_low"] <= row["gain"] <= row["gain_high"]
+
+
+def test_the_usual_slices_can_all_be_selected(tmp_path: Path) -> None:
+    run = open_run(write_run(tmp_path, "run", noise=2.0, images=30, pictures=False))
+    columns = slice_columns(run, "dev", tags={3: ["it's", 'a "quote"'], 4: ["\\"]})
+    slices = usual_slices(columns)
+    assert {one.kind for one in slices} >= {"length", "kind of word", "diversity", "word", "tag"}
+    selected = {one.expression: select(one.expression, columns) for one in slices}
+    assert [np.flatnonzero(selected[one.expression]).tolist() for one in slices if one.kind == "tag"] == [[4], [3], [3]]
+    assert all(mask.dtype == bool for mask in selected.values())
