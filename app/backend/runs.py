@@ -70,7 +70,7 @@ def analysis_fault(run: RunSummary, split: str) -> str:
     """What is wrong with the analysis of a split; "" when every byte is as it was written."""
     try:
         analysis = open_summary(run).analysis(split)
-        _ = analysis.captions, analysis.image_names
+        _ = analysis.captions, analysis.image_names, analysis.packed_pictures
     except InputError as error:
         return str(error)
     return ""

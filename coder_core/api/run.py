@@ -159,7 +159,7 @@ class Run:
 
     def picture(self, split: str, image: int, size: int = 320) -> bytes | None:
         """The picture of an image as JPEG bytes; None when the run has none."""
-        return thumbnail(self.analysis(split).picture_folder, self.image_names(split)[image], size)
+        return thumbnail(self, split, image, size)
 
     def image_names(self, split: str) -> Sequence[str]:
         """The n file names of the pictures, or ids of the images."""

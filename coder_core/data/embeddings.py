@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.features import FeatureFile, open_features
 from coder_core.data.lines import check_name, follow_link, read_lines, shorten
 from coder_core.data.pictures import check_pictures
@@ -32,6 +33,7 @@ class Embeddings:
         image_of_text: (m,) int64, the image of every caption.
         image_names: n ids, or None.
         picture_folder: where the ids are files, or None.
+        pictures: that were embedded, or None.
         source: what was read from where.
         faults: warnings and notes; every coercion is one of them.
         queries: (q, D) float32 unit rows of texts that are no captions, or None; query_texts: those q texts.
@@ -47,6 +49,7 @@ class Embeddings:
     faults: list[Fault] = field(default_factory=list)
     queries: np.ndarray | None = None
     query_texts: list[str] = field(default_factory=list)
+    pictures: CaptionedSplit | None = None
 
 
 def read_embeddings(

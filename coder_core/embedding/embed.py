@@ -182,6 +182,7 @@ def _assemble(
     embeddings = Embeddings(
         np.load(images, mmap_mode="r"), np.load(texts, mmap_mode="r"), readable.captions, readable.image_of_text,
         readable.image_names, readable.positions.folder, readable.source, faults,
+        pictures=readable,
     )  # fmt: skip
     return embeddings, faults
 

@@ -14,8 +14,9 @@ import pytest
 from app.views.heat_maps import numbered, table_html
 from coder_core.api import open_run
 from coder_core.api.heat_maps import heat_map
+from coder_core.embed import main as embed
 from tests.support.heat_runs import train, write_heat_runs
-from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
+from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
 from tests.support.visits import PATIENCE, Visit, payloads
 
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]
@@ -31,11 +32,16 @@ def marked(test: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
-    """The runs, and "bare", whose features are a detector's: without boxes and tower."""
+    """The runs, "bare", whose features are a detector's: without boxes and tower, and "tar" and "parquet", whose
+    pictures lie inside such files."""
     folder = write_heat_runs(tmp_path_factory.mktemp("heat"))
     bare = shutil.copytree(folder / "features", folder / "bare", ignore=shutil.ignore_patterns("*_boxes.npy"))
     (bare / "tower.json").unlink()
     train(folder, bare, "bare")
+    for name, layout in (("tar", "webdataset"), ("parquet", "parquet")):
+        LAYOUTS[layout](folder / name)
+        given = [f"--model={folder / 'clip'}", f"--root={folder / 'runs'}", f"--name={name}", "--workers=0"]
+        assert embed(["pictures", str(folder / name), *given]) == 0
     return folder
 
 
@@ -138,6 +144,28 @@ def test_an_anchor_and_regions_that_lie_nobody_knows_where(heat: Visit, base: Pa
     values = drawn(heat)["rows"][0]
     word = heat.page.locator(".st-key-word [aria-checked=true]").inner_text()
     np.testing.assert_allclose(values, expected.values[expected.words.index(word)], atol=1e-5)
+    heat.check()
+
+
+@marked
+def test_pictures_inside_tar_and_parquet_files_are_shown(heat: Visit, base: Path) -> None:
+    heat.open("retrieval?run=tar&versus=parquet&query-text=3&heat=true")
+    expected = heat_map(open_run(base / "runs" / "tar"), "dev", CAPTION, 1, "cosine")
+    for position in (0, 1):  # both runs hold the same pictures
+        figure = drawn(heat, position)
+        assert figure["images"][0]["source"].startswith("data:image/jpeg;base64,")
+        np.testing.assert_allclose(np.ravel(figure["rows"]), expected.values[expected.most_varied()], atol=1e-5)
+    cards = heat.page.locator("[data-image]")
+    assert sorted(set(cards.evaluate_all("all => all.map(card => card.dataset.image)"))) == ["0", "1", "2"]
+    assert all(cards.locator("img").evaluate_all("all => all.map(image => image.naturalWidth > 0)"))
+    cards.first.click()
+    heat.page.get_by_role("dialog").locator("img").wait_for(timeout=PATIENCE)
+    heat.check_accessibility()
+    heat.page.keyboard.press("Escape")
+    heat.open("retrieval?run=parquet&versus=—&ask=Picture", charts=False)
+    file = {"name": "new.jpg", "mimeType": "image/jpeg", "buffer": draw(NAMES.index(DEV[1]))}
+    heat.page.locator("input[type=file]").set_input_files(file)
+    heat.page.get_by_text("This run encodes the picture from its pixels.").wait_for(timeout=PATIENCE)
     heat.check()
 
 

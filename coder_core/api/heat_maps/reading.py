@@ -9,9 +9,9 @@ from PIL.Image import Image
 
 from coder_core.api.heat_maps.maps import HeatMap, cosines, interaction_attention
 from coder_core.api.heat_maps.regions import Regions, image_regions, picture_regions
+from coder_core.api.pictures import sample_picture
 from coder_core.api.sides import Array
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.pictures import open_picture
 from coder_core.data.words import tokenise
 from coder_core.runs.analysis.tables import DOCUMENT_REGIONS, IMAGE_PART_LENGTHS, IMAGE_PARTS
 
@@ -96,7 +96,8 @@ def _compare(run: Run, words: Array, regions: Array, way: Way) -> Array:
 def _regions(run: Run, split: str, image: int | Image) -> Regions:
     """Regions in the joint space; those that are zero in the data are left out of the model and stay zero."""
     if run.has_image_tower:
-        features, boxes = run.model.patch_features(image if isinstance(image, Image) else _open(run, split, image))
+        picture = image if isinstance(image, Image) else sample_picture(run, split, image)
+        features, boxes = run.model.patch_features(picture)
         return Regions(features, boxes, "" if boxes is not None else NO_GRID)
     if isinstance(image, Image):
         regions = picture_regions(run, split, image)
@@ -119,7 +120,7 @@ def _regions(run: Run, split: str, image: int | Image) -> Regions:
 def _of_towers(run: Run, split: str, text: str, image: int | Image, way: Way) -> HeatMap:
     from coder_core.towers.patches import encode_patches  # torch is needed from here on, and only here
 
-    picture = image if isinstance(image, Image) else _open(run, split, image)
+    picture = image if isinstance(image, Image) else sample_picture(run, split, image)
     patches = encode_patches(run.towers, picture)
     unknown = "" if patches.boxes is not None else NO_GRID
     if way == "tower" and patches.attention is not None:
@@ -128,11 +129,3 @@ def _of_towers(run: Run, split: str, text: str, image: int | Image, way: Way) ->
     if not words:
         raise InputError(Fault("the text", "has no word", fix="ask with words"))
     return HeatMap(words, cosines(run.towers.encode_texts(words)[0], patches.features), patches.boxes, unknown)
-
-
-def _open(run: Run, split: str, image: int) -> Image:
-    folder = run.analysis(split).picture_folder
-    if not folder:
-        fix = "embed it again with its pictures in a folder"
-        raise InputError(Fault(f"run {run.name}", f"does not say where the pictures of {split} lie", "pictures", fix))
-    return open_picture(folder, run.image_names(split)[image])

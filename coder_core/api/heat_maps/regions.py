@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL.Image import Image
 
+from coder_core.api.pictures import has_pictures, sample_picture
 from coder_core.api.sides import Array
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.dataset import Split, read_split
 from coder_core.data.demo.encoding import features_of, makes_features
 from coder_core.data.demo.features import region_boxes
 from coder_core.data.features import open_features
-from coder_core.data.pictures import open_picture
 from coder_core.data.rows import FeatureRows
 from coder_core.runs.analysis.tables import DOCUMENT_REGIONS
 
@@ -122,10 +122,10 @@ def image_regions(run: Run, split: str, image: int) -> Regions:
     """
     analysis = run.analysis(split)
     if makes_features(analysis.picture_folder):
-        return picture_regions(run, split, open_picture(analysis.picture_folder, run.image_names(split)[image]))
+        return picture_regions(run, split, sample_picture(run, split, image))
     try:
         return run.feature_files(split).of(image)
     except InputError:
-        if DOCUMENT_REGIONS not in analysis.manifest["documents"] or not analysis.picture_folder:
+        if DOCUMENT_REGIONS not in analysis.manifest["documents"] or not has_pictures(run, split):
             raise
-    return picture_regions(run, split, open_picture(analysis.picture_folder, run.image_names(split)[image]))
+    return picture_regions(run, split, sample_picture(run, split, image))

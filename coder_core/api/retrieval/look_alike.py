@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
+from coder_core.api.pictures import has_pictures, sample_picture
 from coder_core.api.sides import Array
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.pictures import open_picture
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run
@@ -63,15 +63,13 @@ def read_tiny_pictures(run: Run, split: str, at_most: int) -> TinyPictures:
     Raises:
         InputError: there is none.
     """
-    analysis = run.analysis(split)
-    names, folder = analysis.image_names, analysis.picture_folder
-    rows = np.arange(len(names))
+    rows = np.arange(run.count(split, "image"))
     if len(rows) > at_most:
         rows = np.sort(np.random.default_rng(0).choice(rows, at_most, replace=False))
     tiny = {}
-    for row in rows.tolist() if folder else []:
+    for row in rows.tolist() if has_pictures(run, split) else []:
         with suppress(InputError):
-            tiny[row] = tiny_image(open_picture(folder, names[row], size=4 * SIDE))
+            tiny[row] = tiny_image(sample_picture(run, split, row, size=4 * SIDE))
     if not tiny:
         raise InputError(Fault(f"run {run.name}", f"knows no readable picture of split {split!r}", "a picture folder"))
     return TinyPictures(np.array(list(tiny)), np.stack(list(tiny.values())))

@@ -25,17 +25,18 @@ FOLDERS = ("data", "default", "default/train", "default/test")
 SPLIT_OF_FILE = re.compile(r"([A-Za-z]+)")
 ROWS_AT_ONCE = 256
 IMAGE = "image"
+PIXELS = f"{IMAGE}.bytes"  # column of the picture files
 
 
-def open_parquet(file: Path, faults: list[Fault]) -> pq.ParquetFile:
-    """Open a parquet file.
+def open_parquet(file: Path, faults: list[Fault], *, buffer_size: int = 0) -> pq.ParquetFile:
+    """Open a parquet file, to be read `buffer_size` bytes at a time; 0 reads whole columns of a row group.
 
     Raises:
         InputError: it is none, or damaged.
     """
     plain_file(file, faults)
     try:
-        return pq.ParquetFile(file, memory_map=False)
+        return pq.ParquetFile(file, memory_map=False, buffer_size=buffer_size)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).split("\n", 1)[0][:200]
         fault = Fault(str(file), f"cannot be read as parquet: {reason}", "a whole parquet file", "copy it again")
@@ -45,10 +46,18 @@ def open_parquet(file: Path, faults: list[Fault]) -> pq.ParquetFile:
 def holds_pictures(file: Path) -> bool:
     """Whether a parquet file has the column image of struct{bytes, …}."""
     try:
-        schema = open_parquet(file, []).schema_arrow
+        return has_pictures(open_parquet(file, []))
     except InputError:
         return False
-    return IMAGE in schema.names and pa.types.is_struct(kind := schema.field(IMAGE).type) and "bytes" in kind.names
+
+
+def has_pictures(content: pq.ParquetFile) -> bool:
+    """Whether an opened parquet file has the column image of struct{bytes, …}."""
+    schema = content.schema_arrow
+    if schema.names.count(IMAGE) != 1 or not pa.types.is_struct(kind := schema.field(IMAGE).type):
+        return False
+    column = kind.field("bytes").type if kind.names.count("bytes") == 1 else pa.null()
+    return bool(pa.types.is_binary(column) or pa.types.is_large_binary(column))
 
 
 def _files(path: Path) -> list[Path]:

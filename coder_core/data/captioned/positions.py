@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.captioned.parquet import IMAGE, open_parquet
+from coder_core.data.captioned.parquet import PIXELS, has_pictures, open_parquet
 from coder_core.data.lines import shown
 from coder_core.data.pictures import find_file
 
 LARGEST_FILE = 1 << 28  # bytes of a picture
 WHOLE = "a whole JPEG, PNG or WEBP file"
 PARQUET_ROWS = 16  # read at once
+STREAMED_BYTES = 1 << 20  # of a parquet file; without a limit Arrow reads a row group's pictures whole
 
 
 class Positions(Protocol):
@@ -119,12 +120,18 @@ class ParquetRows:
     """Rows of parquet files: (n, 3) int64 of file, row group and row in it.
 
     Rows are read a few at a time from the row group in use, so pictures asked for in order are read once each.
+
+    Args:
+        rows_at_once: rows in memory.
+        largest_group: bytes that the pictures of a row group may take unpacked; None allows any.
     """
 
     files: Sequence[Path]
     names: Sequence[str]
     positions: np.ndarray
     folder: Path | None = None
+    rows_at_once: int = PARQUET_ROWS
+    largest_group: int | None = None
     _group: tuple[int, int] | None = field(default=None, init=False, repr=False)
     _batches: Iterator[pa.RecordBatch] | None = field(default=None, init=False, repr=False)
     _rows: tuple[int, pa.RecordBatch] | None = field(default=None, init=False, repr=False)
@@ -135,10 +142,8 @@ class ParquetRows:
     def read(self, image: int) -> bytes:
         file, group, row = self.positions[image].tolist()
         if self._group != (file, group) or (self._rows is not None and row < self._rows[0]):
-            content = open_parquet(self.files[file], [])
-            columns = [f"{IMAGE}.bytes"]
-            self._batches = content.iter_batches(PARQUET_ROWS, row_groups=[group], columns=columns, use_threads=False)
-            self._group, self._rows = (file, group), None
+            self._batches, self._rows = self._open(file, group, self.place(image)), None
+            self._group = (file, group)
         try:
             while self._rows is None or row >= self._rows[0] + len(self._rows[1]):
                 start = 0 if self._rows is None else self._rows[0] + len(self._rows[1])
@@ -146,13 +151,27 @@ class ParquetRows:
                 self._rows = start, next(self._batches)
         except (pa.ArrowException, OSError, StopIteration) as error:
             self._group = None
-            raise InputError(
-                Fault(self.place(image), f"cannot be read: {error}", WHOLE, "copy the file again")
-            ) from None
-        content = self._rows[1].column(0).field("bytes")[row - self._rows[0]].as_py()
-        if not content:
-            raise InputError(Fault(self.place(image), "holds no bytes", WHOLE, "write the row again"))
-        return bytes(content)
+            reason = str(error).split("\n", 1)[0][:200] or "its row group is shorter"
+            raise InputError(Fault(self.place(image), f"cannot be read: {reason}", WHOLE, "restore the file")) from None
+        content = self._rows[1].column(0).field("bytes")[row - self._rows[0]].as_buffer()
+        if content is None or not 0 < content.size <= LARGEST_FILE:
+            size = f"{content.size:,}" if content else "no"
+            raise InputError(Fault(self.place(image), f"holds {size} bytes", WHOLE, "write the row again"))
+        return content.to_pybytes()
+
+    def _open(self, file: int, group: int, place: str) -> Iterator[pa.RecordBatch]:
+        content = open_parquet(self.files[file], [], buffer_size=STREAMED_BYTES)
+        if not has_pictures(content) or not 0 <= group < content.num_row_groups:
+            problem = "the file has no such row group of pictures"
+            raise InputError(Fault(place, problem, "the file as it was", "restore it"))
+        about = content.metadata.row_group(group)
+        columns = [about.column(number) for number in range(about.num_columns)]
+        size = max((column.total_uncompressed_size for column in columns if column.path_in_schema == PIXELS), default=0)
+        if self.largest_group is not None and size > self.largest_group:
+            problem = f"the pictures of its row group are {size:,} bytes"
+            fix = "write the file with smaller row groups"
+            raise InputError(Fault(place, problem, f"at most {self.largest_group:,}", fix))
+        return content.iter_batches(self.rows_at_once, row_groups=[group], columns=[PIXELS], use_threads=False)
 
     def place(self, image: int) -> str:
         file, group, row = self.positions[image].tolist()

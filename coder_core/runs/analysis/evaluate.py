@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.data.captioned.packed import note_packed
 from coder_core.data.dataset import Split
 from coder_core.data.embeddings import Embeddings
+from coder_core.data.picture_rows import Pictures
 from coder_core.evaluation.ranking import Ranks, rank
 from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import Source
@@ -18,7 +20,14 @@ from coder_core.model.encode import Progress, SplitEmbeddings
 from coder_core.model.score import ImageParts, SplitScores, score_split
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
 from coder_core.runs.analysis.concepts import concept_tables
-from coder_core.runs.analysis.tables import DOCUMENT_TUNED, IMAGE_PART_LENGTHS, IMAGE_PARTS, RANKS, SCORES
+from coder_core.runs.analysis.tables import (
+    DOCUMENT_TUNED,
+    IMAGE_PART_LENGTHS,
+    IMAGE_PARTS,
+    PICTURE_POSITIONS,
+    RANKS,
+    SCORES,
+)
 from coder_core.runs.analysis.weights import weight_tables
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.neighbours import Phases
@@ -79,7 +88,10 @@ def evaluate_split(
 
 def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, Any]:
     """What `write_analysis` is told of a split's samples."""
-    return {
+    read = samples.pictures.split if isinstance(samples.pictures, Pictures) else samples.pictures
+    noted = note_packed(read.positions, read.rows) if read is not None else None
+    packed: dict[str, Any] = {} if noted is None else {"packed": noted[0], PICTURE_POSITIONS: noted[1]}
+    return packed | {
         "captions": samples.captions,
         "image_of_text": samples.image_of_text,
         "image_names": samples.image_names or [f"image {i}" for i in range(n_images)],

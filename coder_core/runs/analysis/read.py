@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.concepts import CONCEPTS, ConceptTables, read_concept_tables
 from coder_core.runs.files import atomic, sealed
 from coder_core.runs.files.manifest import MANIFEST
+
+if TYPE_CHECKING:
+    from coder_core.data.captioned.packed import PackedPictures
 
 Result = TypeVar("Result")
 _KINDS = {"kind": str, "split": str, "fingerprint": str, "metrics": dict, "arrays": dict, "documents": list}
@@ -128,6 +131,16 @@ class Analysis(sealed.SealedFolder):
     def image_names(self) -> list[str]:
         """n relative picture paths, or ids. Whoever opens one checks that it stays inside `picture_folder`."""
         return list(self._images["names"])
+
+    @cached_property
+    def packed_pictures(self) -> PackedPictures | None:
+        """Where pictures lie inside tar or parquet files; None where they are files of `picture_folder`, or unknown."""
+        if "packed" not in self._images:
+            return None
+        from coder_core.data.captioned.packed import open_packed  # Arrow is needed from here on, and only here
+
+        place = f"{self.path / 'images.json'} key packed"
+        return open_packed(self._images["packed"], self.array(tables.PICTURE_POSITIONS), self._images["names"], place)
 
     @property
     def picture_folder(self) -> str:

@@ -23,6 +23,7 @@ IMAGE_PART_LENGTHS = "image_part_lengths"
 KIND_IMPORTED = "embeddings"  # another model's: no configuration, no history and no weights belong to them
 DOCUMENT_IMPORTED = "imported"  # what such an analysis was made of
 DOCUMENT_TOWERS = "towers"  # and with which towers, where they can embed new words and pictures
+PICTURE_POSITIONS = "picture_positions"
 QUERIES, DOCUMENT_QUERIES = "query_embeddings", "queries"
 DOCUMENT_REGIONS = "regions"  # which picture tower made the region features a run was evaluated on
 DOCUMENT_TUNED = "tuned"  # which pretrained towers a run trained on; its saves hold what changed of them
@@ -49,6 +50,7 @@ TABLES = {
     "image_embeddings": Table("n D", "<f4"),  # unit rows, as are all embeddings
     "text_embeddings": Table("m D", "<f4"),
     "image_of_text": Table("m", "<i8"),
+    "picture_positions": Table("n 3", "<i8"),  # of pictures in tar or parquet files, which images.json names
     "image_ranks": Table("n", "<i8"),  # 0 is first, −1 for an image without captions
     "text_ranks": Table("m", "<i8"),
     "image_best": Table("n k", "<i4"),  # the best captions of every image, best first
@@ -99,7 +101,7 @@ def check_tables(
     Raises:
         InputError: names the first array that is missing, or has another shape or dtype.
     """
-    bound = {str(number): number for number in range(3)} | dict(sizes or {})
+    bound = {str(number): number for number in range(4)} | dict(sizes or {})
     for name, table in TABLES.items():
         file = f"{place}/{name}.npy"
         if name not in arrays:

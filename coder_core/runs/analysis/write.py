@@ -16,8 +16,9 @@ from coder_core.runs.files import sealed
 
 def write_analysis(
     run_folder: Path, split: str, *, captions: Sequence[str], image_names: Sequence[str],
-    picture_folder: str | Path = "", metrics: Mapping[str, Any], fingerprint: str, kind: str = "coder",
-    source: str = "", documents: Mapping[str, Any] | None = None, beta: float | None = None, **arrays: np.ndarray,
+    picture_folder: str | Path = "", packed: Mapping[str, Any] | None = None, metrics: Mapping[str, Any],
+    fingerprint: str, kind: str = "coder", source: str = "", documents: Mapping[str, Any] | None = None,
+    beta: float | None = None, **arrays: np.ndarray,
 ) -> Path:  # fmt: skip
     """Write the analysis of one split; an earlier one is replaced in one step.
 
@@ -27,6 +28,7 @@ def write_analysis(
         captions: m strings.
         image_names: n picture paths relative to `picture_folder`, or ids.
         picture_folder: where the pictures lie, "" when unknown.
+        packed: of pictures in tar or parquet files: `note_packed`, with the array picture_positions.
         metrics: the dictionary of `retrieval_metrics`.
         fingerprint: of the save the embeddings come from.
         kind: what made the embeddings: "coder", or an importer's name.
@@ -49,7 +51,11 @@ def write_analysis(
     }
     texts = {
         "captions": list(captions),
-        "images": {"names": list(image_names), "folder": str(picture_folder)},
+        "images": {
+            "names": list(image_names),
+            "folder": str(picture_folder),
+            **({} if packed is None else {"packed": packed}),
+        },
         **(documents or {}),
     }
     for name in (*arrays, *texts):
