@@ -75,7 +75,7 @@ def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
     words[:, 0], words[:, -1] = 0, 1
     batch = Batch(
         torch.randn(PAIRS, 3, SIZE, SIZE), torch.full((PAIRS,), (SIZE // 16) ** 2), words,
-        torch.full((PAIRS,), WORDS), torch.arange(PAIRS), torch.arange(PAIRS),
+        torch.full((PAIRS,), WORDS), *(torch.arange(PAIRS) for _ in range(3)),
     )  # fmt: skip
 
     def step(_: int) -> None:

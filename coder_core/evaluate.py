@@ -16,7 +16,15 @@ from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.outputs import check_file, check_folder
 from coder_core.console.plain_files import check_plain
 from coder_core.console.runner import command
-from coder_core.console.tables import PROBE, Metrics, choices_table, extended_table, metrics_table, probe_table
+from coder_core.console.tables import (
+    PROBE,
+    Metrics,
+    choices_table,
+    extended_table,
+    metrics_table,
+    probe_table,
+    reviewed_table,
+)
 from coder_core.data.probes import Probe, read_probes
 
 if TYPE_CHECKING:
@@ -63,6 +71,9 @@ class EvaluateArguments:
     positives: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Captions that fit other images too: mAP@R, R-Precision and extended R@K beside the labels' recall. Lines of
     x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg), or Flickr8k's expert or crowd annotations."""
+    reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """People's verdicts on pairs (docs/data.md, section 10): R@K without the labels judged wrong and with the pairs
+    that also match, beside R@K by the labels. The labels' metrics stay as they are."""
     hub_correction: bool = False
     """A row more for every run: scores minus α times how high a candidate scores with queries of the train split (mean
     of its k nearest; Chowdhury et al. 2024). k and α are chosen on dev for each direction. For a run made by
@@ -99,6 +110,7 @@ def main(arguments: list[str]) -> int:
         HUBS_CORRECTED,
         add_c_way_accuracy,
         add_extended_metrics,
+        add_reviewed_metrics,
         embedded_row,
         ensemble,
         evaluate_run,
@@ -150,6 +162,8 @@ def main(arguments: list[str]) -> int:
     if probes:
         for row, folder in zip(rows, parsed.runs, strict=False):
             print_faults(console, add_probe_accuracy(row, folder, parsed.split, probes, parsed.pictures, console))
+    if parsed.reviews is not None:
+        print_faults(console, add_reviewed_metrics(rows, parsed.reviews))
     if parsed.similarities is not None:
         write_similarities(rows, parsed.similarities, parsed.split)
     table = {row.name: row.metrics for row in rows}
@@ -175,6 +189,9 @@ def main(arguments: list[str]) -> int:
     if probes:
         title = "probes · caption above wrong caption, %"
         console.print(probe_table({k: v for k, v in named.items() if any(n.startswith(PROBE) for n in v)}, title))
+    if parsed.reviews is not None:
+        title = f"R@K by the labels, and as {parsed.reviews.name} corrects them"
+        console.print(reviewed_table({k: v for k, v in named.items() if not k.endswith(FOLDS)}, title))
     if parsed.blend:
         say(console, "Choose α on dev, and report the chosen one on test.")
     return 0
@@ -209,8 +226,9 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
     if parsed.blend:
         given = {"--hub-correction": parsed.hub_correction, "--probe": bool(parsed.probe)}
         faults += [Fault(flag, "is given with --blend", "one of them") for flag, value in given.items() if value]
-    if parsed.positives is not None and not parsed.positives.is_file():
-        faults.append(Fault(f"--positives {parsed.positives}", "there is no such file"))
+    for flag, named_file in (("--positives", parsed.positives), ("--reviews", parsed.reviews)):
+        if named_file is not None and not named_file.is_file():
+            faults.append(Fault(f"{flag} {named_file}", "there is no such file"))
     outputs = {
         "--json": parsed.json, "--csv": parsed.csv, "--similarities": parsed.similarities, "--curve": parsed.curve,
     }  # fmt: skip

@@ -28,9 +28,17 @@ def problems(config: Config) -> list[Fault]:
     if config.name and not RUN_NAME.fullmatch(config.name):
         expected = "at most 200 letters, digits, '.', '_' and '-', a letter or digit first"
         faults.append(Fault("--name", f"is {config.name!r}", expected, "it becomes the name of a folder"))
-    for check in (_towers, _loss, _pieces, _bank, _concepts, _prototypes, _scorer, _boosting):
+    for check in (_reviews, _towers, _loss, _pieces, _bank, _concepts, _prototypes, _scorer, _boosting):
         faults += check(config)
     return faults + list(_weighting(config.weighting, config.training.epochs))
+
+
+def _reviews(config: Config) -> Iterator[Fault]:
+    for key in ("wrong_weight", "vague_weight", "duplicate_weight", "also_matches"):
+        value = getattr(config.data, key)
+        if not config.data.reviews and value != settings()[key].default:
+            fix = "give --reviews as well, or leave it out"
+            yield Fault(settings()[key].flag, f"is {value} without --reviews", "a file of reviews", fix, "warning")
 
 
 def _towers(config: Config) -> Iterator[Fault]:

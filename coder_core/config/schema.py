@@ -64,6 +64,17 @@ class DataConfig:
     vague_captions: float = setting(0.0, minimum=0, maximum=1, help=
         "Share of the train captions made vague: coarse words for nouns, or little more than a noun. For experiments "
         "on ambiguity (ablate ambiguity); dev and test stay as they are.")
+    reviews: str = setting("", help=
+        "File of people's verdicts on pairs of train (docs/data.md, section 10); dev and test stay as they are.")
+    wrong_weight: float = setting(0.0, minimum=0, maximum=1, help=
+        "With reviews: weight of pairs judged wrong-caption; 0 leaves them out, 1 as if nobody had judged them.")
+    vague_weight: float = setting(0.5, minimum=0, maximum=1, help=
+        "With reviews: weight of pairs judged too-vague, likewise; half lets them teach without leading.")
+    duplicate_weight: float = setting(1.0, minimum=0, maximum=1, help=
+        "With reviews: weight of pairs judged duplicate, likewise; the field trains on duplicates too.")
+    also_matches: bool = setting(True, help=
+        "With reviews: train also on pairs judged also-matches, and take none of the two images' captions as negatives "
+        "of the other.")
 
 
 @dataclass(frozen=True)

@@ -146,3 +146,19 @@ def extended_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
             cells.append("/".join("–" if recall is None else f"{recall:.1f}" for recall in recalls))
         table.add_row(*cells)
     return table
+
+
+def reviewed_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
+    """R@1/5/10 both ways, by the labels and by the reviewed labels; a dash where no query has a positive."""
+    columns = [Column("run", text=True)]
+    for turn, label in zip((2, 1), DIRECTIONS.values(), strict=True):
+        columns += [Column(f"{label}\n{name}\nR@1/5/10", dropped=turn) for name in ("labels", "reviewed")]
+    table = FittingTable(title, columns)
+    for name, metrics in rows.items():
+        cells = [name]
+        for way in DIRECTIONS:
+            for kind in ("", "reviewed_"):
+                recalls = [metrics.get(f"{way}_{kind}r{k}") for k in (1, 5, 10)]
+                cells.append("/".join("–" if recall is None else f"{recall:.1f}" for recall in recalls))
+        table.add_row(*cells)
+    return table

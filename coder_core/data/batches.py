@@ -38,7 +38,8 @@ class Batch:
     words: Tensor  # (B, T) int64
     word_lengths: Tensor  # (B,) int64
     image_ids: Tensor  # (B,) int64: rows of the features file
-    text_ids: Tensor  # (B,) int64: lines of the captions file
+    text_ids: Tensor  # (B,) int64: captions of the split
+    image_groups: Tensor  # (B,) int64: equal for pairs that are no negatives of one another: one image, or joined ones
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device."""
@@ -114,6 +115,7 @@ class TrainingBatches:
         fixed_ends: never leave out a caption's first and last piece (BERT's [CLS] and [SEP]).
         part, parts: this process's slice of every batch.
         augment: how pictures change from step to step, where an image tower reads them.
+        image_groups: (n,) of the batches' field of this name; None where every image stands alone.
 
     Raises:
         InputError: the split has fewer captions than a batch, or the batch does not divide among the processes.
@@ -122,6 +124,7 @@ class TrainingBatches:
     def __init__(
         self, split: Split, tokens: Tokens, *, batch_size: int, seed: int, drop_regions: float = 0.0,
         drop_words: float = 0.0, fixed_ends: bool = False, part: int = 0, parts: int = 1, augment: Augment = "none",
+        image_groups: np.ndarray | None = None,
     ) -> None:  # fmt: skip
         if split.n_texts < batch_size:
             expected = f"at most the {split.n_texts} captions of {split.name}"
@@ -134,6 +137,7 @@ class TrainingBatches:
         self.drop_regions, self.drop_words, self.fixed_ends = drop_regions, drop_words, fixed_ends
         self.part, self.parts, self.augment = part, parts, augment
         self.per_epoch = split.n_texts // batch_size  # an incomplete last batch is left out; the next order differs
+        self._image_groups = image_groups
         self._order: tuple[int, np.ndarray] | None = None
 
     def _epoch_order(self, epoch: int) -> np.ndarray:
@@ -159,7 +163,8 @@ class TrainingBatches:
         values, region_lengths = images()
         kept_words = self._kept_words(chance[part], word_lengths[part]) if self.drop_words > 0 else None
         words, lengths = pad_words(self.tokens, text_ids[part], kept_words)
-        ids = torch.from_numpy(image_ids[part]), torch.from_numpy(text_ids[part])
+        groups = image_ids if self._image_groups is None else self._image_groups[image_ids]
+        ids = (torch.from_numpy(rows[part]) for rows in (image_ids, text_ids, groups))
         return Batch(values, region_lengths, words, lengths, *ids)
 
     def _kept_regions(self, random: np.random.Generator) -> np.ndarray:

@@ -33,7 +33,7 @@ class Anchors:
     texts: Tensor  # (B, …, D) with gradient
     all_images: Tensor  # (world · B, …, D) with gradient
     all_texts: Tensor  # (world · B, …, D) with gradient
-    image_ids: Tensor  # (B,)
+    image_ids: Tensor  # (B,) equal for pairs that are no negatives of one another
     all_image_ids: Tensor  # (world · B,)
     offset: int  # where this process's pairs stand among all
     scorer: Scorer
@@ -59,7 +59,7 @@ def gather_anchors(
     Args:
         images: (B, …, D).
         texts: (B, …, D).
-        image_ids: (B,).
+        image_ids: (B,) the batch's `image_groups`.
         scorer: of the pairs; the cosine for None.
         lengths: of the pairs, for a local scorer.
     """

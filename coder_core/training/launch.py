@@ -53,6 +53,8 @@ from coder_core.towers.own import allow
 from coder_core.training import parallel
 from coder_core.training.precision import twin_precision
 from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.reviewed import FILE as REVIEWS
+from coder_core.training.reviewed import FINGERPRINT, named_reviews, reviews_of_run
 from coder_core.training.state import STATES_KEPT, Position, check_parts
 from coder_core.training.stopping import StopRequest, StopRequestedError
 from coder_core.training.trainer import Trainer
@@ -61,10 +63,10 @@ TEACHER = "boosting_anchor_fingerprint"  # in the table [about] of a run with an
 CHECKED = ("train_features", "train_captions", "dev_features", "dev_captions")
 CHECKSUM = "{}_sha256"  # in the table [about]
 MAY_CHANGE = {
-    "data.data", "data.pictures", "towers.image_tower", "towers.text_tower", "towers.workers", "model.concept_list",
-    "boosting.boosting_teacher", "weighting.text_space", "training.device", "training.threads", "training.precision",
-    "training.twin_precision", "training.compile", "training.save_every", "training.gradient_checkpointing",
-    "training.piece_size",
+    "data.data", "data.pictures", "data.reviews", "towers.image_tower", "towers.text_tower", "towers.workers",
+    "model.concept_list", "boosting.boosting_teacher", "weighting.text_space", "training.device", "training.threads",
+    "training.precision", "training.twin_precision", "training.compile", "training.save_every",
+    "training.gradient_checkpointing", "training.piece_size",
 }  # fmt: skip
 
 
@@ -103,7 +105,7 @@ def start_run(config: Config, root: Path, console: Console) -> Path:
     towers = open_towers(config)
     config, notes = with_size_of_towers(config, towers)
     with preparing(console) as progress:
-        prepared = prepare(config, progress=progress, towers=towers)
+        prepared = prepare(config, progress=progress, towers=towers, reviews=named_reviews(config))
     if parallel.rank() == 0:
         print_faults(console, faults + notes + prepared.faults)
         write_sealed(folder, _files(config, prepared, device))
@@ -132,6 +134,7 @@ def continue_run(folder: Path, overrides: Config | None, console: Console, *, do
     if moved:
         allow_towers(config)
     towers = read_towers(folder, config, moved)
+    reviews = reviews_of_run(folder, stored, config, about)
     vocabulary, concepts = read_vocabulary(folder, config), read_concepts(folder, config)
     save = SaveStore(folder / "state", keep=STATES_KEPT).newest()
     if save is not None:
@@ -145,9 +148,11 @@ def continue_run(folder: Path, overrides: Config | None, console: Console, *, do
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
     with preparing(console) as progress:
         prepared = prepare(
-            config, vocabulary, progress, concepts, space, pretrained=save is None, download=download, towers=towers
+            config, vocabulary, progress, concepts, space, pretrained=save is None, download=download, towers=towers,
+            reviews=reviews,
         )  # fmt: skip
     notes = _same_data(prepared, about, config)
+    notes += reviews.faults if reviews is not None else ()
     if parallel.rank() == 0:
         print_faults(console, notes)
     if prepared.teacher is not None and prepared.teacher.fingerprint != about.get(TEACHER):
@@ -248,6 +253,8 @@ def _files(config: Config, prepared: Prepared, device: torch.device) -> dict[str
         about[TEACHER] = prepared.teacher.fingerprint
     if prepared.neighbourhood is not None:
         about |= prepared.neighbourhood.about(config)
+    if prepared.reviews is not None:
+        about[FINGERPRINT] = prepared.reviews.fingerprint
     files: dict[str, bytes | str] = {"config.toml": tomli_w.dumps({**to_document(config), ABOUT: about})}
     if prepared.vocabulary is not None:
         files["words.json"] = prepared.vocabulary.to_text()
@@ -255,6 +262,8 @@ def _files(config: Config, prepared: Prepared, device: torch.device) -> dict[str
         files |= prepared.concepts.to_files()
     if prepared.towers is not None:
         files[TOWERS] = json.dumps(prepared.towers.document(), ensure_ascii=False, indent=1)
+    if prepared.reviews is not None:
+        files[REVIEWS] = prepared.reviews.to_text()
     if prepared.neighbourhood is not None:
         files |= prepared.neighbourhood.space.to_files()
     return files

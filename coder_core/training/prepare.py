@@ -32,6 +32,7 @@ from coder_core.runs.load import LoadedModel
 from coder_core.training import parallel
 from coder_core.training.offline_teacher import read_teacher, start_from_teacher
 from coder_core.training.pieces import check_pieces
+from coder_core.training.reviewed import UsedReviews, apply_reviews
 from coder_core.training.size_checks import check_sizes, check_towers
 
 Progress = Callable[[str, int, int], None]
@@ -61,6 +62,8 @@ class Prepared:
         neighbourhood: the train captions' semantic neighbours, or None.
         branches: those that train before the model in the same step, in order.
         towers: that read its pictures or captions, or None.
+        reviews: that it trains with, or None.
+        review_weights: (m,) float32 of the train pairs, or None where all count alike.
     """
 
     train: Split
@@ -78,6 +81,8 @@ class Prepared:
     neighbourhood: Neighbourhood | None = None
     branches: tuple[Coder, ...] = ()
     towers: RunTowers | None = None
+    reviews: UsedReviews | None = None
+    review_weights: np.ndarray | None = None
 
 
 def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
@@ -101,7 +106,7 @@ def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -
 def prepare(
     config: Config, vocabulary: Vocabulary | None = None, progress: Progress | None = None,
     concepts: Concepts | None = None, text_space: TextSpace | None = None, *, pretrained: bool = True,
-    download: bool = True, towers: RunTowers | None = None,
+    download: bool = True, towers: RunTowers | None = None, reviews: UsedReviews | None = None,
 ) -> Prepared:  # fmt: skip
     """Read and check the data, build words, batches and model.
 
@@ -114,6 +119,7 @@ def prepare(
         pretrained: load BERT's weights; False when those of a state follow.
         download: what this machine lacks of BERT; False when somebody else may have named it.
         towers: of a configuration that names some.
+        reviews: to train with.
 
     Raises:
         InputError: the data or the BERT folder cannot be used.
@@ -133,6 +139,9 @@ def prepare(
     if config.training.schedule == "plateau" and dev is None:
         raise InputError(Fault("--schedule plateau", "the data has no dev split", "dev, whose R@sum may stand still"))
     as_read = train
+    reviewed = apply_reviews(train, reviews, config.data)
+    train = reviewed.split
+    faults += reviewed.faults
     if config.data.vague_captions > 0:
         vague = make_vague(train.captions, config.data.vague_captions, config.training.seed)
         train = replace(train, captions=vague)
@@ -149,6 +158,7 @@ def prepare(
         train, reader.encode(train.captions), batch_size=config.training.batch_size, seed=config.training.seed,
         drop_regions=config.data.drop_regions, drop_words=config.data.drop_words, fixed_ends=reader.fixed_ends,
         part=parallel.rank(), parts=parallel.world_size(), augment=config.towers.augment,
+        image_groups=reviewed.image_groups,
     )  # fmt: skip
     faults += stop_on_errors(check_sizes(config, train.n_texts, batches.per_epoch))
     faults += stop_on_errors(check_towers(towers, batches.tokens, parallel.world_size()))
@@ -176,6 +186,7 @@ def prepare(
     return Prepared(
         train, dev, dev_tokens, reader, vocabulary if config.has_vocabulary else None, batches, model,
         fingerprint(as_read), checksums, faults, concepts, teacher, neighbourhood, branches, towers,
+        reviews, reviewed.weights,
     )  # fmt: skip
 
 

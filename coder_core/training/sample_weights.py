@@ -33,6 +33,13 @@ def sample_weights(anchors: Anchors, config: Config, neighbour_weights: Tensor |
     return weights if config.objective.loss == "npairs-hinge" else weights / config.weighting.weight_scale
 
 
+def with_review_weights(weights: Tensor | None, review_weights: Tensor | None) -> Tensor | None:
+    """(B,) both multiplied; the one that is there; None without either."""
+    if weights is None or review_weights is None:
+        return review_weights if weights is None else weights
+    return weights * review_weights
+
+
 @torch.no_grad()
 def _from_the_batch(anchors: Anchors, config: Config) -> Tensor:
     """HAL, MITHUN or AMRANI, over the pairs of all processes as one batch."""

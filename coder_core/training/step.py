@@ -13,7 +13,7 @@ from coder_core.training.gathering import Lengths, gather_anchors
 from coder_core.training.losses import Losses
 from coder_core.training.parts.part import Part, StepContext
 from coder_core.training.pieces import in_pieces
-from coder_core.training.sample_weights import sample_weights
+from coder_core.training.sample_weights import sample_weights, with_review_weights
 
 Embed = Callable[..., Embedded]
 
@@ -38,11 +38,11 @@ def compute_losses(
     with autocast:
         embedded = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
     lengths = Lengths(batch.region_lengths, batch.word_lengths)
-    anchors = gather_anchors(embedded.images, embedded.texts, batch.image_ids, model.scorer, lengths)
+    anchors = gather_anchors(embedded.images, embedded.texts, batch.image_groups, model.scorer, lengths)
     step = StepContext(config, model, batch, epoch, embedded, anchors, autocast)
     for part in parts:
         part.prepare(step)
-    step.weights = sample_weights(anchors, config, step.weights)
+    step.weights = with_review_weights(sample_weights(anchors, config, step.weights), step.review_weights)
     losses = step.branch_losses(anchors, step.keys)
     for part in parts:
         losses = part.add_losses(losses, step)

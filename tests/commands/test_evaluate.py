@@ -13,6 +13,7 @@ from rich.console import Console
 
 from coder_core.config.schema import Config
 from coder_core.data.dataset import read_split
+from coder_core.data.reviews import Review, append_review, image_keys
 from coder_core.evaluate import by_run_name, main
 from coder_core.evaluation import EmbeddingPair, c_way_accuracy, retrieval_metrics, score_tiles
 from coder_core.evaluation.extended import extended_metrics
@@ -129,6 +130,46 @@ def test_c_way_accuracy_of_every_run_and_what_the_split_is_too_small_for(
         assert f"{way}_500way" not in found[str(runs[0])]
     rows = list(csv.DictReader(sheet.open()))
     assert float(rows[1]["t2i_4way"]) == found[str(runs[1])]["t2i_4way"]
+
+
+def test_reviewed_labels_stand_beside_the_labels(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, document, plain = tmp_path / "reviews.jsonl", tmp_path / "out.json", tmp_path / "plain.json"
+    assert main([str(runs[0]), "--json", str(plain)]) == 0
+    file.touch()
+    asked = [str(runs[0]), "--reviews", str(file), "--json", str(document), "--overwrite"]
+    assert main(asked) == 0
+    labels = json.loads(plain.read_text())["runs"][str(runs[0])]
+    untouched = json.loads(document.read_text())["runs"][str(runs[0])]
+    recalls = [f"{way}_{{}}r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
+    for recall in recalls:
+        assert untouched[recall.format("reviewed_")] == pytest.approx(untouched[recall.format("")])
+
+    split = read_split(read_config(runs[0])[0].data.data, "dev")
+    keys = image_keys(split.image_names, split.captions, split.image_of_text, split.n_images)
+    one = open_analysis(runs[0], "dev")
+    missed = int(np.flatnonzero(np.asarray(one.text_ranks) > 0)[0])
+    first = int(one.text_best[missed, 0])
+    wrong = next(text for text in range(split.n_texts) if text != missed)
+    append_review(file, Review(keys[first], split.captions[missed], "also-matches", "anna"))
+    append_review(file, Review(keys[split.image_of_text[wrong]], split.captions[wrong], "wrong-caption", "anna"))
+    append_review(file, Review("elsewhere.jpg", "a caption of train", "too-vague", "anna"))
+    capsys.readouterr()
+    assert main(asked) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "1 labels judged wrong, 1 other matches, 1 verdicts about pairs elsewhere" in printed
+    assert "R@K by the labels, and as reviews.jsonl corrects them" in printed
+    reviewed = json.loads(document.read_text())["runs"][str(runs[0])]
+    assert {key: reviewed[key] for key in labels} == labels, "the labels' metrics stay"
+    right = (np.asarray(one.text_ranks) == 0) | (np.arange(split.n_texts) == missed)
+    assert reviewed["t2i_reviewed_r1"] == pytest.approx(100 * np.delete(right, wrong).mean())
+
+    file.write_text("")
+    append_review(file, Review("elsewhere.jpg", "a caption of train", "too-vague", "anna"))
+    assert main(asked) == 1
+    assert "none of its 1 verdicts is about a caption and an image of this split" in capsys.readouterr().err
+    assert main([str(runs[0]), "--reviews", str(tmp_path / "none.jsonl")]) == 1
 
 
 def test_hub_correction_is_a_row_beside_the_run_and_stored_for_the_app(

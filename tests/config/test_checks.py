@@ -53,7 +53,8 @@ OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
     "a value above 0 and at most 1": {"decay_at": (0.0, 1.1), "train_part": (0.0, 1.1)},
     "a value from 0 to 1": {
         "beta": (1.1,), "momentum": (1.01, -0.01), "boosting_split": (1.1,), "boosting_momentum": (1.1,),
-        "vague_captions": (1.5, -0.1), "dev_share": (1.1,), "test_share": (-0.1,),
+        "vague_captions": (1.5, -0.1), "wrong_weight": (1.5, -0.1), "vague_weight": (1.5, -0.1),
+        "duplicate_weight": (1.5, -0.1), "dev_share": (1.1,), "test_share": (-0.1,),
     },
     "a value from 0 to below 1": {
         "drop_words": (1.0,), "image_dropout": (1.0,), "word_dropout": (-0.1,), "embedding_dropout": (NAN,),

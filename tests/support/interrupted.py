@@ -14,6 +14,7 @@ from coder_core.runs.files.sealed import read_checked, read_manifest, write_seal
 from coder_core.runs.load import read_concepts, read_config, read_vocabulary
 from coder_core.training.launch import continue_run
 from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.reviewed import named_reviews
 from coder_core.training.trainer import Trainer
 from tests.support.tiny_runs import StoppingBatches, assert_same_run, quiet
 
@@ -24,7 +25,8 @@ def begin(like: Path, folder: Path) -> tuple[Path, Config, Prepared]:
     write_sealed(folder, {name: read_checked(like, name) for name in files})
     config, _ = read_config(folder)
     concepts = read_concepts(folder, config)
-    return folder, config, prepare(config, read_vocabulary(folder, config), concepts=concepts)
+    reviews = named_reviews(config)
+    return folder, config, prepare(config, read_vocabulary(folder, config), concepts=concepts, reviews=reviews)
 
 
 def train(folder: Path, config: Config, prepared: Prepared) -> str:

@@ -17,6 +17,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import print_faults
 from coder_core.data.dataset import Split
 from coder_core.data.positives import read_positives
+from coder_core.data.reviews import judge_split, read_reviews
 from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, most_options, option_faults
 from coder_core.evaluation.extended import extended_metrics
 from coder_core.evaluation.ranking import Ties
@@ -27,6 +28,7 @@ from coder_core.evaluation.tiles import score_tiles
 from coder_core.model.splits import read_splits
 from coder_core.runs.analysis.evaluate import evaluate_split, score
 from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.analysis.reviewed import reviewed_metrics
 from coder_core.runs.analysis.tables import list_splits
 from coder_core.runs.derived.hub_correction import correct_hubs
 from coder_core.runs.load import LoadedModel
@@ -220,6 +222,30 @@ def add_extended_metrics(rows: Sequence[RunRow], file: Path) -> list[Fault]:
         if positives.rejected:
             fact += f", {positives.rejected:,} pairs that its judges reject"
         notes[fact] = Fault(str(file), fact, severity="note")
+    return list(notes.values())
+
+
+def add_reviewed_metrics(rows: Sequence[RunRow], file: Path) -> list[Fault]:
+    """Add the recall on reviewed labels to the metrics of every row; returns notes on what the file says.
+
+    Raises:
+        InputError: the file cannot be read, or every verdict is about another split.
+    """
+    reviews = read_reviews(file)
+    notes = {fault.found: fault for fault in reviews.faults}
+    for row in rows:
+        split = row.split
+        judged = judge_split(
+            reviews.verdicts, split.image_names, split.captions, split.image_of_text, split.n_images
+        )  # fmt: skip
+        if reviews.verdicts and judged.elsewhere == len(reviews.verdicts):
+            fact = f"none of its {judged.elsewhere:,} verdicts is about a caption and an image of this split"
+            raise InputError(Fault(str(file), fact, fix="evaluate the split it is about"))
+        row.metrics |= reviewed_metrics(score_tiles(row.sources, split.image_of_text), judged, split.image_of_text)
+        fact = f"{len(judged.rows('wrong-caption')):,} labels judged wrong, {len(judged.matches):,} other matches"
+        if judged.elsewhere:
+            fact += f", {judged.elsewhere:,} verdicts about pairs elsewhere"
+        notes[fact] = Fault(str(file), f"{fact}; fingerprint {reviews.fingerprint()[:12]}", severity="note")
     return list(notes.values())
 
 

@@ -77,7 +77,7 @@ class BoostingTeacher(Boosting):
         with twin_autocast(self.precision, batch.regions.device):
             images = in_pieces(self.branch.encode_images, self.piece_size, batch.regions, lengths.images)
             texts = in_pieces(self.branch.encode_texts, self.piece_size, batch.words, lengths.texts)
-        return [gather_anchors(images, texts, batch.image_ids, self.branch.scorer, lengths)]
+        return [gather_anchors(images, texts, batch.image_groups, self.branch.scorer, lengths)]
 
     def after_step(self, model: Coder, step: int) -> None:
         """Average the target in, as the optimizer left it (eq. 22)."""
@@ -111,7 +111,7 @@ class OnlineBranches(Boosting):
             assert isinstance(branch, Coder)
             inputs = batch.regions, lengths.images, batch.words, lengths.texts
             embedded = in_pieces(branch, self.piece_size, *inputs)
-            pairs.append(gather_anchors(embedded.images, embedded.texts, batch.image_ids, branch.scorer, lengths))
+            pairs.append(gather_anchors(embedded.images, embedded.texts, batch.image_groups, branch.scorer, lengths))
         return pairs
 
     def losses_against(self, losses: Losses, others: Sequence[Anchors], step: StepContext) -> Losses:

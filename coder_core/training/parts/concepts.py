@@ -18,7 +18,7 @@ class ConceptLoss(Part):
         embedded, objective = step.embedded, step.config.objective
         assert embedded.concept_images is not None
         assert embedded.concept_texts is not None
-        anchors = gather_anchors(embedded.concept_images, embedded.concept_texts, step.batch.image_ids)
+        anchors = gather_anchors(embedded.concept_images, embedded.concept_texts, step.batch.image_groups)
         return losses.plus("dcl-concept", concept_dcl(anchors, objective), objective.weight_concept)
 
 

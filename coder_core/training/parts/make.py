@@ -11,10 +11,14 @@ from coder_core.training.parts.memory import make_memory
 from coder_core.training.parts.neighbourhoods import make_neighbourhoods
 from coder_core.training.parts.part import Part
 from coder_core.training.parts.prototypes import make_prototypes
+from coder_core.training.parts.reviews import make_review_weights
 from coder_core.training.parts.scale import make_scale
 from coder_core.training.prepare import Prepared
 
-MAKERS = make_scale, make_memory, make_neighbourhoods, make_boosting, make_concept_loss, make_prototypes
+MAKERS = (
+    make_scale, make_review_weights, make_memory, make_neighbourhoods, make_boosting, make_concept_loss,
+    make_prototypes,
+)  # fmt: skip
 
 
 def make_parts(config: Config, prepared: Prepared, device: torch.device) -> list[Part]:

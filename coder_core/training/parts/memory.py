@@ -61,7 +61,7 @@ class MomentumMemory(Part):
             images = in_pieces(self.twin.encode_images, self.piece_size, batch.regions, batch.region_lengths)
             texts = in_pieces(self.twin.encode_texts, self.piece_size, batch.words, batch.word_lengths)
         self._pending = (
-            parallel.gather_rows(images), parallel.gather_rows(texts), parallel.gather_rows(batch.image_ids)
+            parallel.gather_rows(images), parallel.gather_rows(texts), parallel.gather_rows(batch.image_groups)
         )  # fmt: skip
         return images, texts
 

@@ -131,7 +131,8 @@ class Neighbourhoods(Part):
         """
         pairs, text_ids = mean_vectors(step.anchors), step.batch.text_ids
         all_text_ids = parallel.gather_rows(text_ids)
-        self._pending = pairs.all_images.detach(), pairs.all_texts.detach(), pairs.all_image_ids, all_text_ids
+        all_images = self.image_of_text[all_text_ids]
+        self._pending = pairs.all_images.detach(), pairs.all_texts.detach(), all_images, all_text_ids
         weights = step.config.weighting
         if weights.within_image == weights.within_text == 0:
             return losses

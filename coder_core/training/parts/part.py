@@ -34,6 +34,7 @@ class StepContext:
         keys: momentum keys, where a part provides them.
         weights: (B,) of this process's pairs; None where all count alike.
         scale: of the logits, where a part learns it.
+        review_weights: (B,) of this process's pairs, by what people said of them; None where all count alike.
     """
 
     config: Config
@@ -46,6 +47,7 @@ class StepContext:
     keys: Keys | None = None
     weights: Tensor | None = None
     scale: Scale | None = None
+    review_weights: Tensor | None = None
 
     def branch_losses(self, pairs: Anchors, keys: Keys | None = None) -> Losses:
         """The weighted losses of the configured objective, of the batch under the model or under another branch."""

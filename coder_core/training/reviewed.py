@@ -1,0 +1,172 @@
+"""Apply reviews to the train split: leave pairs out, weigh them, add pairs; and what a run keeps of the reviews."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coder_core.config.schema import Config, DataConfig
+from coder_core.console.faults import Fault, InputError
+from coder_core.data.dataset import Split
+from coder_core.data.reviews import Pair, Verdict, judge_split, parse_reviews, read_reviews, verdicts_fingerprint
+from coder_core.runs.files.sealed import read_checked
+
+FILE = "reviews.json"  # in the folder of a run
+FINGERPRINT = "reviews_sha256"  # in the table [about]
+
+
+@dataclass(frozen=True)
+class UsedReviews:
+    """The verdicts a run trains with, on all splits of its data.
+
+    Args:
+        verdicts: pair → verdict.
+        faults: warnings about the file.
+    """
+
+    verdicts: dict[Pair, Verdict]
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        return verdicts_fingerprint(self.verdicts)
+
+    def to_text(self) -> str:
+        """The file that the run keeps: neither reviewers nor notes."""
+        rows = [[*pair, verdict] for pair, verdict in self.verdicts.items()]
+        return json.dumps({"fingerprint": self.fingerprint, "verdicts": rows})
+
+
+@dataclass(frozen=True)
+class ReviewedTrain:
+    """The train split as the reviews have it.
+
+    Args:
+        split: without the pairs left out, with the added ones last.
+        weights: (m,) float32 of its pairs; None where all count alike.
+        image_groups: (n,) int64, equal for images whose captions are no negatives of one another; None where every
+            image stands alone.
+        faults: what was done, as notes.
+    """
+
+    split: Split
+    weights: np.ndarray | None = None
+    image_groups: np.ndarray | None = None
+    faults: tuple[Fault, ...] = ()
+
+
+def named_reviews(config: Config) -> UsedReviews | None:
+    """The reviews that a new run names; None without. Errors as for `read_reviews`."""
+    if not config.data.reviews:
+        return None
+    reviews = read_reviews(Path(config.data.reviews))
+    return UsedReviews(reviews.verdicts, reviews.faults)
+
+
+def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str, Any]) -> UsedReviews | None:
+    """The reviews that a continued run began with, from its own folder.
+
+    The file they came from may have grown since, which a note says.
+
+    Args:
+        folder: of the run. stored: its configuration. config: the one asked for now. about: its table [about].
+
+    Raises:
+        InputError: the run's own file is damaged; or another file is named now and it says other things.
+    """
+    if bool(stored.data.reviews) != bool(config.data.reviews):
+        fact, expected = f"is {config.data.reviews!r}", f"{stored.data.reviews!r}, as the run began"
+        raise InputError(Fault("--reviews", fact, expected, "start a new run"))
+    if not stored.data.reviews:
+        return None
+    place = str(folder / FILE)
+    try:
+        rows = json.loads(read_checked(folder, FILE))["verdicts"]
+        lines = [
+            {"version": 1, "id": str(number), "time": "-", "reviewer": "-", "image": image, "caption": caption,
+             "verdict": verdict} for number, (image, caption, verdict) in enumerate(rows)
+        ]  # fmt: skip
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        raise InputError(Fault(place, f"cannot be read: {error}", "what the run noted", "restore the file")) from None
+    used = UsedReviews(parse_reviews("\n".join(map(json.dumps, lines)).encode(), place).verdicts)
+    if used.fingerprint != about.get(FINGERPRINT):
+        raise InputError(Fault(place, "holds other verdicts than the run began with", fix="restore the file"))
+    flag = f"--reviews {config.data.reviews}"
+    fix = "leave --reviews out: the run keeps the verdicts it began with; or start a new run"
+    try:
+        now = named_reviews(config)
+    except InputError:
+        if config.data.reviews != stored.data.reviews:
+            raise
+        now = None
+    if now is not None and now.fingerprint == used.fingerprint:
+        return used
+    if config.data.reviews != stored.data.reviews:
+        raise InputError(Fault(flag, "holds other verdicts than the run began with", "the same", fix))
+    fact = "holds other verdicts by now" if now else "cannot be read any more"
+    note = Fault(flag, f"{fact}; the run goes on with those it began with", severity="note")
+    return replace(used, faults=(note,))
+
+
+def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfig) -> ReviewedTrain:
+    """Leave out, weigh and add pairs as the settings say.
+
+    A pair of weight 0 is left out, also as a negative. An added pair is a caption that also matches another image. From
+    then on neither that image's captions are negatives of the caption's own image, nor the other way round: its own
+    caption would be one of them.
+
+    Args:
+        train: as read.
+        reviews: None, or without verdicts, leave everything as it is.
+        settings: `wrong_weight`, `vague_weight`, `duplicate_weight` and `also_matches`.
+    """
+    if reviews is None:
+        return ReviewedTrain(train)
+    judged = judge_split(reviews.verdicts, train.image_names, train.captions, train.image_of_text, train.n_images)
+    weights = np.ones(train.n_texts, np.float32)
+    weighed: dict[Verdict, float] = {
+        "wrong-caption": settings.wrong_weight, "too-vague": settings.vague_weight,
+        "duplicate": settings.duplicate_weight,
+    }  # fmt: skip
+    facts = []
+    for verdict, weight in weighed.items():
+        rows = judged.rows(verdict)
+        weights[rows] = weight
+        if len(rows):
+            done = "left out" if weight == 0 else f"with weight {weight:g}"
+            facts.append(f"{len(rows):,} pairs judged {verdict} {done}")
+    matches = judged.matches if settings.also_matches else judged.matches[:0]
+    if len(matches):
+        facts.append(f"{len(matches):,} pairs added that also match")
+    facts += [f"{judged.elsewhere:,} verdicts about pairs elsewhere"] if judged.elsewhere else []
+    done = "; ".join(facts) or "no verdict about train"
+    faults = (*reviews.faults, Fault(f"--reviews {settings.reviews}", done, severity="note"))
+    retained = np.flatnonzero(weights > 0)
+    if len(retained) == train.n_texts and not len(matches):
+        return ReviewedTrain(train, weights if (weights != 1).any() else None, None, faults)
+    rows = np.concatenate([retained, matches[:, 0]])
+    split = replace(
+        train,
+        captions=[train.captions[row] for row in rows.tolist()],
+        image_of_text=np.concatenate([train.image_of_text[retained], matches[:, 1]]),
+    )
+    of_matches = weights[matches[:, 0]]
+    used = np.concatenate([weights[retained], np.where(of_matches > 0, of_matches, 1)])  # a wrong label is no weight
+    groups = _groups(train, matches) if len(matches) else None
+    return ReviewedTrain(split, used if (used != 1).any() else None, groups, faults)
+
+
+def _groups(train: Split, matches: np.ndarray) -> np.ndarray:
+    """(n,) the smallest row among the images that captions join."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    owners = train.image_of_text[matches[:, 0]]
+    joined = coo_array((np.ones(len(matches)), (owners, matches[:, 1])), shape=(train.n_images, train.n_images))
+    _, groups = connected_components(joined, directed=False)
+    _, first = np.unique(groups, return_index=True)
+    return np.asarray(first[groups], dtype=np.int64)

@@ -1,0 +1,164 @@
+"""--reviews: pairs left out, weighed and added as told; an empty file changes no bit; a run keeps its reviews."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from coder_core.config.schema import Config
+from coder_core.console.faults import InputError
+from coder_core.data.dataset import Split, read_split
+from coder_core.data.reviews import Review, Verdict, append_review, image_keys
+from coder_core.runs.load import read_config
+from coder_core.training.launch import continue_run, start_run
+from coder_core.training.parts.make import make_parts
+from coder_core.training.prepare import prepare
+from coder_core.training.reviewed import UsedReviews, apply_reviews, named_reviews
+from coder_core.training.step import compute_losses
+from tests.support.interrupted import stop_during
+from tests.support.tiny_runs import assert_same_run, printed, quiet, tiny_config, told, with_data
+
+pytestmark = pytest.mark.usefixtures("own_threads")
+
+
+@pytest.fixture(scope="module")
+def train(data: Path) -> Split:
+    return read_split(data, "train")
+
+
+def judge(train: Split, *verdicts: tuple[int, int, Verdict]) -> dict[tuple[str, str], Verdict]:
+    """(caption, image, verdict) of rows → pairs by content."""
+    keys = image_keys(train.image_names, train.captions, train.image_of_text, train.n_images)
+    return {(keys[image], train.captions[caption]): verdict for caption, image, verdict in verdicts}
+
+
+def written(path: Path, verdicts: dict[tuple[str, str], Verdict]) -> Path:
+    path.touch()
+    for (image, caption), verdict in verdicts.items():
+        append_review(path, Review(image, caption, verdict, "anna"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def reviews(train: Split, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Caption 0 is wrong and belongs to image 3, caption 4 is vague, caption 6 also matches image 9."""
+    verdicts = judge(
+        train, (0, 0, "wrong-caption"), (0, 3, "also-matches"), (4, 2, "too-vague"), (6, 9, "also-matches")
+    )
+    return written(tmp_path_factory.mktemp("reviews") / "reviews.jsonl", verdicts)
+
+
+def reviewed(data: Path, file: Path, name: str = "tiny", **values: Any) -> Config:
+    config = tiny_config(data, name, **values)
+    return with_data(config, reviews=str(file))
+
+
+def test_an_empty_file_changes_no_bit(data: Path, tmp_path: Path) -> None:
+    empty = written(tmp_path / "empty.jsonl", {})
+    plain = start_run(tiny_config(data, epochs=1), tmp_path / "plain", quiet())
+    with_empty = start_run(reviewed(data, empty, epochs=1), tmp_path / "reviewed", quiet())
+    assert_same_run(with_empty, plain)
+    assert told(plain), "the histories, which are equal too, hold the losses"
+
+
+def test_pairs_are_left_out_weighed_and_added(train: Split, data: Path, reviews: Path) -> None:
+    config = reviewed(data, reviews)
+    result = apply_reviews(train, named_reviews(config), config.data)
+    assert result.split.captions == [*train.captions[1:], train.captions[0], train.captions[6]]
+    assert result.split.image_of_text.tolist() == [*train.image_of_text[1:].tolist(), 3, 9]
+    assert result.weights is not None
+    assert np.flatnonzero(result.weights != 1).tolist() == [3], "caption 4, behind the one left out"
+    assert result.weights[3] == 0.5
+    assert result.image_groups is not None
+    assert result.image_groups[[0, 3, 9, 1]].tolist() == [0, 0, 0, 1], "images 0, 3 and 9 are joined by two captions"
+    said = str(result.faults[-1])
+    assert "1 pairs judged wrong-caption left out; 1 pairs judged too-vague with weight 0.5; 2 pairs added" in said
+
+
+def test_every_use_of_reviews_can_be_switched_off(train: Split, data: Path, reviews: Path) -> None:
+    off = with_data(reviewed(data, reviews), wrong_weight=1.0, vague_weight=1.0, also_matches=False)
+    result = apply_reviews(train, named_reviews(off), off.data)
+    assert result.split is train
+    assert result.weights is None
+    assert result.image_groups is None
+    without = with_data(off, vague_weight=0.0)
+    result = apply_reviews(train, named_reviews(without), without.data)
+    assert result.split.captions == [*train.captions[:4], *train.captions[5:]]
+    repeated = UsedReviews(judge(train, (5, 2, "duplicate")))
+    assert apply_reviews(train, repeated, off.data).split is train
+    lighter = replace(off.data, duplicate_weight=0.25)
+    weights = apply_reviews(train, repeated, lighter).weights
+    assert weights is not None
+    assert weights[5] == 0.25
+
+
+def test_a_weight_multiplies_the_loss_of_its_pair_alone(train: Split, data: Path, tmp_path: Path) -> None:
+    vague = written(tmp_path / "vague.jsonl", judge(train, *((row, row // 2, "too-vague") for row in range(8))))
+    config = tiny_config(data, bank_size=0, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0)
+    config = with_data(config, reviews=str(vague), vague_weight=0.25)
+    prepared = prepare(config, reviews=named_reviews(config))
+    plain = prepare(config)
+    assert prepared.review_weights is not None
+    batch = next(
+        batch for step in range(20)
+        if ((batch := prepared.batches(step)).text_ids < 8).any() and (batch.text_ids >= 8).any()
+    )  # fmt: skip
+    torch.testing.assert_close(prepared.model.state_dict(), plain.model.state_dict(), rtol=0, atol=0)
+    parts = make_parts(config, prepared, torch.device("cpu"))
+    weighed = compute_losses(prepared.model.eval(), batch, config, parts, epoch=0.0)
+    unweighed = compute_losses(plain.model.eval(), batch, config, (), epoch=0.0)
+    expected = torch.where(torch.from_numpy(prepared.review_weights)[batch.text_ids] < 1, 0.25, 1.0)
+    torch.testing.assert_close(weighed.per_pair, unweighed.per_pair * expected)
+    torch.testing.assert_close(weighed.total, (unweighed.per_pair * expected).mean())
+
+
+def test_a_caption_that_matches_two_images_is_a_negative_of_neither(train: Split, data: Path, reviews: Path) -> None:
+    config = reviewed(data, reviews, bank_size=0)
+    prepared = prepare(config, reviews=named_reviews(config))
+    batches = [prepared.batches(step) for step in range(prepared.batches.per_epoch)]
+    pairs = [pair for batch in batches for pair in zip(batch.image_ids, batch.image_groups, strict=True)]
+    assert {int(group) for image, group in pairs if image in (0, 3, 9)} == {0}
+    assert all(int(group) == int(image) for image, group in pairs if image not in (0, 3, 9))
+    assert {int(image) for image, _ in pairs} >= {3, 9}
+
+
+def test_a_stopped_run_goes_on_with_the_verdicts_it_began_with(data: Path, reviews: Path, tmp_path: Path) -> None:
+    own = tmp_path / "reviews.jsonl"
+    own.write_bytes(reviews.read_bytes())
+    config = reviewed(data, own)
+    whole = start_run(config, tmp_path / "whole", quiet())
+    files = json.loads((whole / "manifest.json").read_text())["files"]
+    assert "reviews.json" in files
+    assert "anna" not in (whole / "reviews.json").read_text(), "a run names no reviewer"
+    stopped = stop_during(whole, tmp_path / "tiny", 7)
+    append_review(own, Review("x.jpg", "another one", "wrong-caption", "ben"))
+    console = quiet()
+    continue_run(stopped, None, console)
+    assert "holds other verdicts by now; the run goes on with those it began with" in printed(console)
+    assert_same_run(stopped, whole)
+
+    stored, _ = read_config(stopped)
+    grown = tmp_path / "other.jsonl"
+    grown.write_bytes(own.read_bytes())
+    for file, fact in ((tmp_path / "none.jsonl", "the file is missing"), (grown, "holds other verdicts than the run")):
+        with pytest.raises(InputError, match=f"{file.name}: {fact}"):
+            continue_run(stopped, with_data(stored, reviews=str(file)), quiet())
+    same = tmp_path / "moved.jsonl"
+    same.write_bytes(reviews.read_bytes())
+    continue_run(stopped, with_data(stored, reviews=str(same)), quiet())
+    with pytest.raises(InputError, match=r"--reviews: is ''; expected '.*reviews.jsonl', as the run began"):
+        continue_run(stopped, with_data(stored, reviews=""), quiet())
+
+
+def test_reviews_without_effect_are_said(train: Split, data: Path) -> None:
+    config = tiny_config(data)
+    elsewhere = UsedReviews({("x.jpg", "no such caption"): "wrong-caption"})
+    result = apply_reviews(train, elsewhere, config.data)
+    assert result.split is train
+    assert "1 verdicts about pairs elsewhere" in str(result.faults[-1])
