@@ -1,7 +1,8 @@
 """python -m coder_core.check_data PATH: read a data set exactly as training would, and say what is in it and wrong.
 
 Prints a table of the splits, one of the captions, the memory that training needs, and every fault with its file, its
-row and the way out. The exit status is 1 when training or evaluation would refuse the data, otherwise 0.
+row and the way out. The exit status is 1 when training or evaluation would refuse the data, otherwise 0. With --content
+it also looks at every picture and compares all pictures and captions with one another.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
 
-from coder_core.console.bars import watching
+from coder_core.console.bars import reporting, watching
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.runner import command
 from coder_core.console.tables import Column, FittingTable
 from coder_core.data.formats import ReadingArguments
+
+if TYPE_CHECKING:  # NumPy and pyarrow are loaded after --help is answered
+    from coder_core.data.captioned import CaptionedSplit
+    from coder_core.data.content import ContentReport
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,8 @@ class CheckDataArguments:
     PATH is a folder with {split}_ims.npy, {split}_caps.txt and perhaps {split}_ids.txt (f30k_precomp, coco_precomp); or
     its parent (f30k with f30k/precomp in it); or a folder with Karpathy's dataset_*.json and the features beside it, or
     that file itself; or "demo", the built-in data. Or it holds pictures with captions and no features: Flickr's and
-    COCO's own files, an image folder, parquet, tar files. docs/data.md describes the formats.
+    COCO's own files, an image folder, parquet, tar files. docs/data.md describes the formats. With --content it may be
+    the folder of an evaluated run: the splits it was evaluated on, and the others of its data.
     """
 
     path: tyro.conf.Positional[Path]
@@ -53,6 +59,11 @@ class CheckDataArguments:
     values: bool = True
     """Read every feature value, to find NaN, Inf and zero rows, or decode every picture; --no-values looks at headers,
     names and captions only."""
+    content: bool = False
+    """Also look at every picture (broken, tiny, blank) and find near-duplicate pictures and captions within and across
+    splits. The report is kept in $CODER_CACHE until the data changes."""
+    progress: Path | None = None
+    """Write the progress of --content into this file (JSON, replaced a few times a second)."""
     json: bool = False
     """Print one JSON object instead of tables."""
 
@@ -65,6 +76,8 @@ def main(arguments: list[str]) -> int:
         print("--word-threshold, --word-size and --batch-size must be at least 1", file=sys.stderr)
         return 2
 
+    if (parsed.path / "analysis").is_dir():
+        return _check_run(parsed)
     from coder_core.data.captioned import holds_pictures_only
     from coder_core.data.demo import DEMO_FOLDER, make_demo
     from coder_core.data.description import describe
@@ -86,14 +99,69 @@ def main(arguments: list[str]) -> int:
     except InputError as error:  # only from making the built-in data; a survey collects its faults
         result = Survey(faults=list(error.faults))
     document = describe(result, parsed.batch_size)
+    report = None
+    if parsed.content:
+        from coder_core.api.data_quality import splits_of_data
+
+        report = _check_content(splits_of_data([*result.splits, *result.pictures]), parsed.progress)
+        document["content"] = asdict(report)
     if parsed.json:
         print(json.dumps(document, ensure_ascii=True, indent=2))
     else:
-        print_report(open_console(), document, result.faults, parsed.batch_size)
+        print_report(open_console(), document, result.faults, parsed.batch_size, report)
     return 0 if result.usable else 1
 
 
-def print_report(console: Console, document: dict[str, Any], faults: Sequence[Fault], batch_size: int) -> None:
+def _check_run(parsed: CheckDataArguments) -> int:
+    """Check the content of the data behind a run."""
+    if not parsed.content:
+        fix = f"python -m coder_core.check_data {parsed.path} --content"
+        raise InputError(Fault(str(parsed.path), "is a run, whose data can only be checked for its content", fix=fix))
+    from coder_core.api import open_run
+    from coder_core.api.data_quality import splits_of_run
+
+    report = _check_content(splits_of_run(open_run(parsed.path)), parsed.progress)
+    if parsed.json:
+        print(json.dumps({"content": asdict(report)}, ensure_ascii=True, indent=2))
+    else:
+        print_content(open_console(), report)
+    return 0
+
+
+def _check_content(splits: Sequence[CaptionedSplit], progress: Path | None) -> ContentReport:
+    from coder_core.data.content import check_content
+
+    with reporting(open_console(stderr=True), progress) as tell:
+        return check_content(splits, tell=tell)
+
+
+def print_content(console: Console, report: ContentReport) -> None:
+    """Print what is wrong with the content: how much of each kind, and where the first lies."""
+    columns = [
+        Column("content", text=True),
+        Column("findings"),
+        Column("across splits"),
+        Column("the first", text=True),
+    ]
+    table = FittingTable("Content of " + ", ".join(report.splits), columns)
+    for name, findings in (
+        ("broken, tiny or blank pictures", report.pictures),
+        ("groups of near-duplicate pictures", report.duplicate_pictures),
+        ("groups of near-duplicate captions", report.duplicate_captions),
+    ):
+        leaks = sum(len(finding.splits) > 1 for finding in findings)
+        first = [", ".join(f"{split} {row}" for split, row in f.samples[:2]) + f"  {f.what}" for f in findings[:1]]
+        table.add_row(name, f"{len(findings):,}", f"{leaks:,}", *(first or ["–"]))
+    console.print(table)
+    if report.without_pictures:
+        say(console, f"Only captions were compared in {', '.join(report.without_pictures)}: no pictures are there.")
+    console.print()
+
+
+def print_report(
+    console: Console, document: dict[str, Any], faults: Sequence[Fault], batch_size: int,
+    content: ContentReport | None = None,
+) -> None:  # fmt: skip
     """Print tables for a person."""
     if document["splits"]:
         console.print(_splits_table(document["splits"]))
@@ -101,6 +169,8 @@ def print_report(console: Console, document: dict[str, Any], faults: Sequence[Fa
         for line in _sentences(document, batch_size):
             say(console, line)
         console.print()
+    if content is not None:
+        print_content(console, content)
     print_faults(console, faults)
     severities = [fault.severity for fault in faults]
     errors, warnings = severities.count("error"), severities.count("warning")

@@ -13,6 +13,7 @@ from coder_core.check_data import main
 from coder_core.data.dataset import read_split
 from coder_core.data.demo import make_demo
 from tests.support.precomp_folders import features, real_flickr8k, refusal, write_split
+from tests.support.run_folders import write_run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -192,3 +193,22 @@ def test_real_flickr8k_is_fit_for_training(capsys):
     assert status == 0
     for text in ("6,000", "30,000", "1,000 × 36 × 128", "float16", "97.", "0 errors, 1 warning"):
         assert text in out
+
+
+def test_the_content_of_a_data_set_and_of_the_data_behind_a_run(data, tmp_path, capsys):
+    captions = (data / "dev_caps.txt").read_text().splitlines()
+    (data / "dev_caps.txt").write_text("\n".join([captions[1].upper(), *captions[1:]]) + "\n")
+    progress = tmp_path / "progress.json"
+    status, output = run(capsys, data, "--content", "--progress", progress, "--json")
+    content = json.loads(output)["content"]
+    assert status == 0
+    assert list(content["splits"]) == content["without_pictures"]
+    assert any({("dev", 0), ("dev", 1)} <= {tuple(s) for s in f["samples"]} for f in content["duplicate_captions"])
+    assert json.loads(progress.read_text())["state"] == "finished"
+    assert "groups of near-duplicate captions" in run(capsys, data, "--content")[1]
+    folder = write_run(tmp_path / "runs", "demo", images=6)
+    status, output = run(capsys, folder, "--content")
+    assert status == 0
+    assert "Content of dev" in output
+    assert main([str(folder)]) == 1
+    assert "--content" in capsys.readouterr().err

@@ -12,11 +12,11 @@ from PIL import Image
 from coder_core.api.pictures import has_pictures, sample_picture
 from coder_core.api.sides import Array
 from coder_core.console.faults import Fault, InputError
+from coder_core.data.content.pictures import TINY_SIDE, tiny_image
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run
 
-SIDE = 16  # pixels a side of the tiny image
 # A photograph of Flickr8k at a third of its size has at least 0.97 (of 100), another of 1,000 at most 0.94.
 ALIKE = 0.95
 PICTURES_READ = 1_000  # pictures of a split that are read, at 2 or 3 milliseconds each
@@ -36,7 +36,7 @@ class TinyPictures:
     """Tiny images of a split.
 
     Args:
-        images: (k,) rows. tiny: (k, SIDE · SIDE · 3) unit rows.
+        images: (k,) rows. tiny: (k, 16 · 16 · 3) unit rows.
     """
 
     images: Array
@@ -47,14 +47,6 @@ class TinyPictures:
         likeness = self.tiny @ tiny_image(picture)
         best = int(likeness.argmax())
         return LookAlike(int(self.images[best]), float(likeness[best]), len(self.images))
-
-
-def tiny_image(picture: Image.Image) -> Array:
-    """(SIDE · SIDE · 3,) colours of the picture made tiny, mean 0, length 1. Torralba et al. 2008, section 3."""
-    small = picture.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BOX)
-    values = np.asarray(small, dtype=np.float32).ravel()
-    values = values - values.mean()
-    return np.asarray(values / max(float(np.linalg.norm(values)), 1e-6))
 
 
 def read_tiny_pictures(run: Run, split: str, at_most: int) -> TinyPictures:
@@ -69,7 +61,7 @@ def read_tiny_pictures(run: Run, split: str, at_most: int) -> TinyPictures:
     tiny = {}
     for row in rows.tolist() if has_pictures(run, split) else []:
         with suppress(InputError):
-            tiny[row] = tiny_image(sample_picture(run, split, row, size=4 * SIDE))
+            tiny[row] = tiny_image(sample_picture(run, split, row, size=4 * TINY_SIDE))
     if not tiny:
         raise InputError(Fault(f"run {run.name}", f"knows no readable picture of split {split!r}", "a picture folder"))
     return TinyPictures(np.array(list(tiny)), np.stack(list(tiny.values())))

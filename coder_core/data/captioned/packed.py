@@ -84,6 +84,19 @@ class PackedPictures:
         """Where a picture lies, for messages."""
         return self.store.place(image)
 
+    def missing(self, images: Sequence[int]) -> list[int]:
+        """Those of these pictures whose container is not there."""
+        return [image for image in images if not self.state(image)[0]]
+
+    def state(self, image: int) -> tuple[int, int]:
+        """Bytes and time of change of its container; (0, 0) where that is missing or outside the folder."""
+        number = int(self.store.positions[image, 0])
+        try:
+            inside = picture_path(self.folder, self.names[number]) == self.store.files[number]
+        except InputError:
+            return 0, 0
+        return self.store.state(image) if inside else (0, 0)
+
 
 def open_packed(document: Mapping[str, Any], positions: np.ndarray, names: Sequence[str], place: str) -> PackedPictures:
     """The pictures that `note_packed` noted.

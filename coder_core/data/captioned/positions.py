@@ -27,8 +27,9 @@ STREAMED_BYTES = 1 << 20  # of a parquet file; without a limit Arrow reads a row
 class Positions(Protocol):
     """The content of picture files by number."""
 
-    folder: Path | None
-    """The folder of picture files, which the app can show; None for packed pictures."""
+    @property
+    def folder(self) -> Path | None:
+        """The folder of picture files, which the app can show; None for packed pictures."""
 
     def read(self, image: int) -> bytes:
         """The file of a picture; an `InputError` when it is missing or cannot be read."""

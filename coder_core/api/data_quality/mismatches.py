@@ -1,0 +1,128 @@
+"""Find captions that probably belong to another image: every pair beside its neighbours, by a run's embeddings.
+
+A run that trained on a pair has learned its mistake, too, so the list is for splits that were held out.
+
+Three pieces of evidence, each standardised over the split (median and median absolute deviation):
+
+1.  the pair's similarity, less that of the nearest captions to the image and of the nearest images to the caption: a
+    pair counts as dissimilar only beside its neighbours in both modalities (CSLS of Conneau et al. 2018, eq. 4);
+2.  the caption's similarity to the image's other captions, as the run embeds them;
+3.  the same in a TF-IDF space, which the run has no part in.
+
+The score is the first plus the mean of the others. These take the place of the neighbours' captions in LEMoN (Zhang et
+al. 2024), which found fewer exchanged captions; an image with one caption has the first piece alone. What the list is
+worth: `python -m benchmarks.mismatches`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from coder_core.api.sampling import Sample, SplitPart, part_of
+from coder_core.api.sides import TILE_ELEMENTS, Array
+
+if TYPE_CHECKING:
+    from coder_core.api.run import Run
+
+NEIGHBOURS = 10
+LIKE_RANDOM, DOUBTFUL = 50.0, 10.0
+"""From this percentage of random pairs that look better on, a pair counts as like a random one, or as doubtful. With a
+tenth of Flickr8k's dev captions exchanged, 98% of the first group were exchanged ones and 75% of the second."""
+VERDICTS = ("like a random pair", "doubtful", "plausible")
+
+
+def mismatches(run: Run, split: str, *, vectors: Array | None = None, sample: Sample | None = None) -> pd.DataFrame:
+    """Score every caption with its image; the most suspicious pair first.
+
+    Args:
+        vectors: (m, S) unit rows of the split's captions in a space without the run, from
+            `api.retrieval.text_vectors`; None leaves that piece of evidence out.
+        sample: of a large split: only its pairs, compared with its images and captions.
+
+    Returns:
+        caption, image (rows of the split), score (higher is worse), random (% of pairs of a caption and a random other
+        image that look better; 50 is a typical random pair), verdict (one of `VERDICTS`).
+    """
+    v, w, scores = run.compared(split)
+    part = part_of(v, w, run.image_of_text(split), sample, scores)
+    spaces = [] if scores is not None else [part.texts]
+    if vectors is not None:
+        spaces.append(vectors if sample is None else vectors[sample.texts])
+    own, random = suspicion(part, spaces)
+    better = 100 * np.searchsorted(np.sort(random), own) / max(len(random), 1)
+    verdict = np.select([better >= LIKE_RANDOM, better >= DOUBTFUL], VERDICTS[:2], VERDICTS[2])
+    table = pd.DataFrame(
+        {
+            "caption": part.text_rows, "image": part.image_rows[part.owner], "score": own, "random": better,
+            "verdict": verdict,
+        }
+    )  # fmt: skip
+    return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
+
+
+def suspicion(part: SplitPart, spaces: list[Array], *, seed: int = 0) -> tuple[Array, Array]:
+    """How suspicious every pair is, and every caption with a random other image.
+
+    Args:
+        part: n images and m captions.
+        spaces: (m, ·) rows of the captions; the inner product of two is how like they are.
+        seed: of the random images.
+
+    Returns:
+        (m,) and (m,) float64, higher is more suspicious; the second is empty where there is one image.
+    """
+    n, owner = len(part.image_rows), part.owner
+    image_level, text_level = _neighbour_levels(part)
+    shift = np.random.default_rng(seed).integers(1, n, len(owner)) if n > 1 else np.zeros(0, np.int64)
+    pairs = [owner, (owner + shift) % n] if n > 1 else [owner]
+    pictured = [_beside_neighbours(part, images, image_level, text_level) for images in pairs]
+    told = [[_unlike_the_others(space, owner, images, n) for images in pairs] for space in spaces]
+    scores = [standardised(values, pictured[0]) for values in pictured]
+    for likeness in told:
+        for score, values in zip(scores, likeness, strict=True):
+            score += standardised(values, likeness[0]) / len(told)
+    return scores[0], scores[1] if n > 1 else np.zeros(0)
+
+
+def standardised(values: Array, matching: Array) -> Array:
+    """Distance of values from the median of matching pairs in robust standard deviations; 0 for NaN, which is no
+    evidence."""
+    finite = matching[np.isfinite(matching)]
+    if not len(finite):
+        return np.zeros(len(values))
+    centre = np.median(finite)
+    width = max(1.4826 * float(np.median(np.abs(finite - centre))), 1e-6)
+    return np.nan_to_num((values - centre) / width)
+
+
+def _neighbour_levels(part: SplitPart) -> tuple[Array, Array]:
+    """Mean similarity of every image to its nearest foreign captions (n,), and of every caption to its nearest foreign
+    images (m,); 0 where there are none."""
+    levels = []
+    for s in (part.sides("image"), part.sides("text")):
+        level = np.zeros(len(s.anchors))
+        for rows, tile, own in s.tiles(TILE_ELEMENTS):
+            tile[own] = -np.inf
+            nearest = np.partition(tile, -min(NEIGHBOURS, tile.shape[1]), axis=1)[:, -NEIGHBOURS:]
+            exists = np.isfinite(nearest)
+            level[rows] = np.where(exists, nearest, 0).sum(1) / np.maximum(exists.sum(1), 1)
+        levels.append(level)
+    return levels[0], levels[1]
+
+
+def _beside_neighbours(part: SplitPart, images: Array, image_level: Array, text_level: Array) -> Array:
+    """(m,) mean level of the neighbours less the similarity of every caption with an image."""
+    similarity = part.sides("text").pairs(np.arange(len(images)), images)
+    return np.asarray((image_level[images] + text_level) / 2 - similarity)
+
+
+def _unlike_the_others(space: Array, owner: Array, images: Array, n: int) -> Array:
+    """(m,) minus the mean likeness of every caption to the other captions of an image; NaN where it has no others."""
+    total = np.zeros((n, space.shape[1]))
+    np.add.at(total, owner, space)
+    count = np.bincount(owner, minlength=n)[images] - (images == owner)
+    likeness = np.einsum("md,md->m", space, total[images]) - (images == owner) * np.einsum("md,md->m", space, space)
+    return np.asarray(np.where(count > 0, -likeness / np.maximum(count, 1), np.nan))

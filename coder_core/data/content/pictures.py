@@ -1,0 +1,90 @@
+"""Look at every picture once: whether it can be decoded, its size, whether it shows anything, its perceptual hash."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from coder_core.console.faults import InputError
+from coder_core.data.captioned import CaptionedSplit
+from coder_core.data.pictures import FORMATS, read_picture
+
+HASH_BITS = 64
+DECODED_SIZE = 256  # pixels of the longer side, from which everything is measured
+TINY_SIDE = 16
+SMALLEST_SIDE = 64  # pixels of the shorter side; encoders of pictures read 224 or more
+BLANK_DEVIATION = 3.0  # of brightness, from 0 to 255
+THREADS = 4
+PIECE = 64
+
+
+@dataclass(frozen=True)
+class PictureFacts:
+    """What was seen of n pictures.
+
+    Args:
+        problems: picture → what is wrong with it.
+        hashes: (n, 8) uint8, the 64 bits of a perceptual hash (pHash).
+        tiny: (n, 768) float16, see `tiny_image`; zero for a picture that is broken or blank.
+    """
+
+    problems: dict[int, str]
+    hashes: np.ndarray
+    tiny: np.ndarray
+
+
+def tiny_image(picture: Image.Image) -> np.ndarray:
+    """(768,) colours of the picture made 16 × 16, mean 0, length 1. Torralba et al. 2008, section 3."""
+    small = picture.convert("RGB").resize((TINY_SIDE, TINY_SIDE), Image.Resampling.BOX)
+    values = np.asarray(small, dtype=np.float32).ravel()
+    values = values - values.mean()
+    return np.asarray(values / max(float(np.linalg.norm(values)), 1e-6))
+
+
+def look_at_pictures(split: CaptionedSplit, progress: Callable[[int], None]) -> PictureFacts:
+    """Decode all pictures of a split, in threads. `progress` is called with how many are done."""
+    count = len(split.rows)
+    hashes, tiny = np.zeros((count, HASH_BITS // 8), np.uint8), np.zeros((count, 3 * TINY_SIDE**2), np.float16)
+    facts = PictureFacts({}, hashes, tiny)
+    with ThreadPoolExecutor(THREADS) as pool:
+        for start in range(0, count, PIECE):
+            images = range(start, min(start + PIECE, count))
+            contents = [_read(split, image) for image in images]  # packed files are read in order
+            for image, (problem, bits, small) in zip(images, pool.map(_look, contents), strict=True):
+                if problem:
+                    facts.problems[image] = problem
+                if bits is not None and small is not None:
+                    hashes[image], tiny[image] = bits, small
+            progress(images.stop)
+    return facts
+
+
+def _read(split: CaptionedSplit, image: int) -> bytes | str:
+    try:
+        return split.read(image)
+    except InputError as error:
+        return error.faults[0].found
+
+
+def _look(content: bytes | str) -> tuple[str, np.ndarray | None, np.ndarray | None]:
+    """What is wrong with a picture, the bytes of its hash and its tiny image."""
+    from imagehash import phash  # SciPy and PyWavelets, for this only
+
+    if isinstance(content, str):
+        return f"broken: {content}", None, None
+    try:
+        picture = read_picture(content, "the picture", size=DECODED_SIZE)
+    except InputError as error:
+        return f"broken: {error.faults[0].found}", None, None
+    with Image.open(io.BytesIO(content), formats=FORMATS) as opened:  # decoded above; this reads the header
+        width, height = opened.size
+    deviation = float(np.asarray(picture.convert("L").reduce(max(1, min(picture.size) // 32))).std())
+    if deviation < BLANK_DEVIATION:
+        return f"blank: brightness varies by {deviation:.1f} of 255", None, None
+    problem = f"tiny: {width} × {height} pixels" if min(width, height) < SMALLEST_SIDE else ""
+    return problem, np.packbits(phash(picture).hash.ravel()), tiny_image(picture)

@@ -1,0 +1,132 @@
+"""Mismatched pairs: the score by a slow reference, planted ones, one caption an image, scores of pairs, a sample."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from coder_core.api import open_run
+from coder_core.api.data_quality import VERDICTS, caption_table, mismatches, splits_of_run
+from coder_core.api.data_quality.mismatches import NEIGHBOURS, suspicion
+from coder_core.api.retrieval import text_vectors
+from coder_core.api.sampling import draw_sample, part_of
+from coder_core.runs.analysis.write import write_analysis
+from tests.support.run_folders import ranks_of, synthetic, write_run
+
+THINGS = ("dog", "car", "boat", "tree", "house", "girl", "horse", "ball", "bridge", "train")
+
+
+def auroc(positive: np.ndarray, score: np.ndarray) -> float:
+    ranks, wrong = rankdata(score), positive.sum()
+    return float((ranks[positive].sum() - wrong * (wrong + 1) / 2) / (wrong * (len(score) - wrong)))
+
+
+def slow_scores(v: np.ndarray, w: np.ndarray, owner: np.ndarray, spaces: list[np.ndarray]) -> np.ndarray:
+    """The score of every pair, written out."""
+    s = v @ w.T
+
+    def level(values: np.ndarray) -> float:
+        return float(np.sort(values)[-NEIGHBOURS:].mean()) if len(values) else 0.0
+
+    def standardised(values: list[float]) -> np.ndarray:
+        known = [value for value in values if not np.isnan(value)]
+        centre = np.median(known)
+        return np.nan_to_num((np.array(values) - centre) / (1.4826 * np.median(np.abs(np.array(known) - centre))))
+
+    images = [level(s[i, owner != i]) for i in range(len(v))]
+    texts = [level(np.delete(s[:, j], owner[j])) for j in range(len(w))]
+    total = standardised([(images[i] + texts[j]) / 2 - s[i, j] for j, i in enumerate(owner)])
+    for space in spaces:
+        likeness = []
+        for j, i in enumerate(owner):
+            others = [k for k in np.flatnonzero(owner == i) if k != j]
+            likeness.append(-float(np.mean([space[j] @ space[k] for k in others])) if others else np.nan)
+        total = total + standardised(likeness) / len(spaces)
+    return total
+
+
+@pytest.mark.parametrize("per_image", [1, 3])
+def test_the_score_is_that_of_a_slow_reference(per_image: int) -> None:
+    v, w, owner = synthetic(14, noise=1.0, per_image=per_image)
+    keep = np.arange(len(w)) != 1  # one image with a caption less than the others
+    w, owner = w[keep], owner[keep]
+    space = np.random.default_rng(1).normal(size=(len(w), 6))
+    own, random = suspicion(part_of(v, w, owner, None), [w, space] if per_image > 1 else [])
+    np.testing.assert_allclose(own, slow_scores(v, w, owner, [w, space] if per_image > 1 else []), rtol=1e-4, atol=1e-4)
+    assert random.shape == own.shape
+    assert np.isfinite(random).all()
+
+
+@pytest.fixture(scope="module")
+def exchanged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
+    """A run whose every ninth caption, with its embedding, was given to another image; and which those are."""
+    captions = [f"a {THINGS[i % 10]} near a {THINGS[i // 4]} in way {k}" for i in range(40) for k in range(5)]
+    folder = write_run(tmp_path_factory.mktemp("exchanged") / "runs", "demo", images=40, noise=0.8, captions=captions)
+    a, wrong = open_run(folder).analysis("dev"), np.arange(200) % 9 == 0
+    v, w, owner = np.array(a.image_embeddings), np.array(a.text_embeddings), np.array(a.image_of_text)
+    owner[wrong] = np.roll(owner[wrong], 7)
+    names = ("image_ranks", "text_ranks", "image_best", "text_best")
+    write_analysis(
+        folder, "dev", image_embeddings=v, text_embeddings=w, image_of_text=owner, captions=captions, metrics=a.metrics,
+        image_names=a.image_names, fingerprint="1" * 12, **dict(zip(names, ranks_of(v, w, owner), strict=True)),
+    )  # fmt: skip
+    return folder, wrong
+
+
+def test_exchanged_captions_head_the_list(exchanged: tuple[Path, np.ndarray]) -> None:
+    folder, wrong = exchanged
+    run = open_run(folder)
+    owner = run.image_of_text("dev")
+    for vectors in (text_vectors(run, "dev"), None):
+        table = mismatches(run, "dev", vectors=vectors)
+        assert (np.diff(table["score"]) <= 0).all()
+        assert auroc(wrong[table["caption"]], table["score"].to_numpy()) > 0.95
+        assert np.array_equal(table["image"], owner[table["caption"]])
+        by_verdict = {verdict: wrong[table["caption"][table["verdict"] == verdict]] for verdict in VERDICTS}
+        assert by_verdict[VERDICTS[0]].mean() > 0.8
+        assert by_verdict[VERDICTS[2]].mean() < 0.05
+    sample = draw_sample(40, owner, scores=2_000)
+    assert sample is not None
+    part = mismatches(run, "dev", sample=sample)
+    assert sorted(part["caption"]) == sample.texts.tolist()
+    assert set(part["image"]) <= set(sample.images.tolist())
+
+
+def test_one_image_is_no_evidence(tmp_path: Path) -> None:
+    run = open_run(write_run(tmp_path, "demo", images=1, per_image=1))
+    table = mismatches(run, "dev", vectors=None)
+    assert table["score"].tolist() == [0.0]
+    assert table["verdict"].tolist() == [VERDICTS[2]]
+
+
+def test_a_run_of_scores_needs_no_embeddings(exchanged: tuple[Path, np.ndarray]) -> None:
+    run = open_run(exchanged[0])
+    v, w = run.embeddings("dev")
+    none = np.empty((40, 0), np.float32), np.empty((200, 0), np.float32)
+    of_scores = suspicion(part_of(*none, run.image_of_text("dev"), None, v @ w.T), [])
+    np.testing.assert_allclose(of_scores[0], suspicion(run.part("dev"), [])[0], rtol=1e-3, atol=1e-3)
+
+
+def test_the_other_splits_of_the_data_are_read_where_they_are_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "demo-data"
+    data.mkdir()
+    monkeypatch.setenv("CODER_DEMO", str(data))
+    run = open_run(write_run(tmp_path / "runs", "demo", images=4))
+    for split, captions in (("train", [f"train {i}" for i in range(20)]), ("dev", run.captions("dev"))):
+        np.save(data / f"{split}_ims.npy", np.ones((4, 2, 3), np.float32))
+        (data / f"{split}_caps.txt").write_text("".join(f"{caption}\n" for caption in captions))
+    assert [split.name for split in splits_of_run(run)] == ["train", "dev"]
+    (data / "dev_caps.txt").write_text("".join(f"other {i}\n" for i in range(20)))
+    [dev] = splits_of_run(run)  # other data lies there now
+    assert dev.captions == run.captions("dev")
+
+
+def test_captions_that_say_little_have_few_content_words() -> None:
+    table = caption_table(["There is something in this picture .", "A dog .", "two red balls on the grass", ""])
+    assert table["content"].tolist() == [0, 1, 4, 0]
+    assert table["words"].tolist() == [6, 2, 6, 0]

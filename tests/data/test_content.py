@@ -1,0 +1,189 @@
+"""The content of a data set: bad pictures, near-duplicates, captions that say little, the report in the cache."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from rapidfuzz.fuzz import ratio
+
+from coder_core.api.data_quality.content import GuardedFiles
+from coder_core.console.faults import InputError
+from coder_core.data.captioned import CaptionedSplit
+from coder_core.data.content import ContentReport, cached_report, check_content, content_key, content_words
+from coder_core.data.content.duplicates import (
+    HASH_DISTANCE,
+    PICTURE_LIKENESS,
+    duplicate_captions,
+    duplicate_pictures,
+)
+
+IMAGES = 8
+
+
+def photograph(seed: int) -> Image.Image:
+    """Large soft patches, as photographs have them."""
+    colours = np.random.default_rng(seed).integers(0, 256, (5, 6, 3), dtype=np.uint8)
+    return Image.fromarray(colours).resize((240, 200), Image.Resampling.BICUBIC)
+
+
+def a_split(name: str, folder: Path, names: list[str], captions: list[str] | None = None) -> CaptionedSplit:
+    captions = captions or [f"{word} {folder.name} {name}" for word in names]
+    owner = np.arange(len(captions)) % len(names)
+    return CaptionedSplit(name, names, captions, owner, GuardedFiles(folder, names), np.arange(len(names)))
+
+
+@pytest.fixture(scope="module")
+def splits(tmp_path_factory: pytest.TempPathFactory) -> list[CaptionedSplit]:
+    """Eight photographs in train; in dev four more, copies of train's first four, and four bad files."""
+    folder = tmp_path_factory.mktemp("pictures")
+    for number in range(IMAGES + 4):
+        photograph(number).save(folder / f"{number}.png")
+    (folder / "exact.png").write_bytes((folder / "0.png").read_bytes())
+    photograph(1).resize((90, 75)).save(folder / "rescaled.png")
+    photograph(2).save(folder / "recompressed.jpg", quality=15)
+    photograph(3).crop((4, 4, 238, 198)).convert("L").save(folder / "grey.png")
+    (folder / "cut.png").write_bytes((folder / "4.png").read_bytes()[:900])
+    (folder / "page.jpg").write_text("<html>not found</html>")
+    photograph(5).resize((40, 30)).save(folder / "tiny.png")
+    Image.new("RGB", (200, 200), "#8090a0").save(folder / "blank.png")
+    train = [f"{number}.png" for number in range(IMAGES)]
+    dev = [f"{number}.png" for number in range(IMAGES, IMAGES + 4)]
+    dev += ["exact.png", "rescaled.png", "recompressed.jpg", "cut.png", "page.jpg", "tiny.png", "blank.png", "gone.png"]
+    told = [f"{name} is in dev" for name in dev]
+    told[:4] = ["A DOG runs, through the Grass!", "dog runs trough grass", "a cat runs through the grass", "Two dogs"]
+    return [
+        a_split(
+            "train", folder, train, ["a dog runs through the grass .", *(f"{name} is in train" for name in train[1:])]
+        ),
+        a_split("dev", folder, dev, told),
+    ]
+
+
+@pytest.fixture(scope="module")
+def report(splits: list[CaptionedSplit]) -> ContentReport:
+    return check_content(splits)
+
+
+def test_bad_pictures_are_found_and_say_why(splits: list[CaptionedSplit], report: ContentReport) -> None:
+    problems = {splits[1].image_names[f.samples[0][1]]: f.what for f in report.pictures}
+    assert {name: what.split(":")[0] for name, what in problems.items()} == {
+        "cut.png": "broken", "page.jpg": "broken", "gone.png": "broken", "tiny.png": "tiny", "blank.png": "blank",
+    }  # fmt: skip
+    assert problems["tiny.png"] == "tiny: 40 × 30 pixels"
+    assert "there is no such picture" in problems["gone.png"]
+    assert all(finding.splits == ("dev",) for finding in report.pictures)
+
+
+def test_planted_copies_of_pictures_are_found_across_splits(report: ContentReport) -> None:
+    groups = {finding.samples for finding in report.duplicate_pictures}
+    copies = {(("train", number), ("dev", 4 + number)) for number in range(3)}  # exact, rescaled, recompressed
+    assert groups - {(("train", 5), ("dev", 9))} == copies  # and the tiny one
+    assert all(finding.splits == ("train", "dev") for finding in report.duplicate_pictures)
+
+
+def test_planted_copies_of_captions_are_found_across_splits(report: ContentReport) -> None:
+    [finding] = report.duplicate_captions
+    assert finding.samples == (("train", 0), ("dev", 0), ("dev", 1))  # case, punctuation, article; one misspelled word
+    assert finding.splits == ("train", "dev")
+    assert 0.9 < finding.likeness < 1
+
+
+def test_a_report_is_kept_until_the_data_changes(splits: list[CaptionedSplit], report: ContentReport) -> None:
+    phases: list[str] = []
+    assert check_content(splits, tell=lambda share, phase: phases.append(phase)) == report
+    assert phases == ["reading the captions", "finished"]  # no picture was looked at again
+    assert cached_report(content_key(splits)) == report
+    other = replace(splits[1], captions=[*splits[1].captions[:-1], "another"])
+    assert content_key([splits[0], other]) != content_key(splits)
+    file = Path(splits[1].positions.folder or "") / "8.png"
+    before = file.stat()
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    changed = content_key(splits)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert changed != content_key(splits)
+    stored = Path(os.environ["CODER_CACHE"]) / "content" / f"{content_key(splits)}.json"
+    whole = stored.read_text()
+    stored.write_text(whole[: len(whole) // 2])
+    assert cached_report(content_key(splits)) is None
+    stored.write_text(whole)
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    splits: list[CaptionedSplit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CODER_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(InputError, match="Set CODER_CACHE"):
+        check_content([replace(splits[0], positions=GuardedFiles(None, splits[0].image_names))])
+
+
+def test_names_of_a_run_lead_to_no_file_outside_its_pictures(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    photograph(0).save(tmp_path / "secret.png")
+    (tmp_path / "inside" / "link.png").symlink_to(tmp_path / "secret.png")
+    names = ["../secret.png", str(tmp_path / "secret.png"), "link.png"]
+    split = a_split("dev", tmp_path / "inside", names)
+    assert [split.positions.state(number) for number in range(3)] == [(0, 0)] * 3
+    report = check_content([split])
+    assert report.without_pictures == ("dev",)
+    assert not report.pictures
+
+
+def test_duplicate_pictures_are_those_that_both_comparisons_join() -> None:
+    rng = np.random.default_rng(3)
+    hashes = rng.integers(0, 256, (60, 8), dtype=np.uint8)
+    tiny = rng.normal(size=(60, 24))
+    for number in range(0, 40, 2):  # pairs from alike to unlike in either
+        flipped = rng.permutation(64) < number
+        hashes[number + 1] = hashes[number] ^ np.packbits(flipped)
+        tiny[number + 1] = tiny[number] + number / 20 * rng.normal(size=24) * (1 if number % 4 else 0.1)
+    tiny[59] = 0
+    hashes[59] = hashes[0]
+    tiny /= np.maximum(np.linalg.norm(tiny, axis=1, keepdims=True), 1e-9)
+    joined = {
+        (i, j)
+        for i, j in combinations(range(59), 2)
+        if np.bitwise_count(hashes[i] ^ hashes[j]).sum() <= HASH_DISTANCE and tiny[i] @ tiny[j] >= PICTURE_LIKENESS
+    }
+    groups = duplicate_pictures(hashes, tiny.astype(np.float32))
+    assert {tuple(rows.tolist()) for rows, _ in groups} == joined  # no two of these pairs share a row
+    assert all(abs(likeness - min(1, tiny[i] @ tiny[j])) < 1e-6 for (i, j), likeness in groups)
+
+
+def test_duplicate_captions_are_those_of_a_slow_comparison() -> None:
+    rng = np.random.default_rng(0)
+    words = np.array(["a", "the", "dogs", "doggs", "running", "runing", "sand", "beach", "Two", "on"])
+    captions = [" ".join(words[rng.integers(0, len(words), 5)]) for _ in range(400)]
+
+    def key(caption: str) -> list[str]:
+        return [word for word in caption.lower().split() if word not in ("a", "an", "the")]
+
+    def alike(one: list[str], other: list[str]) -> bool:
+        different = [pair for pair in zip(one, other, strict=False) if pair[0] != pair[1]]
+        if len(one) != len(other) or not one:
+            return False
+        spelled = len(different) == 1 and min(map(len, different[0])) >= 4 and ratio(*different[0]) >= 80
+        return not different or (spelled and len(one) >= 3)
+
+    keys = [key(caption) for caption in captions]
+    group = list(range(len(keys)))
+    for i, j in combinations(range(len(keys)), 2):
+        if alike(keys[i], keys[j]):
+            group = [group[i] if number == group[j] else number for number in group]
+    expected = {tuple(k for k in range(len(keys)) if group[k] == number) for number in set(group)}
+    found = {tuple(rows.tolist()) for rows, _ in duplicate_captions(captions)}
+    assert found == {rows for rows in expected if len(rows) > 1}
+
+
+@pytest.mark.parametrize(
+    "caption", ["", "…", "\0", "e" + "\u0301" * 10_000, "<script>alert(1)</script>", "word " * 200_000]
+)
+def test_a_strange_caption_is_compared_in_time(caption: str) -> None:
+    groups = duplicate_captions([caption, "two dogs on the beach", caption])
+    assert [rows.tolist() for rows, _ in groups] == ([[0, 2]] if content_words(caption) else [])
