@@ -151,6 +151,14 @@ def _scorer(config: Config) -> Iterator[Fault]:
     if model.scorer == "interaction" and model.embeddings > 1:
         fix = "leave one of the two out"
         yield Fault("--embeddings", f"is {model.embeddings} with --scorer interaction", "1", fix)
+    if model.embeddings == 1:
+        for flag, weight in (
+            ("--weight-heads", config.objective.weight_heads),
+            ("--weight-mmd", config.objective.weight_mmd),
+        ):
+            if weight > 0:
+                fix = "give --embeddings 3 as well, or leave it out"
+                yield Fault(flag, f"is {weight:g} with --embeddings 1", "several embeddings of a sample", fix)
     if not model.by_pair:
         return
     scorer = "--scorer interaction" if model.scorer == "interaction" else f"--embeddings {model.embeddings}"

@@ -196,6 +196,12 @@ class ObjectiveConfig:
         "Weight of the concept branch's DCL, both directions together (eq. 8: 1; the supplement counts it twice: 2).")
     weight_prototypes: float = setting(1.0, minimum=0, help=
         "Weight of the prototype-guided classification, both modalities together (eq. 7, 8: 1). Needs prototypes.")
+    weight_heads: float = setting(0.0, minimum=0, help=
+        "Weight of PVSE's diversity loss, which keeps what the K heads of a sample read apart (PVSE on MS-COCO: 0.1); "
+        "summed over the batch where the loss is. Needs --embeddings above 1.")
+    weight_mmd: float = setting(0.0, minimum=0, help=
+        "Weight of PVSE's discrepancy (MMD) between all images and all captions of the batch (PVSE on MS-COCO: 0.01), "
+        "likewise.")
     prototype_temperature: float = setting(1.0, above=0, help=
         "Divides the classification's logits (eq. 7: 1); below 1 the classifier sharpens sooner in a short run.")
 

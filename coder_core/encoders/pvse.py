@@ -32,10 +32,14 @@ class PVSEPooling(nn.Module):
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
         """(B, L, D), (B,) -> (B, K, D), not normalised."""
+        return self.with_residuals(features, lengths)[0]
+
+    def with_residuals(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, L, D), (B,) -> (B, K, D) embeddings, not normalised, and (B, K, D) what each head adds."""
         pooled = self.pooling(features, lengths)
         attended = self.attention(features, lengths).transpose(1, 2) @ features  # (B, K, D)
-        embeddings: Tensor = self.norm(pooled.unsqueeze(1) + torch.sigmoid(self.residual(attended)))
-        return embeddings
+        residuals = torch.sigmoid(self.residual(attended))
+        return self.norm(pooled.unsqueeze(1) + residuals), residuals
 
     def attention(self, features: Tensor, lengths: Tensor) -> Tensor:
         """(B, L, D), (B,) -> (B, L, K) weights; a head's weights sum to 1 over the positions that exist."""

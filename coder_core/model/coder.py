@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from coder_core.concepts.attention import ConceptBranch
 from coder_core.cpu.dropout import Dropout
 from coder_core.encoders.pooling import pool_each
+from coder_core.encoders.pvse import PVSEPooling
 from coder_core.ops import normalise
 from coder_core.scoring.scorer import CosineScorer, Scorer
 
 
 class Embedded(NamedTuple):
-    """B pairs in both branches, float32 unit rows; the concept branch is None where the model has none."""
+    """B pairs in both branches, float32 unit rows; what the model has none of is None."""
 
     images: Tensor
     """(B, …, D) v^I."""
@@ -28,6 +29,10 @@ class Embedded(NamedTuple):
     """(B, D) v^C."""
     concept_texts: Tensor | None = None
     """(B, D) w^C."""
+    image_heads: Tensor | None = None
+    """(B, K, D) what each of PVSE's heads adds, not normalised."""
+    text_heads: Tensor | None = None
+    """(B, K, D)."""
 
 
 class Branches(NamedTuple):
@@ -39,6 +44,8 @@ class Branches(NamedTuple):
     """(B, D) unit rows."""
     attention: Tensor | None = None
     """(B, g) over the concepts."""
+    heads: Tensor | None = None
+    """(B, K, D) what each of PVSE's heads adds, not normalised."""
 
 
 class Coder(nn.Module):
@@ -75,11 +82,11 @@ class Coder(nn.Module):
 
     def encode_images(self, regions: Tensor, lengths: Tensor) -> Tensor:
         """(B, R, F), (B,) -> (B, …, D) unit rows in float32; the instance branch alone."""
-        return normalise(self._pool_images(regions, lengths))
+        return self.image_branches(regions, lengths, None).instance
 
     def encode_texts(self, words: Tensor, lengths: Tensor) -> Tensor:
         """(B, T) ids, (B,) -> (B, …, D) unit rows in float32; the instance branch alone."""
-        return normalise(self.text_pooling(self._encode_words(words, lengths), lengths))
+        return self.text_branches(words, lengths, None).instance
 
     def concept_nodes(self) -> Tensor | None:
         """(g, D) Y, an argument of the two methods below; None without concepts."""
@@ -87,16 +94,17 @@ class Coder(nn.Module):
 
     def image_branches(self, regions: Tensor, lengths: Tensor, nodes: Tensor | None) -> Branches:
         """(B, R, F), (B,), Y -> images in both branches. The query is the pooled vector before it is normalised."""
-        pooled = self._pool_images(regions, lengths)
+        features = self.dropout(self.regions(regions, lengths))
         if self.concepts is None or nodes is None:
-            return Branches(normalise(pooled))
+            return _instance(self.image_pooling, features, lengths)
+        pooled = self.image_pooling(features, lengths)
         return Branches(normalise(pooled), *self.concepts.embed_images(pooled, nodes))
 
     def text_branches(self, words: Tensor, lengths: Tensor, nodes: Tensor | None) -> Branches:
         """(B, T) ids, (B,), Y -> captions in both branches."""
-        features = self._encode_words(words, lengths)
+        features = self.dropout(self.words(words, lengths))
         if self.concepts is None or self.concept_text_pooling is None or nodes is None:
-            return Branches(normalise(self.text_pooling(features, lengths)))
+            return _instance(self.text_pooling, features, lengths)
         pooled, query = pool_each([self.text_pooling, self.concept_text_pooling], features, lengths)
         return Branches(normalise(pooled), *self.concepts.embed_texts(query, nodes))
 
@@ -105,12 +113,11 @@ class Coder(nn.Module):
         nodes = self.concept_nodes()
         images = self.image_branches(regions, region_lengths, nodes)
         texts = self.text_branches(words, word_lengths, nodes)
-        return Embedded(images.instance, texts.instance, images.concept, texts.concept)
+        return Embedded(images.instance, texts.instance, images.concept, texts.concept, images.heads, texts.heads)
 
-    def _pool_images(self, regions: Tensor, lengths: Tensor) -> Tensor:
-        pooled: Tensor = self.image_pooling(self.dropout(self.regions(regions, lengths)), lengths)
-        return pooled
 
-    def _encode_words(self, words: Tensor, lengths: Tensor) -> Tensor:
-        features: Tensor = self.dropout(self.words(words, lengths))
-        return features
+def _instance(pooling: nn.Module, features: Tensor, lengths: Tensor) -> Branches:
+    if isinstance(pooling, PVSEPooling):
+        embeddings, heads = pooling.with_residuals(features, lengths)
+        return Branches(normalise(embeddings), heads=heads)
+    return Branches(normalise(pooling(features, lengths)))

@@ -88,7 +88,7 @@ def encode_split(
 
     def store(arrays: Arrays, ids: np.ndarray, branches: Branches) -> None:
         nonlocal done
-        for array, rows in zip(arrays, branches, strict=True):
+        for array, rows in zip(arrays, (branches.instance, branches.concept, branches.attention), strict=True):
             if array is not None and rows is not None:
                 array[ids] = rows.float().cpu().numpy()
         done += len(ids)

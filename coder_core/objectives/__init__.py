@@ -7,8 +7,8 @@
       npairs_hinge                  n-pairs    rank_distillation            DarkRank
       projection_matching           CMPM       relational_distillation      RKD
       polynomial_hardest            MPL        self_distillation            DINO, and its reverse
-      within_modality               THOMAS
-      pairwise_sigmoid              SigLIP
+      within_modality               THOMAS     of several embeddings
+      pairwise_sigmoid              SigLIP       head_diversity, mean_discrepancy   PVSE
       prototype_guided              CODER PGC
 
     diversity of an anchor          diversity_std (CODER eq. 3), diversity_entropy, anchor_diversity (with a bank)
@@ -49,6 +49,7 @@ from coder_core.objectives.pairs import (
 )
 from coder_core.objectives.polynomial import polynomial_hardest
 from coder_core.objectives.prototype_guided import prototype_guided, prototype_logits
+from coder_core.objectives.several_embeddings import head_diversity, mean_discrepancy
 from coder_core.objectives.sigmoid import pairwise_sigmoid
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.objectives.within_modality import within_modality
@@ -56,8 +57,9 @@ from coder_core.objectives.within_modality import within_modality
 __all__ = [
     "AllExcept", "Direction", "absolute_max", "absolute_sum", "all_except_same_image", "anchor_diversity",
     "both_directions", "combined_weights", "density_weights", "diversity_contrastive", "diversity_entropy",
-    "diversity_std", "hub_weights", "in_batch_direction", "info_nce", "mutual_learning", "npairs_hinge",
-    "pairwise_sigmoid", "polynomial_hardest", "projection_matching", "prototype_guided", "prototype_logits",
+    "diversity_std", "head_diversity", "hub_weights", "in_batch_direction", "info_nce", "mean_discrepancy",
+    "mutual_learning", "npairs_hinge", "pairwise_sigmoid", "polynomial_hardest", "projection_matching",
+    "prototype_guided", "prototype_logits",
     "rank_distillation", "rank_weights", "relational_distillation", "relative_max", "relative_sum",
     "reversed_self_distillation", "same_image_negatives", "self_distillation", "triplet_hardest", "triplet_sum",
     "within_modality",

@@ -24,7 +24,8 @@ OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
         "bert_rate": (-0.1,),
         "margin": (-0.1, NAN), "npairs_margin": (-0.1,), "warmup_epochs": (-1.0,), "weight_instance": (-1.0,),
         "weight_memory": (-1.0,), "weight_concept": (-1.0,), "weight_prototypes": (-1.0,), "weight_decay": (-1e-4,),
-        "bank_start_epoch": (-1.0,), "boosting_weight": (-1.0,), "boosting_margin": (-0.1, NAN),
+        "weight_heads": (-0.1,), "weight_mmd": (-0.1,), "bank_start_epoch": (-1.0,),
+        "boosting_weight": (-1.0,), "boosting_margin": (-0.1, NAN),
         "boosting_start_epoch": (-1.0,), "diversity_share": (-1.0,), "discrepancy_share": (NAN,),
         "within_image": (-1.0,), "within_text": (-1.0,), "image_rate": (-0.1,), "text_rate": (-0.1,),
     },
@@ -170,6 +171,8 @@ def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
         ({"embeddings": 3, "concepts": 40}, "--concepts"),
         ({"scorer": "interaction", "prototypes": 40}, "--prototypes"),
         ({"scorer": "interaction", "embeddings": 2}, "--embeddings"),
+        ({"weight_heads": 0.1}, "--weight-heads"),
+        ({"weight_mmd": 0.1}, "--weight-mmd"),
     ],
 )
 def test_values_that_do_not_go_together(values: dict[str, Any], place: str) -> None:

@@ -39,6 +39,22 @@ def several(
     return found
 
 
+def head_diversity(residuals: Rows) -> float:
+    """‖G − I‖ / K² of one sample: G holds the cosines between what its K heads add."""
+    units = [unit(row) for row in residuals]
+    squares = [dot(units[i], units[j]) ** 2 for i in range(len(units)) for j in range(len(units)) if i != j]
+    return math.sqrt(math.fsum(squares)) / len(units) ** 2
+
+
+def discrepancy(images: Rows, texts: Rows, sharpness: float = 0.5) -> float:
+    """E k(v, v') − 2 E k(v, w) + E k(w, w') with k = exp(−γ ‖x − y‖)."""
+
+    def mean_kernel(side: Rows, other: Rows) -> float:
+        return math.fsum(math.exp(-sharpness * math.dist(x, y)) for x in side for y in other) / (len(side) * len(other))
+
+    return mean_kernel(images, images) - 2 * mean_kernel(images, texts) + mean_kernel(texts, texts)
+
+
 def interaction(
     regions: Rows, words: Rows, align: Rows, align_bias: Sequence[float], score: Sequence[float], score_bias: float,
     sharpness: float,

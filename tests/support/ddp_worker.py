@@ -55,7 +55,7 @@ CASES: dict[str, tuple[dict[str, object], int]] = {  # settings, slots of the ba
     "concepts-gradient": ({"loss": "dcl", "diversity_gradient": True}, 13),
     "concepts-unweighted": ({"loss": "infonce", "weight_concept": 0.0}, 0),
     "boosting": (TRIPLET | {"boosting": "am", "boosting_weight": 0.1}, 0),
-    "several": ({"loss": "dcl", "embeddings": 3}, 0),
+    "several": ({"loss": "dcl", "embeddings": 3, "weight_heads": 0.5, "weight_mmd": 0.5}, 0),
     "interaction": ({"loss": "dcl", "weight_instance": 0.3, "scorer": "interaction"}, 0),
     "interaction-boosting": (
         TRIPLET | {"weight_instance": 0.05, "scorer": "interaction", "boosting": "rm", "boosting_weight": 0.05},

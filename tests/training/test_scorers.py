@@ -11,16 +11,19 @@ import torch
 
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
+from coder_core.encoders.pvse import PVSEPooling
 from coder_core.evaluate import main
 from coder_core.model.coder import Coder
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model
 from coder_core.training.launch import start_run
 from coder_core.training.parts.boosting import BoostingTeacher, make_boosting
+from coder_core.training.parts.make import make_parts
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.reference import boosting as reference
 from tests.reference import diversity, losses
+from tests.reference import scorers as several
 from tests.reference.pairs import kept, negatives, transposed
 from tests.support.configs import changed
 from tests.support.interrupted import assert_resumes
@@ -82,6 +85,32 @@ def test_every_loss_reads_the_scores(data: Path, kind: str, loss: str) -> None:
         )
         total += sum(expected(loss, one, matrix[i][i], config, div[i]) for i, one in enumerate(others))
     assert found.parts[loss].item() == pytest.approx(total / len(ids), rel=1e-4)
+
+
+@pytest.mark.parametrize("loss", ["btr-sum", "infonce"])
+def test_the_regularisers_of_several_embeddings_come_on_top(data: Path, loss: str) -> None:
+    """Averaged over the batch beside a loss that is, summed beside one that is summed."""
+    config = scored(data, "several", loss=loss, weight_heads=0.3, weight_mmd=0.2, **STILL)
+    prepared = prepare(config)
+    (part,) = make_parts(config, prepared, torch.device("cpu"))
+    model, batch = prepared.model.train(), prepared.batches(0)
+    plain = compute_losses(model, batch, config, epoch=5.0)
+    found = compute_losses(model, batch, config, [part], epoch=5.0)
+    with torch.no_grad():
+        sides = {"images": (model.regions, batch.regions, batch.region_lengths, model.image_pooling),
+                 "texts": (model.words, batch.words, batch.word_lengths, model.text_pooling)}  # fmt: skip
+        alike, rows = 0.0, []
+        for encode, given, lengths, pooling in sides.values():
+            assert isinstance(pooling, PVSEPooling)
+            embeddings, heads = pooling.with_residuals(encode(given, lengths), lengths)
+            alike += sum(several.head_diversity(one) for one in heads.tolist()) / len(heads)
+            rows.append(torch.nn.functional.normalize(embeddings, dim=-1).flatten(0, 1).tolist())
+    assert found.parts["heads"].item() == pytest.approx(alike, rel=1e-4)
+    assert found.parts["mmd"].item() == pytest.approx(several.discrepancy(*rows), rel=1e-3)
+    size = len(batch.image_ids) if loss == "btr-sum" else 1
+    added = size * (0.3 * found.parts["heads"] + 0.2 * found.parts["mmd"])
+    torch.testing.assert_close(found.total, plain.total + added)
+    torch.testing.assert_close(found.per_pair.mean(), plain.per_pair.mean() + added)
 
 
 def expected(loss: str, others: list[float], positive: float, config: Config, diversity: float) -> float:

@@ -170,6 +170,9 @@ SCORERS = AblationTable(
     (
         _scorer("cosine", "the cosine of two embeddings"),
         _scorer("pvse-3", "the best of 3 × 3 cosines", embeddings=3),
+        _scorer("pvse-3-heads", "… heads kept apart", embeddings=3, weight_heads=0.1),
+        _scorer("pvse-3-mmd", "… modalities kept together", embeddings=3, weight_mmd=0.01),
+        _scorer("pvse-3-both", "… both: PVSE as its paper has it", embeddings=3, weight_heads=0.1, weight_mmd=0.01),
         _scorer("interaction", "DBL's single branch", _BASELINE.reported, scorer="interaction"),
     ),
     "cosine", quoted=PAPER,

@@ -13,11 +13,12 @@ from coder_core.training.parts.part import Part
 from coder_core.training.parts.prototypes import make_prototypes
 from coder_core.training.parts.reviews import make_review_weights
 from coder_core.training.parts.scale import make_scale
+from coder_core.training.parts.several_embeddings import make_regularisers
 from coder_core.training.prepare import Prepared
 
 MAKERS = (
-    make_scale, make_review_weights, make_memory, make_neighbourhoods, make_boosting, make_concept_loss,
-    make_prototypes,
+    make_scale, make_review_weights, make_memory, make_neighbourhoods, make_regularisers, make_boosting,
+    make_concept_loss, make_prototypes,
 )  # fmt: skip
 
 
