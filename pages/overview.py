@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from app import charts
+from app.backend.report import gain, report_page
 from app.backend.runs import (
     ORIGINS,
     RunSummary,
@@ -23,6 +25,7 @@ from app.backend.runs import (
     steps,
 )
 from app.ui import cards, downloads, sidebar
+from app.ui.glossary import tip
 from app.ui.progress import curve_label, curves
 from app.ui.state import Choice, bound, theme
 from app.ui.table import Column, plain_table
@@ -95,6 +98,19 @@ def choose_runs(choice: Choice) -> list[RunSummary]:
         elsewhere = ", ".join(name for name in others if name not in offered)
         cards.note(f"Not offered, because their samples of {choice.split} are others: {elsewhere}.")
     return [*choice.runs, *(others[name] for name in names)]
+
+
+def offer_report(runs: list[RunSummary], choice: Choice) -> None:
+    """A button that writes the report on these runs; the sidebar’s last run is the one that is judged."""
+    others = [run for run in runs[1:] if run is not choice.runs[-1]]
+    ordered = list(dict.fromkeys(run.name for run in (choice.first, *others, choice.runs[-1])))
+    by_name = {run.name: run for run in runs}
+    reported = [by_name[name] for name in ordered if choice.split in by_name[name].splits]
+    if reported:
+        st.download_button(
+            "Report", partial(report_page, reported, choice.split), f"report-{choice.split}.html", "text/html",
+            icon=":material/summarize:", on_click="ignore", help=tip("report"),
+        )  # fmt: skip
 
 
 def show_recall(runs: list[RunSummary], split: str) -> None:
@@ -188,7 +204,11 @@ def show(choice: Choice) -> None:
     if damaged:
         cards.faults(damaged)
     headline(choice)
+    compared = [run for run in choice.runs if choice.split in run.splits]
+    if choice.second is not None and len(compared) == 2 and same_data(choice.second, choice):
+        cards.note(gain(choice.first, choice.second, choice.split))
     runs = choose_runs(choice)
+    offer_report(runs, choice)
     note_origins(runs)
     left, right = st.columns(2, gap="large")
     with left:

@@ -63,6 +63,10 @@ TERMS = {
         "Subtract from every candidate’s score a share of its mean score with queries of the train split, after "
         "training: a candidate that scores high with everything falls back. Evaluate with --hub-correction to get it."
     ),
+    "report": (
+        "One HTML file about these runs on this split, to send or print: recall with intervals, what moved, typical "
+        "failures with pictures, slices, clusters, ambiguity, settings. It takes a few seconds to write."
+    ),
     "occurrences": "Number of queries with this candidate among their first results (k-occurrence).",
     "skewness": "Skewness of the k-occurrences: 0 is symmetric; above 1 a few hubs dominate the results.",
     "matrix batch": (

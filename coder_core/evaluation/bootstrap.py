@@ -89,6 +89,18 @@ def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = D
     return Difference(float(measured - base), float(low), float(high), with_seeds)
 
 
+def recall_intervals(run: Hits, *, draws: int = DRAWS, seed: int = SEED) -> np.ndarray:
+    """(7, 3) the six recalls and R@sum of one run in percent, as measured and the ends of their 95% intervals."""
+    images = len(run.queries)
+    weights = np.random.default_rng(seed).multinomial(images, np.full(images, 1 / images), size=draws).astype(float)
+
+    def recalls(drawn: np.ndarray) -> np.ndarray:
+        six = 100 * (drawn @ run.hits) / np.maximum(np.repeat(drawn @ run.queries, len(RANKS), axis=1), 1)
+        return np.concatenate([six, six.sum(1, keepdims=True)], 1)
+
+    return np.stack([recalls(np.ones((1, images)))[0], *np.percentile(recalls(weights), [2.5, 97.5], axis=0)], 1)
+
+
 def recall_sum(weights: np.ndarray, run: Hits) -> np.ndarray:
     """R@sum in percent under (draws, n) weights of the images, (draws,)."""
     hits, queries = weights @ run.hits, np.repeat(weights @ run.queries, len(RANKS), axis=1)

@@ -12,6 +12,7 @@ import pytest
 from app import charts
 from coder_core.api import compare, occurrences, open_run
 from coder_core.api import margins as margin_table
+from coder_core.api.retrieval import gain_in_words
 from tests.app.conftest import IMAGES
 from tests.support.visits import PATIENCE, Visit
 
@@ -211,3 +212,25 @@ def test_a_long_paste_is_refused_with_a_sentence_and_unknown_words_are_named(vis
     cards = visit.page.locator(".cl-card")
     assert cards.count() == 6
     assert all(re.search(r"image \d", text) for text in cards.all_inner_texts())
+
+
+def test_the_report_button_gives_a_file_that_opens_from_disk(visit: Visit, runs: Path, tmp_path: Path) -> None:
+    visit.open(f"overview?{PAIR}")
+    sentence = gain_in_words(open_run(runs / "demo-baseline"), open_run(runs / "demo"), "dev")
+    assert visit.page.get_by_text(sentence).count() == 1
+    file = tmp_path / "report.html"
+    with visit.page.expect_download(timeout=PATIENCE) as download:
+        visit.page.get_by_role("button", name="Report", exact=True).click()
+    file.write_bytes(Path(download.value.path()).read_bytes())
+    page = visit.context.new_page()
+    asked, errors = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: errors.append(message.text))
+    page.goto(file.as_uri())
+    assert page.get_by_text(sentence).count() == 1
+    shown = page.locator("figure.own img")
+    assert shown.count() > 0
+    assert shown.evaluate_all("images => images.every(image => image.complete && image.naturalWidth > 0)")
+    assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
+    assert errors == []
+    page.close()

@@ -28,10 +28,19 @@ def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
     Raises:
         InputError: the runs were evaluated on different samples.
     """
+    check_same_samples(run_a, run_b, split)
+    return rank_changes(run_a.ranks(split), run_b.ranks(split), at)
+
+
+def check_same_samples(run_a: Run, run_b: Run, split: str) -> None:
+    """Refuse two runs that were evaluated on different samples.
+
+    Raises:
+        InputError: they were.
+    """
     if not same_samples(run_a, run_b, split):
         fact = f"split {split!r} holds other captions than in {run_b.name}"
         raise InputError(Fault(f"run {run_a.name}", fact, "two runs evaluated on the same data"))
-    return rank_changes(run_a.ranks(split), run_b.ranks(split), at)
 
 
 def same_samples(run_a: Run, run_b: Run, split: str) -> bool:

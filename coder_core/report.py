@@ -1,0 +1,72 @@
+"""python -m coder_core.report RUN [RUN …] --split test --out report.html: one file that a colleague opens."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.console.output import open_console, say
+from coder_core.console.outputs import check_file
+from coder_core.console.runner import command
+
+PROGRAM = "python -m coder_core.report"
+
+
+@dataclass(frozen=True)
+class ReportArguments:
+    """Write one self-contained HTML file about runs on a split, to send, open offline or print.
+
+    It holds the question, the data, recall with intervals, what moved from the first run to the last, typical failures
+    with pictures, slices, clusters, ambiguity, the settings that differ, and how to reproduce it. It loads nothing and
+    runs no script. All runs need an analysis of the split: coder_core.evaluate or coder_core.embed writes it.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run folders; with several the first is the baseline and the last the one that is judged."""
+    split: str = "dev"
+    """The analysed split."""
+    out: Path = Path("report.html")
+    """The file to write."""
+    question: str = ""
+    """What the report answers; empty asks whether the last run retrieves better than the first."""
+    overwrite: bool = False
+    """Replace the file if it exists."""
+
+
+@command
+def main(arguments: list[str]) -> int:
+    """Write the report."""
+    parsed = tyro.cli(ReportArguments, prog=PROGRAM, args=arguments)
+    stop_on_errors(_faults(parsed))
+
+    from coder_core.api import open_run
+    from coder_core.api.report import gather, render
+
+    console = open_console()
+    with console.status("gathering"):
+        report = gather(
+            [open_run(folder) for folder in parsed.runs], parsed.split, question=parsed.question,
+            command=shlex.join([*PROGRAM.split(), *arguments]),
+        )  # fmt: skip
+        parsed.out.write_text(render(report), "utf-8")
+    for sentence in report.short:
+        say(console, sentence)
+    say(console, f"{parsed.out}: {parsed.out.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+def _faults(parsed: ReportArguments) -> list[Fault]:
+    faults = check_file("--out", parsed.out)
+    if not parsed.runs:
+        faults.append(Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo"))
+    if not faults and parsed.out.exists() and not parsed.overwrite:
+        faults.append(Fault(str(parsed.out), "exists", fix="choose another file, or add --overwrite"))
+    return faults
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,102 @@
+"""Reports: what is in the file, that nothing in it can run or load anything, and what the command refuses."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coder_core.api import compare, open_run
+from coder_core.api.report import gather, render
+from coder_core.api.retrieval import gain_in_words
+from coder_core.evaluation.bootstrap import count_hits, difference, recall_intervals
+from coder_core.report import main
+from tests.support.run_folders import write_run
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "{{ 7 * 7 }} {% raw %}",
+    '"><img src=x onerror=alert(1)>',
+    "</style><b>",
+    "a & b",
+]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    root = tmp_path_factory.mktemp("report") / "runs"
+    return [write_run(root, name, noise=noise, images=80) for name, noise in (("first", 3.0), ("second", 2.0))]
+
+
+def test_one_file_says_what_moved_with_pictures(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report.html"
+    assert main([*map(str, runs), "--split", "dev", "--out", str(out)]) == 0
+    page = html.unescape(out.read_text())
+    first, second = (open_run(run) for run in runs)
+    sentence = gain_in_words(first, second, "dev")
+    assert sentence in page
+    assert sentence[:60] in " ".join(capsys.readouterr().out.split())
+    assert f"{second.metrics('dev')['rsum']:.1f}<br>" in page
+    changes = compare(first, second, "dev")
+    counts = changes[changes["direction"] == "t2i"]["outcome"].value_counts()
+    assert f"{counts['fixed']:,} captions find their image first only in the last run" in page
+    for heading in (
+        "Wrong first, then right",
+        "Near misses",
+        "Slices",
+        "Ambiguity",
+        "Settings that differ",
+        "How to rep",
+    ):
+        assert heading in page
+    assert page.count("data:image/jpeg;base64,") >= 12
+    assert "python -m coder_core.report" in page
+    assert out.stat().st_size < 15e6
+    assert main([*map(str, runs), "--out", str(out)]) == 1
+    assert "exists" in capsys.readouterr().err
+
+
+def test_the_gain_in_words_is_that_of_the_bootstrap(runs: list[Path]) -> None:
+    first, second = (open_run(run) for run in runs)
+    hits = []
+    for run in (first, second):
+        ranks = run.ranks("dev")
+        hits.append(count_hits(ranks["i2t"], ranks["t2i"], run.image_of_text("dev")))
+    gain = difference([hits[1]], [hits[0]])
+    assert f"{gain.mean:+.1f} (95% interval {gain.low:+.1f} to {gain.high:+.1f}" in gain_in_words(first, second, "dev")
+    assert "it may be noise" in gain_in_words(first, first, "dev")
+    intervals = recall_intervals(hits[1])
+    names = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)] + ["rsum"]
+    np.testing.assert_allclose(intervals[:, 0], [second.metrics("dev")[name] for name in names])
+    assert (intervals[:, 1] <= intervals[:, 0]).all()
+    assert (intervals[:, 0] <= intervals[:, 2]).all()
+
+
+def test_hostile_text_is_only_text_and_nothing_is_loaded(tmp_path: Path) -> None:
+    captions = [HOSTILE[number % 5] for number in range(60)]
+    names = [f"{HOSTILE[number % 5]}{number}" for number in range(12)]
+    run = open_run(write_run(tmp_path, "evil", images=12, captions=captions, pictures=False, picture_names=names))
+    page = render(gather([run], "dev", question=" ".join(HOSTILE), command=HOSTILE[2]))
+    for tag in ("<script", "<img", "<b>", "<link", "<iframe"):
+        assert tag not in page
+    assert html.escape(" ".join(HOSTILE)).replace("&quot;", "&#34;") in page
+    assert not re.findall(r"""(?:src|href)=["'](?!data:)""", page)
+    assert not re.findall(r"url\(|@import", page)
+    assert "default-src &#39;none&#39;" in page
+
+
+def test_runs_on_other_samples_and_missing_splits_are_refused(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = write_run(tmp_path, "other", images=9)
+    assert main([str(runs[0]), str(other), "--out", str(tmp_path / "r.html")]) == 1
+    assert "holds other captions" in capsys.readouterr().err
+    assert main([str(runs[0]), "--split", "test", "--out", str(tmp_path / "r.html")]) == 1
+    assert "has no analysis of split 'test'" in capsys.readouterr().err
+    assert main(["--out", str(tmp_path / "r.html")]) == 1
+    assert not (tmp_path / "r.html").exists()
