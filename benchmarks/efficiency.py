@@ -1,0 +1,233 @@
+"""Recall against speed, as CODER's figure 4: `python -m benchmarks.efficiency RUN RUN … [--split dev] [--out FOLDER]`.
+
+Takes finished runs: cosines of one embedding each, of both branches, the best of K² cosines, the interaction. A query
+is a caption as text; its answer are the ten best images, whose vectors are ready. Every round asks every run the same
+captions in turn, so a busy machine slows all of them alike; times are of the processor, medians over the rounds. The
+paper counts thousand pairs a second: queries a second times images ÷ 1,000.
+"""
+
+from __future__ import annotations
+
+import csv
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import plotly.graph_objects as go
+import torch
+import tyro
+from torch import Tensor
+
+from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.output import open_console, say
+from coder_core.console.outputs import check_folder
+from coder_core.console.runner import command
+from coder_core.console.tables import Column, FittingTable
+from coder_core.cpu.products import use_onednn
+from coder_core.data.batches import text_chunks
+from coder_core.model.encode import evaluating
+from coder_core.ops.mixture import mixed_embeddings
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.load import LoadedModel, load_model
+
+BEST = 10
+
+
+@dataclass(frozen=True)
+class EfficiencyArguments:
+    """Choose what to measure."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run folders, evaluated on the split; the first is what the others are compared with."""
+    split: str = "dev"
+    """Whose captions ask for its images."""
+    out: Path = Path()
+    """Folder of efficiency.html and efficiency.csv."""
+    queries: Annotated[int, tyro.conf.arg(metavar="INT")] = 64
+    """Captions asked at a time."""
+    rounds: int = 7
+    """Measurements of every run, after one that warms up."""
+    threads: int = 1
+    """Of torch."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers to k queries and the seconds of processor time they took.
+
+    Args:
+        best: (k, ≤ 10) int64 images, best first.
+        encoding: of the captions. scoring: them with all images, the list of the best included.
+    """
+
+    best: Tensor
+    encoding: float
+    scoring: float
+
+
+class Searched:
+    """A run whose images are ready to be searched.
+
+    Args:
+        folder: of the run. split: it was evaluated on.
+
+    Raises:
+        InputError: the analysis keeps no image parts, without which new captions cannot be scored.
+    """
+
+    def __init__(self, folder: Path, split: str) -> None:
+        self.loaded: LoadedModel = load_model(folder)
+        analysis = open_analysis(folder, split)
+        self.name, self.captions, self.rsum = folder.name, analysis.captions, float(analysis.metrics["rsum"])
+        self.lengths: Tensor | None = None
+        if self.by_pair:
+            if "image_parts" not in analysis.arrays:
+                fix = "measure it on a split of fewer images"
+                raise InputError(Fault(str(folder), f"keeps no image parts of {split}: above 256 MiB", fix=fix))
+            vectors = analysis.array("image_parts")
+            self.lengths = torch.from_numpy(np.array(analysis.array("image_part_lengths")))
+        elif (concepts := analysis.concepts) is not None:
+            vectors = mixed_embeddings(analysis.image_embeddings, concepts.image_embeddings, concepts.beta)
+        else:
+            vectors = analysis.image_embeddings
+        self.images = torch.from_numpy(np.array(vectors, np.float32))
+
+    @property
+    def by_pair(self) -> bool:
+        """Scores are no inner products of one vector each."""
+        return self.loaded.config.model.by_pair
+
+    @property
+    def about(self) -> str:
+        """How a pair is scored."""
+        model = self.loaded.config.model
+        if model.scorer == "interaction":
+            return "words attend to regions"
+        if model.embeddings > 1:
+            return f"best of {model.embeddings} × {model.embeddings} cosines"
+        return "cosine" if self.loaded.concepts is None else "cosines of both branches"
+
+    def answer(self, captions: Sequence[str]) -> Answers:
+        """The best images of k captions."""
+        began = time.process_time()
+        if not self.by_pair:
+            texts = torch.from_numpy(self.loaded.encode_text(captions, scoring=True))
+            encoded = time.process_time()
+            scores = texts @ self.images.T
+        else:
+            model, tokens = self.loaded.model, self.loaded.reader.encode(list(captions))
+            with evaluating(model):
+                ids, words, counts = next(text_chunks(tokens, len(captions)))
+                texts = model.encode_texts(words, counts)
+                encoded = time.process_time()
+                scores = model.scorer(self.images, texts, self.lengths, counts).T[np.argsort(ids)]
+        best = scores.topk(min(BEST, scores.shape[1])).indices
+        return Answers(best, encoded - began, time.process_time() - encoded)
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """One run's figures.
+
+    Args:
+        run, scored: its name and how it scores. rsum: R@sum on the split, from its analysis.
+        queries: a second. pairs: thousand a second. encoding, scoring: milliseconds a query.
+        slower: how many times as long as the first run a query takes.
+    """
+
+    run: str
+    scored: str
+    rsum: float
+    queries: float
+    pairs: float
+    encoding: float
+    scoring: float
+    slower: float
+
+
+def measure(runs: Sequence[Searched], *, queries: int, rounds: int) -> list[Efficiency]:
+    """Ask every run the same captions, round by round; the first round warms up."""
+    taken: list[list[Answers]] = [[] for _ in runs]
+    random = np.random.default_rng(0)
+    for turn in range(rounds + 1):
+        captions = random.choice(np.array(runs[0].captions, dtype=object), queries, replace=False).tolist()
+        for run, answers in zip(runs, taken, strict=True):
+            answer = run.answer(captions)
+            if turn > 0:
+                answers.append(answer)
+    whole = [[each.encoding + each.scoring for each in answers] for answers in taken]
+    found = []
+    for run, answers, seconds in zip(runs, taken, whole, strict=True):
+        a_second = queries / statistics.median(seconds)
+        found.append(Efficiency(
+            run.name, run.about, run.rsum, a_second, a_second * len(run.images) / 1_000,
+            1e3 * statistics.median(each.encoding for each in answers) / queries,
+            1e3 * statistics.median(each.scoring for each in answers) / queries,
+            statistics.median(own / first for own, first in zip(seconds, whole[0], strict=True)),
+        ))  # fmt: skip
+    return found
+
+
+def figure(rows: Sequence[Efficiency], split: str, images: int) -> go.Figure:
+    """R@sum against queries a second, on a logarithmic axis as speeds lie far apart."""
+    picture = go.Figure()
+    for row in rows:
+        picture.add_scatter(
+            x=[row.queries], y=[row.rsum], mode="markers", marker={"size": 13}, name=f"{row.run}: {row.scored}",
+            hovertemplate=f"R@sum {row.rsum:.1f}<br>{row.queries:,.0f} queries a second"
+            f"<br>{row.pairs:,.0f} thousand pairs a second<br>{row.slower:.2f} times the first run's time",
+        )  # fmt: skip
+    picture.update_xaxes(type="log", title=f"queries a second (captions asking for {images:,} images)")
+    picture.update_yaxes(title=f"R@sum on {split}")
+    picture.update_layout(
+        template="plotly_white", title="Recall against speed", height=560, font={"size": 14}, showlegend=True,
+        legend={"orientation": "h", "y": -0.2},
+    )  # fmt: skip
+    return picture
+
+
+@command
+def main(arguments: list[str]) -> int:
+    """Measure, print, write the figure and its numbers."""
+    parsed = tyro.cli(EfficiencyArguments, prog="python -m benchmarks.efficiency", args=arguments)
+    if not parsed.runs:
+        raise InputError(Fault("RUN", "is missing", "one or more run folders"))
+    stop_on_errors(check_folder(f"--out {parsed.out}", parsed.out))
+    torch.set_num_threads(parsed.threads)
+    use_onednn()
+    runs = [Searched(folder, parsed.split) for folder in parsed.runs]
+    for run in runs[1:]:
+        if run.captions != runs[0].captions:
+            raise InputError(Fault(run.name, f"was evaluated on other captions than {runs[0].name}", "the same data"))
+    queries = min(parsed.queries, len(runs[0].captions))
+    rows = measure(runs, queries=queries, rounds=parsed.rounds)
+    images, console = len(runs[0].images), open_console()
+    table = FittingTable(
+        f"{queries} captions at a time against {images:,} images, {parsed.threads} threads, {parsed.split}",
+        [Column("run", text=True), Column("scored by", text=True), Column("R@sum"), Column("queries/s"),
+         Column("thousand\npairs/s"), Column("ms to\nencode", dropped=1), Column("ms to\nscore", dropped=1),
+         Column(f"time ÷\n{runs[0].name}")],
+    )  # fmt: skip
+    for row in rows:
+        table.add_row(
+            row.run, row.scored, f"{row.rsum:.1f}", f"{row.queries:,.0f}", f"{row.pairs:,.0f}", f"{row.encoding:.3f}",
+            f"{row.scoring:.3f}", f"{row.slower:.2f}",
+        )  # fmt: skip
+    console.print(table)
+    parsed.out.mkdir(parents=True, exist_ok=True)
+    page, numbers = parsed.out / "efficiency.html", parsed.out / "efficiency.csv"
+    figure(rows, parsed.split, images).write_html(page, include_plotlyjs=True)
+    with numbers.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(Efficiency.__dataclass_fields__)
+        writer.writerows([getattr(row, name) for name in Efficiency.__dataclass_fields__] for row in rows)
+    say(console, f"written: {page}, {numbers}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

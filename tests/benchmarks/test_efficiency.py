@@ -1,0 +1,80 @@
+"""python -m benchmarks.efficiency: what is timed gives the answers of the analysis; the figures come out."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.efficiency import Searched, main
+from coder_core.ops.mixture import mixed_embeddings
+from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.training.launch import start_run
+from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
+
+pytestmark = pytest.mark.usefixtures("own_threads")
+RUNS: dict[str, dict[str, Any]] = {
+    "cosine": {}, "both": {"concepts": 6}, "several": {"embeddings": 2}, "interaction": {"scorer": "interaction"},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    base = tmp_path_factory.mktemp("efficiency")
+    data = write_tiny_data(base / "data", images=30, captions=3)
+    usual: dict[str, Any] = {"loss": "infonce", "weight_instance": 1.0, "epochs": 1, "bank_size": 0}
+    return [
+        start_run(tiny_config(data, name, **usual | values), base / "runs", quiet()) for name, values in RUNS.items()
+    ]
+
+
+def stored_scores(analysis: Analysis) -> np.ndarray:
+    """(m, n)."""
+    if analysis.scores is not None:
+        return analysis.scores.T
+    images, texts = analysis.image_embeddings, analysis.text_embeddings
+    if (concepts := analysis.concepts) is not None:
+        images = mixed_embeddings(images, concepts.image_embeddings, concepts.beta)
+        texts = mixed_embeddings(texts, concepts.text_embeddings, concepts.beta)
+    return texts @ images.T
+
+
+def test_the_answers_that_are_timed_are_those_of_the_analysis(runs: list[Path]) -> None:
+    for folder in runs:
+        analysis = open_analysis(folder, "dev")
+        best = Searched(folder, "dev").answer(analysis.captions).best.numpy()
+        scores = stored_scores(analysis)
+        ordered = np.take_along_axis(scores, best, axis=1)
+        np.testing.assert_allclose(ordered, -np.sort(-scores, axis=1)[:, : best.shape[1]], atol=2e-3)  # float16 parts
+
+
+def test_figure_and_numbers_come_out(runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*map(str, runs), f"--out={tmp_path / 'new'}", "--queries=6", "--rounds=2"]) == 0
+    said = capsys.readouterr().out
+    with (tmp_path / "new" / "efficiency.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["run"] for row in rows] == list(RUNS)
+    assert [row["scored"] for row in rows] == [
+        "cosine", "cosines of both branches", "best of 2 × 2 cosines", "words attend to regions"
+    ]  # fmt: skip
+    assert float(rows[0]["slower"]) == 1
+    for folder, row in zip(runs, rows, strict=True):
+        analysis = open_analysis(folder, "dev")
+        assert float(row["rsum"]) == pytest.approx(analysis.metrics["rsum"])
+        queries, images = float(row["queries"]), len(analysis.image_names)
+        assert queries > 0
+        assert float(row["pairs"]) == pytest.approx(queries * images / 1000)
+        assert row["run"] in said
+    assert "R@sum on dev" in (tmp_path / "new" / "efficiency.html").read_text("utf-8")
+
+
+def test_runs_of_other_captions_are_refused(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_tiny_data(tmp_path / "other", images=12, captions=2)
+    other = start_run(tiny_config(data, "other", epochs=1), tmp_path / "runs", quiet())
+    assert main([str(runs[0]), str(other), f"--out={tmp_path}"]) == 1
+    assert "other: was evaluated on other captions than cosine" in " ".join(capsys.readouterr().err.split())
