@@ -44,7 +44,7 @@ def query_from_split(choice: Choice, modality: str, controls: DeltaGenerator) ->
     )
     show_sample(choice, modality, number, here="query")
     suffixes = rank_change(choice, direction, number)
-    side_by_side(choice, modality, lambda run: search(run, number, choice.split, modality, RESULTS), suffixes)
+    side_by_side(choice, modality, lambda run: search(run, number, choice.split, modality, RESULTS), suffixes, number)
 
     def pairs(run: RunSummary) -> Pairs:
         candidates = search(run, number, choice.split, modality, RESULTS)["candidate"].tolist()

@@ -133,13 +133,16 @@ def teachers(preset: str, data: DataSet, changes: Mapping[str, Any]) -> list[Tea
     return teacher_runs(all_runs(), preset, data, changes)
 
 
-def start(preset: str, name: str, data: DataSet, changes: Mapping[str, Any], teacher: TeacherRun | None = None) -> None:
+def start(
+    preset: str, name: str, data: DataSet, changes: Mapping[str, Any], teacher: TeacherRun | None = None,
+    reviews: Path | None = None,
+) -> None:  # fmt: skip
     """Start a run in a process of its own.
 
     Raises:
         InputError: as `arguments`. OSError: the process cannot be started.
     """
-    values, _ = arguments(preset, name, data, changes, teacher)
+    values, _ = arguments(preset, name, data, changes, teacher, reviews)
     jobs.start(jobs.train_command(*values, f"--root={runs_root()}"), job_name(name))
 
 

@@ -41,7 +41,7 @@ class Result:
     """One ranked candidate: a picture (JPEG bytes), a text, or both, with its ids in small print.
 
     `image` is the one that a click on the picture enlarges, `hover` describes it. `links` are (label, address) pairs;
-    addresses come from `app.ui.links`. `term` names what the score is.
+    addresses come from `app.ui.links`. `term` names what the score is. `review` is HTML from `app.ui.reviewing`.
     """
 
     place: int
@@ -55,6 +55,7 @@ class Result:
     ids: str = ""
     image: int | None = None
     hover: str = ""
+    review: str = ""
 
 
 def data_url(picture: bytes | None) -> str:
@@ -76,7 +77,7 @@ def results_html(results: Sequence[Result]) -> str:
         image = ""
         if result.picture is not None:
             image = picture_html(result.picture, result.image, result.hover or result.ids)
-        body = f'<div class="cl-body">{head}{caption}{ids}{links_html(result.links)}</div>'
+        body = f'<div class="cl-body">{head}{caption}{ids}{links_html(result.links)}{result.review}</div>'
         parts.append(f'<div class="cl-card{" cl-is-match" if result.match else ""}">{image}{body}</div>')
     layout = "cl-grid" if any(result.picture is not None for result in results) else "cl-list"
     terms = dict.fromkeys(result.term for result in results)

@@ -48,6 +48,13 @@ TERMS = {
         "A guess from the captions alone: the result has a caption much like one of the query’s (TF-IDF, cosine 0.6 or "
         "more), so it may be right though no label says so. It never enters the recall of the labels."
     ),
+    "queue": (
+        "At most 50 pairs, those that tell most first: captions of low diversity, near misses, or results that are "
+        "probably matches. Pairs that the reviewer has judged are left out."
+    ),
+    "reviewed": "Recall at K by the labels as the verdicts correct them; it stands beside the recall of the labels.",
+    "changed queries": "All queries, or those with a label judged wrong or another match.",
+    "kappa": "Cohen’s κ: agreement beyond chance. 1 is complete agreement, 0 what chance gives, below 0 less.",
     "heat map": (
         "Cosine between a word's and a region's features in the joint space before they are pooled, or the attention "
         "that a model computes from them. A map shows what the model compares, and no more: it proves no reason."

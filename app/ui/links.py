@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from app.backend.runs import RunSummary
-from app.ui.state import NO_RUN, Choice
+from app.ui.state import NO_RUN, Choice, reviewer_in_link
 
 ANCHORS = {"text": "Captions", "image": "Images"}
 DIRECTIONS = {"text": "Caption → images", "image": "Image → captions"}
@@ -18,7 +18,7 @@ DIRECTIONS = {"text": "Caption → images", "image": "Image → captions"}
 def address(page: str, choice: Choice, **values: str | int) -> str:
     """A page's address, relative to the app, with the chosen runs and these values; "" is the page that is open."""
     versus = choice.second.name if choice.second else NO_RUN
-    state = {"run": choice.first.name, "versus": versus, "split": choice.split, **values}
+    state = {"run": choice.first.name, "versus": versus, "split": choice.split, **reviewer_in_link(), **values}
     return f"{page}?{urlencode(state)}"
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 
 from app.backend.runs import InputError, RunSummary, all_runs, comparable, run_faults
-from app.ui import cards, enlarged, frame, links, unavailable
+from app.ui import cards, enlarged, frame, links, reviewing, unavailable
 from app.ui.glossary import tip
-from app.ui.state import NO_RUN, Choice
+from app.ui.state import NO_RUN, Choice, reviewer_in_link
 from app.ui.unavailable import Problem
 
 PROBLEMS = "problems-of-the-link"
@@ -45,6 +45,7 @@ def draw(page: st.Page, pages: Sequence[st.Page]) -> Choice | None:
     with st.sidebar:
         navigation = st.container(key="pages", gap="xsmall")
         query, chosen, problems = _pick()
+    query |= reviewer_in_link()
     if any(st.query_params.get_all(key) != [value] for key, value in query.items()):
         st.query_params.update(query)
     st.session_state[PROBLEMS] = problems
@@ -129,6 +130,7 @@ def page(title: str | Callable[[Choice], str], how: str, show: Callable[[Choice]
         try:
             show(chosen)
             enlarged.listen(chosen)
+            reviewing.listen(chosen)
         except InputError as error:
             cards.empty("The rest of this page cannot be shown.", str(error))
         return

@@ -16,6 +16,7 @@ from app.backend.runs import RunSummary
 
 NO_RUN = "—"
 _LINKED = "parameters-of-the-link"
+REVIEWER = "reviewer"
 NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,12})?")
 
 
@@ -61,3 +62,9 @@ def put(key: str, value: Any) -> None:
 def theme() -> str | None:
     """ "light" or "dark", as the browser shows the page."""
     return st.context.theme.type
+
+
+def reviewer_in_link() -> dict[str, str]:
+    """The reviewer's name as a query parameter, where one was given: it follows from page to page."""
+    name = st.session_state[REVIEWER] if REVIEWER in st.session_state else st.query_params.get(REVIEWER)
+    return {REVIEWER: str(name)} if name else {}

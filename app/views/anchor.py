@@ -9,9 +9,10 @@ import streamlit as st
 from app import charts
 from app.backend.diversity import Anchor
 from app.backend.runs import Loss, RunSummary, open_summary, split_sample, thumbnail
-from app.ui import cards, downloads, links
+from app.ui import cards, downloads, links, reviewing
 from app.ui.state import Choice, theme
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
+from app.views.query import review_menu
 from app.views.samples import sample_card
 
 NEAREST = 10
@@ -37,7 +38,7 @@ def show_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Los
             with parts[1]:
                 figure = charts.negative_weights(anchor.nearest(NEAREST), colours)
                 downloads.chart(figure, f"weights-{position}", f"weights of the nearest negatives {position + 1}")
-            _nearest(choice, run, anchor)
+            _nearest(choice, run, anchor, number)
         nearest[run.name] = anchor.nearest(NEAREST)["candidate"].tolist()
 
     def pairs(run: RunSummary) -> Pairs:
@@ -58,6 +59,7 @@ def show_sample(choice: Choice, modality: str, number: int, *, here: str = "") -
     file = opened.image_names(split)[image]
     title += f" · {file}" if file != f"image {image}" else ""
     cards.sample(thumbnail(run, split, image), [captions[j] for j in own], title, highlighted, pages, image)
+    reviewing.judge(choice, image, None if modality == "image" else number, "sample")
 
 
 def _numbers(anchor: Anchor, function: str) -> None:
@@ -73,7 +75,7 @@ def _numbers(anchor: Anchor, function: str) -> None:
     )
 
 
-def _nearest(choice: Choice, run: RunSummary, anchor: Anchor) -> None:
+def _nearest(choice: Choice, run: RunSummary, anchor: Anchor, number: int) -> None:
     other = "image" if anchor.modality == "text" else "text"
     items = []
     for place, row in enumerate(anchor.nearest(NEAREST).to_dict("records"), start=1):
@@ -82,7 +84,7 @@ def _nearest(choice: Choice, run: RunSummary, anchor: Anchor) -> None:
         pages = (("diversity", links.diversity(choice, other, candidate)),)
         items.append(sample_card(
             run, choice.split, other, candidate, place, row["similarity"], notes=weights, links=pages,
-            pictured=other == "image",
+            pictured=other == "image", review=review_menu(choice, anchor.modality, number, candidate),
         ))  # fmt: skip
     cards.note("Nearest negatives: rank, similarity, share of the loss without → with diversity.")
     cards.results(items)

@@ -11,6 +11,7 @@ import streamlit as st
 from app.backend.retrieval import rank_changes
 from app.backend.runs import InputError, RunSummary, open_summary
 from app.ui import cards, links
+from app.ui.reviewing import menu_html
 from app.ui.state import Choice
 from app.views.samples import sample_card
 
@@ -18,9 +19,11 @@ RESULTS = 10
 Search = Callable[[RunSummary], pd.DataFrame | None]
 
 
-def side_by_side(choice: Choice, modality: str, search: Search, suffixes: Mapping[str, str] | None = None) -> None:
+def side_by_side(
+    choice: Choice, modality: str, search: Search, suffixes: Mapping[str, str] | None = None, query: int | None = None
+) -> None:
     """Every run's ten best candidates; `suffixes` adds words to a run's name. `search` returns None where it has said
-    why there are none."""
+    why there are none. Results of a sample of the split, `query`, can be judged."""
     for run, column in zip(choice.runs, st.columns(len(choice.runs), gap="small"), strict=True):
         with column:
             cards.label(run.name + (suffixes or {}).get(run.name, ""))
@@ -30,20 +33,27 @@ def side_by_side(choice: Choice, modality: str, search: Search, suffixes: Mappin
                 cards.empty("This run cannot answer this query.", str(error))
                 continue
             if candidates is not None:
-                results(choice, run, modality, candidates)
+                results(choice, run, modality, candidates, query)
 
 
-def results(choice: Choice, run: RunSummary, modality: str, candidates: pd.DataFrame) -> None:
+def results(choice: Choice, run: RunSummary, modality: str, candidates: pd.DataFrame, query: int | None = None) -> None:
     """Ranked candidates with links to the other pages; `modality` is the query's."""
     other = "image" if modality == "text" else "text"
     cards.results([
         sample_card(
             run, choice.split, other, int(row["candidate"]), int(row["place"]), float(row["score"]),
             match=bool(row["match"]), links=links.of_sample(choice, other, int(row["candidate"])),
-            pictured=other == "image",
+            pictured=other == "image", review=review_menu(choice, modality, query, int(row["candidate"])),
         )
         for row in candidates.to_dict("records")
     ])  # fmt: skip
+
+
+def review_menu(choice: Choice, modality: str, query: int | None, candidate: int) -> str:
+    """The menu that judges a query with a candidate; nothing without a query of the split."""
+    if query is None:
+        return ""
+    return menu_html(choice, *((candidate, query) if modality == "text" else (query, candidate)))
 
 
 def rank_change(choice: Choice, direction: str, number: int) -> dict[str, str]:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from app.backend import training
+from app.backend import reviews, training
 from app.backend.runs import InputError
 from app.backend.training import DataSet, Option, TeacherRun
 from app.ui import cards
+from app.ui import words as words_of
 from app.ui.state import bound, bound_number, linked, put
 from app.views.training import REFUSAL, attempt
 
 METHODS = ("boosting", "weighting")  # sections with fields of their own
 SCENARIO, OFFLINE, START, WEIGHTS = "boosting_scenario", "offline", "boosting_start", "sample_weights"
 USUAL = ("epochs", "batch_size", "learning_rate", "seed")
-FIELDS = frozenset({"preset", "data", "name", "set", "set-boosting", "set-weighting", "teacher"})
+FIELDS = frozenset({"preset", "data", "name", "set", "set-boosting", "set-weighting", "teacher", "use-reviews"})
 ASKED = "train-asked"
 COLUMNS = 4
 _FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
@@ -93,7 +95,23 @@ def show_form() -> None:
         with right:
             weights = {WEIGHTS: value_of(options[WEIGHTS], preset)}
             weights |= _section("weighting", "Settings of the weights", preset, options, exclude=(WEIGHTS,))
-    _offer(preset, (name or "").strip() or default_name, data_sets[data], values | boosting | weights, teacher)
+    judged = _reviews(data_sets[data])
+    _offer(preset, (name or "").strip() or default_name, data_sets[data], values | boosting | weights, teacher, judged)
+
+
+def _reviews(data: DataSet) -> Path | None:
+    """The file of the data's reviews, where there is one and it is switched on."""
+    path = reviews.of_data(data.path)
+    try:
+        judged = len(reviews.load(path).verdicts)
+    except InputError as error:
+        cards.empty("The reviews of this data cannot be used.", str(error))
+        return None
+    if not judged:
+        return None
+    label = f"Train with the reviews of this data ({words_of.count(judged, 'pair', 'pairs')} judged)"
+    help_text = "Pairs judged wrong are left out, vague ones count half, other matches are added; settings change that."
+    return path if st.toggle(label, False, help=help_text, **bound("use-reviews")) else None
 
 
 def _section(name: str, label: str, preset: str, options: Options, exclude: tuple[str, ...]) -> dict[str, Any]:
@@ -131,9 +149,11 @@ def _boosting(
     return chosen | _section("boosting", "Settings of boosting", preset, options, exclude), teacher
 
 
-def _offer(preset: str, name: str, data: DataSet, values: dict[str, Any], teacher: TeacherRun | None) -> None:
+def _offer(
+    preset: str, name: str, data: DataSet, values: dict[str, Any], teacher: TeacherRun | None, judged: Path | None
+) -> None:
     try:
-        arguments, warnings = training.arguments(preset, name, data, values, teacher)
+        arguments, warnings = training.arguments(preset, name, data, values, teacher, judged)
     except InputError as error:
         cards.empty("These settings cannot be trained.", in_words(str(error)))
         return
@@ -142,7 +162,8 @@ def _offer(preset: str, name: str, data: DataSet, values: dict[str, Any], teache
         return
     for warning in warnings:
         cards.note(in_words(str(warning)))
-    command, begin = shlex.join(["python", "-m", "coder_core.train", *arguments]), (preset, name, data, values, teacher)
+    command = shlex.join(["python", "-m", "coder_core.train", *arguments])
+    begin = (preset, name, data, values, teacher, judged)
     asks = _from_link()
     st.button(
         f"Train {cards.literal(name)}", type="primary", icon=":material/play_arrow:", key="train-start",
@@ -163,8 +184,9 @@ def _from_link() -> bool:
     return any(key in FIELDS or key.startswith(begins) for key in linked())
 
 
-def _begin(preset: str, name: str, data: DataSet, values: dict[str, Any], teacher: TeacherRun | None) -> None:
-    attempt(training.start, preset, name, data, values, teacher)
+def _begin(*settings: Any) -> None:
+    """Start a run with the arguments of `training.start`."""
+    attempt(training.start, *settings)
     if REFUSAL not in st.session_state:
         st.session_state.pop(ASKED, None)
-        put("watch", name)
+        put("watch", settings[1])

@@ -106,6 +106,14 @@ class Reviews:
         return tuple(latest.values())
 
     @cached_property
+    def by_reviewer(self) -> dict[str, dict[Pair, Review]]:
+        """Reviewer → pair → standing verdict, the last given last."""
+        given: dict[str, dict[Pair, Review]] = defaultdict(dict)
+        for review in self.standing:
+            given[review.reviewer][review.pair] = review
+        return given
+
+    @cached_property
     def verdicts(self) -> dict[Pair, Verdict]:
         """Pair → its verdict: what most reviewers say; of equally many, the verdict given last."""
         given: dict[Pair, list[Verdict]] = defaultdict(list)

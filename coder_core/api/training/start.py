@@ -202,13 +202,18 @@ def _same_folder(path: str, data: DataSet) -> bool:
 
 
 def arguments(
-    preset: str, name: str, data: DataSet, changes: Mapping[str, Any], teacher: TeacherRun | None = None
+    preset: str,
+    name: str,
+    data: DataSet,
+    changes: Mapping[str, Any],
+    teacher: TeacherRun | None = None,
+    reviews: Path | None = None,
 ) -> tuple[tuple[str, ...], list[Fault]]:
     """The arguments of `python -m coder_core.train`, and warnings about them.
 
     Args:
         preset: its name. name: of the run. data: from `find_data_sets`. changes: option key → value.
-        teacher: from `teacher_runs`, for boosting in the offline scenario.
+        teacher: from `teacher_runs`, for boosting in the offline scenario. reviews: the file of the data's reviews.
 
     Raises:
         InputError: what training would refuse, in its words; or a setting that is no option.
@@ -221,7 +226,8 @@ def arguments(
         if choices and value not in choices:
             raise InputError(Fault(settings()[key].flag, f"is {str(value)[:40]!r}", f"one of {', '.join(choices)}"))
     start = with_settings(find_preset(preset), {"data": data.path})
-    config = with_settings(start, {**changes, "boosting_teacher": teacher.path if teacher else ""})
+    files = {"boosting_teacher": teacher.path if teacher else "", "reviews": str(reviews) if reviews else ""}
+    config = with_settings(start, {**changes, **files})
     faults = problems(config)
     if len(name) > LONGEST_NAME or not RUN_NAME.fullmatch(name):
         expected = f"1 to {LONGEST_NAME} letters, digits, '.', '_' and '-', a letter or digit first"

@@ -1,0 +1,201 @@
+"""Judge pairs of a caption and an image: buttons with keys below a sample, a menu on every card, undo, tags and notes.
+
+`judge(choice, image, caption, key)` draws the buttons below a sample; `menu_html(choice, image, caption)` is for cards.
+"""
+
+from __future__ import annotations
+
+import getpass
+import html
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import streamlit as st
+
+from app.backend import reviews
+from app.backend.reviews import LONGEST, LONGEST_TAG, MOST_TAGS, Review
+from app.backend.runs import InputError
+from app.ui import cards
+from app.ui.clicks import is_index
+from app.ui.state import REVIEWER, Choice, bound, reviewer_in_link
+
+REFUSED = "review-refused"
+NAME = "coder-reviews"
+# Verdict → its label on a pair of the labels, on any other pair, and its key. Streamlit keeps C and R for itself.
+LABELS: dict[str, tuple[str, str, str]] = {
+    "also-matches": ("", "Also matches", "M"),
+    "wrong-caption": ("Wrong caption", "Wrong caption", "W"),
+    "too-vague": ("Too vague", "Too vague", "V"),
+    "duplicate": ("Duplicate", "Duplicate", "D"),
+    "label-right": ("Label is right", "No match", "L"),
+}
+OF_CAPTION = ("wrong-caption", "too-vague")
+UNDO = "undo"
+_LISTEN = """
+export default function ({ setTriggerValue }) {
+  const report = (event) => {
+    const button = event.target.closest && event.target.closest("[data-review]")
+    if (!button) return
+    const { review, pair } = button.dataset
+    setTriggerValue("verdict", { verdict: review, pair: pair.split(" ").map(Number) })
+  }
+  document.addEventListener("click", report)
+  return () => document.removeEventListener("click", report)
+}
+"""
+
+
+def login() -> str:
+    """The name of whoever started the app, as the reviewer until another is given."""
+    with suppress(OSError, KeyError, ImportError):
+        return getpass.getuser()[: LONGEST["reviewer"]]
+    return "reviewer"
+
+
+def reviewer() -> str:
+    """Who judges: the name in the field, in the address, or the login name."""
+    return reviewer_in_link().get(REVIEWER, "").strip()[: LONGEST["reviewer"]] or login()
+
+
+def reviewer_field() -> None:
+    """The field for the reviewer's name; it stays in the address from page to page."""
+    st.text_input(
+        "Reviewer", placeholder=login(), max_chars=LONGEST["reviewer"], width=220, **bound(REVIEWER),
+        help="Stands with every verdict. Without a name it is the login name of whoever started the app.",
+    )  # fmt: skip
+
+
+def is_own(choice: Choice, image: int, caption: int | None) -> bool:
+    """Whether the labels say that a pair belongs together; an image with all its captions is such a pair."""
+    owner = reviews.reviewed_split(choice.runs[-1], choice.split).image_of_text
+    return caption is None or int(owner[caption]) == image
+
+
+def offered(choice: Choice, image: int, caption: int | None) -> dict[str, str]:
+    """The verdicts that can be given on a pair, with their labels."""
+    column = 0 if is_own(choice, image, caption) else 1
+    return {verdict: labels[column] for verdict, labels in LABELS.items() if labels[column]}
+
+
+def current(choice: Choice, image: int, caption: int | None) -> Review | None:
+    """What this reviewer says of a pair now.
+
+    Raises:
+        InputError: the file of reviews cannot be read.
+    """
+    run = choice.runs[-1]
+    pair = reviews.reviewed_split(run, choice.split).pair(image, caption)
+    return reviews.own_verdicts(run, reviewer()).get(pair)
+
+
+def record(write: Callable[..., None], *arguments: Any) -> None:
+    """Write a verdict; why it could not be written is said by `show_refusal`."""
+    try:
+        write(*arguments)
+    except (InputError, OSError) as error:
+        st.session_state[REFUSED] = str(error)
+
+
+def give(
+    choice: Choice, image: int, caption: int | None, verdict: str, tags: tuple[str, ...] = (), note: str = ""
+) -> None:
+    """Record a verdict, or take the present one back. "Wrong caption" and "too vague" are about a caption with its own
+    image, whatever image it is shown with."""
+    run, split = choice.runs[-1], choice.split
+    if verdict == UNDO:
+        if (review := current(choice, image, caption)) is not None:
+            record(reviews.undo, run, review)
+        return
+    if verdict in OF_CAPTION and caption is not None:
+        image = int(reviews.reviewed_split(run, split).image_of_text[caption])
+    record(reviews.give, run, split, image, caption, verdict, reviewer(), tags, note)
+
+
+def show_refusal() -> None:
+    """Say why the last verdict was not recorded."""
+    if reason := st.session_state.pop(REFUSED, ""):
+        cards.empty("The verdict was not recorded.", reason)
+
+
+def judge(choice: Choice, image: int, caption: int | None, key: str, *, keys: bool = True, undo: bool = True) -> None:
+    """Buttons for the verdicts on a pair, undo, and a place for tags and a note.
+
+    Args:
+        image, caption: rows of the split; without a caption the image with all its captions is judged.
+        key: of the widgets. keys: whether keys give the verdicts; one such row a page. undo: whether there is a button
+            that takes the verdict back.
+    """
+    show_refusal()
+    try:
+        review = current(choice, image, caption)
+    except InputError as error:
+        cards.empty("Verdicts cannot be given here.", str(error))
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{key}-review"):
+        for verdict, label in offered(choice, image, caption).items():
+            given = review is not None and review.verdict == verdict
+            st.button(
+                label, key=f"{key}-{verdict}", on_click=give, args=(choice, image, caption, verdict),
+                icon=":material/check:" if given else None, shortcut=LABELS[verdict][2] if keys else None,
+                type="primary" if given else "secondary",
+            )  # fmt: skip
+        if undo and review is not None:
+            st.button(
+                "Undo", key=f"{key}-undo", on_click=give, args=(choice, image, caption, UNDO), type="tertiary",
+                icon=":material/undo:", shortcut="U" if keys else None,
+            )  # fmt: skip
+        _remarks(choice, image, caption, review, key)
+    if review is not None and (review.tags or review.note):
+        cards.note(" · ".join(part for part in (", ".join(review.tags), review.note) if part))
+
+
+def _remarks(choice: Choice, image: int, caption: int | None, review: Review | None, key: str) -> None:
+    """Tags and a note, saved with the present verdict or alone."""
+
+    def save() -> None:
+        words = str(st.session_state.get(f"{key}-tags", "")).split(",")
+        tags = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
+        verdict = "none" if review is None else review.verdict
+        give(choice, image, caption, verdict, tags, str(st.session_state.get(f"{key}-note", "")).strip())
+
+    with st.popover("Tags and note", icon=":material/edit_note:"):
+        st.text_input(
+            "Tags, with commas between them", ", ".join(review.tags) if review else "", key=f"{key}-tags",
+            max_chars=MOST_TAGS * (LONGEST_TAG + 2),
+        )  # fmt: skip
+        st.text_area("Note", review.note if review else "", key=f"{key}-note", max_chars=LONGEST["note"])
+        st.button("Save", key=f"{key}-save", on_click=save)
+
+
+def menu_html(choice: Choice, image: int, caption: int) -> str:
+    """The same verdicts as a menu on a card, by mouse, keyboard and touch; `listen` records them."""
+    try:
+        review = current(choice, image, caption)
+    except InputError:
+        return ""
+    labels = offered(choice, image, caption)
+    present = "" if review is None else labels.get(review.verdict, "remark")
+    if review is not None:
+        labels = {**labels, UNDO: "Undo"}
+    buttons = "".join(
+        f'<button type="button" data-review="{verdict}" data-pair="{image} {caption}">{html.escape(label)}</button>'
+        for verdict, label in labels.items()
+    )
+    summary = f"✓ {html.escape(present)}" if present else "Judge"
+    return f'<details class="cl-review"><summary>{summary}</summary><div>{buttons}</div></details>'
+
+
+def listen(choice: Choice) -> None:
+    """At the end of a page: record the verdict that a card's menu reports."""
+
+    def report() -> None:
+        value = (st.session_state.get(NAME) or {}).get("verdict")
+        verdict, pair = (value.get("verdict"), value.get("pair")) if isinstance(value, dict) else (None, None)
+        split = reviews.reviewed_split(choice.runs[-1], choice.split)
+        if verdict not in (*LABELS, UNDO) or not isinstance(pair, list) or len(pair) != 2:
+            return
+        if is_index(pair[0], len(split.keys)) and is_index(pair[1], len(split.captions)):
+            give(choice, pair[0], pair[1], str(verdict))
+
+    st.components.v2.component(NAME, js=_LISTEN)(key=NAME, on_verdict_change=report, height=1)

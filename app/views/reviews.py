@@ -1,0 +1,210 @@
+"""Sections of the Reviews page: a queue of pairs to judge, what was judged, what it changes, how reviewers agree."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app.backend import reviews
+from app.backend.reviews import QUEUES, Reviews
+from app.backend.runs import open_summary, read_each, thumbnail
+from app.backend.training import data_sets
+from app.ui import cards, downloads, links, reviewing
+from app.ui.controls import choose_one
+from app.ui.glossary import tip
+from app.ui.selection import matching
+from app.ui.state import Choice, bound
+from app.ui.table import Column, Sample, plain_table, rows_table
+from app.ui.words import count
+from app.views.samples import TABLE_PICTURE, ids_text, search_words
+
+SKIPPED = "review-skipped"
+WORDS = {
+    "wrong-caption": "wrong caption", "also-matches": "also matches", "too-vague": "too vague",
+    "duplicate": "duplicate", "label-right": "label is right", "none": "remark",
+}  # fmt: skip
+HOW = {
+    "ambiguous": "The captions of the lowest diversity, with their own images.",
+    "near": "Captions that miss their image by the smallest margin, with the image ranked above it.",
+    "likely": "Results that the captions say are probably matches, though no label does. A guess.",
+}
+DIRECTION = {"i2t": "image → text", "t2i": "text → image"}
+
+
+def show_queue(choice: Choice) -> None:
+    """The next pair of the chosen queue that this reviewer has not judged; a verdict brings the one after it."""
+    run = choice.runs[-1]
+    cards.heading("Judge", f"A verdict brings the next pair. Keys stand on the buttons. Pairs of {run.name}.")
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        kind = choose_one("Queue", QUEUES, "queue", tip("queue"))
+        reviewing.reviewer_field()
+    cards.note(HOW[kind])
+    pairs = reviews.queue(run, choice.split, kind)
+    skipped: list[tuple[int, int]] = st.session_state.setdefault(f"{SKIPPED}-{run.name}-{choice.split}", [])
+    remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, *pair)]
+    done = len(pairs) - len(remaining)
+    st.progress(done / max(len(pairs), 1), f"{done} of {len(pairs)} judged or skipped")
+    _undo_last(choice)
+    if not remaining:
+        cards.empty("This queue is done." if pairs else "There is no such pair.", "Choose another queue.")
+        return
+    image, caption = remaining[0]
+    _show_pair(choice, image, caption)
+    reviewing.judge(choice, image, caption, "queue", undo=False)
+    st.button("Skip", key="queue-skip", on_click=skipped.append, args=((image, caption),), shortcut="S")
+
+
+def _is_judged(choice: Choice, image: int, caption: int) -> bool:
+    """This reviewer has judged the pair, or the caption as wrong or too vague."""
+    split = reviews.reviewed_split(choice.runs[-1], choice.split)
+    given = reviews.own_verdicts(choice.runs[-1], reviewing.reviewer())
+    of_caption = given.get(split.pair(int(split.image_of_text[caption]), caption))
+    pair = given.get(split.pair(image, caption))
+    judged = pair is not None and pair.verdict != "none"
+    return judged or (of_caption is not None and of_caption.verdict in reviewing.OF_CAPTION)
+
+
+def _undo_last(choice: Choice) -> None:
+    """The last verdict of this reviewer, and a button that takes it back."""
+    run = choice.runs[-1]
+    given = list(reviews.own_verdicts(run, reviewing.reviewer()).values())
+    if not given:
+        return
+    last = given[-1]
+
+    def undo() -> None:
+        reviewing.record(reviews.undo, run, last)
+
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button("Undo the last", key="queue-undo-last", on_click=undo, icon=":material/undo:", shortcut="U")
+        cards.note(f"{WORDS[last.verdict]}: {last.caption[:200] or last.image[:200]}")
+
+
+def _show_pair(choice: Choice, image: int, caption: int) -> None:
+    """The caption with the image to judge; beside it, where that is another one, the caption's own image."""
+    run, opened = choice.runs[-1], open_summary(choice.runs[-1])
+    captions, owner = opened.captions(choice.split), int(opened.image_of_text(choice.split)[caption])
+    shown = {image: "The pair"}
+    if owner != image:
+        shown = {image: "Does the caption match this image?", owner: "Its own image"}
+    for (row, title), column in zip(shown.items(), st.columns(len(shown), gap="small"), strict=True):
+        own = [captions[text] for text in opened.captions_of(choice.split, row) if text != caption]
+        pages = links.of_sample(choice, "image", row) if row != owner else links.of_sample(choice, "text", caption)
+        name = f"{title} · {ids_text('text', caption, row, opened.image_names(choice.split)[row])}"
+        with column:
+            cards.sample(thumbnail(run, choice.split, row), [captions[caption], *own], name, 0, pages, row)
+
+
+def show_judged(choice: Choice, said: Reviews) -> None:
+    """Every standing verdict, filtered, with a file of them."""
+    run = choice.runs[-1]
+    cards.heading("What was judged", "The last verdict of every reviewer on every pair, newest first.")
+    standing = said.standing[::-1]
+    if not standing:
+        cards.empty("Nothing has been judged yet.", "Judge pairs above, or on the cards of Retrieval and Diversity.")
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        verdicts = ["all", *(verdict for verdict in WORDS if any(review.verdict == verdict for review in standing))]
+        verdict = st.selectbox(
+            "Verdict", verdicts, format_func=lambda value: WORDS.get(value, value), **bound("verdict"), width=180
+        )  # fmt: skip
+        reviewers = ["all", *dict.fromkeys(cards.literal(review.reviewer) for review in standing)]
+        by = st.selectbox("By", reviewers, **bound("by"), width=180)
+        words = search_words("words", "of captions, tags and notes")
+    texts = [f"{review.caption} {review.image} {' '.join(review.tags)} {review.note}" for review in standing]
+    rows = [
+        row for row in (matching(texts, words) if words.split() else range(len(standing)))
+        if verdict in ("all", standing[row].verdict) and by in ("all", cards.literal(standing[row].reviewer))
+    ]  # fmt: skip
+    chosen = [standing[row] for row in rows]
+    if not chosen:
+        cards.empty("No verdict fits.", "Choose others, or clear the field.")
+        return
+    places = reviews.reviewed_split(run, choice.split).rows([review.pair for review in chosen])
+    frame = pd.DataFrame({
+        "verdict": [WORDS[review.verdict] for review in chosen], "reviewer": [review.reviewer for review in chosen],
+        "tags": [", ".join(review.tags) for review in chosen], "note": [review.note for review in chosen],
+        "time": [review.time for review in chosen],
+    })  # fmt: skip
+    names = open_summary(run).image_names(choice.split)
+
+    def samples(positions: np.ndarray) -> list[Sample]:
+        shown = []
+        for position in positions.tolist():
+            place, review = places[position], chosen[position]
+            image, text = place or (-1, -1)
+            kind, number = ("text", text) if text >= 0 else ("image", image)
+            small = ids_text(kind, number, image, names[image]) if place else "elsewhere"
+            picture = cards.data_url(thumbnail(run, choice.split, image, TABLE_PICTURE)) if place else ""
+            shown.append(Sample(image, "the pair", review.caption or f"all captions of {review.image}", small, picture))
+        return shown
+
+    columns = {str(name): Column(str(name)) for name in frame}
+    rows_table(frame, columns, np.arange(len(frame)), "judged", "verdicts", None, None, samples=samples)
+    content = frame.assign(image=[review.image for review in chosen], caption=[review.caption for review in chosen])
+    downloads.table(content, "reviews")
+
+
+def show_recall(choice: Choice, said: Reviews) -> None:
+    """R@K of the chosen runs by the labels and by the reviewed labels."""
+    cards.heading(
+        "Recall with and without the verdicts",
+        "Reviewed: labels judged wrong no longer count, other matches do. A query whose labels are all wrong is left "
+        "out.",
+    )
+    tables, faults = read_each(choice.runs, lambda run: reviews.recall(run, choice.split))
+    if faults:
+        cards.faults(faults)
+    if not tables:
+        return
+    parts = []
+    for name, table in tables.items():
+        table = table[(table["queries"] == "all") | (table["count"] > 0)]
+        parts.append(table.assign(run=name, direction=table["direction"].map(DIRECTION)))
+    frame = pd.concat(parts)
+    columns = {
+        "run": Column("run"), "direction": Column("direction"), "queries": Column("queries", term="changed queries"),
+        "count": Column("number", ",d"),
+    }  # fmt: skip
+    for k in (1, 5, 10):
+        columns[f"labels_{k}"] = Column(f"R@{k} labels", ".1f", "R@K")
+        columns[f"reviewed_{k}"] = Column(f"R@{k} reviewed", ".1f", "reviewed")
+    plain_table(frame.reset_index(drop=True), columns, "reviewed-recall", "rows")
+    labelled = frame.rename(columns={name: column.label for name, column in columns.items()})
+    downloads.table(labelled, "reviewed-recall", paper=True)
+    cards.note(f"Fingerprint of the verdicts that count: {said.fingerprint()[:12]}.")
+
+
+def show_agreement(said: Reviews) -> None:
+    """Cohen's kappa of every two reviewers with pairs in common."""
+    cards.heading("Do the reviewers agree?", "On the pairs that both judged.")
+    table = reviews.agreement(said)
+    if not len(table):
+        cards.empty(
+            "No two reviewers have judged the same pair.",
+            "Give another name above and judge the queue again; files of two people are joined by "
+            "python -m coder_core.reviews merge.",
+        )
+        return
+    columns = {
+        "first": Column("reviewer"), "second": Column("and"), "pairs": Column("pairs", ",d"),
+        "same": Column("same verdict", ".1f", "", " %"), "kappa": Column("Cohen’s κ", ".2f", "kappa"),
+    }  # fmt: skip
+    plain_table(table, columns, "agreement", "pairs of reviewers")
+
+
+def show_training(choice: Choice, said: Reviews) -> None:
+    """The way to a training with these verdicts."""
+    run = choice.runs[-1]
+    cards.heading("Use them", "Verdicts on train pairs change training; those on dev and test correct the evaluation.")
+    path, data = reviews.file_of(run), str(run.config.get("data", {}).get("data", ""))
+    cards.note(f"{count(len(said.verdicts), 'pair', 'pairs')} judged; the verdicts stand in {path}.")
+    name = next((entry.name for entry in data_sets() if data and reviews.same_data(entry, data)), "")
+    if name and path.exists():
+        address = f"train?{urlencode({'data': name, 'use-reviews': 'true'})}"
+        st.html(cards.links_html([("Train with these verdicts", address)]))
+    evaluated = f"python -m coder_core.evaluate {run.path} --split {choice.split} --reviews {path}"
+    st.code(evaluated, language=None, wrap_lines=True)

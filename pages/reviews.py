@@ -1,0 +1,25 @@
+"""What did people say about the data, and what does it change?"""
+
+from __future__ import annotations
+
+from app.backend import reviews
+from app.ui import sidebar
+from app.ui.state import Choice
+from app.views.reviews import show_agreement, show_judged, show_queue, show_recall, show_training
+
+
+def show(choice: Choice) -> None:
+    said = reviews.load(reviews.file_of(choice.runs[-1]))
+    show_queue(choice)
+    show_judged(choice, said)
+    show_recall(choice, said)
+    show_agreement(said)
+    show_training(choice, said)
+
+
+sidebar.page(
+    "What did people say about the data?",
+    "Judge whether captions and images belong together. Verdicts stay beside the data; training and evaluation take "
+    "them when asked.",
+    show,
+)
