@@ -1,6 +1,7 @@
-"""Merge files of reviews.
+"""Merge files of reviews; write a data set as they correct it.
 
 python -m coder_core.reviews merge A.jsonl B.jsonl --out C.jsonl
+python -m coder_core.reviews export DATA --reviews reviews.jsonl --out CLEANED
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import tyro
 
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
-from coder_core.console.outputs import check_file
+from coder_core.console.outputs import check_file, check_folder
 from coder_core.console.runner import asks_for_help, command
 
 PROGRAM = "python -m coder_core.reviews"
 USAGE = f"""usage: {PROGRAM} merge A.jsonl B.jsonl --out C.jsonl
-       {PROGRAM} merge --help"""
+       {PROGRAM} export DATA --reviews FILE --out CLEANED
+       {PROGRAM} merge --help
+       {PROGRAM} export --help"""
 
 
 @dataclass(frozen=True)
@@ -32,10 +36,31 @@ class MergeArguments:
     """The file to write; none that exists."""
 
 
+@dataclass(frozen=True)
+class ExportArguments:
+    """Write a data set without the pairs that people left out, and with those that also match, in its own layout.
+
+    Precomp captions with or without features, and the text files of Flickr8k and Flickr30K (*.token.txt, results.csv,
+    captions.txt). Others are refused; `train --reviews` and `evaluate --reviews` read them all. Pictures are not
+    copied: give --pictures with the cleaned data. cleaned.json in the folder lists what was left out and added.
+    """
+
+    data: tyro.conf.Positional[Path]
+    """The data set."""
+    reviews: Path
+    """The file of verdicts."""
+    out: Path
+    """The folder to write; none that exists."""
+    leave_out: tuple[Literal["wrong-caption", "too-vague", "duplicate"], ...] = ("wrong-caption",)
+    """Verdicts whose pairs are left out."""
+    add_matches: bool = True
+    """Write pairs judged also-matches as pairs of the data."""
+
+
 @command
 def main(arguments: list[str]) -> int:
     """Run a command on reviews. Returns 2 for any other word."""
-    commands = {"merge": _merge}
+    commands = {"merge": _merge, "export": _export}
     if not arguments or arguments[0] not in commands:
         print(USAGE, file=sys.stdout if asks_for_help(arguments) else sys.stderr)
         return 0 if asks_for_help(arguments) else 2
@@ -62,6 +87,25 @@ def _merge(arguments: list[str]) -> int:
     counts = ", ".join(f"{count:,} {verdict}" for verdict, count in Counter(merged.verdicts.values()).most_common())
     judged = f"{len(merged.verdicts):,} pairs judged: {counts or 'none'}"
     say(console, f"{parsed.out}: {len(merged.lines):,} lines, {judged}")
+    return 0
+
+
+def _export(arguments: list[str]) -> int:
+    parsed = tyro.cli(ExportArguments, prog=f"{PROGRAM} export", args=arguments)
+    stop_on_errors(check_folder(f"--out {parsed.out}", parsed.out))
+
+    from coder_core.data.reviews import read_reviews
+    from coder_core.exporting.cleaned import REPORT, write_cleaned
+
+    console = open_console()
+    reviews = read_reviews(parsed.reviews)
+    print_faults(console, reviews.faults)
+    done = write_cleaned(parsed.data, reviews, parsed.out, leave_out=parsed.leave_out, add_matches=parsed.add_matches)
+    say(
+        console,
+        f"{parsed.out}: {len(done.left_out):,} pairs left out, {len(done.added):,} added, {len(done.images):,} images "
+        f"without a caption left out, {done.elsewhere:,} verdicts about pairs elsewhere; {REPORT} lists what was done",
+    )
     return 0
 
 
