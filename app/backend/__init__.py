@@ -8,6 +8,7 @@
     clusters        prototypes and offline clusters
     concepts        graph and attention of the concept branch
     sample_weights  weights of the pairs and what they come from
+    data_quality    mismatched pairs, bad pictures, duplicates, captions that say little
     training        start, stop and resume runs
     jobs            processes that outlive the page that started them: training, maps, clusterings
 

@@ -40,6 +40,7 @@ def page_list() -> list[st.Page]:
         st.Page("pages/clusters.py", title="Clusters", icon=":material/workspaces:"),
         st.Page("pages/retrieval.py", title="Retrieval", icon=":material/image_search:"),
         st.Page("pages/concepts.py", title="Concepts", icon=":material/hub:"),
+        st.Page("pages/data.py", title="Data", icon=":material/fact_check:"),
         st.Page("pages/reviews.py", title="Reviews", icon=":material/rate_review:"),
         st.Page("pages/train.py", title="Train", icon=":material/model_training:"),
     ]

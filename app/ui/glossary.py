@@ -55,6 +55,24 @@ TERMS = {
     "reviewed": "Recall at K by the labels as the verdicts correct them; it stands beside the recall of the labels.",
     "changed queries": "All queries, or those with a label judged wrong or another match.",
     "kappa": "Cohen’s κ: agreement beyond chance. 1 is complete agreement, 0 what chance gives, below 0 less.",
+    "mismatch": (
+        "How unlike its image a caption is beside their neighbours (the nearest other images and captions), and how "
+        "unlike the image’s other captions, in robust standard deviations. Higher is more suspicious; vague captions "
+        "score high, too."
+    ),
+    "random pairs": (
+        "Percentage of pairs of a caption and a random other image that look better than this pair. From 50 % on it "
+        "looks like a random pair; from 10 % on it is doubtful. With a tenth of Flickr8k’s dev captions exchanged, "
+        "99 % of the first group were exchanged ones, and 75 % of the second."
+    ),
+    "content words": (
+        "Words that describe something: no articles, prepositions, pronouns or auxiliaries, and no words such as "
+        "“picture” or “something” (an English list)."
+    ),
+    "likeness": (
+        "Of the two least similar samples that were joined: pictures by the correlation of their colours at 16 × 16 "
+        "pixels, captions by their letters. 100 % is the same."
+    ),
     "heat map": (
         "Cosine between a word's and a region's features in the joint space before they are pooled, or the attention "
         "that a model computes from them. A map shows what the model compares, and no more: it proves no reason."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,6 @@ from scipy.stats import rankdata
 from coder_core.api import open_run
 from coder_core.api.data_quality import VERDICTS, caption_table, mismatches, splits_of_run
 from coder_core.api.data_quality.mismatches import NEIGHBOURS, suspicion
-from coder_core.api.retrieval import text_vectors
 from coder_core.api.sampling import draw_sample, part_of
 from coder_core.runs.analysis.write import write_analysis
 from tests.support.run_folders import ranks_of, synthetic, write_run
@@ -80,14 +80,13 @@ def test_exchanged_captions_head_the_list(exchanged: tuple[Path, np.ndarray]) ->
     folder, wrong = exchanged
     run = open_run(folder)
     owner = run.image_of_text("dev")
-    for vectors in (text_vectors(run, "dev"), None):
-        table = mismatches(run, "dev", vectors=vectors)
-        assert (np.diff(table["score"]) <= 0).all()
-        assert auroc(wrong[table["caption"]], table["score"].to_numpy()) > 0.95
-        assert np.array_equal(table["image"], owner[table["caption"]])
-        by_verdict = {verdict: wrong[table["caption"][table["verdict"] == verdict]] for verdict in VERDICTS}
-        assert by_verdict[VERDICTS[0]].mean() > 0.8
-        assert by_verdict[VERDICTS[2]].mean() < 0.05
+    table = mismatches(run, "dev")
+    assert (np.diff(table["score"]) <= 0).all()
+    assert auroc(wrong[table["caption"]], table["score"].to_numpy()) > 0.95
+    assert np.array_equal(table["image"], owner[table["caption"]])
+    by_verdict = {verdict: wrong[table["caption"][table["verdict"] == verdict]] for verdict in VERDICTS}
+    assert by_verdict[VERDICTS[0]].mean() > 0.8
+    assert by_verdict[VERDICTS[2]].mean() < 0.05
     sample = draw_sample(40, owner, scores=2_000)
     assert sample is not None
     part = mismatches(run, "dev", sample=sample)
@@ -97,7 +96,7 @@ def test_exchanged_captions_head_the_list(exchanged: tuple[Path, np.ndarray]) ->
 
 def test_one_image_is_no_evidence(tmp_path: Path) -> None:
     run = open_run(write_run(tmp_path, "demo", images=1, per_image=1))
-    table = mismatches(run, "dev", vectors=None)
+    table = mismatches(run, "dev")
     assert table["score"].tolist() == [0.0]
     assert table["verdict"].tolist() == [VERDICTS[2]]
 
@@ -121,6 +120,11 @@ def test_the_other_splits_of_the_data_are_read_where_they_are_the_runs(
         np.save(data / f"{split}_ims.npy", np.ones((4, 2, 3), np.float32))
         (data / f"{split}_caps.txt").write_text("".join(f"{caption}\n" for caption in captions))
     assert [split.name for split in splits_of_run(run)] == ["train", "dev"]
+    shutil.move(data / "train_caps.txt", tmp_path / "elsewhere.txt")
+    (data / "train_caps.txt").symlink_to(tmp_path / "elsewhere.txt")
+    assert [split.name for split in splits_of_run(run)] == ["dev"]  # a link leads out of the data
+    (data / "train_caps.txt").unlink()
+    shutil.move(tmp_path / "elsewhere.txt", data / "train_caps.txt")
     (data / "dev_caps.txt").write_text("".join(f"other {i}\n" for i in range(20)))
     [dev] = splits_of_run(run)  # other data lies there now
     assert dev.captions == run.captions("dev")

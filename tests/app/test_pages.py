@@ -334,7 +334,9 @@ def test_a_picture_asks_through_a_nearly_equal_sample_or_not_at_all(
     assert not app.exception
 
 
-@pytest.mark.parametrize("page", [name for name in PAGES if name not in ("weights", "concepts", "clusters", "reviews")])
+@pytest.mark.parametrize(
+    "page", [name for name in PAGES if name not in ("weights", "concepts", "clusters", "data", "reviews")]
+)
 def test_every_figure_stands_as_a_table_too_on_request(roots: dict[str, Path], page: str, opened: Opened) -> None:
     app = opened(roots["two"], page, values="true", map="PCA")
     assert app.sidebar.toggle(key="values").value

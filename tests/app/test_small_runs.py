@@ -14,7 +14,7 @@ from tests.support.pages import Opened, texts
 
 PAGES = {
     "overview": {"curves": ["demo", "concepts"]}, "similarity": {}, "joint": {"find": "scene"}, "clusters": {"k": "2"},
-    "concepts": {"run": "concepts"},
+    "concepts": {"run": "concepts"}, "data": {},
 }  # fmt: skip
 
 

@@ -14,7 +14,18 @@ from app.ui.table import NAME
 
 PROJECT = Path(__file__).resolve().parents[2]
 Opened = Callable[..., AppTest]
-PAGES = ("overview", "diversity", "weights", "similarity", "joint", "clusters", "concepts", "retrieval", "reviews")
+PAGES = (
+    "overview",
+    "diversity",
+    "weights",
+    "similarity",
+    "joint",
+    "clusters",
+    "concepts",
+    "retrieval",
+    "data",
+    "reviews",
+)
 
 
 def open_page(monkeypatch: pytest.MonkeyPatch, root: Path, page: str, **query: str | list[str]) -> AppTest:

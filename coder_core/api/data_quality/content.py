@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from coder_core.api.pictures import jpeg
 from coder_core.api.stored import StoredResult
 from coder_core.console.faults import InputError
 from coder_core.data.captioned import CaptionedSplit, holds_pictures_only, read_captioned
-from coder_core.data.captioned.positions import Files
-from coder_core.data.content import ContentReport, Finding, cached_report, content_key, content_words
+from coder_core.data.captioned.positions import Files, ParquetRows, TarMembers
+from coder_core.data.content import ContentReport, Finding, cached_report, content_words
 from coder_core.data.content.captions import plain_words
-from coder_core.data.dataset import Split, available_splits, read_split
+from coder_core.data.dataset import Split, available_splits, leaves, read_split
 from coder_core.data.demo import DEMO_FOLDER
-from coder_core.data.pictures import picture_path
+from coder_core.data.pictures import picture_path, read_picture
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run
@@ -57,21 +58,23 @@ def _with_files(split: Split) -> CaptionedSplit:
     return CaptionedSplit(split.name, names, split.captions, split.image_of_text, positions, np.arange(len(names)))
 
 
-def content_report(splits: Sequence[CaptionedSplit]) -> StoredResult[ContentReport]:
-    """The report of `python -m coder_core.check_data --content`, as far as there is one; its name is the job's."""
-    key = content_key(splits)
+def stored_report(key: str) -> StoredResult[ContentReport]:
+    """The report that `python -m coder_core.check_data --content` kept under a `content_key`; its name is the job's."""
     report = cached_report(key)
     return StoredResult("missing" if report is None else "there", f"content-{key[:KEY_SHOWN]}", report)
 
 
-def finding_table(findings: Sequence[Finding]) -> pd.DataFrame:
-    """One row a finding: what, samples, splits, likeness, and split and row of the first sample."""
+def finding_table(findings: Sequence[Finding], splits: Sequence[CaptionedSplit], *, captions: bool) -> pd.DataFrame:
+    """One row a finding: first (the caption, or the file, of its first sample), what, samples, splits, likeness (%)."""
+    by_name = {split.name: split for split in splits}
+    firsts = [(by_name[split], row) for split, row in (finding.samples[0] for finding in findings)]
     return pd.DataFrame(
         {
+            "first": [split.captions[row] if captions else split.image_names[row] for split, row in firsts],
             "what": [finding.what for finding in findings],
             "samples": [len(finding.samples) for finding in findings],
             "splits": [", ".join(finding.splits) for finding in findings],
-            "likeness": [finding.likeness for finding in findings],
+            "likeness": [100 * finding.likeness for finding in findings],
         }
     )  # fmt: skip
 
@@ -93,6 +96,14 @@ def sample_rows(findings: Sequence[Finding], splits: Sequence[CaptionedSplit], *
 def captions_of(split: CaptionedSplit, image: int) -> list[str]:
     """The captions of an image."""
     return [split.captions[row] for row in np.flatnonzero(split.image_of_text == image).tolist()]
+
+
+def split_thumbnail(split: CaptionedSplit, image: int, size: int) -> bytes | None:
+    """A picture of a split as JPEG bytes; None when it is missing or cannot be read."""
+    try:
+        return jpeg(read_picture(split.read(image), "the picture", size=size))
+    except InputError:
+        return None
 
 
 def caption_table(captions: Sequence[str]) -> pd.DataFrame:
@@ -120,12 +131,12 @@ def _data_splits(run: Run) -> list[CaptionedSplit]:
     data = run.config.get("data", {})
     named = str(data.get("data", ""))
     path = Path(os.environ.get("CODER_DEMO") or DEMO_FOLDER) if named == "demo" else Path(named)
-    if not named or not path.exists():
+    if not named or not path.exists() or leaves(path, path if path.is_dir() else path.parent):
         return []
     pictures = str(data.get("pictures", "")) or None
     try:
         if holds_pictures_only(path, None):
-            splits = read_captioned(path, pictures=pictures).splits
+            splits = [_guarded(split, path) for split in read_captioned(path, pictures=pictures).splits]
         else:
             read = [read_split(path, name, pictures=pictures, check_values=False) for name in available_splits(path)]
             splits = splits_of_data(read)
@@ -134,6 +145,16 @@ def _data_splits(run: Run) -> list[CaptionedSplit]:
     shared = [split for split in splits if split.name in run.splits]
     same = bool(shared) and all(split.captions == list(run.captions(split.name)) for split in shared)
     return splits if same else []
+
+
+def _guarded(split: CaptionedSplit, path: Path) -> CaptionedSplit:
+    """The split without links that lead out of its folder of pictures, or out of the data for packed ones."""
+    positions = split.positions
+    if isinstance(positions, TarMembers | ParquetRows):
+        inside = all(Path(os.path.realpath(file)).is_relative_to(os.path.realpath(path)) for file in positions.files)
+        return split if inside else replace(split, positions=GuardedFiles(None, positions.names))
+    assert isinstance(positions, Files)
+    return replace(split, positions=GuardedFiles(positions.folder, positions.names))
 
 
 def _ordered(splits: Iterable[CaptionedSplit]) -> list[CaptionedSplit]:

@@ -23,6 +23,7 @@ import pandas as pd
 
 from coder_core.api.sampling import Sample, SplitPart, part_of
 from coder_core.api.sides import TILE_ELEMENTS, Array
+from coder_core.geometry.caption_likeness import caption_vectors
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run
@@ -30,16 +31,14 @@ if TYPE_CHECKING:
 NEIGHBOURS = 10
 LIKE_RANDOM, DOUBTFUL = 50.0, 10.0
 """From this percentage of random pairs that look better on, a pair counts as like a random one, or as doubtful. With a
-tenth of Flickr8k's dev captions exchanged, 98% of the first group were exchanged ones and 75% of the second."""
+tenth of Flickr8k's dev captions exchanged, 99% of the first group were exchanged ones and 75% of the second."""
 VERDICTS = ("like a random pair", "doubtful", "plausible")
 
 
-def mismatches(run: Run, split: str, *, vectors: Array | None = None, sample: Sample | None = None) -> pd.DataFrame:
+def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:
     """Score every caption with its image; the most suspicious pair first.
 
     Args:
-        vectors: (m, S) unit rows of the split's captions in a space without the run, from
-            `api.retrieval.text_vectors`; None leaves that piece of evidence out.
         sample: of a large split: only its pairs, compared with its images and captions.
 
     Returns:
@@ -48,10 +47,10 @@ def mismatches(run: Run, split: str, *, vectors: Array | None = None, sample: Sa
     """
     v, w, scores = run.compared(split)
     part = part_of(v, w, run.image_of_text(split), sample, scores)
-    spaces = [] if scores is not None else [part.texts]
-    if vectors is not None:
-        spaces.append(vectors if sample is None else vectors[sample.texts])
-    own, random = suspicion(part, spaces)
+    captions = run.captions(split)
+    vectors = caption_vectors([captions[row] for row in part.text_rows.tolist()])
+    spaces = [part.texts] if scores is None else []
+    own, random = suspicion(part, spaces if vectors is None else [*spaces, vectors])
     better = 100 * np.searchsorted(np.sort(random), own) / max(len(random), 1)
     verdict = np.select([better >= LIKE_RANDOM, better >= DOUBTFUL], VERDICTS[:2], VERDICTS[2])
     table = pd.DataFrame(

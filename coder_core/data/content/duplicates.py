@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from coder_core.data.content.captions import ARTICLES, plain_words
 
@@ -98,6 +96,9 @@ def _groups(count: int, first: np.ndarray, second: np.ndarray, likeness: np.ndar
     """Connected rows, the largest group first."""
     if not len(first):
         return []
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     graph = coo_array((np.ones(len(first), np.int8), (first, second)), shape=(count, count))
     label = connected_components(graph, directed=False)[1]
     least = np.ones(count)

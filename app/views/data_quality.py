@@ -1,0 +1,205 @@
+"""Sections of the Data page: mismatched pairs; duplicates and bad pictures; captions that say little."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app.backend import data_quality
+from app.backend.data_quality import VERDICTS, ContentReport, Finding
+from app.backend.runs import RunSummary, open_summary, split_sample
+from app.ui import cards, downloads, links, words
+from app.ui.controls import choose_one, follow, step_through
+from app.ui.glossary import tip
+from app.ui.state import Choice, bound
+from app.ui.table import Column, picking_table
+from app.views.anchor import show_sample
+from app.views.samples import NO_WORDS, holding, sample_table, search_words
+from app.views.work import Work, show_work
+
+PAIR, CAPTION = "pair-caption-number", "empty-caption"
+MEMBERS_SHOWN = 12
+EXPECTED = {
+    VERDICTS[0]: "at least half of random pairs look better", VERDICTS[1]: "at least a tenth do",
+    VERDICTS[2]: "fewer do",
+}  # fmt: skip
+HEADINGS = {
+    "pictures": (
+        "Near-duplicate pictures",
+        "Copies at any size and quality, and shots of one moment. Perceptual hashes find them, a comparison of colours "
+        "confirms them.",
+    ),
+    "captions": (
+        "Near-duplicate captions",
+        "The same but for case, punctuation, articles and the spelling of one word. On different images they are no "
+        "copies by themselves, but such a caption fits several pictures.",
+    ),
+    "bad": ("Broken, tiny and blank pictures", "Decoded one by one; below 64 pixels a side a picture counts as tiny."),
+}
+
+
+def mismatched_pairs(choice: Choice, run: RunSummary) -> None:
+    """Every caption with its image, the most suspicious first; one of them opened."""
+    sample = split_sample(run, choice.split)
+    if choice.split == "train" and not run.imported:
+        cards.note(
+            f"{run.name} trained on these pairs and has learned their mistakes, too: a pair that looks plausible here "
+            "may be wrong. Judge train by a run that trained on other images: half of train as the dev split of the "
+            "run that trains on the other half."
+        )
+    if sample is not None:
+        cards.note(
+            f"This split is large: {len(sample.texts):,} of {sample.of_texts:,} captions, those of "
+            f"{len(sample.images):,} random images, are compared with one another."
+        )
+    table = data_quality.mismatches(run, choice.split)
+    counts = table["verdict"].value_counts()
+    cards.metrics(cards.Metric(name, f"{counts.get(name, 0):,}", EXPECTED[name], "random pairs") for name in VERDICTS)
+    cards.heading(
+        "Captions that may belong to another image",
+        f"{_judges(choice, run)} Most suspicious first. Vague captions are here, too: they suit their image no better "
+        "than others. Click on a row to open the pair.",
+    )
+    table = table.assign(rank=open_summary(run).ranks(choice.split)["t2i"][table["caption"]] + 1)
+    columns = {
+        "score": Column("suspicion", ".1f", "mismatch"),
+        "random": Column("random pairs better", ".0f", "random pairs", " %"),
+        "verdict": Column("looks"), "rank": Column("rank of its image", ",d", "rank"),
+    }  # fmt: skip
+    filtered = search_words(f"{PAIR}-words")
+    _open_captions(choice, run, table, columns, filtered, PAIR, "mismatched", "One pair in detail")
+
+
+def empty_captions(choice: Choice, run: RunSummary) -> None:
+    """Captions that say little, or suit many images."""
+    facts = data_quality.caption_facts(run, choice.split)
+    cards.heading(
+        "Captions that say little",
+        f"Few content words, many images it fits, or low diversity. {_judges(choice, run)} Click on a row to open the "
+        "caption.",
+    )
+    orders = {"little": "Says least", "generic": "Fits most images", "diversity": "Lowest diversity"}
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        by = choose_one("Order", orders, "empty-order", tip("fits"))
+        filtered = search_words(f"{CAPTION}-words")
+    columns = {
+        "content": Column("content words", ",d", "content words"), "words": Column("words", ",d"),
+        "diversity": Column(f"diversity in {run.name}", ".4f", "diversity"),
+    }  # fmt: skip
+    if by == "generic":
+        fits = data_quality.fitting_images(run, choice.split)
+        if fits is None:
+            cards.note("These captions share hardly any word, so they cannot tell which other images each would fit.")
+            return
+        facts = facts.assign(fits=fits)
+        columns = {"fits": Column("images it fits", ",d", "fits")} | columns
+    keys = {"little": ["content", "words"], "generic": ["fits"], "diversity": ["diversity"]}[by]
+    facts = facts.sort_values(keys, ascending=by != "generic", kind="stable")
+    _open_captions(choice, run, facts, columns, filtered, CAPTION, "empty-captions", "One caption in detail")
+
+
+def _judges(choice: Choice, run: RunSummary) -> str:
+    """By which run, and which one can judge instead."""
+    others = " ".join(f"“Judged by” chooses {other.name}." for other in choice.runs if other != run)
+    return f"By {run.name}. {others}".strip()
+
+
+def _open_captions(
+    choice: Choice, run: RunSummary, table: pd.DataFrame, columns: dict[str, Column], filtered: str, target: str,
+    file: str, title: str,
+) -> None:  # fmt: skip
+    """A table of the captions that hold the words of `filtered`, and the one that is open."""
+    numbers = table["caption"].to_numpy()
+    rows = holding(choice, "text", numbers, filtered)
+    if not len(rows):
+        cards.empty(*NO_WORDS)
+        return
+    order = sample_table(
+        choice, "text", numbers[rows], table.iloc[rows][list(columns)], columns, target=target, key=f"{target}-table",
+        file=f"{file}-{choice.split}",
+    )  # fmt: skip
+    if not follow(target, order):
+        return
+    cards.heading(title)
+    count = open_summary(run).count(choice.split, "text")
+    number = step_through("Caption number", target, order, count, "The row of the caption in its split.")
+    show_sample(choice, "text", number)
+
+
+def findings(choice: Choice, run: RunSummary, view: str) -> None:
+    """Duplicates or bad pictures of all splits of the data; where they were not looked for yet, a button."""
+    result = data_quality.content_report(run)
+    if result.value is None:
+        show_work(
+            Work(
+                result.name, data_quality.content_command(run), "Check pictures and captions",
+                "Looks at every picture of the data and compares all pictures and captions: about five minutes for "
+                "30,000 pictures. The report is kept until the data changes.",
+            )
+        )  # fmt: skip
+        return
+    report = result.value
+    cards.heading(*HEADINGS[view])
+    cards.note(_extent(report, view))
+    listed = {"pictures": report.duplicate_pictures, "captions": report.duplicate_captions, "bad": report.pictures}[
+        view
+    ]
+    leaks = [finding for finding in listed if len(finding.splits) > 1]
+    if view != "bad" and len(report.splits) > 1:
+        label = f"Only across splits ({len(leaks):,} of {len(listed):,})"
+        listed = tuple(leaks) if st.toggle(label, False, help=tip("split"), **bound("leaks")) else listed
+    if not listed:
+        cards.empty("There is none.", "Nothing of this kind was found in the splits above.")
+        return
+    _listed(choice, run, listed, view)
+
+
+def _extent(report: ContentReport, view: str) -> str:
+    """What was looked at, in words."""
+    unit, at = ("captions", 1) if view == "captions" else ("images", 0)
+    parts = [f"{name} ({counts[at]:,} {unit})" for name, counts in report.splits.items()]
+    lacking = ""
+    if view != "captions" and report.without_pictures:
+        lacking = f" The pictures of {' and '.join(report.without_pictures)} are not here, so they were not looked at."
+    alone = " Other splits of the data are not here." if len(parts) == 1 else ""
+    return (
+        f"Compared: {', '.join(parts)}.{lacking}{alone}" if view != "bad" else f"Splits: {', '.join(parts)}.{lacking}"
+    )
+
+
+def _listed(choice: Choice, run: RunSummary, listed: tuple[Finding, ...], view: str) -> None:
+    """A table of findings, and the samples of the one that is open."""
+    captions, target = view == "captions", f"finding-{view}"
+    table = data_quality.finding_table(run, listed, captions=captions)
+    columns = {"first": Column("caption" if captions else "picture")}
+    if view == "bad":
+        columns |= {"what": Column("what is wrong"), "splits": Column("split")}
+    else:
+        columns |= {
+            "samples": Column(view, ",d"), "splits": Column("splits"),
+            "likeness": Column("likeness", ".1f", "likeness", " %"),
+        }  # fmt: skip
+    ids = np.arange(len(listed))
+    order = ids[picking_table(table, columns, ids, target, f"{target}-table", "findings", height=330)]
+    downloads.table(data_quality.sample_rows(run, listed, captions=captions), f"data-{view}")
+    follow(target, order)
+    number = step_through("Finding", target, order, len(listed), "Its place in the list.")
+    finding = listed[number]
+    if len(finding.samples) > MEMBERS_SHOWN:
+        cards.note(f"{MEMBERS_SHOWN} of {words.count(len(finding.samples), 'sample')}; the file has all.")
+    for name, row in finding.samples[:MEMBERS_SHOWN]:
+        _member(choice, run, name, row, "text" if captions else "image")
+
+
+def _member(choice: Choice, run: RunSummary, name: str, row: int, modality: str) -> None:
+    """One sample of a finding: picture, captions, and links where the run was evaluated on its split."""
+    image, captions, highlighted, file = data_quality.finding_sample(run, name, row, caption=modality == "text")
+    title = " · ".join(
+        dict.fromkeys((name, f"{'caption' if modality == 'text' else 'image'} {row}", f"image {image}", file))
+    )
+    pages = links.of_sample(replace(choice, split=name), modality, row) if name in run.splits else ()
+    here = image if name == choice.split else None
+    cards.sample(data_quality.finding_picture(run, name, image), captions, title, highlighted, pages, here)

@@ -1,0 +1,157 @@
+"""What the lists of the Data page are worth: exchanged captions and planted copies, as far as they are found.
+
+    python -m benchmarks.mismatches RUN [RUN …]
+
+A tenth of a run's dev captions is exchanged among images, five times: area under the ROC curve of the suspicion, its
+precision among as many captions as were exchanged, and how much of each verdict is exchanged; beside them the
+similarity of the pair alone. Then copies of 200 of the run's dev pictures, and of its captions, are planted.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+from sklearn.metrics import roc_auc_score
+
+from coder_core.api import Run, open_run
+from coder_core.api.data_quality.content import GuardedFiles
+from coder_core.api.data_quality.mismatches import DOUBTFUL, LIKE_RANDOM, suspicion
+from coder_core.api.pictures import sample_picture
+from coder_core.api.sampling import part_of
+from coder_core.data.captioned import CaptionedSplit
+from coder_core.data.content.duplicates import duplicate_captions, duplicate_pictures
+from coder_core.data.content.pictures import look_at_pictures
+from coder_core.geometry.caption_likeness import caption_vectors
+
+SPLIT, SHARE, SEEDS, COPIES = "dev", 0.1, 5, 200
+Copy = Callable[[Image.Image, Path], None]
+ARTICLES = ("a", "an", "the")
+
+
+def cut(picture: Image.Image) -> Image.Image:
+    """Leave out 3 % at every side."""
+    width, height = picture.size
+    return picture.crop((width // 33, height // 33, width - width // 33, height - height // 33))
+
+
+def misspell(caption: str) -> str:
+    """Leave a letter out of the longest word."""
+    word = max(caption.split(), key=len)
+    return caption.replace(word, word[:2] + word[3:])
+
+
+PICTURES: dict[str, Copy] = {
+    "at half the size": lambda picture, file: picture.resize((picture.width // 2, picture.height // 2)).save(file),
+    "as JPEG of quality 20": lambda picture, file: picture.save(file, "JPEG", quality=20),
+    "in grey": lambda picture, file: picture.convert("L").save(file),
+    "brighter by a fifth": lambda picture, file: picture.point(lambda value: min(255, int(1.2 * value))).save(file),
+    "cut by 3 % at every side": lambda picture, file: cut(picture).save(file),
+    "mirrored": lambda picture, file: picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(file),
+}
+CAPTIONS: dict[str, Callable[[str], str]] = {
+    "in capitals": str.upper,
+    "without articles and full stop": lambda text: " ".join(
+        word for word in text.strip(" .").split() if word.lower() not in ARTICLES
+    ),
+    "a letter left out of the longest word": misspell,
+}
+
+
+def exchanged(run: Run) -> list[tuple[float, ...]]:
+    """Of every seed: AUROC and precision of the similarity and of the suspicion; share exchanged, and share of the
+    exchanged, among pairs like a random one and among doubtful ones."""
+    v, w, scores = run.compared(SPLIT)
+    owner = run.image_of_text(SPLIT)
+    vectors = caption_vectors(run.captions(SPLIT))
+    spaces = [space for space in (None if scores is not None else w, vectors) if space is not None]
+    rows = []
+    for seed in range(SEEDS):
+        moved = np.random.default_rng(seed).choice(len(owner), int(SHARE * len(owner)), replace=False)
+        images = owner.copy()
+        images[moved] = np.roll(owner[moved], 1)
+        wrong = images != owner
+        part = part_of(v, w, images, None, scores)
+        own, random = suspicion(part, list(spaces))
+        similarity = part.sides("text").pairs(np.arange(len(images)), images)
+        better = 100 * np.searchsorted(np.sort(random), own) / len(random)
+        values: list[float] = []
+        for score in (-similarity, own):
+            values += [float(roc_auc_score(wrong, score)), float(wrong[np.argsort(-score)[: wrong.sum()]].mean())]
+        for group in (better >= LIKE_RANDOM, (better >= DOUBTFUL) & (better < LIKE_RANDOM)):
+            values += [float(wrong[group].mean()) if group.any() else np.nan, float(wrong[group].sum() / wrong.sum())]
+        rows.append(tuple(values))
+    return rows
+
+
+def planted_pictures(run: Run) -> dict[str, float]:
+    """Kind of copy → share of the copies that are joined with their original and nothing else."""
+    images = np.random.default_rng(0).permutation(run.count(SPLIT, "image"))[:COPIES]
+    originals = [sample_picture(run, SPLIT, int(image)) for image in images]
+    shares = {}
+    for kind, copy in PICTURES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            names = [f"{number}.png" for number in range(2 * len(originals))]
+            for number, picture in enumerate(originals):
+                picture.save(Path(folder) / names[number])
+                copy(picture, Path(folder) / names[len(originals) + number])
+            files, rows = GuardedFiles(Path(folder), names), np.arange(len(names))
+            facts = look_at_pictures(CaptionedSplit(kind, names, [], rows[:0], files, rows), lambda done: None)
+        pairs = {tuple(group.tolist()) for group, _ in duplicate_pictures(facts.hashes, facts.tiny)}
+        shares[kind] = sum((number, number + len(originals)) in pairs for number in range(len(originals))) / len(
+            originals
+        )
+    return shares
+
+
+def planted_captions(run: Run) -> dict[str, float]:
+    """Kind of copy → share of the copies that are joined with their original."""
+    captions = list(run.captions(SPLIT))
+    chosen = [row for row in np.random.default_rng(0).permutation(len(captions)) if len(captions[row].split()) > 5][
+        :COPIES
+    ]
+    shares = {}
+    for kind, copy in CAPTIONS.items():
+        groups = duplicate_captions([*captions, *(copy(captions[row]) for row in chosen)])
+        group_of = {row: number for number, (rows, _) in enumerate(groups) for row in rows.tolist()}
+        shares[kind] = sum(
+            group_of.get(row, -1) == group_of.get(len(captions) + number, -2) for number, row in enumerate(chosen)
+        ) / len(chosen)  # fmt: skip
+    return shares
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables."""
+    runs = [open_run(Path(name)) for name in (sys.argv[1:] if arguments is None else arguments)]
+    if not runs:
+        print(__doc__)
+        return 2
+    console = Console(width=170)
+    table = Table(
+        "run", "captions", "AUROC, similarity alone", "precision", "AUROC, suspicion", "precision",
+        "like a random pair: exchanged", "of all exchanged", "doubtful: exchanged", "of all exchanged",
+        title=f"{SHARE:.0%} of the captions of {SPLIT} exchanged: mean of {SEEDS} draws ± standard deviation",
+    )  # fmt: skip
+    for run in runs:
+        values = np.array(exchanged(run))
+        cells = [
+            f"{mean:.3f} ± {std:.3f}" for mean, std in zip(np.nanmean(values, 0), np.nanstd(values, 0), strict=True)
+        ]
+        table.add_row(run.name, f"{run.count(SPLIT, 'text'):,}", *cells)
+    console.print(table)
+    for run in runs:
+        copies = Table("copies", "found", title=f"Planted copies, {run.name}")
+        for kind, share in (planted_pictures(run) | planted_captions(run)).items():
+            copies.add_row(kind, f"{share:.1%}")
+        console.print(copies)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

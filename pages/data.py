@@ -1,0 +1,40 @@
+"""What is wrong with the data itself?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.backend.runs import RunSummary
+from app.ui import sidebar
+from app.ui.controls import choose_one
+from app.ui.state import Choice
+from app.views import data_quality
+
+VIEWS = {
+    "pairs": "Mismatched pairs", "pictures": "Duplicate pictures", "captions": "Duplicate captions",
+    "bad": "Bad pictures", "empty": "Empty captions",
+}  # fmt: skip
+
+
+def show(choice: Choice) -> None:
+    run: RunSummary = choice.runs[-1]
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        view = choose_one("List", VIEWS, "list")
+        if view in ("pairs", "empty") and choice.second is not None:
+            names = {run.name: run.name for run in reversed(choice.runs)}
+            chosen = choose_one("Judged by", names, "judge")
+            run = next(run for run in choice.runs if run.name == chosen)
+    if view == "pairs":
+        data_quality.mismatched_pairs(choice, run)
+    elif view == "empty":
+        data_quality.empty_captions(choice, run)
+    else:
+        data_quality.findings(choice, run, view)
+
+
+sidebar.page(
+    "What is wrong with the data itself?",
+    "Captions of other images, copies, leaks between splits, pictures and captions that show or say nothing. Every "
+    "list is a suspicion, the strongest first: look before you remove anything.",
+    show,
+)
