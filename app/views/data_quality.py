@@ -11,7 +11,7 @@ import streamlit as st
 from app.backend import data_quality
 from app.backend.data_quality import VERDICTS, ContentReport, Finding
 from app.backend.runs import RunSummary, open_summary, split_sample
-from app.ui import cards, downloads, links, words
+from app.ui import cards, downloads, links, reviewing, words
 from app.ui.controls import choose_one, follow, step_through
 from app.ui.glossary import tip
 from app.ui.state import Choice, bound
@@ -203,3 +203,6 @@ def _member(choice: Choice, run: RunSummary, name: str, row: int, modality: str)
     pages = links.of_sample(replace(choice, split=name), modality, row) if name in run.splits else ()
     here = image if name == choice.split else None
     cards.sample(data_quality.finding_picture(run, name, image), captions, title, highlighted, pages, here)
+    if name in run.splits:
+        caption = row if modality == "text" else None
+        reviewing.judge(replace(choice, split=name), image, caption, f"finding-{name}-{row}", keys=False)
