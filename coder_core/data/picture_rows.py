@@ -26,18 +26,21 @@ class Pictures:
 
     Args:
         split: where they lie.
-        prepare: of one upright RGB picture -> an array of one shape, (3, H, W) float32; called in worker processes.
+        prepare: of one upright RGB picture -> an array of one shape, such as (3, H, W), float32; called in worker
+            processes.
         local_features: L that the tower gives a picture.
         workers: decoding processes; 0 decodes in this one.
+        counts: B prepared pictures -> (B,) how many of the L each has; all when None.
     """
 
     split: CaptionedSplit
     prepare: Callable[[Image], np.ndarray]
     local_features: int
     workers: int = 0
+    counts: Callable[[Tensor], Tensor] | None = None
 
     def gather(self, images: np.ndarray, changes: Sequence[Change] | None = None) -> tuple[Tensor, Tensor]:
-        """B pictures (B, 3, H, W) float32 and (B,) lengths L, decoded here.
+        """B prepared pictures, (B, 3, H, W) float32 for example, and their (B,) lengths, decoded here.
 
         Args:
             images: (B,) their numbers.
@@ -53,7 +56,7 @@ class Pictures:
         return self._stacked(*prepare_pictures(self.split, images.tolist(), prepare))
 
     def chunks(self, size: int) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
-        """All pictures in order, a few at a time: (ids, (B, 3, H, W), (B,) lengths)."""
+        """All pictures in order, a few at a time: (ids, prepared pictures, (B,) lengths)."""
         every = np.arange(len(self.split.rows))
         blocks = [every[start : start + size] for start in range(0, len(every), size)]
         workers = min(self.workers, len(blocks))
@@ -65,4 +68,5 @@ class Pictures:
             fix = "copy them again, or leave them out with --skip-broken in a new run"
             raise UnreadableRowsError([Fault(reason, "it was read before", WHOLE, fix) for reason in broken.values()])
         pixels = torch.from_numpy(np.stack([np.asarray(one) for one in prepared]))
-        return pixels, torch.full((len(prepared),), self.local_features)
+        every = torch.full((len(prepared),), self.local_features)
+        return pixels, every if self.counts is None else self.counts(pixels)

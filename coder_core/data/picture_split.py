@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL.Image import Image
+from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.cache import SETTLED_NS, cache_folder, write_cached
@@ -34,15 +35,16 @@ Progress = Callable[[int, int], None]
 
 
 def read_picture_split(
-    data: CaptionedData, name: str, prepare: Callable[[Image], np.ndarray], local_features: int, *, workers: int = 0,
-    skip_broken: bool = False, progress: Progress | None = None,
+    data: CaptionedData, name: str, prepare: Callable[[Image], np.ndarray], local_features: int,
+    counts: Callable[[Tensor], Tensor] | None = None, *, workers: int = 0, skip_broken: bool = False,
+    progress: Progress | None = None,
 ) -> tuple[Split, dict[str, str]]:  # fmt: skip
     """A split whose pictures an image tower reads, and the sha256 of its "features" (the picture files) and "captions".
 
     Args:
         data: from `read_captioned`.
         name: of the split; "val" is "dev".
-        prepare, local_features, workers: as for `Pictures`.
+        prepare, local_features, counts, workers: as for `Pictures`.
         skip_broken: leave out pictures that cannot be decoded, with their captions.
         progress: of reading every picture once; a check of unchanged files is kept in $CODER_CACHE.
 
@@ -73,7 +75,7 @@ def read_picture_split(
         picture_folder=captioned.positions.folder,
         source=captioned.source,
         faults=faults,
-        pictures=Pictures(captioned, prepare, local_features, workers),
+        pictures=Pictures(captioned, prepare, local_features, workers, counts),
     )
     digest = hashlib.sha256()
     for image in np.flatnonzero(whole):

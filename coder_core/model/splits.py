@@ -65,7 +65,7 @@ def read_splits(
         if len(wanted) > 1 and name in OPTIONAL and name not in names:
             continue
         split, sums = read_picture_split(
-            data, name, towers.image.prepare, towers.image.local_features, workers=workers,
+            data, name, towers.image.prepare, towers.image.local_features, towers.image.counts, workers=workers,
             skip_broken=config.data.skip_broken,
             progress=partial(progress, f"checking the pictures of {name}") if progress else None,
         )  # fmt: skip

@@ -24,6 +24,7 @@ from coder_core.towers.halves import (
     weights_fingerprint,
 )
 from coder_core.towers.own import ALLOWED, is_allowed
+from coder_core.towers.regions import PROBE
 from coder_core.towers.towers import OWN
 from coder_core.towers.tuning import LoraSettings, TunedTower, structure_of
 
@@ -86,7 +87,8 @@ class RunTowers:
 
 def _sample(half: ImageHalf | TextHalf) -> tuple[torch.Tensor, torch.Tensor]:
     if isinstance(half, ImageHalf):
-        return torch.zeros(1, *half.about["shape"]), torch.tensor([half.local_features])
+        pixels = torch.from_numpy(half.prepare(PROBE))[None]
+        return pixels, half.lengths(pixels)
     ids = half.tokenise(["a"])[0]
     return torch.tensor([ids]), torch.tensor([len(ids)])
 

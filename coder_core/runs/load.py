@@ -116,9 +116,10 @@ class LoadedModel:
         if self.towers is None or self.towers.image is None:
             raise ValueError("the run has no image tower")
         half = self.towers.image
-        pixels, lengths = torch.from_numpy(half.prepare(picture))[None], torch.tensor([half.local_features])
+        pixels = torch.from_numpy(half.prepare(picture))[None]
+        lengths = half.lengths(pixels)
         with evaluating(self.model):
-            features = self.model.regions(pixels.to(self.device), lengths.to(self.device))[0]
+            features = self.model.regions(pixels.to(self.device), lengths.to(self.device))[0, : int(lengths)]
         return np.asarray(features.float().cpu().numpy()), half.boxes(picture)
 
     def encode_picture(self, picture: Image) -> np.ndarray:
@@ -126,11 +127,11 @@ class LoadedModel:
         tower."""
         if self.towers is None or self.towers.image is None:
             raise ValueError("the run has no image tower")
-        pixels, lengths = torch.from_numpy(self.towers.image.prepare(picture))[None], self.towers.image.local_features
+        pixels = torch.from_numpy(self.towers.image.prepare(picture))[None]
         with evaluating(self.model):
             nodes = self.model.concept_nodes()
-            counts = torch.tensor([lengths], device=self.device)
-            branches = self.model.image_branches(pixels.to(self.device), counts, nodes)
+            lengths = self.towers.image.lengths(pixels).to(self.device)
+            branches = self.model.image_branches(pixels.to(self.device), lengths, nodes)
         return np.asarray(self._rows(branches)[0])
 
     def score_texts(self, captions: Sequence[str], parts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,11 @@ from coder_core.towers.dual_encoder import (
 )
 from coder_core.towers.find import find_model
 from coder_core.towers.own import NAME, file_fingerprint, make_own
-from coder_core.towers.regions import NORMALISED_LATE, PROBE, CentreCrop, as_grid, boxes
+from coder_core.towers.regions import NORMALISED_LATE, PROBE, WHOLE, CentreCrop, as_grid, boxes
 from coder_core.towers.towers import OWN, TRANSFORMERS
 
 WRAP = "wrap it (docs/training.md, Towers)"
+PATCHWORK = {"pixel_values", "pixel_attention_mask", "spatial_shapes"}  # what NaFlex makes of a picture
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,11 @@ class ImageHalf:
 
     Args:
         about: what a run notes, to find it again.
-        module: (B, 3, H, W), (B,) -> (B, L, F).
-        prepare: of one upright RGB picture -> (3, H, W) float32, in worker processes.
+        module: (B, 3, H, W), or (B, P, C + 2) of `Patchwork`, and (B,) lengths -> (B, L, F).
+        prepare: of one upright RGB picture -> (3, H, W), or (P, C + 2), float32, in worker processes.
         local_features: L.
         size: F.
+        counts: B prepared pictures -> (B,) how many of the L each has; all when None.
     """
 
     about: dict[str, Any]
@@ -74,10 +76,19 @@ class ImageHalf:
     prepare: Callable[[Image], np.ndarray]
     local_features: int
     size: int
+    counts: Callable[[Tensor], Tensor] | None = None
+
+    def lengths(self, prepared: Tensor) -> Tensor:
+        """(B,) local features of B prepared pictures."""
+        every = torch.full((len(prepared),), self.local_features)
+        return every if self.counts is None else self.counts(prepared)
 
     def boxes(self, picture: Image) -> np.ndarray | None:
         """(L, 4) float32 left, top, right, bottom of the local features as shares of the picture's sides; None where
         they are no square grid, or a user's own tower does not say what it sees."""
+        if isinstance(self.prepare, Patchwork):
+            rows, columns = self.prepare(picture)[0, -2:].astype(int).tolist()
+            return boxes(WHOLE, rows, columns) if self.local_features > 1 else None
         preparation = getattr(self.prepare, "prepare", None)
         side = isqrt(self.local_features)
         if not isinstance(preparation, Preparation) or side * side != self.local_features:
@@ -110,7 +121,7 @@ class TextHalf:
 
 
 class VisionModule(nn.Module):
-    """A picture encoder of transformers: (B, 3, H, W), (B,) -> (B, L, F)."""
+    """A picture encoder of transformers: (B, 3, H, W), or (B, P, C + 2) of `Patchwork`, and (B,) -> (B, L, F)."""
 
     def __init__(self, model: Any, projection: nn.Module | None, late_norm: bool, wanted: Wanted) -> None:
         super().__init__()
@@ -118,14 +129,19 @@ class VisionModule(nn.Module):
         self.late_norm, self.pooled, self.place = late_norm, wanted.pooled, wanted.place
 
     def forward(self, pixels: Tensor, lengths: Tensor) -> Tensor:
-        output = self.model(pixel_values=pixels)
+        if flexible := pixels.ndim == 3:
+            present, grid = (pixels[..., -1] > 0).long(), pixels[:, 0, -2:].long()
+            output = self.model(pixel_values=pixels[..., :-2], pixel_attention_mask=present, spatial_shapes=grid)
+        else:
+            output = self.model(pixel_values=pixels)
         if self.pooled:
             features = _pooled(output, self.place)[:, None]
         else:
             features = output.last_hidden_state
             if self.late_norm and features.ndim == 3:
                 features = self.model.post_layernorm(features)
-            features = as_grid(features, pixels.shape[-2:], self.model, self.place).flatten(1, 2)
+            if not flexible:
+                features = as_grid(features, pixels.shape[-2:], self.model, self.place).flatten(1, 2)
         return features if self.projection is None else self.projection(features)
 
 
@@ -138,11 +154,16 @@ class TextModule(nn.Module):
         padded_to: length that all texts are padded to, without a mask; 0 for a mask.
         pad: the id that pads.
         wanted: of it.
+        padded_left: the padding to `padded_to` stands before the text, as some tokenizers of SigLIP 2 write it.
     """
 
-    def __init__(self, model: Any, projection: nn.Module | None, padded_to: int, pad: int, wanted: Wanted) -> None:
+    def __init__(
+        self, model: Any, projection: nn.Module | None, padded_to: int, pad: int, wanted: Wanted,
+        padded_left: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.model, self.projection, self.padded_to, self.pad = model, projection, padded_to, pad
+        self.padded_left = padded_left
         self.pooled, self.place = wanted.pooled, wanted.place
         self.by_head = wanted.projected and not wanted.pooled and _head(model) is not None
 
@@ -158,15 +179,23 @@ class TextModule(nn.Module):
         ids = words.masked_fill(padded, self.pad)
         if self.padded_to:
             ids = nn.functional.pad(ids, (0, self.padded_to - ids.shape[1]), value=self.pad)
-            output = self.model(input_ids=ids)
+            output = self.model(input_ids=ids.gather(1, self._turned(lengths)) if self.padded_left else ids)
         else:
             output = self.model(input_ids=ids, attention_mask=(~padded).long())
         if self.pooled:
             features = _pooled(output, self.place)[:, None]
         else:
-            features = output.last_hidden_state[:, : words.shape[1]]
+            features = output.last_hidden_state
+            if self.padded_to and self.padded_left:
+                features = features.take_along_dim(self._turned(-lengths)[..., None], dim=1)
+            features = features[:, : words.shape[1]]
             features = self.model.head(features) if self.by_head else features
         return features if self.projection is None else self.projection(features)
+
+    def _turned(self, steps: Tensor) -> Tensor:
+        """(B, padded_to) positions, so many further round: by its length, a text follows its padding instead."""
+        places = torch.arange(self.padded_to, device=steps.device)
+        return (places + steps[:, None].to(places)) % self.padded_to
 
 
 def _head(model: Any) -> nn.Linear | None:
@@ -221,7 +250,7 @@ def load_image_half(wanted: Wanted, whole: Any = None) -> ImageHalf:
         whole: its model, where it is loaded already (`load_whole`).
 
     Raises:
-        InputError: it is not here, unsafe, another than expected, or reads no pictures of one size.
+        InputError: it is not here, unsafe, another than expected, or reads no pictures.
     """
     if NAME.fullmatch(wanted.name) and not Path(wanted.name).is_dir():
         return _own_image_half(wanted)
@@ -232,13 +261,17 @@ def load_image_half(wanted: Wanted, whole: Any = None) -> ImageHalf:
     prepare = Preparation(processor)
     if getattr(model, "main_input_name", "") != "pixel_values":
         raise InputError(Fault(wanted.place, f"is a {type(loaded).__name__}, which reads no pictures", "", WRAP))
-    if set(prepare(PROBE)) != {"pixel_values"}:
-        fix = f"use a model of fixed size, or {WRAP}"
-        raise InputError(Fault(wanted.place, "reads pictures of any shape (NaFlex)", "one shape", fix))
+    made = set(prepare(PROBE))
+    if made not in ({"pixel_values"}, PATCHWORK):
+        problem = f"reads {', '.join(sorted(made))} of a picture"
+        raise InputError(Fault(wanted.place, problem, "pixels, or patches (NaFlex)", WRAP))
     projection = getattr(loaded, "visual_projection", None) if wanted.pooled or wanted.projected else None
     late = settings.get("model_type") in NORMALISED_LATE
     module = VisionModule(model, projection, late, wanted).eval()
-    return _measured(about, module, Pixels(prepare))
+    if made != PATCHWORK:
+        return _measured(about, module, Pixels(prepare))
+    half = _measured(about, module, Patchwork(prepare))
+    return half if wanted.pooled else replace(half, counts=patch_counts)
 
 
 def load_text_half(wanted: Wanted, whole: Any = None) -> TextHalf:
@@ -257,7 +290,8 @@ def load_text_half(wanted: Wanted, whole: Any = None) -> TextHalf:
     if not isinstance(projection, nn.Module) or not (wanted.pooled or wanted.projected):
         projection = None
     pad = tokenizer.pad_token_id or 0
-    module = TextModule(model, projection, longest if whole_length else 0, pad, wanted).eval()
+    left = tokenizer.padding_side == "left"
+    module = TextModule(model, projection, longest if whole_length else 0, pad, wanted, left).eval()
     about = about | {"longest": longest, "lower_case": lower}
 
     def tokenise(texts: Sequence[str]) -> list[list[int]]:
@@ -311,6 +345,24 @@ class Pixels:
     def __call__(self, picture: Image) -> np.ndarray:
         made = self.prepare(picture)
         return np.asarray(made["pixel_values"] if isinstance(made, dict) else made, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Patchwork:
+    """Picture of any shape -> (P, C + 2) float32: a patch a row, which ends with the rows and columns of patches that
+    the picture has; rows of zeros pad to the P of the largest picture (SigLIP 2 NaFlex)."""
+
+    prepare: Callable[[Image], Any]
+
+    def __call__(self, picture: Image) -> np.ndarray:
+        made = self.prepare(picture)
+        present = np.asarray(made["pixel_attention_mask"])[:, None] > 0
+        return np.concatenate([made["pixel_values"], present * made["spatial_shapes"]], axis=1, dtype=np.float32)
+
+
+def patch_counts(prepared: Tensor) -> Tensor:
+    """(B, P, C + 2) of `Patchwork` -> (B,) patches that are no padding."""
+    return (prepared[..., -1] > 0).sum(dim=1)
 
 
 def _measured(about: dict[str, Any], module: nn.Module, prepare: Callable[[Image], np.ndarray]) -> ImageHalf:

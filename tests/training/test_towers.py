@@ -23,6 +23,7 @@ from coder_core.config.command_line import changed_flags
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.rows import UnreadableRowsError
+from coder_core.embed import main as embed
 from coder_core.evaluate import main as evaluate
 from coder_core.model.encode import encode_split
 from coder_core.model.towers import open_towers, with_size_of_towers
@@ -40,11 +41,11 @@ from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.trainer import Trainer
 from tests.support import tower_worker as worker
 from tests.support.configs import changed
-from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
+from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw, flickr8k
 from tests.support.several_processes import run_two
 from tests.support.tiny_runs import StoppingBatches, assert_same_run, newest_state, quiet
-from tests.support.tiny_towers import write_tiny_clip
-from tests.support.tower_runs import tower_config
+from tests.support.tiny_towers import write_tiny_clip, write_tiny_naflex
+from tests.support.tower_runs import WORDS, tower_config
 
 CPU = torch.device("cpu")
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]
@@ -113,6 +114,59 @@ def test_adapters_alone_lower_the_loss(towers_folder: Path, tmp_path: Path) -> N
     run = start_run(tower_config(towers_folder, **lora), tmp_path, quiet())
     assert losses(run)[-1] < losses(run)[0]
     assert all(".lora_" in name for name in newest_state(run).tensors("model"))
+
+
+@pytest.fixture(scope="module")
+def flexible(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """Adapters for a SigLIP 2 that reads pictures of any shape; those of dev have 2 × 8, 3 × 5 and 4 × 4 patches."""
+    folder = tmp_path_factory.mktemp("flexible")
+    write_tiny_naflex(folder / "naflex", WORDS)
+    flickr8k(folder / "data")
+    for name, size in zip(DEV, ((64, 16), (60, 40), (64, 64)), strict=True):
+        Image.open(io.BytesIO(draw(NAMES.index(name)))).resize(size).save(folder / "data" / "Flicker8k_Dataset" / name)
+    tuning = {"image_tuning": "lora", "text_tuning": "lora", "learning_rate": 1e-2}
+    return tower_config(folder, "flexible", model="naflex", **tuning)
+
+
+def test_naflex_starts_from_its_zero_shot_embeddings_and_learns(flexible: Config, tmp_path: Path) -> None:
+    data, model = flexible.data.data, flexible.towers.image_tower
+    given = [f"--root={tmp_path}", "--name=zero", "--split=dev", "--workers=0"]
+    assert embed(["pictures", data, f"--model={model}", *given]) == 0
+    zero = open_analysis(tmp_path / "zero", "dev")
+    _, ready = prepared(flexible)
+    assert ready.dev is not None
+    assert ready.dev_tokens is not None
+    start = encode_split(ready.model, ready.dev, ready.dev_tokens, device=CPU)
+    np.testing.assert_allclose(start.images, zero.image_embeddings, atol=1e-6)
+    np.testing.assert_allclose(start.texts, zero.text_embeddings, atol=1e-6)
+    run = start_run(flexible, tmp_path, quiet())
+    assert losses(run)[-1] < losses(run)[0]
+    full = start_run(
+        replace(changed(flexible, image_tuning="full", learning_rate=1e-3), name="full"), tmp_path, quiet()
+    )
+    assert losses(full)[-1] < losses(full)[0]
+
+
+def test_patches_of_pictures_of_any_shape_are_regions(flexible: Config, tmp_path: Path) -> None:
+    config = changed(
+        flexible, image_tuning="frozen", text_tuning="frozen", projection="linear", image_pooling="gpo",
+        text_pooling="gpo", dimension=8, epochs=2,
+    )  # fmt: skip
+    run = start_run(replace(config, name="patches"), tmp_path, quiet())
+    assert losses(run)[-1] < losses(run)[0]
+    loaded, analysis = load_model(run), open_analysis(run, "dev")
+    assert loaded.towers is not None
+    assert loaded.towers.image is not None
+    for row, (name, grid) in enumerate(zip(analysis.image_names, ((2, 8), (3, 5), (4, 4)), strict=True)):
+        picture = Image.open(Path(flexible.data.data) / "Flicker8k_Dataset" / name).convert("RGB")
+        np.testing.assert_allclose(loaded.encode_picture(picture), analysis.image_embeddings[row], atol=1e-5)
+        features, boxes = loaded.patch_features(picture)
+        assert boxes is not None
+        assert len(features) == len(boxes) == grid[0] * grid[1]
+        np.testing.assert_allclose(boxes[-1], [1 - 1 / grid[1], 1 - 1 / grid[0], 1, 1], atol=1e-6)
+        assert loaded.towers.image.lengths(torch.from_numpy(loaded.towers.image.prepare(picture))[None]) == len(
+            features
+        )
 
 
 def test_a_stopped_run_that_is_continued_equals_one_that_never_stopped(
