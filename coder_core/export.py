@@ -29,9 +29,9 @@ class ExportArguments:
                          is sample i of the split; FILE.json names the rows. faiss.read_index(FILE) opens it.
     --to parquet DIR     DIR/images.parquet and DIR/captions.parquet with ids, captions, file names, split, and float32
                          lists of fixed size, for LanceDB, Qdrant, DuckDB and pandas.
-    --to huggingface DIR the model of a run with both towers of one dual encoder in its own space (--projection none):
-                         weights with the adapters merged, processor, tokenizer and a model card. Plain transformers
-                         opens it and gives the run's embeddings.
+    --to huggingface DIR the model of a run with two towers of transformers, of one dual encoder or of two models, in
+                         their own space (--projection none): weights with the adapters merged, processor, tokenizer
+                         and a model card. Plain transformers opens it and gives the run's embeddings.
     """
 
     run: tyro.conf.Positional[Path]

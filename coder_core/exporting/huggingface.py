@@ -20,11 +20,12 @@ from coder_core.towers.halves import TextModule, VisionModule, Wanted, load_whol
 from coder_core.towers.towers import TRANSFORMERS
 from coder_core.towers.tuning import TunedTower, merge_adapters
 
+FLEXIBLE = ("siglip2_vision_model",)  # its picture tower needs the shapes of pictures, which no other passes on
 SCALE = "scale"  # file beside a best model, of runs that learn the scale of their logits
 
 
 def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
-    """A run's configuration and what it notes, of a run that is a dual encoder of transformers with other weights.
+    """A run's configuration and what it notes, of a run that is a dual encoder as transformers has them.
 
     Raises:
         InputError: it has layers that such a model has no place for; they are named.
@@ -33,7 +34,6 @@ def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
     towers, model = config.towers, config.model
     own = [
         (not towers.both, "has no pretrained tower on both sides"),
-        (towers.image_tower != towers.text_tower, "has towers of two models"),
         (towers.projection != "none", "has a projection of its own (--projection linear)"),
         ({model.image_pooling, model.text_pooling} != {"tower"}, "pools itself (--image-pooling, --text-pooling)"),
         (model.by_pair, "scores pair by pair"),
@@ -41,7 +41,7 @@ def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
     ]  # fmt: skip
     reasons = [reason for holds, reason in own if holds]
     if reasons:
-        expected = "both towers of one dual encoder, tuned in its own space"
+        expected = "two pretrained towers in their own space"
         fix = "its embeddings can be exported: --to parquet DIR"
         raise InputError(Fault(str(run), f"{reasons[0]}, which no transformers model has", expected, fix))
     return config, about
@@ -51,7 +51,7 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
     """Write model.safetensors, config.json, processor, tokenizer and README.md.
 
     Args:
-        run: with both towers of one dual encoder.
+        run: with two towers of transformers, of one model or of two.
         folder: made; appears when it is complete.
         split: whose metrics the card names, where it is analysed.
 
@@ -62,28 +62,75 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
     loaded = load_model(run)
     assert loaded.towers is not None
     assert loaded.towers.image is not None
-    noted = loaded.towers.image.about
-    if noted["kind"] != TRANSFORMERS:
-        fix = "its embeddings can be exported: --to parquet DIR"
-        raise InputError(Fault(str(run), f"has the own towers {noted['tower']!r}", "towers of transformers", fix))
-    wanted = Wanted(noted["model"], str(run), True, True, noted["revision"], noted["fingerprint"])
-    source, _ = find_model(wanted.name, wanted.revision, wanted.place)
-    _, _, plain, _ = load_whole(wanted)
+    assert loaded.towers.text is not None
+    noted = [loaded.towers.image.about, loaded.towers.text.about]
+    for side in noted:
+        if side["kind"] != TRANSFORMERS:
+            fix = "its embeddings can be exported: --to parquet DIR"
+            raise InputError(Fault(str(run), f"has the own tower {side['tower']!r}", "towers of transformers", fix))
+    wanted = [Wanted(side["model"], str(run), True, True, side["revision"], side["fingerprint"]) for side in noted]
+    sources = [find_model(one.name, one.revision, one.place)[0] for one in wanted]
+    towers = []
+    for encoder in (loaded.model.regions, loaded.model.words):
+        assert isinstance(encoder, TunedTower)
+        merge_adapters(encoder.tower)
+        towers.append(encoder.tower)
+    image, text = towers
+    assert isinstance(image, VisionModule)
+    assert isinstance(text, TextModule)
     with torch.no_grad():
-        for encoder, kind in ((loaded.model.regions, "vision"), (loaded.model.words, "text")):
-            assert isinstance(encoder, TunedTower)
-            merge_adapters(encoder.tower)
-            tower = encoder.tower
-            assert isinstance(tower, VisionModule | TextModule)
-            _copy(getattr(plain, f"{kind}_model"), tower.model)
-            if tower.projection is not None:
-                _copy(getattr(plain, f"{'visual' if kind == 'vision' else kind}_projection"), tower.projection)
+        one_model = wanted[0] == wanted[1]
+        plain = _of_one_model(wanted[0], image, text) if one_model else _of_two_models(run, image, text)
         _set_scale(plain, run, config)
     with appearing(folder) as place, quiet():
         plain.save_pretrained(place)
-        load_image_processor(source, wanted.place).save_pretrained(place)
-        load_tokenizer(source, wanted.place).save_pretrained(place)
-        (place / "README.md").write_text(_card(run, config, about, noted, split), encoding="utf-8")
+        load_image_processor(sources[0], wanted[0].place).save_pretrained(place)
+        load_tokenizer(sources[1], wanted[1].place).save_pretrained(place)
+        (place / "README.md").write_text(_card(run, config, about, noted, text.padded_to, split), encoding="utf-8")
+
+
+def _of_one_model(wanted: Wanted, image: VisionModule, text: TextModule) -> Any:
+    """The dual encoder that both towers are of, with their weights."""
+    _, _, plain, _ = load_whole(wanted)
+    for tower, kind in ((image, "vision"), (text, "text")):
+        _copy(getattr(plain, f"{kind}_model"), tower.model)
+        if tower.projection is not None:
+            _copy(getattr(plain, f"{'visual' if kind == 'vision' else kind}_projection"), tower.projection)
+    return plain
+
+
+def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
+    """The towers of two models as a VisionTextDualEncoderModel; one without a projection gets the identity.
+
+    Raises:
+        InputError: that model has no place for one of them.
+    """
+    from transformers import MODEL_MAPPING, VisionTextDualEncoderConfig, VisionTextDualEncoderModel
+
+    for tower, side in ((image, "image"), (text, "text")):
+        kind, last, hidden = type(tower.model).__name__, tower.projection, int(tower.model.config.hidden_size)
+        reason = ""
+        if getattr(MODEL_MAPPING.get(type(tower.model.config), None), "__name__", "") != kind:
+            reason = "does not open alone"
+        elif tower.model.config.model_type in FLEXIBLE:
+            reason = "reads pictures of any shape (NaFlex)"
+        elif hidden != (text.size if last is None else getattr(last, "in_features", 0)) or (
+            getattr(last, "bias", None) is not None
+        ):
+            reason = "is not projected by a matrix of its size"
+        if reason:
+            problem = f"has towers of two models, and the {side} tower, a {kind}, {reason}"
+            expected = "towers that VisionTextDualEncoderModel of transformers can hold"
+            raise InputError(Fault(str(run), problem, expected, "its embeddings can be exported: --to parquet DIR"))
+    settings = VisionTextDualEncoderConfig.from_vision_text_configs(
+        image.model.config, text.model.config, projection_dim=text.size
+    )
+    with quiet():
+        plain = VisionTextDualEncoderModel(settings, vision_model=image.model, text_model=text.model)
+    for linear, tower in ((plain.visual_projection, image), (plain.text_projection, text)):
+        weight = torch.eye(text.size) if tower.projection is None else tower.projection.weight
+        linear.weight.copy_(torch.as_tensor(weight))
+    return plain
 
 
 def _copy(target: nn.Module, trained: nn.Module) -> None:
@@ -102,18 +149,26 @@ def _set_scale(plain: Any, run: Path, config: Config) -> None:
             parameter.copy_(values[key].reshape(parameter.shape))
 
 
-def _card(run: Path, config: Config, about: dict[str, Any], noted: dict[str, Any], split: str) -> str:
-    """The model card: what it was, what it read, how it ranks."""
+def _card(
+    run: Path, config: Config, about: dict[str, Any], noted: list[dict[str, Any]], padded_to: int, split: str
+) -> str:
+    """The model card: what it was, what it read, how it ranks.
+
+    Args:
+        noted: of the image tower and the text tower. padded_to: tokens that texts are padded to, 0 for a mask.
+    """
     towers, name = config.towers, run.resolve().name
+    models = " and ".join(dict.fromkeys(f"{side['model']} ({side['type']})" for side in noted))
+    texts = f"padded to {padded_to} tokens, without a mask" if padded_to else "with their mask"
     lines = [
         "---", "library_name: transformers", "pipeline_tag: zero-shot-image-classification",
         "tags: [image-text-retrieval]", "---", "", f"# {name}", "",
-        f"{noted['model']} ({noted['type']}), its image tower tuned by {towers.image_tuning} and its text tower by "
-        f"{towers.text_tuning}, merged.", "",
+        f"{models}: the image tower is tuned by {towers.image_tuning}, the text tower by {towers.text_tuning}, merged.",
+        f"Texts are read {texts}.", "",
         f"- loss: {config.objective.loss}, {config.training.epochs} epochs, batches of {config.training.batch_size}",
         f"- data: {config.data.data}, {about.get('train_images', '?')} images and {about.get('train_captions', '?')} "
         "captions",
-        f"- fingerprint of the model it began as: {noted['fingerprint']}",
+        f"- fingerprint of what it began as: {', '.join(dict.fromkeys(side['fingerprint'] for side in noted))}",
         "", "Trained with", "", f"    {about.get('command', '')}", "",
     ]  # fmt: skip
     try:

@@ -15,11 +15,13 @@ from PIL import Image
 from coder_core.export import main as export
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import best_save
+from coder_core.towers.dual_encoder import DualEncoder
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import NAMES, draw
 from tests.support.run_folders import write_run
 from tests.support.tiny_runs import quiet
-from tests.support.tower_runs import tower_config
+from tests.support.tiny_towers import WIDTH, write_tiny_clip, write_tiny_naflex
+from tests.support.tower_runs import WORDS, tower_config
 
 LORA: dict[str, Any] = {"model": "siglip", "image_tuning": "lora", "text_tuning": "lora", "loss": "sigmoid"}
 
@@ -65,6 +67,46 @@ def test_the_exported_folder_gives_the_same_embeddings_through_plain_transformer
     assert f"| rsum | {analysis.metrics['rsum']:.2f} |" in card
     assert "coder_core.train" in card
     assert str(towers_folder / "data") in card
+
+
+def test_towers_of_two_models_become_one_dual_encoder(
+    towers_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from transformers import AutoModel, AutoProcessor, AutoTokenizer
+
+    clip = write_tiny_clip(towers_folder / "wide", seed=1, space=WIDTH)
+    other = write_tiny_clip(towers_folder / "other", seed=2, space=WIDTH)
+    naflex = write_tiny_naflex(towers_folder / "naflex", WORDS)
+    siglip = towers_folder / "siglip"
+    values: dict[str, Any] = {"image_tuning": "lora", "text_tuning": "full", "epochs": 1, "learning_rate": 1e-2}
+    for image, text, refusal in (
+        (siglip, clip, ""),
+        (other, clip, ""),
+        (naflex, clip, "the image tower, a Siglip2VisionModel, reads pictures of any shape"),
+        (clip, siglip, "the text tower, a SiglipTextModel, does not open alone"),
+    ):
+        name = f"{image.name}-{text.name}"
+        out = tmp_path / f"{name}-out"
+        config = tower_config(towers_folder, name, image_tower=str(image), text_tower=str(text), **values)
+        run = start_run(config, tmp_path, quiet())
+        assert export([str(run), "--to", "huggingface", str(out)]) == bool(refusal)
+        if refusal:
+            assert refusal in " ".join(capfd.readouterr().err.split())
+            assert not out.exists()
+            continue
+        plain = AutoModel.from_pretrained(out, use_safetensors=True).eval()
+        analysis = open_analysis(run, "dev")
+        pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in analysis.image_names]
+        pixels = AutoProcessor.from_pretrained(out, backend="pil")(images=pictures, return_tensors="pt")
+        tokens = AutoTokenizer.from_pretrained(out)(
+            analysis.captions, return_tensors="pt", truncation=True, max_length=16, padding=True
+        )
+        with torch.no_grad():
+            output = plain(pixel_values=pixels["pixel_values"], **tokens)
+        np.testing.assert_allclose(output.image_embeds.numpy(), analysis.image_embeddings, atol=1e-6)
+        np.testing.assert_allclose(output.text_embeds.numpy(), analysis.text_embeddings, atol=1e-6)
+        towers = DualEncoder(str(out))  # embed pictures takes it, too
+        np.testing.assert_allclose(towers.encode_texts(analysis.captions)[0], analysis.text_embeddings, atol=1e-6)
 
 
 def test_what_no_transformers_model_has_is_refused(

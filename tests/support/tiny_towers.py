@@ -18,8 +18,8 @@ VISION = {
 }  # fmt: skip
 
 
-def write_tiny_clip(folder: Path, *, seed: int = 0) -> Path:
-    """A CLIP folder: 32 × 32 pixels, letters as tokens."""
+def write_tiny_clip(folder: Path, *, seed: int = 0, space: int = 24) -> Path:
+    """A CLIP folder: 32 × 32 pixels, letters as tokens, embeddings of `space` numbers."""
     from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 
     letters = [letter + end for letter in "abcdefghijklmnopqrstuvwxyz0123456789,:" for end in ("", "</w>")]
@@ -27,7 +27,7 @@ def write_tiny_clip(folder: Path, *, seed: int = 0) -> Path:
     special = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "vocab_size": len(vocabulary)}
     torch.manual_seed(seed)
     config = CLIPConfig(
-        text_config=TEXT | special, vision_config=VISION | {"image_size": SIZE}, projection_dim=24
+        text_config=TEXT | special, vision_config=VISION | {"image_size": SIZE}, projection_dim=space
     )  # fmt: skip
     _spread(CLIPModel(config)).save_pretrained(folder)
     CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=LONGEST).save_pretrained(folder)
