@@ -7,7 +7,7 @@ import html
 import streamlit as st
 
 from app.backend.runs import open_summary, thumbnail
-from app.ui import cards, links
+from app.ui import cards, links, reviewing
 from app.ui.clicks import is_index
 from app.ui.state import Choice
 from app.ui.table import ENLARGED
@@ -89,6 +89,7 @@ def captions_html(choice: Choice, image: int) -> str:
         pages = cards.links_html(
             (*links.of_sample(choice, "text", caption), ("similarity", _confused(choice, caption)))
         )
-        lines.append(f'<tr><th scope="row">{text}{pages}</th>{values}</tr>')
+        menu = reviewing.menu_html(choice, image, caption, enlarged=True)
+        lines.append(f'<tr><th scope="row">{text}{pages}{menu}</th>{values}</tr>')
     head = f'<tr><th scope="col">query</th>{"".join(heads)}</tr>'
     return f'<table class="cl-own"><thead>{head}</thead><tbody>{"".join(lines)}</tbody></table>'

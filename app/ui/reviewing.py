@@ -19,6 +19,7 @@ from app.backend.runs import InputError
 from app.ui import cards
 from app.ui.clicks import is_index
 from app.ui.state import REVIEWER, Choice, bound, reviewer_in_link
+from app.ui.table import ENLARGED
 
 REFUSED = "review-refused"
 NAME = "coder-reviews"
@@ -166,10 +167,15 @@ def _remarks(choice: Choice, image: int, caption: int | None, review: Review | N
         )  # fmt: skip
         st.text_area("Note", review.note if review else "", key=f"{key}-note", max_chars=LONGEST["note"])
         st.button("Save", key=f"{key}-save", on_click=save)
+        cards.note(f"Reviewer: {reviewer()}. The Reviews page takes another name.")
 
 
-def menu_html(choice: Choice, image: int, caption: int) -> str:
-    """The same verdicts as a menu on a card, by mouse, keyboard and touch; `listen` records them."""
+def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = False) -> str:
+    """The same verdicts as a menu on a card, by mouse, keyboard and touch; `listen` records them.
+
+    Args:
+        image, caption: rows of the split. enlarged: it stands in the dialog of the large picture, which stays open.
+    """
     try:
         review = current(choice, image, caption)
     except InputError:
@@ -179,7 +185,8 @@ def menu_html(choice: Choice, image: int, caption: int) -> str:
     if review is not None:
         labels = {**labels, UNDO: "Undo"}
     buttons = "".join(
-        f'<button type="button" data-review="{verdict}" data-pair="{image} {caption}">{html.escape(label)}</button>'
+        f'<button type="button" data-review="{verdict}" data-pair="{image} {caption} {int(enlarged)}">'
+        f"{html.escape(label)}</button>"
         for verdict, label in labels.items()
     )
     summary = f"✓ {html.escape(present)}" if present else "Judge"
@@ -193,9 +200,11 @@ def listen(choice: Choice) -> None:
         value = (st.session_state.get(NAME) or {}).get("verdict")
         verdict, pair = (value.get("verdict"), value.get("pair")) if isinstance(value, dict) else (None, None)
         split = reviews.reviewed_split(choice.runs[-1], choice.split)
-        if verdict not in (*LABELS, UNDO) or not isinstance(pair, list) or len(pair) != 2:
+        if verdict not in (*LABELS, UNDO) or not isinstance(pair, list) or len(pair) != 3:
             return
         if is_index(pair[0], len(split.keys)) and is_index(pair[1], len(split.captions)):
             give(choice, pair[0], pair[1], str(verdict))
+            if pair[2] == 1:
+                st.session_state[ENLARGED] = pair[0]
 
     st.components.v2.component(NAME, js=_LISTEN)(key=NAME, on_verdict_change=report, height=1)

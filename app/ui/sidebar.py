@@ -129,8 +129,8 @@ def page(title: str | Callable[[Choice], str], how: str, show: Callable[[Choice]
     if chosen is not None:
         try:
             show(chosen)
-            enlarged.listen(chosen)
             reviewing.listen(chosen)
+            enlarged.listen(chosen)
         except InputError as error:
             cards.empty("The rest of this page cannot be shown.", str(error))
         return

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.backend.runs import open_summary, thumbnail
 from app.backend.similarity import MatrixSamples, Pair, Scaled, Settings, pair_numbers
-from app.ui import cards, words
+from app.ui import cards, reviewing, words
 from app.ui.state import Choice
 
 Step = tuple[str, str, str]
@@ -95,6 +95,7 @@ def show_pair(
     relation = "its own" if owner == number else f"which belongs to image {owner}"
     title = f"Image {number} with caption {caption}, {relation}"
     cards.sample(thumbnail(last, choice.split, number), [opened.captions(choice.split)[caption]], title)
+    reviewing.judge(choice, number, caption, "pair")
     st.html(values_html(rows))
 
 

@@ -199,7 +199,11 @@ def show_agreement(said: Reviews) -> None:
 def show_training(choice: Choice, said: Reviews) -> None:
     """The way to a training with these verdicts."""
     run = choice.runs[-1]
-    cards.heading("Use them", "Verdicts on train pairs change training; those on dev and test correct the evaluation.")
+    cards.heading(
+        "Use them",
+        "Verdicts on pairs of train change training, those on dev and test correct the evaluation. To judge train, "
+        "evaluate the run with --split train and choose that split.",
+    )
     path, data = reviews.file_of(run), str(run.config.get("data", {}).get("data", ""))
     cards.note(f"{count(len(said.verdicts), 'pair', 'pairs')} judged; the verdicts stand in {path}.")
     name = next((entry.name for entry in data_sets() if data and reviews.same_data(entry, data)), "")

@@ -4,7 +4,8 @@ from coder_core.api import compare, list_runs, open_run
 run = open_run("checkpoints/coder-demo")
 run.diversity("dev").sort_values("diversity").head()
 
-`diversity`, `similarity`, `retrieval`, `joint_space`, `clusters`, `concepts` and `training` hold the rest by subject.
+`diversity`, `similarity`, `retrieval`, `joint_space`, `clusters`, `concepts`, `training` and `reviews` hold the rest by
+subject.
 """
 
 from coder_core.api.concepts.view import ConceptView

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,6 +64,17 @@ class ReviewedSplit:
         names = list(run.image_names(split))
         return cls(image_keys(names, captions, owner, len(names)), captions, owner)
 
+    @cached_property
+    def _images(self) -> dict[str, int]:
+        return {key: row for row, key in enumerate(self.keys)}
+
+    @cached_property
+    def _texts(self) -> dict[str, list[int]]:
+        texts: dict[str, list[int]] = {}
+        for row, caption in enumerate(self.captions):
+            texts.setdefault(caption, []).append(row)
+        return texts
+
     def pair(self, image: int, caption: int | None) -> Pair:
         """What a pair of rows is called; without a caption the image with all its captions."""
         return self.keys[image], "" if caption is None else self.captions[caption]
@@ -73,13 +85,9 @@ class ReviewedSplit:
 
     def rows(self, pairs: Iterable[Pair]) -> list[tuple[int, int] | None]:
         """(image, caption) of every pair, the first where a caption stands twice, −1 for no caption; None elsewhere."""
-        images = {key: row for row, key in enumerate(self.keys)}
-        texts: dict[str, list[int]] = {}
-        for row, caption in enumerate(self.captions):
-            texts.setdefault(caption, []).append(row)
         places: list[tuple[int, int] | None] = []
         for key, caption in pairs:
-            image, rows = images.get(key), texts.get(caption, [-1] if not caption else [])
+            image, rows = self._images.get(key), self._texts.get(caption, [-1] if not caption else [])
             own = [row for row in rows if row >= 0 and self.image_of_text[row] == image]
             places.append((image, (own or rows)[0]) if image is not None and rows else None)
         return places

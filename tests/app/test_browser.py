@@ -169,7 +169,7 @@ PAIRS = {"concepts": ("concepts", "more-concepts"), "weights": ("combined", "opp
     "page",
     ["overview?", "diversity?", "diversity?anchors=Images&", "similarity?", "retrieval?", "clusters?k=4&",
      "retrieval?direction=Image+→+captions&", f"joint?map=PCA&{EVERYTHING}&focus=caption-2&", "concepts?", "weights?",
-     "overview?split&", "train?"],
+     "overview?split&", "train?", "reviews?"],
 )  # fmt: skip
 def test_hostile_captions_and_names_stay_text(visit: Visit, listener: tuple[int, list[str]], page: str) -> None:
     port = listener[0]
@@ -180,7 +180,7 @@ def test_hostile_captions_and_names_stay_text(visit: Visit, listener: tuple[int,
     values["concept"] = picture(port, "word1")
     if "split" in page:
         values = {"run": first, "versus": "—", "split": picture(port, "split")}
-    visit.open(page + urlencode(values, doseq=True), charts=page not in ("train?", "overview?split&"))
+    visit.open(page + urlencode(values, doseq=True), charts=page not in ("train?", "overview?split&", "reviews?"))
     for chart in visit.page.locator(".js-plotly-plot").all()[:2]:
         chart.hover()
     visit.check()

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from coder_core.api import open_run
+from app.ui.enlarged import captions_html
+from app.ui.state import Choice
+from coder_core.api import list_runs, open_run
 from coder_core.api.reviews import ReviewedSplit, reviewed_recall
 from coder_core.data.reviews import Review, append_review, read_reviews
 from tests.support.pages import Opened, labels, table_rows, texts
@@ -136,3 +138,15 @@ def test_the_file_may_be_named_when_the_app_starts_and_refused_verdicts_are_said
     assert "The verdict was not recorded." in texts(app)
     assert "is a link to" in texts(app)
     assert not (tmp_path / "elsewhere.jsonl").exists()
+
+
+def test_the_large_picture_and_a_cell_of_the_matrix_can_be_judged(root: Path, opened: Opened) -> None:
+    [run] = list_runs(root)
+    markup = captions_html(Choice(run, None, "dev"), 3)
+    assert markup.count('data-review="too-vague" data-pair="3 ') == 5
+    pair = {"pair-image": "2", "pair-caption": "20", "batch-of": "Selection", "chosen": "10, 20"}
+    app = opened(root, "similarity", **pair)
+    click(app, "pair-also-matches")
+    [review] = read_reviews(root / "reviews.jsonl").all
+    split = ReviewedSplit.of(open_run(root / "demo"), "dev")
+    assert review.pair == split.pair(2, 20)
