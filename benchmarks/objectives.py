@@ -65,12 +65,12 @@ def losses(step: Step, negatives_of: Callable[..., Negatives]) -> None:
     """The step's losses and their gradients; `negatives_of` makes a mask, or the list that training takes."""
     images, texts = step.anchors
     in_batch = images @ texts.mT
+    in_banks = [anchors @ bank.mT for anchors, bank in zip(step.anchors, reversed(step.banks), strict=True)]
     batch_negatives = negatives_of(step.image_ids, step.image_ids)
     bank_negatives = negatives_of(step.image_ids, step.slot_ids)
     total = torch.zeros(())
-    directions = zip(step.anchors, reversed(step.keys), reversed(step.banks), (in_batch, in_batch.mT), strict=True)
-    for anchors, partners, bank, scores in directions:
-        against_bank = anchors @ bank.mT
+    directions = zip(step.anchors, reversed(step.keys), in_banks, (in_batch, in_batch.mT), strict=True)
+    for anchors, partners, against_bank, scores in directions:
         diversity = anchor_diversity((scores, batch_negatives), (against_bank, bank_negatives))
         for all_scores, positives, negatives in (
             (scores, scores.diagonal(), batch_negatives),

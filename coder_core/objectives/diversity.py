@@ -123,7 +123,8 @@ def anchor_diversity(
         blended = raw(*batch)
         if bank is not None and bank_share > 0:
             scores, negatives = as_list(*bank)
-            has_bank = negatives.counts(scores) > 0
+            few_left_out = len(negatives.rows) < scores.shape[1]  # too few to empty a row
+            has_bank = few_left_out or negatives.counts(scores) > 0
             blended = blend_raw(blended, raw(scores, negatives), has_bank=has_bank, bank_share=bank_share)
         return normalise_by_largest(blended, largest(blended))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -45,12 +45,13 @@ def instance_dcl(
     objective = config.objective
     bank_loss = objective.weight_memory > 0 and epoch >= config.memory.bank_start_epoch
     reads_bank = bank_loss or (objective.diversity_from_bank and objective.loss == "dcl")
-    from_bank: Iterable[Candidates | None] = (None, None)
+    # All large products before the small operations on them, whose code a product drives out of a processor's cache.
+    from_batch, from_bank = list(_batch_candidates(anchors, objective)), list[Candidates | None]((None, None))
     if reads_bank and keys is not None and keys.bank.count > 0:
-        from_bank = _bank_candidates(anchors, keys, objective)
+        from_bank = list(_bank_candidates(anchors, keys, objective))
 
     batch_terms, bank_terms, diversities = [], [], []
-    for in_batch, in_bank in zip(_batch_candidates(anchors, objective), from_bank, strict=True):
+    for in_batch, in_bank in zip(from_batch, from_bank, strict=True):
         diversity = None
         if objective.loss == "dcl":
             diversity = _diversity(in_batch, in_bank if objective.diversity_from_bank else None, objective)
