@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import streamlit as st
 
@@ -96,7 +98,7 @@ def show(chosen: Choice) -> None:
     if lacking and wanted is not None:
         offer(lacking, choice.split, wanted)
         return
-    numbers(Choice(runs[0], runs[1] if len(runs) > 1 else None, choice.split), results)
+    numbers(replace(choice, first=runs[0], second=runs[1] if len(runs) > 1 else None), results)
     run, result = runs[names.index(name)], results[names.index(name)]
     show_cluster(run, choice, result, overview(run, choice, result))
 

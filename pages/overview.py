@@ -30,6 +30,7 @@ from app.ui.progress import curve_label, curves
 from app.ui.state import Choice, bound, theme
 from app.ui.table import Column, plain_table
 from app.ui.words import count
+from app.views.answers import show_answers
 from app.views.separation import show_separation
 
 COLUMNS = {
@@ -215,6 +216,7 @@ def show(choice: Choice) -> None:
         show_recall(runs, choice.split)
     with right:
         show_curves(runs)
+    show_answers(runs, choice)
     show_table(choice)
     show_separation(runs, choice.split)
     show_differences(runs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -13,9 +15,9 @@ from coder_core.api.retrieval import HubCorrection
 from coder_core.api.stored import StoredResult
 
 __all__ = [
-    "ALIKE", "OUTCOMES", "HubCorrection", "LookAlike", "corrected_queries", "decode", "found_by", "hub_correction",
-    "hubness", "jpeg", "likely_matches", "look_alike", "margin_table", "occurrence_table", "rank_changes",
-    "search", "search_picture", "unknown_words",
+    "ALIKE", "OUTCOMES", "HubCorrection", "LookAlike", "answers", "corrected_queries", "decode", "found_by",
+    "hub_correction", "hubness", "jpeg", "likely_matches", "look_alike", "margin_table", "occurrence_table",
+    "rank_changes", "search", "search_picture", "unknown_words",
 ]  # fmt: skip
 
 
@@ -35,6 +37,14 @@ def margin_table(run: RunSummary, split: str, direction: str) -> pd.DataFrame:
 def occurrence_table(run: RunSummary, split: str, direction: str, k: int) -> pd.DataFrame:
     """`occurrences` over the whole split. Shared: not to be changed."""
     return occurrences(open_summary(run), split, direction, k=k)  # type: ignore[arg-type]
+
+
+@st.cache_data(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)
+def answers(runs: Sequence[RunSummary], split: str, direction: str, at: int) -> np.ndarray:
+    """(runs, queries) bool: which queries each run answers within the first `at`; queries without a match are left
+    out."""
+    ranks = np.stack([open_summary(run).ranks(split)[direction] for run in runs])
+    return np.asarray((ranks < at)[:, ranks[0] >= 0])
 
 
 def hub_correction(run: RunSummary, split: str) -> StoredResult[HubCorrection]:

@@ -20,6 +20,7 @@ from app.charts.ranks import (
 )
 from app.charts.runs import recall_bars, training_curves
 from app.charts.similarities import similarity_curves, similarity_densities
+from app.charts.slices import slice_recalls
 from app.charts.values import MOST, hover_texts
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "histogram", "hover_texts", "joint_map", "kinds", "margin_histogram", "negative_weights", "occurrence_band",
     "occurrence_bands", "plain", "ramp", "rank_band", "rank_distribution", "rank_matrix", "recall_bars",
     "recall_by_diversity", "region_bars", "regions_over_picture", "run_colour", "side_by_side", "similarity_curves",
-    "similarity_densities", "similarity_histogram", "split_ramp", "tone", "training_curves", "word_bars",
+    "similarity_densities", "similarity_histogram", "slice_recalls", "split_ramp", "tone", "training_curves",
+    "word_bars",
 ]  # fmt: skip

@@ -39,6 +39,7 @@ def page_list() -> list[st.Page]:
         st.Page("pages/joint.py", title="Joint space", icon=":material/scatter_plot:"),
         st.Page("pages/clusters.py", title="Clusters", icon=":material/workspaces:"),
         st.Page("pages/retrieval.py", title="Retrieval", icon=":material/image_search:"),
+        st.Page("pages/slices.py", title="Slices", icon=":material/filter_alt:"),
         st.Page("pages/concepts.py", title="Concepts", icon=":material/hub:"),
         st.Page("pages/data.py", title="Data", icon=":material/fact_check:"),
         st.Page("pages/reviews.py", title="Reviews", icon=":material/rate_review:"),

@@ -92,6 +92,16 @@ TERMS = {
         "One HTML file about these runs on this split, to send or print: recall with intervals, what moved, typical "
         "failures with pictures, slices, clusters, ambiguity, settings. It takes a few seconds to write."
     ),
+    "excess": "Misses of the judged run on the slice minus those it would have there at its overall recall.",
+    "slice gain": (
+        "Recall of the last run minus that of the first, with the 95% interval of a paired bootstrap over images; "
+        "“noise?” where the interval holds zero."
+    ),
+    "slice": (
+        'Captions that all tables are filtered by. Words: "dog" in words; text: "a dog" in caption; numbers: length, '
+        "colours, numbers, spatial, negations, rank, tenth (of diversity, 1 the least), cluster, image; joined by and, "
+        "or, not. The Slices page lists those with the most misses."
+    ),
     "occurrences": "Number of queries with this candidate among their first results (k-occurrence).",
     "skewness": "Skewness of the k-occurrences: 0 is symmetric; above 1 a few hubs dominate the results.",
     "matrix batch": (

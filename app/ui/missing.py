@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import streamlit as st
 
@@ -83,4 +84,4 @@ def embedded(choice: Choice) -> Choice | None:
         cards.empty(fact, OTHER_PAGES)
         return None
     cards.note(f"{fact} Only {matches[0].name} is shown.")
-    return Choice(matches[0], None, choice.split)
+    return replace(choice, first=matches[0], second=None)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import streamlit as st
 
 from app.backend.runs import InputError, RunSummary, all_runs, comparable, run_faults
+from app.backend.slices import LONGEST_EXPRESSION, recalls_of, selected
 from app.ui import cards, enlarged, frame, links, reviewing, unavailable
 from app.ui.glossary import tip
-from app.ui.state import NO_RUN, Choice, reviewer_in_link
+from app.ui.state import NO_RUN, Choice, put, reviewer_in_link
 from app.ui.unavailable import Problem
 
 PROBLEMS = "problems-of-the-link"
+SLICE = "slice"
 OFFERED = 12  # runs listed where the one that a link names cannot be shown
 
 
@@ -48,6 +51,8 @@ def draw(page: st.Page, pages: Sequence[st.Page]) -> Choice | None:
     query |= reviewer_in_link()
     if any(st.query_params.get_all(key) != [value] for key, value in query.items()):
         st.query_params.update(query)
+    if SLICE in st.query_params and SLICE not in query:
+        del st.query_params[SLICE]
     st.session_state[PROBLEMS] = problems
     with navigation:
         for other in pages:
@@ -79,7 +84,40 @@ def _pick() -> tuple[dict[str, str], Choice | None, list[Problem]]:
         return query | ({"split": split} if split else {}), None, problems
     split = _picker("Split", "split", chosen[0].splits, default_split(chosen), tip("split"))
     shown, faults = _shown(chosen, split)
+    expression = _slice(shown)
+    if shown is not None and expression:
+        query[SLICE] = expression
+        shown = replace(shown, slice=_described(shown, expression))
     return query | {"split": split}, shown, [*problems, *faults]
+
+
+def _slice(shown: Choice | None) -> str:
+    """The field of the slice; its value is in the URL while there is one."""
+    seen = f"{SLICE}-of-the-url"
+    asked = st.query_params.get(SLICE, "")[:LONGEST_EXPRESSION]
+    if asked != st.session_state.get(seen, ""):
+        st.session_state[SLICE] = asked
+    st.text_input(
+        "Slice", key=SLICE, max_chars=LONGEST_EXPRESSION, placeholder='length > 15 and "dog" in caption',
+        help=tip("slice"), disabled=shown is None,
+    )  # fmt: skip
+    st.session_state[seen] = str(st.session_state.get(SLICE) or "").strip()
+    return str(st.session_state[seen])
+
+
+def _described(shown: Choice, expression: str) -> str:
+    """Say below the field what the slice holds and how the runs do on it; "" where the expression is none."""
+    try:
+        inside = selected(shown.runs[-1], shown.split, expression)
+    except InputError as error:
+        cards.note(f"{str(error)[:1].upper()}{str(error)[1:]}. Nothing is filtered.")
+        return ""
+    captions = inside.nonzero()[0]
+    recalls = " · ".join(f"{run.name} {recalls_of(run, shown.split, captions):.1f} %" for run in shown.runs)
+    held = f"{len(captions):,} of {len(inside):,} captions"
+    cards.note(f"{held} on every page. Text→image R@1: {recalls}." if len(captions) else f"{held}.")
+    st.button("Clear slice", icon=":material/close:", on_click=lambda: put(SLICE, ""))
+    return expression
 
 
 def _picker(label: str, key: str, names: Sequence[str], default: str, help_text: str) -> str:

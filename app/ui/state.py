@@ -22,11 +22,13 @@ NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,12})?")
 
 @dataclass(frozen=True)
 class Choice:
-    """The runs of the sidebar and the split: `first` is the baseline, `second` (if any) is compared with it."""
+    """The runs of the sidebar and the split: `first` is the baseline, `second` (if any) is compared with it. `slice` is
+    an expression that every page's tables are filtered by; "" for the whole split."""
 
     first: RunSummary
     second: RunSummary | None
     split: str
+    slice: str = ""
 
     @property
     def runs(self) -> list[RunSummary]:

@@ -17,7 +17,7 @@ from app.ui.controls import choose_one, step_through
 from app.ui.selection import selected_points
 from app.ui.state import Choice, bound, put, theme
 from app.ui.table import Column, picking_table, plain_table
-from app.views.samples import sample_card
+from app.views.samples import sample_card, slice_members
 
 TARGET, CHART = "cluster", "cluster-map"
 CARDS_SHOWN, WORDS_SHOWN = 15, 12
@@ -101,12 +101,17 @@ def _concepts(table: pd.DataFrame) -> None:
 
 def _members(run: RunSummary, choice: Choice, all_clusters: Clusters, number: int) -> None:
     pairs = clusters.members(run, choice.split, all_clusters, number)
+    if choice.slice:
+        pairs = pairs[pairs["caption"].isin(slice_members(choice, "text"))]
     kinds = {"centre": "Nearest to the centroid", "edge": "Furthest from it", "apart": "Image and caption disagree"}
     kind = choose_one("Members", kinds, "members")
     if kind == "apart":
         pairs = pairs[~pairs["agree"]]
     elif kind == "edge":
         pairs = pairs.iloc[::-1]
+    if not len(pairs) and choice.slice:
+        cards.empty("The slice holds no such pair of this cluster.", "Show other members, or clear the slice.")
+        return
     if not len(pairs):
         cards.empty("All images and captions of this cluster agree.", "Show the other members.")
         return

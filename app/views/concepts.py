@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,7 +19,7 @@ from app.ui.selection import selected_points
 from app.ui.state import Choice, bound, bound_number, put, theme
 from app.ui.table import Column, rows_table
 from app.views.anchor import show_sample
-from app.views.samples import sample_card, sample_table
+from app.views.samples import holding, sample_card, sample_table
 
 CONCEPT, CAPTION = "concept", "caption"
 MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 10
@@ -157,14 +158,19 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
             run = next(r for r in runs if r.name == name)
         first = choose_one("First", {"least": "Least shared", "most": "Most shared"}, "first", tip("shared"))
     table = concepts.disagreements(run, choice.split)
-    table = table if first == "least" else table.iloc[::-1].reset_index(drop=True)
+    table = table if first == "least" else table.iloc[::-1]
+    alone = replace(choice, first=run, second=None)
+    table = table.iloc[holding(alone, "text", table["caption"].to_numpy(), "")].reset_index(drop=True)
+    if not len(table):
+        cards.empty("The slice holds no caption.", "Clear the slice in the sidebar.")
+        return np.zeros(0, dtype=np.int64)
     numbers = table["caption"].to_numpy()
     columns = {
         "image_reads": Column("image’s top concept", "", "attention"),
         "caption_reads": Column("caption’s top concept", "", "attention"),
     } | {name: Column(label, digits, term) for name, (label, digits, term) in NUMBERS.items()}
     return sample_table(
-        Choice(run, None, choice.split), "text", numbers, table.drop(columns=["caption", "image"]), columns,
+        alone, "text", numbers, table.drop(columns=["caption", "image"]), columns,
         target=CAPTION, key=f"disagreements-{first}", file=f"concepts-{choice.split}-shared-{run.name}",
     )  # fmt: skip
 

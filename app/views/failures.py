@@ -19,7 +19,7 @@ from app.ui.selection import by_outcome, outcome_counts
 from app.ui.state import Choice, bound, put, theme
 from app.ui.table import Column
 from app.ui.words import count
-from app.views.samples import NO_WORDS, holding, of_run, sample_table, search_words
+from app.views.samples import NO_WORDS, holding, in_slice, of_run, sample_table, search_words
 
 
 def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.ndarray:
@@ -27,6 +27,7 @@ def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.n
     assert choice.second is not None
     both = retrieval.rank_changes(choice.first, choice.second, choice.split, at)
     changes = both[both["direction"] == direction]
+    changes = changes[in_slice(choice, modality, changes["query"])]
     total = max(len(changes), 1)
     cards.metrics(
         cards.Metric(
@@ -80,6 +81,7 @@ def one_run(choice: Choice, direction: str, at: int, modality: str) -> np.ndarra
     """One run: the ranks of the true matches, worst first."""
     ranks = open_summary(choice.first).ranks(choice.split)[direction]
     with_match = np.flatnonzero(ranks >= 0)
+    with_match = with_match[in_slice(choice, modality, with_match)]
     table = pd.DataFrame({"query": with_match, "rank": ranks[with_match] + 1})
     left, right = st.columns([2, 3], gap="large")
     with left:
@@ -169,6 +171,7 @@ def query_table(
 def near_misses(choice: Choice, direction: str, modality: str) -> np.ndarray:
     """Queries whose match loses, or wins, by a small margin."""
     tables = {run.name: retrieval.margin_table(run, choice.split, direction) for run in choice.runs}
+    tables = {name: table[in_slice(choice, modality, table["query"])] for name, table in tables.items()}
     last, sample = choice.runs[-1], split_sample(choice.runs[-1], choice.split)
     table = tables[last.name].copy(deep=False)
     if choice.second is not None and len(table) == len(tables[choice.first.name]):

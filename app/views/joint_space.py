@@ -21,7 +21,7 @@ from app.ui.glossary import tip
 from app.ui.state import Choice, bound, theme
 from app.ui.table import Column, Sample, rows_table
 from app.views.anchor import show_sample
-from app.views.samples import TABLE_PICTURE, ids_of, ids_text, name_of, sample_card
+from app.views.samples import TABLE_PICTURE, ids_of, ids_text, name_of, sample_card, slice_members
 
 AREA, FOCUS, FIND, SHOWN = "area", "focus", "find", "modalities"
 MODALITIES = {"both": "Both", "images": "Images", "captions": "Captions", "centred": "Both, centred"}
@@ -110,9 +110,13 @@ def explore(choice: Choice, planes: Planes, whole_tables: Tables, modalities: Mo
     found = map_selection.matching_points(
         whole_tables[0], open_summary(choice.first).image_names(choice.split), query or ""
     )
+    if choice.slice and not (query or "").strip():
+        members = [slice_members(choice, "image"), slice_members(choice, "text") + all_images]
+        found = np.flatnonzero(np.isin(point_rows(choice, whole_tables[0]), np.concatenate(members)))
+        cards.note("The slice of the sidebar is marked.")
     matches = np.flatnonzero(np.isin(shown, found))
     opened = map_selection.focus_point(st.query_params.get(FOCUS), all_images, all_captions)
-    if opened is None and len(matches) == 1:
+    if opened is None and len(matches) == 1 and (query or "").strip():
         opened = int(rows[matches[0]])
     focus = position(rows, opened)
     pairs, total = np.zeros((0, 2), dtype=np.int64), 0

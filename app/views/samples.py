@@ -9,12 +9,16 @@ import pandas as pd
 import streamlit as st
 
 from app.backend.runs import Run, RunSummary, open_summary, thumbnail, thumbnails
+from app.backend.slices import selected
 from app.ui import cards, downloads
 from app.ui.selection import matching
 from app.ui.state import Choice, bound
 from app.ui.table import Column, Sample, picking_table
 
-NO_WORDS = "No caption or file name contains all of these words.", "Use fewer words, or clear the field."
+NO_WORDS = (
+    "No caption or file name of the slice contains all of these words.",
+    "Use fewer words, or clear the field or slice.",
+)
 TABLE_PICTURE, CARD_PICTURE = 96, 160
 
 
@@ -86,9 +90,10 @@ def search_words(key: str, of: str = "of captions and files") -> str:
 
 
 def holding(choice: Choice, modality: str, numbers: np.ndarray, words: str) -> np.ndarray:
-    """Positions of the samples whose caption (of an image: any of them) or file holds every word."""
+    """Positions of the samples of the slice whose caption (of an image: any of them) or file holds every word."""
+    inside = in_slice(choice, modality, numbers)
     if not words.split():
-        return np.arange(len(numbers))
+        return np.flatnonzero(inside)
     run = open_summary(choice.runs[-1])
     split, names = choice.split, run.image_names(choice.split)
     owner = run.image_of_text(split)
@@ -100,7 +105,21 @@ def holding(choice: Choice, modality: str, numbers: np.ndarray, words: str) -> n
         for image, caption in zip(owner.tolist(), run.captions(split), strict=True):
             captions[image].append(caption)
         texts = [" ".join(parts) for parts in captions]
-    return np.flatnonzero(np.isin(numbers, matching(texts, words)))
+    return np.flatnonzero(inside & np.isin(numbers, matching(texts, words)))
+
+
+def in_slice(choice: Choice, modality: str, numbers: np.ndarray | pd.Series) -> np.ndarray:
+    """Which samples are of the slice; all of them without one."""
+    if not choice.slice:
+        return np.ones(len(numbers), dtype=bool)
+    return np.isin(np.asarray(numbers), slice_members(choice, modality))
+
+
+def slice_members(choice: Choice, modality: str) -> np.ndarray:
+    """The captions of the slice, or the images with such a caption."""
+    run = choice.runs[-1]
+    captions = np.flatnonzero(selected(run, choice.split, choice.slice))
+    return captions if modality == "text" else np.unique(open_summary(run).image_of_text(choice.split)[captions])
 
 
 def sample_table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -106,7 +107,7 @@ def measures(run: RunSummary, split: str) -> pd.DataFrame:
 def all_pairs(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
     """Every pair, ranked; one of them opened."""
     cards.heading("All pairs", "Click on a row to open the pair below. The files contain all numbers of these pairs.")
-    alone = Choice(run, None, choice.split)
+    alone = replace(choice, first=run, second=None)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         by = choose_one("Order", {"high": "Highest first", "low": "Lowest first"}, "ranked-weights")
         words = search_words("weighed-words")

@@ -32,6 +32,7 @@ def figures(name: str) -> dict[str, go.Figure]:
         "density": charts.density(np.arange(9.0), np.ones(9), charts.plain(name), "y", "captions", COLOURS),
         "margins": charts.margin_histogram({name: np.linspace(-1, 1, 9)}, COLOURS),
         "hubs": charts.occurrence_bands({name: np.arange(9)}, 10, COLOURS),
+        "slices": charts.slice_recalls([name], {name: np.array([[20.0, 15.0, 30.0]])}, "R@1", COLOURS),
         "distribution": charts.rank_distribution({name: np.array([1, 7])}, COLOURS),
     }
 

@@ -222,6 +222,36 @@ def test_near_misses_and_hubs(roots: dict[str, Path], root: str, direction: str,
     assert "skewness" in texts(app)
 
 
+def test_a_slice_filters_every_page(tmp_path: Path, opened: Opened) -> None:
+    captions = [
+        f"{'a dog' if image % 2 else 'two cats'} in scene {image}, way {way}" for image in range(60) for way in range(5)
+    ]
+    for name, noise in (("demo-baseline", 3.0), ("demo", 1.5)):
+        write_run(tmp_path, name, noise=noise, images=60, captions=captions, pictures=False)
+    app = opened(tmp_path, "slices")
+    [table] = [rows for rows in table_rows(app, "slice") if rows]
+    by_slice = {row["slice"]: row for row in table}
+    assert by_slice['"dog" in words']["queries"] == "150"
+    assert by_slice["numbers"]["queries"] == "300"  # the number of a scene
+    assert {'"dog" in words', '"cats" in words', "7 <= length <= 10"} <= set(by_slice)
+    asked = '"dog" in words and not "way 0" in caption'
+    for page in ("retrieval", "diversity"):
+        app = opened(tmp_path, page, slice=asked)
+        assert "120 of 300 captions on every page" in texts(app)
+        [table] = [shown for shown in shown_tables(app) if shown["rows"]]
+        assert "1–50 of 120 captions" in json.dumps(table, ensure_ascii=False)
+        assert all("dog" in json.dumps(row) for row in table["rows"])
+    assert app.query_params["slice"] == asked
+    app = opened(tmp_path, "retrieval", slice="__import__('os')")
+    assert "Nothing is filtered" in texts(app)
+    app = opened(tmp_path, "overview")
+    rows = [row for rows in table_rows(app, "answered") for row in rows]
+    right = {name: open_run(tmp_path / name).ranks("dev")["t2i"] < 1 for name in ("demo-baseline", "demo")}
+    assert {row["run"]: row["answered"] for row in rows} == {name: f"{int(own.sum()):,}" for name, own in right.items()}
+    only = int((right["demo"] & ~right["demo-baseline"]).sum())
+    assert next(row for row in rows if row["run"] == "demo")["not by demo-baseline"] == f"{only:,}"
+
+
 @pytest.mark.parametrize("direction", ["text", "image"])
 def test_what_hub_correction_mends_is_listed(
     roots: dict[str, Path], tmp_path: Path, direction: str, opened: Opened

@@ -13,6 +13,7 @@ from app import charts
 from coder_core.api import compare, occurrences, open_run
 from coder_core.api import margins as margin_table
 from coder_core.api.retrieval import gain_in_words
+from coder_core.api.slices import select, slice_columns
 from tests.app.conftest import IMAGES
 from tests.support.visits import PATIENCE, Visit
 
@@ -212,6 +213,36 @@ def test_a_long_paste_is_refused_with_a_sentence_and_unknown_words_are_named(vis
     cards = visit.page.locator(".cl-card")
     assert cards.count() == 6
     assert all(re.search(r"image \d", text) for text in cards.all_inner_texts())
+
+
+def test_a_slice_goes_from_its_table_to_the_other_pages(visit: Visit, runs: Path) -> None:
+    visit.open(f"slices?{PAIR}", charts=False)
+    row = visit.page.get_by_role("grid", name="slices").locator("tbody tr").first
+    expression = row.locator("td, th").first.inner_text().strip()
+    row.click()
+    visit.page.wait_for_url(re.compile("[?&]slice="), timeout=PATIENCE)
+    visit.settle()
+    assert visit.page.get_by_label("Slice", exact=True).input_value() == expression
+    run = open_run(runs / "demo")
+    inside = np.flatnonzero(select(expression, slice_columns(run, "dev")))
+    for page in ("Retrieval", "Diversity"):
+        visit.page.get_by_role("link", name=page, exact=True).first.click()
+        visit.page.get_by_text(f"1–{min(50, len(inside))} of {len(inside)} captions").wait_for(timeout=PATIENCE)
+        visit.settle()
+        numbers = [
+            int(number) for number in re.findall(r"caption (\d+)", visit.page.locator("tbody").first.inner_text())
+        ]
+        assert numbers
+        assert {int(number) for number in numbers} <= set(inside.tolist())
+        visit.check()
+    field = visit.page.get_by_label("Slice", exact=True)
+    field.fill("<img src=x onerror=alert(1)> in words")
+    field.press("Enter")
+    visit.page.get_by_text("Nothing is filtered").wait_for(timeout=PATIENCE)
+    visit.check()
+    field.fill("")
+    field.press("Enter")
+    visit.page.wait_for_url(re.compile("^((?!slice=).)*$"), timeout=PATIENCE)
 
 
 def test_the_report_button_gives_a_file_that_opens_from_disk(visit: Visit, runs: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ PAGES = (
     "clusters",
     "concepts",
     "retrieval",
+    "slices",
     "data",
     "reviews",
 )

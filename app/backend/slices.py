@@ -1,0 +1,41 @@
+"""Slices of a split: captions that an expression selects, and how often runs answer them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app.backend.runs import BY_STAMP, RunSummary, open_summary
+from coder_core.api import slices as api
+
+__all__ = ["LONGEST_EXPRESSION", "recalls_of", "selected", "slice_table"]
+
+LONGEST_EXPRESSION = api.LONGEST_EXPRESSION
+
+
+@st.cache_resource(max_entries=4, show_spinner="Reading the captions …", hash_funcs=BY_STAMP)
+def _columns(run: RunSummary, split: str) -> api.Columns:
+    return api.slice_columns(open_summary(run), split)
+
+
+@st.cache_data(max_entries=64, show_spinner=False, hash_funcs=BY_STAMP)
+def selected(run: RunSummary, split: str, expression: str) -> np.ndarray:
+    """(m,) bool: the captions of a slice. InputError where the expression is none."""
+    return api.select(expression, _columns(run, split))
+
+
+def recalls_of(run: RunSummary, split: str, captions: np.ndarray, at: int = 1) -> float:
+    """Percent of these captions that find their image among the first `at`."""
+    ranks = open_summary(run).ranks(split)["t2i"][captions]
+    return 100 * float((ranks < at).mean()) if len(ranks) else float("nan")
+
+
+@st.cache_data(max_entries=32, show_spinner="Comparing slices …", hash_funcs=BY_STAMP)
+def slice_table(runs: Sequence[RunSummary], split: str, direction: str, at: int) -> pd.DataFrame:
+    """`slice_table` of the usual slices; clusters and diversity are those of the last run."""
+    columns = _columns(runs[-1], split)
+    opened = [open_summary(run) for run in runs]
+    return api.slice_table(opened, split, direction, at, api.usual_slices(columns), columns)  # type: ignore[arg-type]

@@ -1,0 +1,20 @@
+"""Where does a run miss more often than elsewhere?"""
+
+from __future__ import annotations
+
+from app.ui import sidebar
+from app.ui.state import Choice
+from app.views import slices
+
+
+def show(choice: Choice) -> None:
+    runs = slices.choose_runs(choice)
+    slices.show_table(choice, runs)
+
+
+sidebar.page(
+    "Where does a run miss more often than elsewhere?",
+    "A slice is a group of captions: by their words, length, diversity or cluster. Slices are ordered by their misses "
+    "beyond those at the run’s overall recall. Click on one to filter every page, or write your own in the sidebar.",
+    show,
+)
