@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+import os
+import sys
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -153,8 +157,8 @@ class _Images:
     names: list[str] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)  # of every image
     captions: list[str] = field(default_factory=list)
-    owners: list[int] = field(default_factory=list)
-    positions: list[tuple[int, int, int]] = field(default_factory=list)
+    owners: array[int] = field(default_factory=lambda: array("q"))
+    positions: array[int] = field(default_factory=lambda: array("q"))  # three numbers each, of packed pictures
 
 
 def _collect(contents: Contents, reading: ReadingArguments, faults: list[Fault]) -> _Images:
@@ -163,7 +167,7 @@ def _collect(contents: Contents, reading: ReadingArguments, faults: list[Fault])
     empty = Tally(place, "captions are empty and are left out")
     bare = Tally(place, "images have no caption and are left out")
     unlisted = Tally(place, "images stand in no list of a split and are left out", severity="note")
-    images, number = _Images(), dict[tuple[str, str], int]()
+    images, number = _Images(), defaultdict[str, dict[str, int]](dict)  # split → name → number
     bare_names: dict[tuple[str, str], str] = {}
     unsafe = dealt = 0
     last_unlisted = ""
@@ -182,21 +186,21 @@ def _collect(contents: Contents, reading: ReadingArguments, faults: list[Fault])
             last_unlisted = record.image
             continue
         dealt += not split
-        key = (split or dealt_split(record.image, reading), record.image)
+        split = sys.intern(split or dealt_split(record.image, reading))
         if not caption:
             empty.add(record.place)
-            bare_names.setdefault(key, record.place)
+            bare_names.setdefault((split, record.image), record.place)
             continue
-        image = number.setdefault(key, len(number))
+        image = number[split].setdefault(record.image, len(images.names))
         if image == len(images.names):
             images.names.append(record.image)
-            images.splits.append(key[0])
-            images.positions.append(record.position or (0, 0, 0))
+            images.splits.append(split)
+            images.positions.extend(record.position or ())
         images.captions.append(caption)
         images.owners.append(image)
-    for key in bare_names:
-        if key not in number:
-            bare.add(shown(key[1]))
+    for split, name in bare_names:
+        if name not in number[split]:
+            bare.add(shown(name))
     faults += [*empty.faults(), *bare.faults(), *unlisted.faults()]
     if dealt:
         text = (
@@ -223,7 +227,7 @@ def _positions(
 ) -> Positions:
     if contents.packed is not None:
         store = TarMembers if contents.packed == "tar" else ParquetRows
-        return store(contents.files, images.names, np.array(images.positions, np.int64))
+        return store(contents.files, images.names, np.array(images.positions, np.int64).reshape(-1, 3))
     if given is not None:
         if not Path(given).is_dir():
             raise InputError(Fault(str(given), "there is no such folder", "the folder of the pictures", "check it"))
@@ -275,10 +279,10 @@ def _without_missing(data: CaptionedData, path: Path, skip: bool, only: str) -> 
 def _in_two(splits: list[CaptionedSplit]) -> list[Fault]:
     """A picture in two splits is a warning: what is measured in one was seen in the other."""
     faults = []
-    names = {split.name: set(split.image_names) for split in splits}
-    for number, split in enumerate(splits):
+    for number, split in enumerate(splits[1:], 1):
+        names = set(split.image_names)
         for other in splits[:number]:
-            shared = sorted(names[split.name] & names[other.name])
+            shared = sorted(names.intersection(other.image_names))
             if shared:
                 first = ", ".join(map(shown, shared[:10]))
                 problem = f"{len(shared):,} pictures are in both; the first: {first}"
@@ -297,11 +301,24 @@ def _without_captions(splits: list[CaptionedSplit]) -> list[Fault]:
     tally = Tally(str(folder), "picture files have no caption and are not read", severity="note")
     for part in sorted(inner):
         if (folder / part).is_dir():
-            for file in sorted((folder / part).iterdir()):
-                name = f"{part}/{file.name}" if part else file.name
-                if file.suffix.lower() in ENDINGS and not {name, name.rpartition(".")[0]} & named and file.is_file():
-                    tally.add(shown(name))
+            for name in sorted(_others(folder, part, named)):
+                tally.add(shown(name))
     return tally.faults()
+
+
+def _others(folder: Path, part: str, named: set[str]) -> Iterator[str]:
+    """The picture files of a folder whose names, without their ending too, are none of these."""
+    with os.scandir(folder / part) as entries:  # a path object each would take more memory than all names
+        for entry in entries:
+            name = f"{part}/{entry.name}" if part else entry.name
+            stem, dot, ending = name.rpartition(".")
+            if (
+                f"{dot}{ending}".lower() in ENDINGS
+                and name not in named
+                and stem not in named
+                and (folder / name).is_file()
+            ):
+                yield name
 
 
 def decode_all(split: CaptionedSplit, *, skip_broken: bool = False, progress: Progress | None = None) -> list[Fault]:
