@@ -129,10 +129,10 @@ def open_towers(
         text = load_text_half(text_wanted, whole) if text_wanted else None
     finally:
         torch.set_rng_state(state)
-    if image is not None and settings.image_tuning != "full":
-        image = replace(image, about=image.about | _own_weights(image, noted, "image"))
-    if text is not None and settings.text_tuning != "full":
-        text = replace(text, about=text.about | _own_weights(text, noted, "text"))
+    if image is not None:
+        image = replace(image, about=image.about | _own_weights(image, noted, "image", settings.image_tuning))
+    if text is not None:
+        text = replace(text, about=text.about | _own_weights(text, noted, "text", settings.text_tuning))
     return RunTowers(settings, image, text)
 
 
@@ -166,16 +166,20 @@ def _wanted(
     return Wanted(name, place, pooled, projected, revision, str(about.get("fingerprint", "")))
 
 
-def _own_weights(half: ImageHalf | TextHalf, noted: Mapping[str, Any] | None, side: str) -> dict[str, str]:
-    """The fingerprint of the weights of a user's own tower whose weights no save holds.
+def _own_weights(
+    half: ImageHalf | TextHalf, noted: Mapping[str, Any] | None, side: str, tuning: Tuning
+) -> dict[str, str]:
+    """The fingerprint of the weights with which a user's own tower began.
 
     Raises:
-        InputError: they are others than noted.
+        InputError: it gives others now, and no save holds them.
     """
     if half.about["kind"] != OWN:
         return {}
-    weights = weights_fingerprint(half.module)
     expected = str(noted[side].get("weights", "")) if noted is not None else ""
+    if tuning == "full" and noted is not None:
+        return {"weights": expected}
+    weights = weights_fingerprint(half.module)
     if expected and weights != expected:
         place, fix = f"--{side}-tower {half.about['tower']}", "let its function load or seed the weights it had then"
         raise InputError(Fault(place, f"gives other weights now, {weights[:12]}", expected[:12], fix))

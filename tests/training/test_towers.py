@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -318,9 +319,31 @@ def test_the_documented_tower_of_ones_own_trains_from_random_weights(
         load_model(run)
     monkeypatch.setenv("CODER_TOWERS", own)
     assert load_model(run).encode_text(["a ring"]).shape == (1, 16)
+    out = tmp_path / "blend.json"
+    assert evaluate([str(run), "--blend", "0", "1", "--json", str(out)]) == 0
+    before, after = json.loads(out.read_text())["runs"].values()
+    metrics = open_analysis(run, "dev").metrics
+    assert {name: after[name] for name in metrics} == metrics
+    assert before["md"] != after["md"]
+    loaded, start = load_model(run), open_towers(config)
+    assert loaded.towers is not None
+    assert start is not None
+    for half, first in ((loaded.towers.image, start.image), (loaded.towers.text, start.text)):
+        assert half is not None
+        assert first is not None
+        pairs = zip(half.module.state_dict().values(), first.module.state_dict().values(), strict=True)
+        assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
+    small = sys.modules["smalltowers"].small
+
+    def changed_small() -> Any:
+        user = small()
+        torch.nn.init.zeros_(user.image_tower[0].weight)
+        return user
+
+    monkeypatch.setattr(sys.modules["smalltowers"], "small", changed_small)
+    assert load_model(run).encode_text(["a ring"]).shape == (1, 16)  # a save holds what was trained in full
     assert evaluate([str(run), "--blend", "0", "1"]) == 1
-    told = capsys.readouterr().err
-    assert "smalltowers:small: was trained in full, and the run does not note the weights it began with" in told
+    assert "smalltowers:small: gives other weights now than it began with" in capsys.readouterr().err
     with pytest.raises(InputError, match=r"--image-tower json:loads: cannot be made: TypeError"):
         open_towers(changed(config, image_tower="json:loads"))
 

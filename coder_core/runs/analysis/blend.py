@@ -16,7 +16,7 @@ from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.runs.analysis.evaluate import score
 from coder_core.runs.analysis.rows import RunRow, Samples
 from coder_core.runs.load import LoadedModel, read_config
-from coder_core.towers.halves import ImageHalf, TextHalf
+from coder_core.towers.halves import ImageHalf, TextHalf, weights_fingerprint
 from coder_core.towers.towers import OWN
 from coder_core.towers.tuning import TunedTower
 
@@ -51,7 +51,7 @@ def blend_rows(
         console: for progress.
 
     Raises:
-        InputError: a tower of a user's own was trained in full: the run does not note the weights it began with.
+        InputError: a tower of a user's own was trained in full and gives other weights now than it began with.
     """
     assert loaded.towers is not None
     settings, model = loaded.towers.config, loaded.model
@@ -80,10 +80,15 @@ def blend_rows(
 def _check_originals(folder: Path, side: str, half: ImageHalf | TextHalf | None, tuning: Tuning) -> None:
     if half is None or tuning != "full" or half.about["kind"] != OWN:
         return
+    noted = half.about["weights"]
+    if noted and weights_fingerprint(half.module) == noted:
+        return
     place = f"the {side} tower of run {folder.name}, {half.about['tower']}"
-    problem = "was trained in full, and the run does not note the weights it began with"
-    fix = f"evaluate it without {FLAG}; with --{side}-tuning lora a run notes them"
-    raise InputError(Fault(place, problem, fix=fix))
+    if not noted:
+        problem = "was trained in full by an earlier version, which did not note the weights it began with"
+        raise InputError(Fault(place, problem, fix=f"evaluate it without {FLAG}, or train it again"))
+    problem, fix = "gives other weights now than it began with", "let its function load or seed the weights it had then"
+    raise InputError(Fault(place, problem, noted[:12], fix))
 
 
 def ending(alpha: float) -> str:
