@@ -27,7 +27,18 @@ from benchmarks.evaluation import memory
 from benchmarks.timing import Line, Seconds, clock
 
 PROJECT = Path(__file__).resolve().parents[1]
-PAGES = ("overview", "diversity", "weights", "similarity", "joint", "clusters", "concepts", "train", "retrieval")
+PAGES = (
+    "overview",
+    "diversity",
+    "weights",
+    "similarity",
+    "joint",
+    "clusters",
+    "concepts",
+    "train",
+    "data",
+    "retrieval",
+)
 SIZES = (1_000, 5_000, 123_000)
 SHOWN = {"concepts": CONCEPT_NAMES, "weights": WEIGHT_NAMES}  # on pages about what not every run has
 PAGE_BARS = {1_000: 1.0, 5_000: 3.0}
@@ -46,6 +57,8 @@ CHANGES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (
     ("similarity", "whole split, μ", "mu", (0.2, 0.3, 0.4)),
     ("clusters", "another cluster", "cluster", (3, 5, 7)),
     ("concepts", "another caption", "caption", (17, 29, 41)),
+    ("data", "another pair", "pair-caption-number", (17, 29, 41)),
+    ("data", "another list", "list", ("empty", "pairs", "empty")),
     ("retrieval", "another query", "query-text", (17, 29, 41)),
     ("retrieval", "right within the first", "at", ("5", "10", "1")),
     ("retrieval", "hubs", "look", ("hubs", "near", "hubs")),

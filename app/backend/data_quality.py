@@ -86,7 +86,8 @@ def finding_picture(run: RunSummary, name: str, image: int, size: int = 280) -> 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=BY_STAMP)
 def caption_facts(run: RunSummary, split: str) -> pd.DataFrame:
     """Words, content words and diversity of every caption of the split, or of its sample. Shared: not to be changed."""
-    opened, sample = open_summary(run), split_sample(run, split)
-    table = api.caption_table(opened.captions(split))
-    anchors = opened.diversity(split, modality="text", sample=sample)
-    return table.iloc[anchors["anchor"]].assign(diversity=anchors["diversity"].to_numpy()).reset_index(drop=True)
+    opened = open_summary(run)
+    captions = opened.captions(split)
+    anchors = opened.diversity(split, modality="text", sample=split_sample(run, split))
+    table = api.caption_table([captions[row] for row in anchors["anchor"].tolist()])
+    return table.assign(caption=anchors["anchor"], diversity=anchors["diversity"])

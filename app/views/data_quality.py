@@ -43,18 +43,13 @@ HEADINGS = {
 
 def mismatched_pairs(choice: Choice, run: RunSummary) -> None:
     """Every caption with its image, the most suspicious first; one of them opened."""
-    sample = split_sample(run, choice.split)
     if choice.split == "train" and not run.imported:
         cards.note(
             f"{run.name} trained on these pairs and has learned their mistakes, too: a pair that looks plausible here "
             "may be wrong. Judge train by a run that trained on other images: half of train as the dev split of the "
             "run that trains on the other half."
         )
-    if sample is not None:
-        cards.note(
-            f"This split is large: {len(sample.texts):,} of {sample.of_texts:,} captions, those of "
-            f"{len(sample.images):,} random images, are compared with one another."
-        )
+    _note_sample(run, choice.split)
     table = data_quality.mismatches(run, choice.split)
     counts = table["verdict"].value_counts()
     cards.metrics(cards.Metric(name, f"{counts.get(name, 0):,}", EXPECTED[name], "random pairs") for name in VERDICTS)
@@ -75,6 +70,7 @@ def mismatched_pairs(choice: Choice, run: RunSummary) -> None:
 
 def empty_captions(choice: Choice, run: RunSummary) -> None:
     """Captions that say little, or suit many images."""
+    _note_sample(run, choice.split)
     facts = data_quality.caption_facts(run, choice.split)
     cards.heading(
         "Captions that say little",
@@ -99,6 +95,16 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
     keys = {"little": ["content", "words"], "generic": ["fits"], "diversity": ["diversity"]}[by]
     facts = facts.sort_values(keys, ascending=by != "generic", kind="stable")
     _open_captions(choice, run, facts, columns, filtered, CAPTION, "empty-captions", "One caption in detail")
+
+
+def _note_sample(run: RunSummary, split: str) -> None:
+    """Say that a large split is looked at through a sample."""
+    sample = split_sample(run, split)
+    if sample is not None:
+        cards.note(
+            f"This split is large: {len(sample.texts):,} of {sample.of_texts:,} captions, those of "
+            f"{len(sample.images):,} random images, are compared with one another."
+        )
 
 
 def _judges(choice: Choice, run: RunSummary) -> str:

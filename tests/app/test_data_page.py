@@ -9,11 +9,13 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pytest
+import streamlit as st
 from PIL import Image
 
 from app.backend import jobs
-from coder_core.api import open_run
+from coder_core.api import Run, open_run
 from coder_core.api.data_quality import VERDICTS, splits_of_run
+from coder_core.api.sampling import draw_sample
 from coder_core.data.content import check_content
 from coder_core.runs.analysis.write import write_analysis
 from tests.support.pages import Opened, labels, shown_tables, table_rows, texts
@@ -162,6 +164,18 @@ def test_pairs_that_a_run_trained_on_are_judged_with_a_warning(root: Path, tmp_p
     warning = "demo trained on these pairs and has learned their mistakes"
     assert warning in texts(opened(tmp_path, "data", run="demo", versus="—", split="train"))
     assert warning not in texts(opened(tmp_path, "data", run="demo", versus="—", split="dev"))
+
+
+def test_a_large_split_is_judged_by_a_sample(root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = draw_sample(10, open_run(root / "demo").image_of_text("dev"), scores=100)
+    assert drawn is not None
+    monkeypatch.setattr(Run, "sample", lambda self, split, **_: drawn)
+    st.cache_resource.clear()
+    for name, column in (("Mismatched pairs", "suspicion"), ("Empty captions", "content words")):
+        app = opened(root, "data", run="demo", versus="—", list=name)
+        assert f"{len(drawn.texts)} of 50 captions, those of {len(drawn.images)} random images" in texts(app)
+        assert [len(rows) for rows in table_rows(app, column)] == [len(drawn.texts)]
+    st.cache_resource.clear()
 
 
 @pytest.mark.browser

@@ -120,8 +120,10 @@ def _beside_neighbours(part: SplitPart, images: Array, image_level: Array, text_
 
 def _unlike_the_others(space: Array, owner: Array, images: Array, n: int) -> Array:
     """(m,) minus the mean likeness of every caption to the other captions of an image; NaN where it has no others."""
-    total = np.zeros((n, space.shape[1]))
-    np.add.at(total, owner, space)
+    order = np.argsort(owner, kind="stable")
+    captioned, starts = np.unique(owner[order], return_index=True)
+    total = np.zeros((n, space.shape[1]), np.float32)
+    total[captioned] = np.add.reduceat(space[order], starts, axis=0)
     count = np.bincount(owner, minlength=n)[images] - (images == owner)
     likeness = np.einsum("md,md->m", space, total[images]) - (images == owner) * np.einsum("md,md->m", space, space)
     return np.asarray(np.where(count > 0, -likeness / np.maximum(count, 1), np.nan))
