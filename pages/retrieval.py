@@ -10,7 +10,7 @@ from app.backend.runs import RunSummary, open_summary
 from app.ui import cards, links, sidebar
 from app.ui.controls import choose_one, follow, step_through
 from app.ui.glossary import tip
-from app.ui.state import Choice
+from app.ui.state import Choice, bound
 from app.views import failures
 from app.views.anchor import show_sample
 from app.views.free_query import query_with_picture, query_with_text
@@ -44,6 +44,7 @@ def query_from_split(choice: Choice, modality: str, controls: DeltaGenerator) ->
     )
     show_sample(choice, modality, number, here="query")
     suffixes = rank_change(choice, direction, number)
+    st.toggle("Guess which results are matches that no label names", False, help=tip("likely"), **bound("guess"))
     side_by_side(choice, modality, lambda run: search(run, number, choice.split, modality, RESULTS), suffixes, number)
 
     def pairs(run: RunSummary) -> Pairs:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.backend.retrieval import rank_changes
+from app.backend.retrieval import likely_matches, rank_changes
 from app.backend.runs import InputError, RunSummary, open_summary
 from app.ui import cards, links
 from app.ui.reviewing import menu_html
@@ -16,6 +16,7 @@ from app.ui.state import Choice
 from app.views.samples import sample_card
 
 RESULTS = 10
+LIKELY = "likely match (a guess)"
 Search = Callable[[RunSummary], pd.DataFrame | None]
 
 
@@ -39,14 +40,29 @@ def side_by_side(
 def results(choice: Choice, run: RunSummary, modality: str, candidates: pd.DataFrame, query: int | None = None) -> None:
     """Ranked candidates with links to the other pages; `modality` is the query's."""
     other = "image" if modality == "text" else "text"
+    likely = likely_results(choice, run, modality, query)
     cards.results([
         sample_card(
             run, choice.split, other, int(row["candidate"]), int(row["place"]), float(row["score"]),
             match=bool(row["match"]), links=links.of_sample(choice, other, int(row["candidate"])),
-            pictured=other == "image", review=review_menu(choice, modality, query, int(row["candidate"])),
+            pictured=other == "image", notes=(LIKELY,) if int(row["candidate"]) in likely else (),
+            review=review_menu(choice, modality, query, int(row["candidate"])),
         )
         for row in candidates.to_dict("records")
     ])  # fmt: skip
+
+
+def likely_results(choice: Choice, run: RunSummary, modality: str, query: int | None) -> set[int]:
+    """The results of a sample that are guessed to be matches, when that is asked for."""
+    if query is None or not st.session_state.get("guess"):
+        return set()
+    direction = "t2i" if modality == "text" else "i2t"
+    guesses = likely_matches(run, choice.split, direction)
+    if guesses is None:
+        return set()
+    analysis = open_summary(run).analysis(choice.split)
+    best = (analysis.text_best if modality == "text" else analysis.image_best)[query]
+    return {int(candidate) for candidate in best[guesses.likely()[query]]}
 
 
 def review_menu(choice: Choice, modality: str, query: int | None, candidate: int) -> str:

@@ -191,6 +191,14 @@ def test_likely_matches_are_a_filter_and_a_number_beside_the_labels(
     guesses = likely_matches(run, "dev", "t2i", vectors)
     labelled, with_likely = guesses.recall(1)
     assert f"demo {labelled:.1f} % by the labels, {with_likely:.1f} % with likely matches" in texts(app)
+    query = int(np.flatnonzero(guesses.likely().any(1))[0])
+    app = opened(roots[root], "retrieval", **{"query-text": str(query)})
+    assert "a guess)" not in texts(app)
+    app.toggle(key="guess").set_value(True).run()
+    paths = sorted(path for path in roots[root].iterdir() if path.is_dir())
+    marks = [likely_matches(open_run(path), "dev", "t2i", vectors).likely()[query].sum() for path in paths]
+    assert texts(app).count("likely match (a guess)") == sum(marks) > 0
+    app.toggle(key="likely").set_value(True).run()
     shown = app.number_input(key="query-text") if guesses.probably_right(1).any() else None
     assert shown is None or guesses.probably_right(1)[int(shown.value or 0)]
 
