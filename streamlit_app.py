@@ -24,7 +24,7 @@ app = App(Path(__file__).name, lifespan=prepare, middleware=[Middleware(Guard), 
 def draw() -> None:
     """The frame, and in it the requested page."""
     from app import charts
-    from app.ui import downloads, frame, sidebar
+    from app.ui import downloads, frame, sidebar, views_menu
 
     frame.configure()
     st.html(frame.APP / "style.css")
@@ -39,6 +39,7 @@ def draw() -> None:
     st.session_state[frame.CHOSEN] = sidebar.draw(page, pages)
     page.run()
     downloads.figures()
+    views_menu.draw(page.url_path)
 
 
 if get_script_run_ctx(suppress_warning=True) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import shutil
@@ -12,9 +13,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from coder_core.api import open_run
+from coder_core.api import InputError, open_run
 from coder_core.api.joint_space import score_separation
 from coder_core.api.retrieval import likely_matches, text_vectors
+from coder_core.api.saved_views import save_view, saved_views
 from coder_core.evaluation import EmbeddingPair
 from coder_core.runs.derived.hub_correction import correct_hubs
 from tests.app.conftest import ROOTS
@@ -228,6 +230,39 @@ def test_near_misses_and_hubs(roots: dict[str, Path], root: str, direction: str,
     app.segmented_control(key="k").set_value("5").run()
     assert not app.exception
     assert "skewness" in texts(app)
+
+
+def test_a_view_is_saved_under_a_name_and_listed(tmp_path: Path, opened: Opened) -> None:
+    write_run(tmp_path, "demo", images=20)
+    app = opened(tmp_path, "retrieval", run="demo", slice="length > 3", at="5")
+    app.text_input(key="view-name").set_value("<b>mine</b>").run()
+    app.button(key="save-view").click().run()
+    assert not app.exception
+    assert saved_views(tmp_path) == {"<b>mine</b>": saved_views(tmp_path)["<b>mine</b>"]}
+    address = saved_views(tmp_path)["<b>mine</b>"]
+    assert address.startswith("retrieval?")
+    assert {"run=demo", "slice=length+%3E+3", "at=5"} <= set(address.split("?")[1].split("&"))
+    assert f'<a href="{html.escape(address)}" target="_self">&lt;b&gt;mine&lt;/b&gt;</a>' in texts(app)
+    app.text_input(key="view-name").set_value("<b>mine</b>").run()
+    app.button(key="save-view").click().run()
+    assert "exists" in texts(app)
+    app.button(key="remove-view-0").click().run()
+    assert saved_views(tmp_path) == {}
+
+
+@pytest.mark.parametrize(("content", "said"), [
+    ("{", "is not JSON"), ('{"a": "https://x.org/?y"}', "something else"), ('{"a": "javascript:1"}', "something else"),
+    ('["a"]', "something else"), ('{"a": 3}', "something else"), ('{"": "joint?run=a"}', "something else"),
+])  # fmt: skip
+def test_a_file_of_views_that_holds_something_else_is_named(
+    tmp_path: Path, content: str, said: str, opened: Opened
+) -> None:
+    (tmp_path / ".views.json").write_text(content)
+    with pytest.raises(InputError, match=said):
+        saved_views(tmp_path)
+    with pytest.raises(InputError, match=said):
+        save_view(tmp_path, "b", "joint?run=a")
+    assert (tmp_path / ".views.json").read_text() == content
 
 
 def test_a_slice_filters_every_page(tmp_path: Path, opened: Opened) -> None:

@@ -1,0 +1,77 @@
+"""Views of the app saved under a name: addresses relative to the app, in one file beside the runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from filelock import FileLock
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import DOCUMENT, read_plain
+from coder_core.runs.files.atomic import replace_file
+
+FILE = ".views.json"
+_LOCK = ".views.lock"
+MOST_VIEWS, LONGEST_NAME, LONGEST_ADDRESS = 200, 80, 4_000
+_ADDRESS = re.compile(r"[a-z]*\?[A-Za-z0-9%&=_.~+*-]*")  # a page and its query, as urlencode writes it
+
+
+def saved_views(root: Path) -> dict[str, str]:
+    """Name → address of every saved view, by name.
+
+    Raises:
+        InputError: the file holds something else.
+    """
+    place = root / FILE
+    if not place.exists():
+        return {}
+    expected, fix = "names and addresses", "restore it, or remove it: it holds nothing but saved views"
+    try:
+        views = json.loads(read_plain(place, most=DOCUMENT))
+    except (ValueError, RecursionError):
+        raise InputError(Fault(str(place), "is not JSON", expected, fix)) from None
+    sound = isinstance(views, dict) and all(
+        isinstance(address, str) and not _problem(name, address) for name, address in views.items()
+    )
+    if not sound or len(views) > MOST_VIEWS:
+        raise InputError(Fault(str(place), "holds something else than views", expected, fix))
+    return dict(sorted(views.items()))
+
+
+def save_view(root: Path, name: str, address: str) -> None:
+    """Save a view; one of this name is an error, so that none is lost.
+
+    Raises:
+        InputError: the name is taken, empty or too long; the address is none of the app; there are 200 already.
+    """
+    if problem := _problem(name, address):
+        raise InputError(Fault(f"the view {name[:LONGEST_NAME]!r}", problem))
+    with FileLock(root / _LOCK):
+        views = saved_views(root)
+        if name in views:
+            raise InputError(Fault(f"the view {name!r}", "exists", "another name", "remove that one first"))
+        if len(views) == MOST_VIEWS:
+            raise InputError(Fault(str(root / FILE), f"holds {MOST_VIEWS} views", fix="remove some first"))
+        _write(root, views | {name: address})
+
+
+def remove_view(root: Path, name: str) -> None:
+    """Remove a view; one that is not there is no error."""
+    with FileLock(root / _LOCK):
+        views = saved_views(root)
+        if views.pop(name, None) is not None:
+            _write(root, views)
+
+
+def _write(root: Path, views: dict[str, str]) -> None:
+    replace_file(root / FILE, json.dumps(views, indent=2, ensure_ascii=False) + "\n")
+
+
+def _problem(name: str, address: str) -> str:
+    if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+        return f"has no name of 1 to {LONGEST_NAME} letters"
+    if not _ADDRESS.fullmatch(address) or len(address) > LONGEST_ADDRESS:
+        return "has an address that is no page of this app"
+    return ""
