@@ -1,6 +1,6 @@
-"""Kills and signals a tiny run many times, or empties its data, each time in a forked child; tells it as JSON.
+"""Kills and signals a tiny run many times, and empties its data, each time in a forked child; tells it as JSON.
 
-    python -m tests.support.fork_driver {kills|signals|shrinks} DATA ROOT
+    python -m tests.support.fork_driver DATA ROOT
 
 A child costs a fork instead of a new interpreter that imports PyTorch; this process never trains, so that its forks
 are clean.
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch._dynamo  # the first optimizer would import it, two seconds in every child
 
 from coder_core.config.schema import Config
 from coder_core.data.rows import UnreadableRowsError
@@ -141,7 +140,7 @@ def until_step(folder: Path, step: int) -> None:
         time.sleep(0.01)
 
 
-def signals(data: str, root: Path) -> dict[str, Any]:
+def signals(data: str, root: Path) -> list[dict[str, Any]]:
     """A signal at rest, in a save, twice; each run is then continued to its end."""
     told = []
 
@@ -180,11 +179,10 @@ def signals(data: str, root: Path) -> dict[str, Any]:
         tell(name, wait(child(lambda name=name, nth=nth: in_a_save(name, nth, 1))))
         name = f"twice-{nth}"
         tell(name, wait(child(lambda name=name, nth=nth: in_a_save(name, nth, 2))))
-    whole = wait(child(lambda: train(data, root, "whole")))
-    return {"signals": told, "whole": whole}
+    return told
 
 
-def shrinks(data: str, root: Path) -> dict[str, Any]:
+def shrinks(data: str, root: Path) -> list[dict[str, Any]]:
     """A features file is emptied during a save, restored once the run has ended, and the run is continued."""
     told = []
     for split in ("train", "dev"):
@@ -203,15 +201,16 @@ def shrinks(data: str, root: Path) -> dict[str, Any]:
         features.write_bytes(content)
         told.append({"name": split, "code": code, "status": status, "saved": saved,
                      "continued": wait(child(lambda name=split: train(data, root, name)))})  # fmt: skip
-    return {"shrinks": told, "whole": wait(child(lambda: train(data, root, "whole")))}
+    return told
 
 
 def main() -> None:
-    """Drive one of them and print what came of it."""
+    """Drive all of them, each in a folder of its name, and print what came of it; "whole" stands beside the kills."""
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
-    what, data, root = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    print(json.dumps({"kills": kills, "signals": signals, "shrinks": shrinks}[what](data, root)))
+    data, root = sys.argv[1], Path(sys.argv[2])
+    drives = {"kills": kills, "signals": signals, "shrinks": shrinks}
+    print(json.dumps({name: drive(data, root / name) for name, drive in drives.items()}))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.utils import rnn
-from torch.utils import _pytree, backend_registration
+from torch.utils import backend_registration
 
 NAME = "second"
 _KEY = "PrivateUse1"
@@ -88,17 +88,25 @@ def _real(tensor: Tensor) -> Tensor:
 def _run(operation: Any, *args: Any, **kwargs: Any) -> Any:
     """One operation on the CPU tensors behind; refused when it would mix devices."""
     name = operation._schema.name
-    leaves, form = _pytree.tree_flatten((args, kwargs))
-    _refuse_a_mixture(name, leaves)
+    tensors: list[Tensor] = []
     given: dict[int, Tensor] = {}
-    for place, leaf in enumerate(leaves):
-        if isinstance(leaf, Tensor) and leaf.device.type == NAME:
-            leaves[place] = _real(leaf)
-            given[id(leaves[place])] = leaf
-        elif isinstance(leaf, torch.device) and leaf.type == NAME:
-            leaves[place] = torch.device("cpu")
+
+    def behind(value: Any) -> Any:
+        if isinstance(value, torch.device):
+            return torch.device("cpu") if value.type == NAME else value
+        if not isinstance(value, Tensor):
+            return value
+        tensors.append(value)
+        if value.device.type != NAME:
+            return value
+        values = _real(value)
+        given[id(values)] = value
+        return values
+
+    plain_args = [_each(value, behind) for value in args]
+    plain_kwargs = {key: _each(value, behind) for key, value in kwargs.items()}
+    _refuse_a_mixture(name, tensors)
     to_cpu = name == "aten::_to_copy" and kwargs.get("device") == torch.device("cpu")
-    plain_args, plain_kwargs = _pytree.tree_unflatten(leaves, form)
     if name in ("aten::view", "aten::_unsafe_view"):  # strides of the two tensors may differ
         operation = torch.ops.aten.reshape.default
     with torch.no_grad():
@@ -114,11 +122,15 @@ def _run(operation: Any, *args: Any, **kwargs: Any) -> Any:
             return value
         return given[id(value)] if id(value) in given else _wrap(value)
 
-    return _pytree.tree_map(back, result)
+    return _each(result, back)
 
 
-def _refuse_a_mixture(name: str, leaves: list[Any]) -> None:
-    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A value changed, or every part of a list of them: operations know no other nesting."""
+    return type(value)(_each(part, change) for part in value) if isinstance(value, list | tuple) else change(value)
+
+
+def _refuse_a_mixture(name: str, tensors: list[Tensor]) -> None:
     if name in _COPIES or name in _PACKED or not any(tensor.device.type == NAME for tensor in tensors):
         return
     indexed = name.startswith("aten::index") and tensors[0].device.type == NAME

@@ -16,18 +16,24 @@ from tests.support.tiny_runs import assert_same_run, position, write_tiny_data
 STEPS = 5 * EPOCHS
 
 
-def drive(what: str, folder: Path) -> dict[str, Any]:
-    return told_by("fork_driver", what, write_tiny_data(folder / "data"), folder / "runs", timeout=600)
+@pytest.fixture(scope="module")
+def driven(memory_folder: Path) -> dict[str, Any]:
+    """All of it in one process, whose forks are children that have imported PyTorch."""
+    return told_by("fork_driver", write_tiny_data(memory_folder / "data"), memory_folder / "runs", timeout=600)
+
+
+@pytest.fixture(scope="module")
+def whole(memory_folder: Path) -> Path:
+    """The run that nothing happened to."""
+    return memory_folder / "runs" / "kills" / "whole"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(620)
-def test_no_kill_loses_a_run(memory_folder: Path) -> None:
+def test_no_kill_loses_a_run(driven: dict[str, Any], memory_folder: Path, whole: Path) -> None:
     """Each of them goes on from its newest save, and ends as a run that was never stopped."""
-    folder = memory_folder / "kills"
-    found = drive("kills", folder)
-    told = found["kills"]
-    assert (found["last"], found["whole"]) == (0, 0)
+    folder, told = memory_folder / "runs" / "kills", driven["kills"]["kills"]
+    assert (driven["kills"]["last"], driven["kills"]["whole"]) == (0, 0)
     assert len(told) == RANDOM_KILLS + SAVE_KILLS
     assert {entry["code"] for entry in told} == {-9}
     in_save = [entry for entry in told if entry["kind"] == "save"]
@@ -37,9 +43,9 @@ def test_no_kill_loses_a_run(memory_folder: Path) -> None:
         assert entry["damaged"] == 0
         assert entry["after"] >= entry["before"]  # what was saved stays saved
     assert sum(entry["after"] > entry["before"] for entry in told) >= 5
-    for number in range(found["runs"]):
-        run = folder / "runs" / f"run-{number}"
-        assert_same_run(run, folder / "runs" / "whole")
+    for number in range(driven["kills"]["runs"]):
+        run = folder / f"run-{number}"
+        assert_same_run(run, whole)
         assert position(run)["step"] == STEPS
         assert list(run.glob("state/.tmp-*")) + list(run.glob("best/.tmp-*")) == []
         saved = {entry["after"] for entry in told if entry["run"] == number}
@@ -51,11 +57,8 @@ def test_no_kill_loses_a_run(memory_folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(620)
-def test_signals_save_and_leave(memory_folder: Path) -> None:
-    folder = memory_folder / "signals"
-    found = drive("signals", folder)
-    assert found["whole"] == 0
-    told = {entry["name"]: entry for entry in found["signals"]}
+def test_signals_save_and_leave(driven: dict[str, Any], memory_folder: Path, whole: Path) -> None:
+    told = {entry["name"]: entry for entry in driven["signals"]}
     for name in ("SIGTERM", "SIGINT"):
         assert told[name]["code"] == 3
         assert told[name]["seconds"] < 10
@@ -69,22 +72,22 @@ def test_signals_save_and_leave(memory_folder: Path) -> None:
     for name, entry in told.items():
         assert entry["damaged"] == 0
         assert entry["continued"] == 0
-        assert_same_run(folder / "runs" / name, folder / "runs" / "whole")
+        assert_same_run(memory_folder / "runs" / "signals" / name, whole)
 
 
 @pytest.mark.slow
-def test_features_that_shrink_are_named_and_the_state_is_kept(memory_folder: Path) -> None:
+@pytest.mark.timeout(620)
+def test_features_that_shrink_are_named_and_the_state_is_kept(
+    driven: dict[str, Any], memory_folder: Path, whole: Path
+) -> None:
     """Touching a mapped page that is gone would end the process."""
-    folder = memory_folder / "shrinks"
-    found = drive("shrinks", folder)
-    assert found["whole"] == 0
-    for entry in found["shrinks"]:
-        run, status = folder / "runs" / entry["name"], entry["status"]
+    for entry in driven["shrinks"]:
+        run, status = memory_folder / "runs" / "shrinks" / entry["name"], entry["status"]
         assert (entry["code"], status["state"]) == (1, "failed")
-        file = folder / "data" / f"{entry['name']}_ims.npy"
+        file = memory_folder / "data" / f"{entry['name']}_ims.npy"
         assert f"{file}: became shorter while it was read: it has 0 bytes; expected" in status["message"]
         assert f"Restore the file, then python -m coder_core.train --resume {run}" in status["message"]
         assert entry["saved"] == [status["step"], 0]
         assert 0 < status["step"] < STEPS
         assert entry["continued"] == 0
-        assert_same_run(run, folder / "runs" / "whole")
+        assert_same_run(run, whole)
