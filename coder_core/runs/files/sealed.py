@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     Content = bytes | str | np.ndarray | Mapping[str, Tensor]
 
-THREADS = 4  # that read files to compare them with the manifest
+THREADS = 4  # that read files to compare them with the manifest,
+THREADED_BYTES = 1 << 22  # where there are more bytes to read than it takes to start them
 MAPPED_BYTES = 1 << 25  # of an array's file; smaller ones are read whole
 _ROOM = 1 << 16  # bytes for the manifest and the headers of arrays
 _DTYPE = re.compile(r"[<|][biuf][1248]")
@@ -92,7 +93,7 @@ class SealedFolder:
 
         Args:
             names: of the files; all when None.
-            digest: compare sha256 too. Files are read in threads.
+            digest: compare sha256 too. Large files are read in threads.
             remember: a file that this process has read before, and whose size, time of change and inode are the same
                 since, is not read again.
 
@@ -100,8 +101,9 @@ class SealedFolder:
             InputError: names every file that is missing, cut or damaged.
         """
         check = partial(self._check, sha256=(remembered_sha256 if remember else file_sha256) if digest else None)
-        checked = list(self.manifest["files"] if names is None else names)
-        if digest and len(checked) > 1:
+        files = self.manifest["files"]
+        checked = list(files if names is None else names)
+        if digest and sum(files[name]["bytes"] for name in checked if name in files) > THREADED_BYTES:
             with ThreadPoolExecutor(THREADS) as threads:
                 faults = list(threads.map(check, checked))
         else:
