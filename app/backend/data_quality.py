@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from app.backend.diversity import fitting_images
-from app.backend.jobs import module_command
+from app.backend.jobs import current, module_command
 from app.backend.runs import BY_STAMP, RunSummary, open_summary, split_sample
 from coder_core.api import data_quality as api
 from coder_core.api.data_quality import DOUBTFUL, LIKE_RANDOM, VERDICTS, CaptionedSplit, ContentReport, Finding
@@ -47,6 +47,16 @@ def _stored(key: str) -> StoredReport:
 
 def content_report(run: RunSummary) -> StoredReport:
     """The report on the content of the data behind a run, as far as there is one."""
+    result = _look_up(run)
+    job = current(result.name) if result.value is None else None
+    if job is not None and job.progress is not None and job.progress.state == "finished":
+        _splits.clear(run)  # the data has changed since it was read here
+        _key.clear(run)
+        result = _look_up(run)
+    return result
+
+
+def _look_up(run: RunSummary) -> StoredReport:
     key = _key(run)
     result = _stored(key)
     if result.value is None:

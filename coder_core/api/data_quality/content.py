@@ -131,10 +131,10 @@ def _data_splits(run: Run) -> list[CaptionedSplit]:
     data = run.config.get("data", {})
     named = str(data.get("data", ""))
     path = Path(os.environ.get("CODER_DEMO") or DEMO_FOLDER) if named == "demo" else Path(named)
-    if not named or not path.exists() or leaves(path, path if path.is_dir() else path.parent):
-        return []
     pictures = str(data.get("pictures", "")) or None
     try:
+        if not named or not path.exists() or leaves(path, path if path.is_dir() else path.parent):
+            return []
         if holds_pictures_only(path, None):
             splits = [_guarded(split, path) for split in read_captioned(path, pictures=pictures).splits]
         else:
