@@ -103,6 +103,7 @@ def main(arguments: list[str]) -> int:
     probes = read_probes(parsed.probe)
 
     from coder_core.cpu.products import use_onednn
+    from coder_core.data.reviews import read_reviews
     from coder_core.runs.analysis.blend import best_row, blend_rows, check_tuned, ending, write_curve
     from coder_core.runs.analysis.import_embeddings import is_imported
     from coder_core.runs.analysis.rows import (
@@ -124,6 +125,7 @@ def main(arguments: list[str]) -> int:
     from coder_core.training.launch import choose_device
     from coder_core.training.prepare import data_folder
 
+    reviews = None if parsed.reviews is None else read_reviews(parsed.reviews)  # before the work
     use_onednn()
     console = open_console()
     rows: list[RunRow] = []
@@ -162,15 +164,16 @@ def main(arguments: list[str]) -> int:
     if probes:
         for row, folder in zip(rows, parsed.runs, strict=False):
             print_faults(console, add_probe_accuracy(row, folder, parsed.split, probes, parsed.pictures, console))
-    if parsed.reviews is not None:
-        print_faults(console, add_reviewed_metrics(rows, parsed.reviews))
+    if reviews is not None and parsed.reviews is not None:
+        print_faults(console, add_reviewed_metrics(rows, reviews, parsed.reviews))
     if parsed.similarities is not None:
         write_similarities(rows, parsed.similarities, parsed.split)
     table = {row.name: row.metrics for row in rows}
     if rows[0].split.n_images >= FIVE_FOLD_IMAGES:
         table |= {f"{row.name}{FOLDS}": row.five_folds(parsed.ties) for row in rows}
     if parsed.json is not None:
-        write_json(table, parsed.json, parsed.split, parsed.ties)
+        facts = {} if reviews is None else {"reviews_sha256": reviews.fingerprint()}
+        write_json(table, parsed.json, parsed.split, parsed.ties, **facts)
     if parsed.csv is not None:
         write_csv(table, parsed.csv, parsed.split)
     if parsed.curve is not None:

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from coder_core.api import open_run
+from coder_core.api.reviews import ReviewedSplit, reviewed_recall
 from coder_core.config.schema import Config
 from coder_core.data.dataset import read_split
-from coder_core.data.reviews import Review, append_review, image_keys
+from coder_core.data.reviews import Review, append_review, image_keys, read_reviews
 from coder_core.evaluate import by_run_name, main
 from coder_core.evaluation import EmbeddingPair, c_way_accuracy, retrieval_metrics, score_tiles
 from coder_core.evaluation.extended import extended_metrics
@@ -163,6 +165,12 @@ def test_reviewed_labels_stand_beside_the_labels(
     reviewed = json.loads(document.read_text())["runs"][str(runs[0])]
     assert {key: reviewed[key] for key in labels} == labels, "the labels' metrics stay"
     right = (np.asarray(one.text_ranks) == 0) | (np.arange(split.n_texts) == missed)
+    assert json.loads(document.read_text())["reviews_sha256"] == read_reviews(file).fingerprint()
+    run = open_run(runs[0])  # the app takes the same from the ten best results of every query
+    recall = reviewed_recall(run, "dev", ReviewedSplit.of(run, "dev"), read_reviews(file))
+    for row in recall[recall["queries"] == "all"].to_dict("records"):
+        for k in (1, 5, 10):
+            assert row[f"reviewed_{k}"] == pytest.approx(reviewed[f"{row['direction']}_reviewed_r{k}"])
     assert reviewed["t2i_reviewed_r1"] == pytest.approx(100 * np.delete(right, wrong).mean())
 
     file.write_text("")

@@ -17,7 +17,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import print_faults
 from coder_core.data.dataset import Split
 from coder_core.data.positives import read_positives
-from coder_core.data.reviews import judge_split, read_reviews
+from coder_core.data.reviews import Reviews, judge_split
 from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, most_options, option_faults
 from coder_core.evaluation.extended import extended_metrics
 from coder_core.evaluation.ranking import Ties
@@ -225,13 +225,12 @@ def add_extended_metrics(rows: Sequence[RunRow], file: Path) -> list[Fault]:
     return list(notes.values())
 
 
-def add_reviewed_metrics(rows: Sequence[RunRow], file: Path) -> list[Fault]:
+def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -> list[Fault]:
     """Add the recall on reviewed labels to the metrics of every row; returns notes on what the file says.
 
     Raises:
-        InputError: the file cannot be read, or every verdict is about another split.
+        InputError: every verdict is about another split.
     """
-    reviews = read_reviews(file)
     notes = {fault.found: fault for fault in reviews.faults}
     for row in rows:
         split = row.split
@@ -282,9 +281,9 @@ def write_similarities(rows: Sequence[RunRow], file: Path, split_name: str) -> N
     pd.concat(sheets).to_csv(file, index=False)
 
 
-def write_json(table: dict[str, Metrics], file: Path, split_name: str, ties: Ties) -> None:
-    """The table as JSON."""
-    document: dict[str, Any] = {"split": split_name, "ties": ties, "runs": table}
+def write_json(table: dict[str, Metrics], file: Path, split_name: str, ties: Ties, **facts: str) -> None:
+    """The table as JSON, after other `facts` about it."""
+    document: dict[str, Any] = {"split": split_name, "ties": ties, **facts, "runs": table}
     file.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
 
 
