@@ -17,7 +17,7 @@ from app.ui.glossary import tip
 from app.ui.state import Choice, bound
 from app.ui.table import Column, picking_table
 from app.views.anchor import show_sample
-from app.views.samples import NO_WORDS, holding, sample_table, search_words
+from app.views.samples import NO_WORDS, holding, in_slice, sample_table, search_words
 from app.views.work import Work, show_work
 
 PAIR, CAPTION = "pair-caption-number", "empty-caption"
@@ -51,6 +51,7 @@ def mismatched_pairs(choice: Choice, run: RunSummary) -> None:
         )
     _note_sample(run, choice.split)
     table = data_quality.mismatches(run, choice.split)
+    table = table[in_slice(choice, "text", table["caption"])]
     counts = table["verdict"].value_counts()
     cards.metrics(cards.Metric(name, f"{counts.get(name, 0):,}", EXPECTED[name], "random pairs") for name in VERDICTS)
     cards.heading(
@@ -149,7 +150,7 @@ def findings(choice: Choice, run: RunSummary, view: str) -> None:
         return
     report = result.value
     cards.heading(*HEADINGS[view])
-    cards.note(_extent(report, view))
+    cards.note(_extent(report, view) + (" The slice does not narrow this list." if choice.slice else ""))
     listed = {"pictures": report.duplicate_pictures, "captions": report.duplicate_captions, "bad": report.pictures}[
         view
     ]

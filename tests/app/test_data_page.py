@@ -85,6 +85,10 @@ def test_mismatched_pairs_are_listed_and_opened(root: Path, opened: Opened) -> N
     )
     app.segmented_control(key="judge").set_value("demo-baseline").run()
     assert "By demo-baseline." in texts(app)
+    app = opened(root, "data", run="demo-baseline", versus="demo", slice='"place 2" in caption')
+    assert [len(rows) for rows in table_rows(app, "suspicion")] == [10 - 1]  # one is about dogs
+    assert sum(int(metric.value) for metric in app.metric if metric.label in VERDICTS) == 9
+    app.text_input(key="slice").set_value("").run()
     app.text_input(key="pair-caption-number-words").set_value("dogs").run()
     assert [len(rows) for rows in table_rows(app, "suspicion")] == [1]
     assert not app.exception
