@@ -18,6 +18,7 @@ from coder_core.runs.files import atomic, sealed
 
 Kind = Literal["images", "texts"]
 SECONDS = 20.0  # between two parts
+WAITING_BYTES = 1 << 24  # of rows that are not sealed
 FOLDER = ".unfinished"  # beside the runs, where none is looked for
 
 
@@ -47,6 +48,7 @@ class Parts:
     def __init__(self, folder: Path, kind: Kind) -> None:
         self.folder, self.kind = folder, kind
         self._waiting: dict[int, Block] = {}
+        self._bytes = 0
         self._sealed = time.monotonic()
 
     def read(self) -> Iterator[tuple[int, Block]]:
@@ -69,9 +71,10 @@ class Parts:
                 start += entry["rows"]
 
     def add(self, number: int, block: Block) -> None:
-        """Take a finished block; every twenty seconds those that wait are sealed."""
+        """Take a finished block; those that wait are sealed every twenty seconds, and when they are 16 MiB."""
         self._waiting[number] = block
-        if time.monotonic() - self._sealed > SECONDS:
+        self._bytes += block.rows.nbytes
+        if time.monotonic() - self._sealed > SECONDS or self._bytes > WAITING_BYTES:
             self.seal()
 
     def seal(self) -> None:
@@ -91,7 +94,7 @@ class Parts:
             rows = np.concatenate(full) if full else np.empty((0, width), np.float32)
             files: dict[str, sealed.Content] = {"rows.npy": rows, "blocks.json": json.dumps(about)}
             sealed.write_sealed(self.folder / f"{self.kind}-{first:08d}-{last:08d}", files, replace=True)
-            self._waiting = {}
+            self._waiting, self._bytes = {}, 0
         self._sealed = time.monotonic()
 
 

@@ -258,7 +258,7 @@ class WideTowers:
 
 
 def test_embeddings_are_never_in_memory_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "SECONDS", -1.0)
+    monkeypatch.setattr(parts, "WAITING_BYTES", 1 << 22)
     captions = 640
     (tmp_path / "data" / "train").mkdir(parents=True)
     (tmp_path / "data" / "train" / "0.jpg").write_bytes(draw(0))
