@@ -84,9 +84,9 @@ def _merge(arguments: list[str]) -> int:
     text = merge(files)
     parsed.out.write_text(text, "utf-8")
     merged = parse_reviews(text.encode(), str(parsed.out))
-    counts = ", ".join(f"{count:,} {verdict}" for verdict, count in Counter(merged.verdicts.values()).most_common())
-    judged = f"{len(merged.verdicts):,} pairs judged: {counts or 'none'}"
-    say(console, f"{parsed.out}: {len(merged.lines):,} lines, {judged}")
+    counts = ", ".join(f"{verdict} {count:,}" for verdict, count in Counter(merged.verdicts.values()).most_common())
+    judged = f"pairs judged: {len(merged.verdicts):,}" + (f" ({counts})" if counts else "")
+    say(console, f"{parsed.out}: lines: {len(merged.lines):,}, {judged}")
     return 0
 
 
@@ -101,11 +101,12 @@ def _export(arguments: list[str]) -> int:
     reviews = read_reviews(parsed.reviews)
     print_faults(console, reviews.faults)
     done = write_cleaned(parsed.data, reviews, parsed.out, leave_out=parsed.leave_out, add_matches=parsed.add_matches)
-    say(
-        console,
-        f"{parsed.out}: {len(done.left_out):,} pairs left out, {len(done.added):,} added, {len(done.images):,} images "
-        f"without a caption left out, {done.elsewhere:,} verdicts about pairs elsewhere; {REPORT} lists what was done",
-    )
+    counts = {
+        "pairs left out": len(done.left_out), "added": len(done.added),
+        "images left without a caption": len(done.images), "verdicts about pairs elsewhere": done.elsewhere,
+    }  # fmt: skip
+    listed = ", ".join(f"{what}: {count:,}" for what, count in counts.items())
+    say(console, f"{parsed.out}: {listed}; {REPORT} lists what was done")
     return 0
 
 

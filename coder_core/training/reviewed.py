@@ -115,9 +115,8 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
 def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfig) -> ReviewedTrain:
     """Leave out, weigh and add pairs as the settings say.
 
-    A pair of weight 0 is left out, also as a negative. An added pair is a caption that also matches another image. From
-    then on neither that image's captions are negatives of the caption's own image, nor the other way round: its own
-    caption would be one of them.
+    A pair of weight 0 is left out, also as a negative. An added pair is a caption that also matches another image.
+    Where it still belongs to its own image too, no caption of either image is a negative of the other.
 
     Args:
         train: as read.
@@ -137,12 +136,12 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
         rows = judged.rows(verdict)
         weights[rows] = weight
         if len(rows):
-            done = "left out" if weight == 0 else f"with weight {weight:g}"
-            facts.append(f"{len(rows):,} pairs judged {verdict} {done}")
+            done = "left out" if weight == 0 else f"given weight {weight:g}"
+            facts.append(f"pairs {done} ({verdict}): {len(rows):,}")
     matches = judged.matches if settings.also_matches else judged.matches[:0]
     if len(matches):
-        facts.append(f"{len(matches):,} pairs added that also match")
-    facts += [f"{judged.elsewhere:,} verdicts about pairs elsewhere"] if judged.elsewhere else []
+        facts.append(f"pairs added (also-matches): {len(matches):,}")
+    facts += [f"verdicts about pairs elsewhere: {judged.elsewhere:,}"] if judged.elsewhere else []
     done = "; ".join(facts) or "no verdict about train"
     faults = (*reviews.faults, Fault(f"--reviews {settings.reviews}", done, severity="note"))
     retained = np.flatnonzero(weights > 0)
@@ -156,7 +155,8 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     )
     of_matches = weights[matches[:, 0]]
     used = np.concatenate([weights[retained], np.where(of_matches > 0, of_matches, 1)])  # a wrong label is no weight
-    groups = _groups(train, matches) if len(matches) else None
+    of_both = matches[of_matches > 0]  # captions that belong to both images
+    groups = _groups(train, of_both) if len(of_both) else None
     return ReviewedTrain(split, used if (used != 1).any() else None, groups, faults)
 
 

@@ -160,7 +160,7 @@ def test_reviewed_labels_stand_beside_the_labels(
     capsys.readouterr()
     assert main(asked) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "1 labels judged wrong, 1 other matches, 1 verdicts about pairs elsewhere" in printed
+    assert "labels judged wrong: 1, other matches: 1, verdicts about pairs elsewhere: 1" in printed
     assert "R@K by the labels, and as reviews.jsonl corrects them" in printed
     reviewed = json.loads(document.read_text())["runs"][str(runs[0])]
     assert {key: reviewed[key] for key in labels} == labels, "the labels' metrics stay"
@@ -176,7 +176,7 @@ def test_reviewed_labels_stand_beside_the_labels(
     file.write_text("")
     append_review(file, Review("elsewhere.jpg", "a caption of train", "too-vague", "anna"))
     assert main(asked) == 1
-    assert "none of its 1 verdicts is about a caption and an image of this split" in capsys.readouterr().err
+    assert "no verdict in it is about a caption and an image of this split" in capsys.readouterr().err
     assert main([str(runs[0]), "--reviews", str(tmp_path / "none.jsonl")]) == 1
 
 

@@ -21,7 +21,7 @@ def test_merge_writes_every_line_once_and_overwrites_nothing(
     command = ["merge", *map(str, paths), "--out", str(out)]
     assert main(command) == 0
     said = capsys.readouterr()
-    assert "2 lines, 2 pairs judged" in said.out
+    assert "lines: 2, pairs judged: 2 (" in said.out
     assert "b.jsonl line 2: is half a line" in " ".join((said.out + said.err).split())
     assert len(read_reviews(out).verdicts) == 2
     assert main(command) == 1

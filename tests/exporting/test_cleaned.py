@@ -36,7 +36,7 @@ def test_precomp_with_named_images(tmp_path: Path, capsys: pytest.CaptureFixture
     command = ["export", str(data), "--reviews", str(file), "--out", str(tmp_path / "clean")]
     assert main(command) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "2 pairs left out, 1 added, 1 images without a caption left out, 1 verdicts about pairs elsewhere" in said
+    assert "pairs left out: 2, added: 1, images left without a caption: 1, verdicts about pairs elsewhere: 1" in said
     cleaned, before = read_split(tmp_path / "clean", "train"), read_split(data, "train")
     assert cleaned.captions == [*captions[2:], "first of a.jpg"]
     assert cleaned.image_names == ["b.jpg", "c.jpg"]

@@ -238,12 +238,12 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
             reviews.verdicts, split.image_names, split.captions, split.image_of_text, split.n_images
         )  # fmt: skip
         if reviews.verdicts and judged.elsewhere == len(reviews.verdicts):
-            fact = f"none of its {judged.elsewhere:,} verdicts is about a caption and an image of this split"
+            fact = "no verdict in it is about a caption and an image of this split"
             raise InputError(Fault(str(file), fact, fix="evaluate the split it is about"))
         row.metrics |= reviewed_metrics(score_tiles(row.sources, split.image_of_text), judged, split.image_of_text)
-        fact = f"{len(judged.rows('wrong-caption')):,} labels judged wrong, {len(judged.matches):,} other matches"
+        fact = f"labels judged wrong: {len(judged.rows('wrong-caption')):,}, other matches: {len(judged.matches):,}"
         if judged.elsewhere:
-            fact += f", {judged.elsewhere:,} verdicts about pairs elsewhere"
+            fact += f", verdicts about pairs elsewhere: {judged.elsewhere:,}"
         notes[fact] = Fault(str(file), f"{fact}; fingerprint {reviews.fingerprint()[:12]}", severity="note")
     return list(notes.values())
 
