@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 from coder_core.api import OUTCOMES, InputError, compare, config_differences, list_runs, open_run
 from coder_core.api.diversity.anchor import negative_weights
 from coder_core.api.retrieval.comparison import outcomes, rank_changes
+from coder_core.runs.analysis.write import write_analysis
 from tests.support.run_folders import damage, ranks_of, synthetic, write_run
 
 
@@ -203,10 +203,12 @@ def test_torch_is_not_imported(root: Path) -> None:
 
 
 def test_a_picture_name_that_leaves_the_folder_shows_nothing(tmp_path: Path) -> None:
-    from coder_core.api.pictures import thumbnail
-
-    run = write_run(tmp_path / "runs", "x", images=12)
-    folder = json.loads((run / "analysis/dev/images.json").read_text())["folder"]
-    assert thumbnail(folder, "0.png", 64) is not None
-    for name in ("../x", "/etc/passwd", "0.png\0", "nothing.png"):
-        assert thumbnail(folder, name, 64) is None
+    folder = write_run(tmp_path / "runs", "x", images=12)
+    a = open_run(folder).analysis("dev")
+    unsafe = ["../x", "/etc/passwd", "0.png\0", "nothing.png"]
+    names = ("image_embeddings", "text_embeddings", "image_of_text", "captions", "picture_folder", "image_ranks")
+    values = {name: getattr(a, name) for name in (*names, "text_ranks", "image_best", "text_best", "metrics")}
+    write_analysis(folder, "dev", image_names=[*a.image_names[:8], *unsafe], fingerprint="1" * 12, **values)
+    run = open_run(folder)
+    assert run.picture("dev", 0, 64) is not None
+    assert [run.picture("dev", image, 64) for image in range(8, 12)] == [None] * 4
