@@ -247,7 +247,7 @@ def _best_lists(scores: ScoreTiles, best: int, *, by_image: bool) -> np.ndarray:
     queries, candidates = len(query_image), len(candidate_image)
     width, looked_at = min(best, candidates), min(best + _SPARE, candidates)
     lists = np.empty((queries, width), np.int32)
-    delta = 2 * scores.rounding_error()
+    delta = 2 * scores.rounding_error() if width else 0.0
     at_once = max(1, min(_LISTED_ROWS, _LISTED_SCORES // candidates))
     for rows in _slices(queries, at_once) if width else []:
         tile = scores.fast(rows, EVERY) if by_image else scores.fast(EVERY, rows).T
