@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -20,7 +21,8 @@ def slice_recalls(slices: Sequence[str], recalls: Mapping[str, np.ndarray], x: s
         recalls: run → (slices, 3) recall, low and high end in percent.
         x: what the recall is.
     """
-    traces, labels = [], [plain(one) for one in slices]
+    traces, labels = [], [plain(re.sub('"([^"]*)"', r"“\1”", one)) for one in slices]  # Plotly shows no &quot;
+
     for position, (name, values) in enumerate(recalls.items()):
         colour = run_colour(position, len(recalls), colours)
         offset = (position - (len(recalls) - 1) / 2) * min(0.2, 0.7 / len(recalls))
