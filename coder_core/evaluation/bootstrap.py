@@ -50,7 +50,12 @@ class Difference:
 
 
 def count_hits(image_ranks: np.ndarray, text_ranks: np.ndarray, image_of_text: np.ndarray) -> Hits:
-    """Count hits from the ranks of images (n,) and texts (m,); 0 is first, −1 marks an image without captions."""
+    """Count hits from the ranks of images (n,) and texts (m,); 0 is first, −1 marks an image without captions.
+
+    >>> count_hits(np.array([0, 7]), np.array([0, 3, 0]), np.array([0, 0, 1])).hits
+    array([[1., 1., 1., 1., 2., 2.],
+           [0., 0., 1., 1., 1., 1.]])
+    """
     images = len(image_ranks)
     has_captions = image_ranks >= 0
     own = [(has_captions & (image_ranks < k)).astype(float) for k in RANKS]
@@ -61,6 +66,11 @@ def count_hits(image_ranks: np.ndarray, text_ranks: np.ndarray, image_of_text: n
 
 def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = DRAWS, seed: int = SEED) -> Difference:
     """R@sum of `row` minus `reference`, means over their seeds, with its 95% interval.
+
+    >>> ranks, owner = np.array([0, 7, 2, 0]), np.arange(4)
+    >>> better, worse = (count_hits(np.minimum(ranks, most), ranks, owner) for most in (2, 9))
+    >>> difference([better], [worse]).mean
+    25.0
 
     Args:
         row, reference: one a seed, all on the same images.
@@ -90,7 +100,11 @@ def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = D
 
 
 def recall_intervals(run: Hits, *, draws: int = DRAWS, seed: int = SEED) -> np.ndarray:
-    """(7, 3) the six recalls and R@sum of one run in percent, as measured and the ends of their 95% intervals."""
+    """(7, 3) the six recalls and R@sum of one run in percent, as measured and the ends of their 95% intervals.
+
+    >>> recall_intervals(count_hits(np.zeros(9, int), np.zeros(9, int), np.arange(9)))[-1]
+    array([600., 600., 600.])
+    """
     images = len(run.queries)
     weights = np.random.default_rng(seed).multinomial(images, np.full(images, 1 / images), size=draws).astype(float)
 
@@ -102,6 +116,10 @@ def recall_intervals(run: Hits, *, draws: int = DRAWS, seed: int = SEED) -> np.n
 
 
 def recall_sum(weights: np.ndarray, run: Hits) -> np.ndarray:
-    """R@sum in percent under (draws, n) weights of the images, (draws,)."""
+    """R@sum in percent under (draws, n) weights of the images, (draws,).
+
+    >>> recall_sum(np.ones((1, 2)), count_hits(np.array([0, 7]), np.array([0, 3]), np.arange(2)))
+    array([450.])
+    """
     hits, queries = weights @ run.hits, np.repeat(weights @ run.queries, len(RANKS), axis=1)
     return np.asarray(100 * (hits / np.maximum(queries, 1)).sum(1))

@@ -78,6 +78,10 @@ def corrected(sources: Sequence[Source], image_bias: np.ndarray, text_bias: np.n
     One set of scores serves both directions: what is subtracted from an image changes the order of the images for a
     caption, and leaves the order of the captions for that image alone.
 
+    >>> corrected([EmbeddingPair(np.eye(2), np.eye(2))], np.array([0.5, 0.0]), np.zeros(2))[1].rows(np.array([0, 1]))
+    array([[-0.5, -0.5],
+           [ 0. ,  0. ]], dtype=float32)
+
     Args:
         sources: of n images and m captions.
         image_bias: (n,) what is subtracted from every image. text_bias: (m,) from every caption.
@@ -94,6 +98,10 @@ def choose_strengths(
     """The k and α with the largest R@1 + R@5 + R@10 on a split, for image→text and for text→image.
 
     Among equal sums the weakest correction is chosen, so α is 0 where none helps.
+
+    >>> pair, none = EmbeddingPair(np.eye(3), np.eye(3)), np.zeros((3, 1))
+    >>> choose_strengths([pair], np.arange(3), none, none, neighbours=(1,))
+    (Strength(k=1, alpha=0.0), Strength(k=1, alpha=0.0))
 
     Args:
         sources: of the split to choose on, n images and m captions.

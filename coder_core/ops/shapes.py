@@ -12,7 +12,13 @@ from torch.overrides import TorchFunctionMode
 
 @contextmanager
 def shapes_only() -> Iterator[None]:
-    """What is made inside stands on the device "meta"."""
+    """What is made inside stands on the device "meta".
+
+    >>> with shapes_only():
+    ...     layer = torch.nn.Linear(3, 2)
+    >>> layer.weight.is_meta
+    True
+    """
     with torch.device("meta"), _NoRandomNumbers():
         yield
 
