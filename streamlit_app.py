@@ -39,7 +39,8 @@ def draw() -> None:
     st.session_state[frame.CHOSEN] = sidebar.draw(page, pages)
     page.run()
     downloads.figures()
-    views_menu.draw(page.url_path)
+    if st.session_state[frame.CHOSEN] is not None and page.url_path != "start":
+        views_menu.draw(page.url_path)
 
 
 if get_script_run_ctx(suppress_warning=True) is not None:

@@ -16,8 +16,8 @@ from app.ui.state import Choice, bound
 from app.ui.table import Column, Sample, picking_table
 
 NO_WORDS = (
-    "No caption or file name of the slice contains all of these words.",
-    "Use fewer words, or clear the field or slice.",
+    "No caption or file name contains all of these words.",
+    "Use fewer words, or clear the field or the slice.",
 )
 TABLE_PICTURE, CARD_PICTURE = 96, 160
 
