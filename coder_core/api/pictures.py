@@ -12,7 +12,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.pictures import open_picture, read_picture
 
 if TYPE_CHECKING:
-    from coder_core.api.run import Run
+    from coder_core.api.stored_run import StoredRun
 
 QUALITY = 86
 MOST_BYTES = 10_000_000  # of a picture somebody hands over
@@ -31,7 +31,7 @@ def decode(content: bytes, name: str, *, size: int | None = None) -> Image:
     return read_picture(content, name, size=size)
 
 
-def sample_picture(run: Run, split: str, image: int, *, size: int | None = None) -> Image:
+def sample_picture(run: StoredRun, split: str, image: int, *, size: int | None = None) -> Image:
     """The picture of an image of a split: a file of the run's picture folder, or inside its tar or parquet files.
 
     Args:
@@ -55,13 +55,13 @@ def sample_picture(run: Run, split: str, image: int, *, size: int | None = None)
     return open_picture(analysis.picture_folder, run.image_names(split)[image], size=size)
 
 
-def has_pictures(run: Run, split: str) -> bool:
+def has_pictures(run: StoredRun, split: str) -> bool:
     """Whether the run says where the pictures of a split lie."""
     analysis = run.analysis(split)
     return bool(analysis.picture_folder) or analysis.packed_pictures is not None
 
 
-def thumbnail(run: Run, split: str, image: int, size: int) -> bytes | None:
+def thumbnail(run: StoredRun, split: str, image: int, size: int) -> bytes | None:
     """A picture, at most `size` pixels on its longer side, as JPEG bytes; None when it is missing or cannot be read."""
     if not has_pictures(run, split):
         return None

@@ -1,0 +1,271 @@
+"""What an evaluated run has stored: history, embeddings, ranks, diversity. NumPy and DataFrames out, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from coder_core.api import sides as sides_module
+from coder_core.api.concepts.view import ConceptView
+from coder_core.api.diversity.anchor import Anchor, Loss, open_anchor
+from coder_core.api.diversity.negatives import BANK_SIZE, Candidates, DiversitySettings, draw_for, spread
+from coder_core.api.diversity.table import Measure, normalise
+from coder_core.api.listing import RunSummary, loss_values
+from coder_core.api.pictures import thumbnail
+from coder_core.api.sampling import SCORES_AT_MOST, Sample, SplitPart, draw_points_sample, draw_sample, part_of
+from coder_core.api.sides import Array, Modality, Sides, first_captions
+from coder_core.console.faults import Fault, InputError
+from coder_core.ops.diversity_scaling import squash
+from coder_core.ops.mixture import mixed_embeddings
+from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.files.history import HISTORY, history_faults, read_frame
+
+
+class StoredRun:
+    """What a run folder holds, read lazily; large arrays of an analysis are mapped from a copy. `Run` answers new
+    queries, too.
+
+    Raises:
+        InputError: from any method, when the part of the run it needs is missing or damaged.
+    """
+
+    def __init__(self, summary: RunSummary) -> None:
+        self.summary = summary
+        self.name = summary.name
+        self.path = summary.path
+        self.config = summary.config
+        self.status = summary.status
+        self.splits = summary.splits
+        self._analyses: dict[str, Analysis] = {}
+        self._image_names: dict[str, list[str]] = {}
+        self._mixtures: dict[str, tuple[Array, Array]] = {}
+        self._parts: dict[tuple[object, ...], SplitPart] = {}
+        self._spreads: dict[tuple[object, ...], Array] = {}
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """One row an epoch, as far as training has come."""
+        return read_frame(self.path, "epoch")
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """One row every few steps: losses, learning rate, quartiles of the diversity."""
+        return read_frame(self.path, "step")
+
+    @property
+    def history_faults(self) -> list[str]:
+        """Sentences on lost or damaged parts of `history` and `steps`; the rest of the run is not affected."""
+        step, epochs = self.status.get("step", 0), self.status.get("evaluated", 0)
+        return [str(fault) for fault in history_faults(self.path / HISTORY, step=step, epochs=epochs)]
+
+    @property
+    def loss(self) -> Loss:
+        """μ, γ, ε of training, or the paper's."""
+        return loss_values(self.config)
+
+    def analysis(self, split: str) -> Analysis:
+        """The analysis folder of a split; the name is matched against `splits`, never joined to a path."""
+        if split not in (*self.splits, *self.summary.damaged):
+            names = ", ".join(self.splits) or "none; run `python -m coder_core.evaluate` on it"
+            raise InputError(Fault(f"run {self.name}", f"has no analysis of split {split!r}", f"one of: {names}"))
+        if split not in self._analyses:
+            self._analyses[split] = open_analysis(self.path, split)
+        return self._analyses[split]
+
+    def metrics(self, split: str) -> dict[str, float]:
+        """The dict of `retrieval_metrics`; empty where the split was not evaluated."""
+        evaluated = split in self.splits or split in self.summary.damaged
+        return dict(self.analysis(split).metrics) if evaluated else {}
+
+    def embeddings(self, split: str) -> tuple[Array, Array]:
+        """Images (n, D) and texts (m, D) of the instance branch, unit rows, read-only float32."""
+        analysis = self.analysis(split)
+        return analysis.image_embeddings, analysis.text_embeddings
+
+    def scoring(self, split: str) -> tuple[Array, Array]:
+        """Images and texts as unit rows whose inner products are the run's scores, by which everything is ranked.
+
+        The instance embeddings, or, with a concept branch, both in one vector: β · cos_I + (1 − β) · cos_C (eq. 8).
+        """
+        concepts = self.analysis(split).concepts
+        if concepts is None:
+            return self.embeddings(split)
+        if split not in self._mixtures:
+            v, w = self.embeddings(split)
+            beta = concepts.beta
+            self._mixtures[split] = (
+                mixed_embeddings(v, concepts.image_embeddings, beta),
+                mixed_embeddings(w, concepts.text_embeddings, beta),
+            )
+        return self._mixtures[split]
+
+    def scores(self, split: str) -> Array | None:
+        """(n, m) of a model that scores pair by pair; None where embeddings tell the scores."""
+        return self.analysis(split).scores
+
+    def compared(self, split: str) -> tuple[Array, Array, Array | None]:
+        """Images and texts as `embeddings` has them and None; of a run without embeddings (n, 0), (m, 0) and scores."""
+        scores = self.scores(split)
+        if scores is None:
+            return *self.embeddings(split), None
+        return np.empty((scores.shape[0], 0), np.float32), np.empty((scores.shape[1], 0), np.float32), scores
+
+    def sides(self, split: str, modality: Modality) -> Sides:
+        """All anchors, which `modality` names, and candidates, by the scores by which everything is ranked."""
+        v, w, scores = self.compared(split)
+        if scores is None:
+            v, w = self.scoring(split)
+        return sides_module.sides(v, w, self.image_of_text(split), modality, scores)
+
+    def count(self, split: str, modality: Modality) -> int:
+        """How many images or captions a split has."""
+        analysis = self.analysis(split)
+        return analysis.n_images if modality == "image" else analysis.n_texts
+
+    def concepts(self, split: str) -> ConceptView | None:
+        """What the concept branch reads; None for a run without one."""
+        tables = self.analysis(split).concepts
+        return None if tables is None else ConceptView(tables)
+
+    def captions(self, split: str) -> Sequence[str]:
+        """The m captions."""
+        return self.analysis(split).captions
+
+    def image_of_text(self, split: str) -> Array:
+        """(m,) the image each caption belongs to."""
+        return np.asarray(self.analysis(split).image_of_text)
+
+    def captions_of(self, split: str, image: int) -> Array:
+        """Numbers of an image's own captions."""
+        return np.flatnonzero(self.image_of_text(split) == image)
+
+    def first_captions(self, split: str) -> Array:
+        """(n,) the number of each image's first caption; −1 for an image without captions."""
+        return first_captions(self.image_of_text(split), self.count(split, "image"))
+
+    def picture(self, split: str, image: int, size: int = 320) -> bytes | None:
+        """The picture of an image as JPEG bytes; None when the run has none."""
+        return thumbnail(self, split, image, size)
+
+    def image_names(self, split: str) -> Sequence[str]:
+        """The n file names of the pictures, or ids of the images."""
+        if split not in self._image_names:
+            self._image_names[split] = self.analysis(split).image_names
+        return self._image_names[split]
+
+    def ranks(self, split: str) -> dict[str, Array]:
+        """ "i2t" (n,) and "t2i" (m,): rank of the best true match, 0 is first, ties count against it."""
+        analysis = self.analysis(split)
+        return {"i2t": np.asarray(analysis.image_ranks), "t2i": np.asarray(analysis.text_ranks)}
+
+    def similarity(self, images: Sequence[int] | Array, texts: Sequence[int] | Array, *, split: str) -> Array:
+        """(k, l) scores of the chosen images and captions: cosines, with a concept branch mixed by β."""
+        rows, columns = np.asarray(images), np.asarray(texts)
+        scores = self.scores(split)
+        if scores is not None:
+            return np.asarray(scores[rows[:, None], columns[None, :]])
+        v, w = self.scoring(split)
+        return np.asarray(v[rows] @ w[columns].T)
+
+    def sample(self, split: str, *, scores: int = SCORES_AT_MOST, seed: int = 0) -> Sample | None:
+        """A random part of a split too large to look at whole (images × captions > `scores`); None when it is not."""
+        images = self.count(split, "image")
+        return draw_sample(images, self.image_of_text(split), scores=scores, seed=seed)
+
+    def points_sample(self, split: str, *, seed: int = 0) -> Sample | None:
+        """About 20,000 images and captions of a split too large to look at whole, for its joint space; or None."""
+        images = self.count(split, "image")
+        return draw_points_sample(images, self.image_of_text(split), seed=seed)
+
+    def part(self, split: str, sample: Sample | None = None) -> SplitPart:
+        """The embeddings of a sample, copied once and kept, and which rows they are; the whole split for None.
+
+        Raises:
+            InputError: the run scores pair by pair, so there is no embedding to look at.
+        """
+        self.embeddings(split)
+        return self._part(split, sample)
+
+    def _part(self, split: str, sample: Sample | None) -> SplitPart:
+        key = (split, sample.key if sample else None)
+        if key not in self._parts:
+            v, w, scores = self.compared(split)
+            self._parts[key] = part_of(v, w, self.image_of_text(split), sample, scores)
+        return self._parts[key]
+
+    def _spread(self, split: str, settings: DiversitySettings, sample: Sample | None) -> Array:
+        key = (split, sample.key if sample else None, *settings.key)
+        if key not in self._spreads:
+            self._spreads[key] = spread(self._part(split, sample), settings)
+        return self._spreads[key]
+
+    def spread(self, split: str, *, sample: Sample | None = None, **settings: Any) -> Array:
+        """(Q,) standard deviation or entropy (bits) of every anchor's similarities to its negatives; cached.
+
+        Args:
+            settings: fields of `DiversitySettings`: modality, function, candidates, …
+        """
+        return self._spread(split, DiversitySettings(**settings), sample)
+
+    def diversity(
+        self, split: str, *, modality: Modality = "text", function: Measure = "std", epsilon: float = 0.1,
+        candidates: Candidates = "split", batch_size: int = 128, bank_size: int = BANK_SIZE, seed: int = 0,
+        temperature: float = 1.0, sample: Sample | None = None,
+    ) -> pd.DataFrame:  # fmt: skip
+        """Diversity of every anchor. CODER eq. 3.
+
+        Args:
+            modality: of the anchors. function: "std" or "entropy".
+            candidates: negatives from the whole split, from one random "batch" of `batch_size` pairs, or from a random
+                "bank" of `bank_size` pairs (`seed`).
+            temperature: of the softmax inside entropy.
+            sample: from `sample`: only its anchors, against its candidates.
+
+        Returns:
+            One row an anchor: anchor, image, spread, raw, diversity, rank (of its best match in the whole split, from
+            1; NaN for an image without captions).
+        """
+        settings = DiversitySettings(modality, function, candidates, batch_size, bank_size, seed, temperature)
+        part = self._part(split, sample)
+        spreads = self._spread(split, settings, sample)
+        raw = squash(spreads, epsilon)
+        draw = draw_for(part, settings)
+        rows = part.image_rows if modality == "image" else part.text_rows
+        ranks = self.ranks(split)["i2t" if modality == "image" else "t2i"][rows]
+        return pd.DataFrame(
+            {
+                "anchor": rows, "image": rows if modality == "image" else part.image_rows[part.owner],
+                "spread": spreads, "raw": raw, "diversity": normalise(raw, draw.batch_of if draw else None),
+                "rank": np.where(ranks < 0, np.nan, ranks + 1.0),
+            }
+        )  # fmt: skip
+
+    def anchor(
+        self, number: int, *, split: str, loss: Loss | None = None, epsilon: float | None = None,
+        sample: Sample | None = None, **settings: Any,
+    ) -> Anchor:  # fmt: skip
+        """One anchor: its negatives, its diversity, and the weight of each negative with and without it.
+
+        Args:
+            loss: μ, γ, ε to read it with; None takes those of training. epsilon: ε; None takes that of `loss`.
+            sample: as in `diversity`. settings: fields of `DiversitySettings`: modality, function, candidates, …
+
+        Raises:
+            InputError: there is no such anchor.
+        """
+        how = DiversitySettings(**settings)
+        v, w, scores = self.compared(split)
+        s = sides_module.sides(v, w, self.image_of_text(split), how.modality, scores)
+        check_number(number, len(s.anchors), how.modality)
+        loss = loss or self.loss
+        epsilon = loss.epsilon if epsilon is None else epsilon
+        return open_anchor(s, number, self._part(split, sample), how, self._spread(split, how, sample), loss, epsilon)
+
+
+def check_number(number: int, count: int, modality: Modality) -> None:
+    """Refuse the number of a sample that is not in the split."""
+    if not 0 <= number < count:
+        raise InputError(Fault(f"{modality} {number}", "is not in the split", f"0 to {count - 1}"))
