@@ -96,6 +96,16 @@ def test_recall_by_slice_agrees_with_loops(tmp_path: Path, direction: str) -> No
         assert row["gain_low"] <= row["gain"] <= row["gain_high"]
 
 
+def test_the_neighbours_of_a_caption_are_those_nearest_to_it(tmp_path: Path) -> None:
+    run = open_run(write_run(tmp_path, "run", noise=2.0, images=30, pictures=False))
+    columns = slice_columns(run, "dev")
+    texts = run.scoring("dev")[1]
+    cosines = texts @ texts[12]
+    nearest = sorted(range(len(texts)), key=lambda row: -cosines[row])[:51]
+    assert np.flatnonzero(select("12 in neighbours", columns)).tolist() == sorted(nearest)
+    assert not select('150 in neighbours or "dog" in neighbours', columns).any()
+
+
 def test_the_usual_slices_can_all_be_selected(tmp_path: Path) -> None:
     run = open_run(write_run(tmp_path, "run", noise=2.0, images=30, pictures=False))
     columns = slice_columns(run, "dev", tags={3: ["it's", 'a "quote"'], 4: ["\\"]})

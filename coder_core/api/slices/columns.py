@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 KINDS = {"numbers": NUMBERS, "colours": COLOURS, "spatial": SPATIAL, "negations": NEGATIONS}
 TENTHS = 10
+NEIGHBOURS = 50
 
 
 def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | None = None) -> Columns:
@@ -30,7 +31,8 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
     Returns:
         numbers: length, numbers, colours, spatial, negations, image, rank (of the caption's image, from 1), tenth (1
         to 10 by diversity of the caption, 1 the least; where the split is small enough to measure it), cluster (of a
-        run with prototypes). sets: words, tags. texts: caption.
+        run with prototypes). sets: words, tags, neighbours (of caption 12: the 50 captions nearest to it in the run's
+        space, and itself). texts: caption.
     """
     captions, owner = run.captions(split), run.image_of_text(split)
     tokens = [tokenise(caption) for caption in captions]
@@ -46,10 +48,31 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
         numbers["tenth"][order] = np.arange(len(captions)) * TENTHS // len(captions) + 1
     if (clusters := prototypes(run, split)) is not None:
         numbers["cluster"] = clusters.pairs
-    sets = {"words": _rows(tokens)}
+    sets: dict[str, Mapping[str, np.ndarray]] = {"words": _rows(tokens)}
+    if run.scores(split) is None:
+        sets["neighbours"] = _Neighbours(np.asarray(run.scoring(split)[1]))
     if tags is not None:
         sets["tags"] = _rows([[tag.casefold() for tag in tags.get(row, ())] for row in range(len(captions))])
     return Columns(len(captions), numbers, sets, {"caption": captions})
+
+
+class _Neighbours(Mapping[str, np.ndarray]):
+    """Caption number → the captions nearest to it, computed when asked for."""
+
+    def __init__(self, texts: np.ndarray) -> None:
+        self._texts = texts
+
+    def __getitem__(self, number: str) -> np.ndarray:
+        if not number.isdecimal() or int(number) >= len(self._texts):
+            raise KeyError(number)
+        cosines = self._texts @ self._texts[int(number)]
+        return np.sort(np.argsort(-cosines, kind="stable")[: NEIGHBOURS + 1])
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, range(len(self._texts)))
+
+    def __len__(self) -> int:
+        return len(self._texts)
 
 
 def _count(tokens: Sequence[Sequence[str]], words: frozenset[str], *, digits: bool) -> np.ndarray:

@@ -5,6 +5,7 @@
     length > 15, 5 < length <= 10        number of words
     colours, numbers, spatial, negations how many such words it has; alone, whether it has any
     image == 12                          captions of this image
+    12 in neighbours                     the captions most similar to caption 12
     and, or, not, (…)
 
 What else there is (cluster, concepts, diversity, tags …) depends on the run; a name that is not there is an error that
