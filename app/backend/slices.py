@@ -11,7 +11,7 @@ import streamlit as st
 from app.backend.runs import BY_STAMP, RunSummary, open_summary
 from coder_core.api import slices as api
 
-__all__ = ["LONGEST_EXPRESSION", "recalls_of", "selected", "slice_table"]
+__all__ = ["LONGEST_EXPRESSION", "images_counted", "recalls_of", "selected", "slice_table"]
 
 LONGEST_EXPRESSION = api.LONGEST_EXPRESSION
 
@@ -25,6 +25,11 @@ def _columns(run: RunSummary, split: str) -> api.Columns:
 def selected(run: RunSummary, split: str, expression: str) -> np.ndarray:
     """(m,) bool: the captions of a slice. InputError where the expression is none."""
     return api.select(expression, _columns(run, split))
+
+
+def images_counted(run: RunSummary, split: str) -> tuple[int, int]:
+    """How many images the table of slices counts, and how many the split has."""
+    return len(api.images_counted(open_summary(run), split)), open_summary(run).count(split, "image")
 
 
 def recalls_of(run: RunSummary, split: str, captions: np.ndarray, at: int = 1) -> float:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import charts
 from app.backend.runs import RunSummary, all_runs, comparable
-from app.backend.slices import slice_table
+from app.backend.slices import images_counted, slice_table
 from app.ui import cards, downloads, links
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
@@ -47,6 +47,9 @@ def show_table(choice: Choice, runs: list[RunSummary]) -> None:
         f"{runs[-1].name} is judged{beside}. Slices are ordered by one half of the images; the numbers but the queries "
         "are of the other half, with 95% intervals over images: the worst of many slices is not worst by chance."
     )
+    counted, images = images_counted(choice.first, choice.split)
+    if counted < images:
+        cards.note(f"The table counts the queries of {counted:,} of {images:,} images, drawn at random.")
     table = slice_table(runs, choice.split, "t2i" if modality == "text" else "i2t", at)
     if not len(table):
         cards.empty("No slice has enough queries.", "One is listed from 20 queries in either half of the images on.")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from coder_core.api import InputError, open_run
-from coder_core.api.slices import Columns, Slice, select, slice_columns, slice_table, usual_slices
+from coder_core.api.slices import Columns, Slice, images_counted, select, slice_columns, slice_table, usual_slices
+from coder_core.api.slices import table as table_module
 from coder_core.data.words import tokenise
 from coder_core.evaluation.recall import HALVES_SEED
 from tests.support.run_folders import write_run
@@ -94,6 +95,19 @@ def test_recall_by_slice_agrees_with_loops(tmp_path: Path, direction: str) -> No
         assert row["excess"] == pytest.approx(misses - len(reported) * (1 - overall))
         assert row["gain"] == pytest.approx(row["recall_1"] - row["recall_0"])
         assert row["gain_low"] <= row["gain"] <= row["gain_high"]
+
+
+def test_a_large_split_is_counted_by_a_sample_of_its_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = open_run(write_run(tmp_path, "run", noise=2.0, images=150, pictures=False))
+    monkeypatch.setattr(table_module, "MOST_IMAGES", 100)
+    shown = images_counted(run, "dev")
+    assert len(set(shown.tolist())) == 100
+    columns = slice_columns(run, "dev")
+    [row] = slice_table([run], "dev", "t2i", 1, [Slice("all", "length > 0")], columns).itertuples()
+    right = (run.ranks("dev")["t2i"] < 1).reshape(150, 5)[shown]
+    reported = np.setdiff1d(np.arange(100), np.random.default_rng(HALVES_SEED).permutation(100)[:50])
+    assert row.queries == 500
+    assert row.recall_0 == pytest.approx(100 * right[reported].mean())
 
 
 def test_the_neighbours_of_a_caption_are_those_nearest_to_it(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from coder_core.api.run import Run
 
 LEAST_QUERIES = 20  # of a slice that is listed
+MOST_IMAGES = 10_000
 MOST_WORDS = 400  # the most frequent ones
 DRAWS = 1000
 _SEED = 20220910
@@ -65,13 +66,14 @@ def slice_table(
         columns: of `slice_columns`.
 
     Returns:
-        One row a slice: kind, expression, queries (of the split), share (% of the queries), excess (misses of the last
-        run beyond those at its overall recall), of run r recall_r, low_r and high_r (percent and 95% interval, a
-        bootstrap over images), and of several runs gain, gain_low and gain_high (last − first).
+        One row a slice: kind, expression, queries (of the images counted, see `images_counted`), share (% of them),
+        excess (misses of the last run beyond those at its overall recall), of run r recall_r, low_r and high_r (percent
+        and 95% interval, a bootstrap over images), and of several runs gain, gain_low and gain_high (last − first).
     """
-    members, query_image = _members(runs[0], split, direction, slices, columns)
-    images = runs[0].count(split, "image")
-    answers = [run.ranks(split)[direction] for run in runs]
+    shown = images_counted(runs[0], split)
+    images = len(shown)
+    members, queries, query_image = _members(runs[0], split, direction, slices, columns, shown)
+    answers = [run.ranks(split)[direction][queries] for run in runs]
     asks = answers[0] >= 0
     per_image = sparse.csr_array((np.ones(len(asks)), (np.arange(len(asks)), query_image)), shape=(len(asks), images))
 
@@ -96,16 +98,30 @@ def slice_table(
     return frame.assign(**_recalls(*reported)) if len(listed) else frame
 
 
+def images_counted(run: Run, split: str) -> np.ndarray:
+    """The images whose queries the table counts: all, or 10,000 drawn at random from a larger split."""
+    images = run.count(split, "image")
+    if images <= MOST_IMAGES:
+        return np.arange(images)
+    return np.sort(np.random.default_rng(_SEED).choice(images, MOST_IMAGES, replace=False))
+
+
 def _members(
-    run: Run, split: str, direction: Direction, slices: Sequence[Slice], columns: Columns
-) -> tuple[sparse.csr_array, np.ndarray]:
-    """(slices, queries) which queries belong to each slice, and (queries,) the image of each."""
-    masks = sparse.csr_array(np.stack([select(one.expression, columns) for one in slices]).astype(np.float64))
-    owner, images = run.image_of_text(split), run.count(split, "image")
+    run: Run, split: str, direction: Direction, slices: Sequence[Slice], columns: Columns, shown: np.ndarray
+) -> tuple[sparse.csr_array, np.ndarray, np.ndarray]:
+    """(slices, queries) which queries belong to each slice, (queries,) their numbers, and the place of the image of
+    each among those shown."""
+    position = np.full(run.count(split, "image"), -1)
+    position[shown] = np.arange(len(shown))
+    captions = np.flatnonzero(position[run.image_of_text(split)] >= 0)
+    owner = position[run.image_of_text(split)[captions]]
+    rows = [np.flatnonzero(select(one.expression, columns)[captions]) for one in slices]
+    ends = np.cumsum([0, *map(len, rows)])
+    masks = sparse.csr_array((np.ones(ends[-1]), np.concatenate(rows), ends), shape=(len(slices), len(captions)))
     if direction == "t2i":
-        return masks, owner
-    captions = sparse.csr_array((np.ones(len(owner)), (np.arange(len(owner)), owner)), shape=(len(owner), images))
-    return sparse.csr_array(((masks @ captions) > 0).astype(np.float64)), np.arange(images)
+        return masks, captions, owner
+    owners = sparse.csr_array((np.ones(len(owner)), (np.arange(len(owner)), owner)), shape=(len(owner), len(shown)))
+    return sparse.csr_array(((masks @ owners) > 0).astype(np.float64)), shown, np.arange(len(shown))
 
 
 def _excess(counts: np.ndarray, hits: np.ndarray, half: np.ndarray) -> np.ndarray:
