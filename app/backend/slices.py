@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.backend.runs import BY_STAMP, RunSummary, open_summary
+from app.backend.reviews import file_of, load, reviewed_split
+from app.backend.runs import BY_STAMP, InputError, RunSummary, open_summary
 from coder_core.api import slices as api
 
 __all__ = ["LONGEST_EXPRESSION", "images_counted", "recalls_of", "selected", "slice_table"]
@@ -17,14 +18,28 @@ LONGEST_EXPRESSION = api.LONGEST_EXPRESSION
 
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the captions …", hash_funcs=BY_STAMP)
-def _columns(run: RunSummary, split: str) -> api.Columns:
-    return api.slice_columns(open_summary(run), split)
+def _columns(run: RunSummary, split: str, reviews: str) -> api.Columns:
+    said = load(file_of(run)) if reviews else None
+    return api.slice_columns(open_summary(run), split, tags=reviewed_split(run, split).tags(said) if said else None)
+
+
+def _reviews(run: RunSummary) -> str:
+    """What changes with the verdicts and tags on the data of a run; "" without any, or where they cannot be read."""
+    try:
+        lines = load(file_of(run)).lines
+    except InputError:  # the Reviews page names it
+        return ""
+    return f"{file_of(run)} {len(lines)} {lines[-1].get('id')}" if lines else ""
+
+
+def selected(run: RunSummary, split: str, expression: str) -> np.ndarray:
+    """(m,) bool: the captions of a slice. InputError where the expression is none."""
+    return _selected(run, split, expression, _reviews(run))
 
 
 @st.cache_data(max_entries=64, show_spinner=False, hash_funcs=BY_STAMP)
-def selected(run: RunSummary, split: str, expression: str) -> np.ndarray:
-    """(m,) bool: the captions of a slice. InputError where the expression is none."""
-    return api.select(expression, _columns(run, split))
+def _selected(run: RunSummary, split: str, expression: str, reviews: str) -> np.ndarray:
+    return api.select(expression, _columns(run, split, reviews))
 
 
 def images_counted(run: RunSummary, split: str) -> tuple[int, int]:
@@ -38,9 +53,13 @@ def recalls_of(run: RunSummary, split: str, captions: np.ndarray, at: int = 1) -
     return 100 * float((ranks < at).mean()) if len(ranks) else float("nan")
 
 
-@st.cache_data(max_entries=32, show_spinner="Comparing slices …", hash_funcs=BY_STAMP)
 def slice_table(runs: Sequence[RunSummary], split: str, direction: str, at: int) -> pd.DataFrame:
-    """`slice_table` of the usual slices; clusters and diversity are those of the last run."""
-    columns = _columns(runs[-1], split)
+    """`slice_table` of the usual slices; clusters, diversity and tags are those of the last run and its data."""
+    return _slice_table(runs, split, direction, at, _reviews(runs[-1]))
+
+
+@st.cache_data(max_entries=32, show_spinner="Comparing slices …", hash_funcs=BY_STAMP)
+def _slice_table(runs: Sequence[RunSummary], split: str, direction: str, at: int, reviews: str) -> pd.DataFrame:
+    columns = _columns(runs[-1], split, reviews)
     opened = [open_summary(run) for run in runs]
     return api.slice_table(opened, split, direction, at, api.usual_slices(columns), columns)  # type: ignore[arg-type]

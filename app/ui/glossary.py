@@ -99,9 +99,9 @@ TERMS = {
     ),
     "slice": (
         'Captions that all tables are filtered by. Words: "dog" in words; text: "a dog" in caption; numbers: length, '
-        "colours, numbers, spatial, negations, rank, tenth (of diversity, 1 the least), cluster, image; 12 in "
-        "neighbours: the captions most similar to caption 12; joined by and, or, not. The Slices page lists those with "
-        "the most misses."
+        'colours, numbers, spatial, negations, rank, tenth (of diversity, 1 the least), cluster, image; "…" '
+        "in tags: verdicts and tags of reviews; 12 in neighbours: the captions most similar to caption 12; joined by "
+        "and, or, not. The Slices page lists those with the most misses."
     ),
     "occurrences": "Number of queries with this candidate among their first results (k-occurrence).",
     "skewness": "Skewness of the k-occurrences: 0 is symmetric; above 1 a few hubs dominate the results.",

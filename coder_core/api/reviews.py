@@ -79,6 +79,15 @@ class ReviewedSplit:
         """What a pair of rows is called; without a caption the image with all its captions."""
         return self.keys[image], "" if caption is None else self.captions[caption]
 
+    def tags(self, reviews: Reviews) -> dict[int, list[str]]:
+        """Row of a judged caption → tags and verdicts on it with its own image."""
+        given: dict[Pair, set[str]] = {}
+        for review in reviews.standing:
+            verdict = {review.verdict} - {"none"}
+            given.setdefault(review.pair, set()).update(tag.casefold() for tag in (*review.tags, *verdict))
+        pairs = ((self.keys[image], caption) for image, caption in zip(self.image_of_text, self.captions, strict=True))
+        return {row: sorted(given[pair]) for row, pair in enumerate(pairs) if given.get(pair)}
+
     def judged(self, reviews: Reviews) -> JudgedSplit:
         """The verdicts as rows of this split."""
         return judge_split(reviews.verdicts, list(self.keys), self.captions, self.image_of_text, len(self.keys))

@@ -16,6 +16,7 @@ from PIL import Image
 from coder_core.api import InputError, open_run
 from coder_core.api.joint_space import score_separation
 from coder_core.api.retrieval import likely_matches, text_vectors
+from coder_core.api.reviews import Review, ReviewedSplit, append_review
 from coder_core.api.saved_views import save_view, saved_views
 from coder_core.evaluation import EmbeddingPair
 from coder_core.runs.derived.hub_correction import correct_hubs
@@ -285,6 +286,11 @@ def test_a_slice_filters_every_page(tmp_path: Path, opened: Opened) -> None:
         assert "1–50 of 120 captions" in json.dumps(table, ensure_ascii=False)
         assert all("dog" in json.dumps(row) for row in table["rows"])
     assert app.query_params["slice"] == asked
+    key, text = ReviewedSplit.of(open_run(tmp_path / "demo"), "dev").pair(1, 7)
+    append_review(tmp_path / "reviews.jsonl", Review(key, text, "too-vague", "anna", ("Odd <b>",)))
+    for asked in ('"odd <b>" in tags', '"too-vague" in tags'):
+        app = opened(tmp_path, "retrieval", slice=asked)
+        assert "1 of 300 captions on every page" in texts(app)
     app = opened(tmp_path, "retrieval", slice="__import__('os')")
     assert "Nothing is filtered" in texts(app)
     app = opened(tmp_path, "overview")
