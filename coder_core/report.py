@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -33,6 +34,8 @@ class ReportArguments:
     """The file to write."""
     question: str = ""
     """What the report answers; empty asks whether the last run retrieves better than the first."""
+    reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Verdicts on pairs (`coder_core.reviews`): what was judged, and recall with and without."""
     overwrite: bool = False
     """Replace the file if it exists."""
 
@@ -45,12 +48,14 @@ def main(arguments: list[str]) -> int:
 
     from coder_core.api import open_run
     from coder_core.api.report import gather, render
+    from coder_core.data.reviews import read_reviews
 
     console = open_console()
     with console.status("gathering"):
         report = gather(
             [open_run(folder) for folder in parsed.runs], parsed.split, question=parsed.question,
             command=shlex.join([*PROGRAM.split(), *arguments]),
+            reviews=None if parsed.reviews is None else read_reviews(parsed.reviews),
         )  # fmt: skip
         parsed.out.write_text(render(report), "utf-8")
     for sentence in report.short:

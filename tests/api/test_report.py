@@ -12,6 +12,7 @@ import pytest
 from coder_core.api import compare, open_run
 from coder_core.api.report import gather, render
 from coder_core.api.retrieval import gain_in_words
+from coder_core.api.reviews import Review, ReviewedSplit, append_review
 from coder_core.evaluation.bootstrap import count_hits, difference, recall_intervals
 from coder_core.report import main
 from tests.support.run_folders import write_run
@@ -57,6 +58,11 @@ def test_one_file_says_what_moved_with_pictures(
     assert page.count("data:image/jpeg;base64,") >= 12
     assert "python -m coder_core.report" in page
     assert out.stat().st_size < 15e6
+    key, text = ReviewedSplit.of(second, "dev").pair(1, 7)
+    append_review(tmp_path / "reviews.jsonl", Review(key, text, "wrong-caption", "anna <b>"))
+    reviewed = ["--reviews", str(tmp_path / "reviews.jsonl"), "--overwrite"]
+    assert main([*map(str, runs), "--out", str(out), *reviewed]) == 0
+    assert "1 wrong-caption</td></tr><tr><th>by</th><td>anna &lt;b&gt;" in "".join(out.read_text().split("\n"))
     assert main([*map(str, runs), "--out", str(out)]) == 1
     assert "exists" in capsys.readouterr().err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,6 +19,7 @@ from coder_core.api.retrieval.comparison import OUTCOMES, compare, config_differ
 from coder_core.api.retrieval.likely import likely_matches, text_vectors
 from coder_core.api.retrieval.margins import margins
 from coder_core.api.retrieval.significance import gain_in_words, hits_of
+from coder_core.api.reviews import ReviewedSplit, Reviews, reviewed_recall
 from coder_core.api.run import Run
 from coder_core.api.slices import slice_columns, slice_table, usual_slices
 from coder_core.evaluation.bootstrap import recall_intervals
@@ -78,7 +80,7 @@ class Report:
 
 
 def gather(
-    runs: Sequence[Run], split: str, *, question: str = "", command: str = "", reviews: Mapping[str, str] | None = None
+    runs: Sequence[Run], split: str, *, question: str = "", command: str = "", reviews: Reviews | None = None
 ) -> Report:
     """Gather the report on one or several runs of the same samples; the last is the one that is judged.
 
@@ -103,7 +105,7 @@ def gather(
         settings=config_differences({run.name: run.summary.config for run in runs}) if len(runs) > 1 else None,
         commands=[*((run.name, _command(run)) for run in runs), ("this report", command)],
         versions=f"Python {platform.python_version()}, NumPy {np.__version__}",
-        reviews=reviews or {},
+        reviews=_reviews(runs, split, reviews) if reviews is not None and reviews.standing else {},
     )  # fmt: skip
 
 
@@ -122,6 +124,24 @@ def _worst(slices: pd.DataFrame, name: str) -> list[str]:
         "than at its overall recall (on images the slice was not chosen by)."
         for expression, excess, recall in zip(worst["expression"], worst["excess misses"], worst["R@1"], strict=True)
     ]
+
+
+def _reviews(runs: Sequence[Run], split: str, reviews: Reviews) -> dict[str, str]:
+    """Verdicts on the split, and every run's recall by the labels and as the verdicts correct them."""
+    counts = Counter(review.verdict for review in reviews.standing)
+    facts = {
+        "verdicts": ", ".join(f"{count:,} {verdict}" for verdict, count in counts.most_common()),
+        "by": ", ".join(sorted(reviews.by_reviewer)),
+        "fingerprint": reviews.fingerprint()[:16],
+    }
+    for run in runs:
+        table = reviewed_recall(run, split, ReviewedSplit.of(run, split), reviews)
+        recalls = [
+            f"{DIRECTIONS[str(row.direction)]} R@1 {row.labels_1:.1f} % by the labels, {row.reviewed_1:.1f} % reviewed"
+            for row in table[table["queries"] == "all"].itertuples()
+        ]
+        facts[run.name] = "; ".join(recalls)
+    return facts
 
 
 def _data(run: Run, split: str) -> dict[str, str]:
