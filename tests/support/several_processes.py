@@ -57,4 +57,5 @@ def run_as_one_of_several(train: Callable[[], dict[str, Tensor]], out: str) -> N
         assert torch.equal(same[0], same[-1]), name
     if parallel.rank() == 0:
         save_file({name: value.contiguous() for name, value in found.items()}, out)
+    parallel.barrier()  # rank 0 has saved
     parallel.finish()
