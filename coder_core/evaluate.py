@@ -28,6 +28,7 @@ from coder_core.console.tables import (
 from coder_core.data.probes import Probe, read_probes
 
 if TYPE_CHECKING:
+    from coder_core.data.reviews import Reviews
     from coder_core.runs.analysis.rows import RunRow
 
 FIVE_FOLD_IMAGES = 5000
@@ -102,70 +103,21 @@ def main(arguments: list[str]) -> int:
         check_plain(folder)
     probes = read_probes(parsed.probe)
 
-    from coder_core.cpu.products import use_onednn
     from coder_core.data.reviews import read_reviews
-    from coder_core.runs.analysis.blend import best_row, blend_rows, check_tuned, ending, write_curve
-    from coder_core.runs.analysis.import_embeddings import is_imported
-    from coder_core.runs.analysis.rows import (
-        CHOOSING,
-        HUBS_CORRECTED,
-        add_c_way_accuracy,
-        add_extended_metrics,
-        add_reviewed_metrics,
-        embedded_row,
-        ensemble,
-        evaluate_run,
-        hub_corrected_row,
-        read_data,
-        write_csv,
-        write_json,
-        write_similarities,
-    )
-    from coder_core.runs.load import LoadedModel, load_model
-    from coder_core.training.launch import choose_device
-    from coder_core.training.prepare import data_folder
 
-    reviews = None if parsed.reviews is None else read_reviews(parsed.reviews)  # before the work
+    reviews = None if parsed.reviews is None else read_reviews(parsed.reviews)
+
+    from coder_core.cpu.products import use_onednn
+    from coder_core.runs.analysis.blend import best_row, ending, write_curve
+    from coder_core.runs.analysis.rows import CHOOSING, HUBS_CORRECTED, write_csv, write_json, write_similarities
+
     use_onednn()
     console = open_console()
-    rows: list[RunRow] = []
-    corrected: list[RunRow] = []
-
-    def add_hub_correction(folder: Path, loaded: LoadedModel | None, data: Path | None) -> None:
-        if parsed.hub_correction:
-            row, note = hub_corrected_row(rows[-1], folder, loaded, data, parsed.split, console)
-            corrected.append(row)
-            print_faults(console, [note])
-
-    for folder in parsed.runs:
-        if parsed.blend:
-            check_tuned(folder)
-        elif is_imported(folder):
-            rows.append(embedded_row(folder, parsed.split))
-            add_hub_correction(folder, None, None)
-            continue
-        loaded = load_model(folder, device=str(choose_device(parsed.device)))
-        data, pictures = parsed.data or loaded.config.data.data, parsed.pictures or loaded.config.data.pictures
-        if parsed.blend:
-            split = read_data(loaded, data_folder(data), parsed.split, pictures or None, console)
-            rows += blend_rows(folder, loaded, split, parsed.blend, console)
-        else:
-            rows.append(evaluate_run(folder, loaded, data_folder(data), parsed.split, pictures or None, console))
-            add_hub_correction(folder, loaded, data_folder(data))
-    if len(rows) > 1 and not parsed.blend:
-        rows.append(ensemble(rows, parsed.ties))
-    rows += corrected
-    if parsed.ways:
-        print_faults(console, add_c_way_accuracy(
-            rows, parsed.ways, repeats=parsed.ways_repeats, seed=parsed.ways_seed, ties=parsed.ties,
-        ))  # fmt: skip
-    if parsed.positives is not None:
-        print_faults(console, add_extended_metrics(rows, parsed.positives))
+    rows = _rows(parsed, console)
+    print_faults(console, _add_metrics(rows, parsed, reviews))
     if probes:
         for row, folder in zip(rows, parsed.runs, strict=False):
             print_faults(console, add_probe_accuracy(row, folder, parsed.split, probes, parsed.pictures, console))
-    if reviews is not None and parsed.reviews is not None:
-        print_faults(console, add_reviewed_metrics(rows, reviews, parsed.reviews))
     if parsed.similarities is not None:
         write_similarities(rows, parsed.similarities, parsed.split)
     table = {row.name: row.metrics for row in rows}
@@ -182,22 +134,79 @@ def main(arguments: list[str]) -> int:
     if len(parsed.blend) > 1 and parsed.split in CHOOSING:
         best = best_row(rows).metrics["alpha"]
         named = {f"{row}{BEST}" if row.endswith(ending(best)) else row: metrics for row, metrics in named.items()}
+    _print_tables(named, parsed, console)
+    return 0
+
+
+def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
+    """A row for every run or blend, their ensemble, and the runs with scores corrected for hubs."""
+    from coder_core.runs.analysis.blend import blend_rows, check_tuned
+    from coder_core.runs.analysis.import_embeddings import is_imported
+    from coder_core.runs.analysis.rows import embedded_row, ensemble, evaluate_run, hub_corrected_row, read_data
+    from coder_core.runs.load import load_model
+    from coder_core.training.launch import choose_device
+    from coder_core.training.prepare import data_folder
+
+    rows: list[RunRow] = []
+    corrected: list[RunRow] = []
+    for folder in parsed.runs:
+        loaded, data, pictures = None, None, None
+        if parsed.blend:
+            check_tuned(folder)
+        if parsed.blend or not is_imported(folder):
+            loaded = load_model(folder, device=str(choose_device(parsed.device)))
+            data = data_folder(parsed.data or loaded.config.data.data)
+            pictures = parsed.pictures or loaded.config.data.pictures or None
+        if loaded is None or data is None:
+            rows.append(embedded_row(folder, parsed.split))
+        elif parsed.blend:
+            split = read_data(loaded, data, parsed.split, pictures, console)
+            rows += blend_rows(folder, loaded, split, parsed.blend, console)
+        else:
+            rows.append(evaluate_run(folder, loaded, data, parsed.split, pictures, console))
+        if parsed.hub_correction:
+            row, note = hub_corrected_row(rows[-1], folder, loaded, data, pictures, parsed.split, console)
+            corrected.append(row)
+            print_faults(console, [note])
+    if len(rows) > 1 and not parsed.blend:
+        rows.append(ensemble(rows, parsed.ties))
+    return [*rows, *corrected]
+
+
+def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews | None) -> list[Fault]:
+    """Add what was asked for beside recall to the metrics of every row; returns warnings and notes."""
+    from coder_core.runs.analysis.rows import add_c_way_accuracy, add_extended_metrics, add_reviewed_metrics
+
+    faults: list[Fault] = []
+    if parsed.ways:
+        faults += add_c_way_accuracy(
+            rows, parsed.ways, repeats=parsed.ways_repeats, seed=parsed.ways_seed, ties=parsed.ties
+        )
+    if parsed.positives is not None:
+        faults += add_extended_metrics(rows, parsed.positives)
+    if reviews is not None and parsed.reviews is not None:
+        faults += add_reviewed_metrics(rows, reviews, parsed.reviews)
+    return faults
+
+
+def _print_tables(named: Mapping[str, Metrics], parsed: EvaluateArguments, console: Console) -> None:
+    """The table of recall, and one for everything asked for beside it."""
     console.print(metrics_table(named, f"{parsed.split} · {parsed.ties} ties"))
+    whole = {row: metrics for row, metrics in named.items() if not row.endswith(FOLDS)}
     if parsed.ways:
         title = f"c-way accuracy · mean of {parsed.ways_repeats} draws ± 95% · seed {parsed.ways_seed}"
-        console.print(choices_table({k: v for k, v in named.items() if not k.endswith(FOLDS)}, parsed.ways, title))
+        console.print(choices_table(whole, parsed.ways, title))
     if parsed.positives is not None:
         title = f"labels and {parsed.positives.name} · results that score the same count against a query"
-        console.print(extended_table({k: v for k, v in named.items() if not k.endswith(FOLDS)}, title))
-    if probes:
-        title = "probes · caption above wrong caption, %"
-        console.print(probe_table({k: v for k, v in named.items() if any(n.startswith(PROBE) for n in v)}, title))
+        console.print(extended_table(whole, title))
+    if parsed.probe:
+        probed = {row: metrics for row, metrics in whole.items() if any(name.startswith(PROBE) for name in metrics)}
+        console.print(probe_table(probed, "probes · caption above wrong caption, %"))
     if parsed.reviews is not None:
         title = f"R@K by the labels, and as {parsed.reviews.name} corrects them"
-        console.print(reviewed_table({k: v for k, v in named.items() if not k.endswith(FOLDS)}, title))
+        console.print(reviewed_table(whole, title))
     if parsed.blend:
         say(console, "Choose α on dev, and report the chosen one on test.")
-    return 0
 
 
 def add_probe_accuracy(

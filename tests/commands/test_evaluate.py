@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,8 @@ from coder_core.runs.derived.hub_correction import correction_folder, read_corre
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import start_run
 from tests.support.run_folders import import_run_folder
-from tests.support.tiny_runs import tiny_config, write_tiny_data
+from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
+from tests.support.tower_runs import tower_config
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +210,17 @@ def test_hub_correction_is_a_row_beside_the_run_and_stored_for_the_app(
             best = np.array([own[analysis.image_of_text == image].max() for image in range(analysis.n_images)])
             ranks = (corrected > best[:, None]).sum(1)
         assert stored.metrics[f"{way}_r5"] == pytest.approx(100 * float((ranks < 5).mean()))
+
+
+def test_hub_correction_reads_pictures_from_where_the_run_has_them(towers_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(towers_folder / "data", tmp_path / "data")
+    (tmp_path / "data" / "Flicker8k_Dataset").rename(tmp_path / "pictures")
+    config = tower_config(
+        towers_folder, epochs=1, data=str(tmp_path / "data"), pictures=str(tmp_path / "pictures"),
+    )  # fmt: skip
+    run = start_run(config, tmp_path, quiet())
+    assert main([str(run), "--split", "test", "--hub-correction"]) == 0
+    assert read_correction(correction_folder(run, "test", open_analysis(run, "test"))) is not None
 
 
 def test_a_run_of_embeddings_is_evaluated_from_what_it_holds(

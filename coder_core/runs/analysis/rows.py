@@ -165,14 +165,15 @@ def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
 
 
 def hub_corrected_row(
-    row: RunRow, folder: Path, loaded: LoadedModel | None, data: Path | None, split_name: str, console: Console
-) -> tuple[RunRow, Fault]:
+    row: RunRow, folder: Path, loaded: LoadedModel | None, data: Path | None, pictures: str | None, split_name: str,
+    console: Console,
+) -> tuple[RunRow, Fault]:  # fmt: skip
     """The row of a run with its scores corrected for hubs, whose ranks are stored for the app, and a note on how.
 
     Args:
         row: of the run as it is. folder: of the run.
         loaded: its model; None for a run of another model's embeddings, which holds those of train and dev too.
-        data: the data set of the model. split_name: of it.
+        data: the data set of the model. pictures: folder of its picture files. split_name: of it.
         console: for progress.
 
     Raises:
@@ -185,7 +186,7 @@ def hub_corrected_row(
         if loaded is None or data is None:
             analysis = _embedded(folder, name)
             return stored_sources(analysis), np.asarray(analysis.image_of_text)
-        split = read_data(loaded, data, name, None, console)
+        split = read_data(loaded, data, name, pictures, console)
         with watching(console, f"{folder.name}: encoding {name}") as watch:
             return score(loaded, split, progress=watch)[0], split.image_of_text
 
