@@ -87,7 +87,7 @@ def _pick() -> tuple[dict[str, str], Choice | None, list[Problem]]:
     expression = _slice(shown)
     if shown is not None and expression:
         query[SLICE] = expression
-        shown = replace(shown, slice=_described(shown, expression))
+        shown = replace(shown, slice=_described(shown, expression), slice_run=shown.runs[-1])
     return query | {"split": split}, shown, [*problems, *faults]
 
 

@@ -22,13 +22,17 @@ NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,12})?")
 
 @dataclass(frozen=True)
 class Choice:
-    """The runs of the sidebar and the split: `first` is the baseline, `second` (if any) is compared with it. `slice` is
-    an expression that every page's tables are filtered by; "" for the whole split."""
+    """The runs of the sidebar and the split: `first` is the baseline, `second` (if any) is compared with it.
+
+    `slice` is an expression that every page's tables are filtered by, "" for the whole split. Its clusters, ranks and
+    diversity are those of `slice_run`, whichever run a page is about.
+    """
 
     first: RunSummary
     second: RunSummary | None
     split: str
     slice: str = ""
+    slice_run: RunSummary | None = None
 
     @property
     def runs(self) -> list[RunSummary]:

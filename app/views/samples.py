@@ -117,7 +117,7 @@ def in_slice(choice: Choice, modality: str, numbers: np.ndarray | pd.Series) -> 
 
 def slice_members(choice: Choice, modality: str) -> np.ndarray:
     """The captions of the slice, or the images with such a caption."""
-    run = choice.runs[-1]
+    run = choice.slice_run or choice.runs[-1]
     captions = np.flatnonzero(selected(run, choice.split, choice.slice))
     return captions if modality == "text" else np.unique(open_summary(run).image_of_text(choice.split)[captions])
 

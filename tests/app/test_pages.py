@@ -6,6 +6,7 @@ import html
 import io
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from app.ui.state import Choice
+from app.views.samples import slice_members
 from coder_core.api import InputError, open_run
 from coder_core.api.joint_space import score_separation
 from coder_core.api.retrieval import likely_matches, text_vectors
@@ -291,6 +294,11 @@ def test_a_slice_filters_every_page(tmp_path: Path, opened: Opened) -> None:
     for asked in ('"odd <b>" in tags', '"too-vague" in tags'):
         app = opened(tmp_path, "retrieval", slice=asked)
         assert "1 of 300 captions on every page" in texts(app)
+    base, last = (open_run(tmp_path / name).summary for name in ("demo-baseline", "demo"))
+    solved = np.flatnonzero(open_run(tmp_path / "demo").ranks("dev")["t2i"] == 0)
+    choice = Choice(base, last, "dev", "rank == 1", slice_run=last)
+    for page in (choice, replace(choice, second=None)):  # a page about one run keeps the slice of the sidebar's last
+        assert slice_members(page, "text").tolist() == solved.tolist()
     app = opened(tmp_path, "retrieval", slice="__import__('os')")
     assert "Nothing is filtered" in texts(app)
     app = opened(tmp_path, "overview")
