@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from coder_core.console.documents import trusting
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import check_plain
 from coder_core.console.progress import Tell, silent, within
@@ -17,7 +16,7 @@ from coder_core.geometry.layout import Layout, lay_out
 from coder_core.geometry.points import Points
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import Analysis, open_analysis
-from coder_core.runs.derived.store import DerivedFolder, derived_folder, read_derived, write_derived
+from coder_core.runs.derived.store import Derived, DerivedFolder, derived_folder, read_as, write_derived
 
 Result = TypeVar("Result")
 
@@ -43,15 +42,15 @@ def read_layout(folder: DerivedFolder) -> Layout | None:
     Raises:
         InputError: it is damaged.
     """
-    stored = read_derived(folder)
-    if stored is None:
-        return None
-    with trusting(str(folder.path)):
+
+    def build(stored: Derived) -> Layout:
         shares, disparity = stored.facts.get("shares"), stored.facts.get("disparity")
         return Layout(
             stored.arrays["plane"], stored.notes, None if disparity is None else float(disparity),
             (float(shares[0]), float(shares[1])) if shares else None,
         )  # fmt: skip
+
+    return read_as(folder, build)
 
 
 def read_clusters(folder: DerivedFolder) -> Clustering | None:
@@ -60,11 +59,7 @@ def read_clusters(folder: DerivedFolder) -> Clustering | None:
     Raises:
         InputError: they are damaged.
     """
-    stored = read_derived(folder)
-    if stored is None:
-        return None
-    with trusting(str(folder.path)):
-        return Clustering(**stored.arrays)
+    return read_as(folder, lambda stored: Clustering(**stored.arrays))
 
 
 def make_layouts(

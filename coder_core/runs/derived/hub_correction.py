@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.console.documents import trusting
 from coder_core.console.faults import Fault, InputError
 from coder_core.evaluation.sources import EmbeddingPair, Source
 from coder_core.runs.analysis.read import Analysis, open_analysis
-from coder_core.runs.derived.store import DerivedFolder, derived_folder, read_derived, write_derived
+from coder_core.runs.derived.store import Derived, DerivedFolder, derived_folder, read_as, write_derived
 
 FLAG = "--hub-correction"
 REFERENCE = "train"  # its captions and images are the queries that biases come from
@@ -52,14 +51,14 @@ def read_correction(folder: DerivedFolder) -> HubCorrection | None:
     Raises:
         InputError: they are damaged.
     """
-    stored = read_derived(folder)
-    if stored is None:
-        return None
-    with trusting(str(folder.path)):
+
+    def build(stored: Derived) -> HubCorrection:
         strengths = {way: (int(k), float(alpha)) for way, (k, alpha) in stored.facts["strengths"].items()}
         metrics = {str(name): float(value) for name, value in stored.facts["metrics"].items()}
         ranks: dict[str, Any] = {name: stored.arrays[name] for name in RANKS}
         return HubCorrection(chosen_on=str(stored.facts["chosen_on"]), strengths=strengths, metrics=metrics, **ranks)
+
+    return read_as(folder, build)
 
 
 def correct_hubs(

@@ -13,10 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from coder_core.runs.files import atomic, sealed
 from coder_core.runs.files.manifest import MANIFEST
 
 VERSION = 1
+Result = TypeVar("Result")
 _NAME = re.compile(r"[a-z]+-[0-9a-f]{24}")
 _SOURCE_FILES = ("image_embeddings.npy", "text_embeddings.npy", "image_of_text.npy")
 
@@ -123,6 +124,19 @@ def read_derived(folder: DerivedFolder) -> Derived | None:
     check_values(manifest, {"notes": list, "facts": dict}, str(folder.path / MANIFEST))
     with trusting(str(folder.path / MANIFEST)):
         return Derived(arrays, tuple(str(note) for note in manifest["notes"]), manifest["facts"])
+
+
+def read_as(folder: DerivedFolder, build: Callable[[Derived], Result]) -> Result | None:
+    """What `build` makes of a stored result; None when there is none.
+
+    Raises:
+        InputError: it is damaged, or holds values that no version writes.
+    """
+    stored = read_derived(folder)
+    if stored is None:
+        return None
+    with trusting(str(folder.path)):
+        return build(stored)
 
 
 def _source(analysis: Analysis) -> dict[str, str]:
