@@ -81,12 +81,12 @@ class ReviewedSplit:
 
     def tags(self, reviews: Reviews) -> dict[int, list[str]]:
         """Row of a judged caption → tags and verdicts on it with its own image."""
-        given: dict[Pair, set[str]] = {}
+        tags: dict[Pair, set[str]] = {}
         for review in reviews.standing:
             verdict = {review.verdict} - {"none"}
-            given.setdefault(review.pair, set()).update(tag.casefold() for tag in (*review.tags, *verdict))
+            tags.setdefault(review.pair, set()).update(tag.casefold() for tag in (*review.tags, *verdict))
         pairs = ((self.keys[image], caption) for image, caption in zip(self.image_of_text, self.captions, strict=True))
-        return {row: sorted(given[pair]) for row, pair in enumerate(pairs) if given.get(pair)}
+        return {row: sorted(tags[pair]) for row, pair in enumerate(pairs) if tags.get(pair)}
 
     def judged(self, reviews: Reviews) -> JudgedSplit:
         """The verdicts as rows of this split."""

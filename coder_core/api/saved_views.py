@@ -24,19 +24,19 @@ def saved_views(root: Path) -> dict[str, str]:
     Raises:
         InputError: the file holds something else.
     """
-    place = root / FILE
-    if not place.exists():
+    file = root / FILE
+    if not file.exists():
         return {}
     expected, fix = "names and addresses", "restore it, or remove it: it holds nothing but saved views"
     try:
-        views = json.loads(read_plain(place, most=DOCUMENT))
+        views = json.loads(read_plain(file, most=DOCUMENT))
     except (ValueError, RecursionError):
-        raise InputError(Fault(str(place), "is not JSON", expected, fix)) from None
+        raise InputError(Fault(str(file), "is not JSON", expected, fix)) from None
     sound = isinstance(views, dict) and all(
         isinstance(address, str) and not _problem(name, address) for name, address in views.items()
     )
     if not sound or len(views) > MOST_VIEWS:
-        raise InputError(Fault(str(place), "holds something else than views", expected, fix))
+        raise InputError(Fault(str(file), "holds something else than views", expected, fix))
     return dict(sorted(views.items()))
 
 

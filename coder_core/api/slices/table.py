@@ -90,11 +90,11 @@ def slice_table(
     listed = listed[np.argsort(-_excess(counts, hits[-1], discovery)[listed], kind="stable")]
     chosen = [slices[int(row)] for row in listed]
     frame = pd.DataFrame({
-        "kind": [one.kind for one in chosen], "expression": [one.expression for one in chosen],
+        "kind": [each.kind for each in chosen], "expression": [each.expression for each in chosen],
         "queries": counts[listed].sum(1).astype(np.int64), "share": 100 * counts[listed].sum(1) / max(asks.sum(), 1),
         "excess": _excess(counts, hits[-1], ~discovery)[listed],
     })  # fmt: skip
-    reported = counts[listed][:, ~discovery], [one[listed][:, ~discovery] for one in hits]
+    reported = counts[listed][:, ~discovery], [own[listed][:, ~discovery] for own in hits]
     return frame.assign(**_recalls(*reported)) if len(listed) else frame
 
 
@@ -115,7 +115,7 @@ def _members(
     position[shown] = np.arange(len(shown))
     captions = np.flatnonzero(position[run.image_of_text(split)] >= 0)
     owner = position[run.image_of_text(split)[captions]]
-    rows = [np.flatnonzero(select(one.expression, columns)[captions]) for one in slices]
+    rows = [np.flatnonzero(select(each.expression, columns)[captions]) for each in slices]
     ends = np.cumsum([0, *map(len, rows)])
     masks = sparse.csr_array((np.ones(ends[-1]), np.concatenate(rows), ends), shape=(len(slices), len(captions)))
     if direction == "t2i":
@@ -140,9 +140,9 @@ def _recalls(counts: np.ndarray, hits: Sequence[np.ndarray]) -> dict[str, np.nda
     weights = np.random.default_rng(_SEED).multinomial(images, np.full(images, 1 / images), size=DRAWS).astype(float)
     columns: dict[str, np.ndarray] = {}
     with np.errstate(invalid="ignore", divide="ignore"):  # a draw without any query of a slice has no recall
-        draws = [100 * (weights @ one.T) / (weights @ counts.T) for one in hits]
-    for number, one in enumerate(hits):
-        columns[f"recall_{number}"] = 100 * one.sum(1) / counts.sum(1)
+        draws = [100 * (weights @ own.T) / (weights @ counts.T) for own in hits]
+    for number, own in enumerate(hits):
+        columns[f"recall_{number}"] = 100 * own.sum(1) / counts.sum(1)
         columns[f"low_{number}"], columns[f"high_{number}"] = np.nanpercentile(draws[number], [2.5, 97.5], axis=0)
     if len(hits) > 1:
         columns["gain"] = columns[f"recall_{len(hits) - 1}"] - columns["recall_0"]
