@@ -71,7 +71,8 @@ class EvaluateArguments:
     """With --blend: draw R@sum against α, as HTML."""
     positives: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Captions that fit other images too: mAP@R, R-Precision and extended R@K beside the labels' recall. Lines of
-    x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg), or Flickr8k's expert or crowd annotations."""
+    x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg), or Flickr8k's expert or crowd annotations. Of the
+    experts' also: is diversity low where their grades disagree?"""
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """People's verdicts on pairs (docs/data.md, section 10): R@K without the labels judged wrong and with the pairs
     that also match, beside R@K by the labels. The labels' metrics stay as they are."""

@@ -29,11 +29,14 @@ class Positives:
         pairs: (P, 2) int64, rows of a caption and of an image of the split; the labels are not among them.
         elsewhere: lines about captions or images that are not in the split.
         rejected: lines whose judges say that caption and image do not belong together.
+        disagreement: (m,) of every caption, the standard deviation of the experts' grades of a pair, averaged over its
+            judged pairs; NaN where no expert judged it.
     """
 
     pairs: np.ndarray
     elsewhere: int
     rejected: int
+    disagreement: np.ndarray
 
     def with_labels(self, image_of_text: np.ndarray) -> np.ndarray:
         """(P + m, 2) these pairs and the labels."""
@@ -58,9 +61,10 @@ def read_positives(path: Path, image_names: Sequence[str], image_of_text: np.nda
     order = np.argsort(image_of_text, kind="stable")
     first = np.searchsorted(image_of_text[order], np.arange(len(image_names) + 1))
     pairs, elsewhere, rejected = [], 0, 0
+    deviations: dict[int, list[float]] = {}
     for number, line in enumerate(lines, 1):
         try:
-            caption, image, fits = _judged(line.split("\t"))
+            caption, image, fits, deviation = _judged(line.split("\t"))
             owner, _, number_of_caption = caption.rpartition("#")
             nth = int(number_of_caption)
             if not owner or nth < 0:
@@ -72,29 +76,37 @@ def read_positives(path: Path, image_names: Sequence[str], image_of_text: np.nda
         described, image_row = rows.get(owner.rsplit("/", 1)[-1]), rows.get(image.rsplit("/", 1)[-1])
         if described is None or image_row is None or first[described] + nth >= first[described + 1]:
             elsewhere += 1
-        elif not fits:
+            continue
+        text_row = int(order[first[described] + nth])
+        if deviation is not None:
+            deviations.setdefault(text_row, []).append(deviation)
+        if not fits:
             rejected += 1
         elif described != image_row:
-            pairs.append((int(order[first[described] + nth]), image_row))
+            pairs.append((text_row, image_row))
     if errors := [fault for fault in faults if fault.severity == "error"]:
         raise InputError(errors)
     if lines and elsewhere == len(lines):
         fact = f"none of its {len(lines):,} lines is about a caption and an image of this split"
         raise InputError(Fault(str(path), fact, f"names such as {image_names[0]}#0", "evaluate the split it is about"))
     unique = np.unique(np.array(pairs, np.int64).reshape(-1, 2), axis=0)
-    return Positives(unique, elsewhere, rejected)
+    disagreement = np.full(len(image_of_text), np.nan)
+    for text_row, judged in deviations.items():
+        disagreement[text_row] = np.mean(judged)
+    return Positives(unique, elsewhere, rejected, disagreement)
 
 
-def _judged(cells: list[str]) -> tuple[str, str, bool]:
-    """Caption, image, and whether they belong together; ValueError for a line of another layout."""
+def _judged(cells: list[str]) -> tuple[str, str, bool, float | None]:
+    """Caption, image, whether they belong together, and the standard deviation of experts' grades; ValueError for a
+    line of another layout."""
     if len(cells) == 2:
-        return cells[0], cells[1], True
+        return cells[0], cells[1], True, None
     if len(cells) != 5:
         raise ValueError
     image, caption = cells[:2]
     numbers = [float(cell) for cell in cells[2:]]
     if all(number in (1, 2, 3, 4) for number in numbers):
-        return caption, image, sum(numbers) / 3 >= EXPERT_GRADE
+        return caption, image, sum(numbers) / 3 >= EXPERT_GRADE, float(np.std(numbers))
     if not 0 <= numbers[0] <= 1:
         raise ValueError
-    return caption, image, numbers[0] > CROWD_SHARE
+    return caption, image, numbers[0] > CROWD_SHARE, None

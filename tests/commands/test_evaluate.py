@@ -295,6 +295,26 @@ def test_positives_beyond_the_labels(runs: list[Path], tmp_path: Path, capsys: p
     assert "none.tsv: there is no such file" in capsys.readouterr().err
 
 
+def test_diversity_stands_beside_the_disagreement_of_experts(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, document = tmp_path / "ExpertAnnotations.txt", tmp_path / "out.json"
+    grades = [(1, 1, 1), (1, 2, 1), (1, 4, 1), (2, 3, 4)]
+    file.write_text("".join(
+        f"image {(image + 1) % 4}\timage {image}#0\t" + "\t".join(map(str, grades[image])) + "\n" for image in range(4)
+    ))  # fmt: skip
+    assert main([str(runs[0]), "--positives", str(file), "--json", str(document)]) == 0
+    one = open_analysis(runs[0], "dev")
+    owner = np.asarray(one.image_of_text)
+    scores = one.image_embeddings.astype(np.float64) @ one.text_embeddings.T.astype(np.float64)
+    captions = [int(np.flatnonzero(owner == image)[0]) for image in range(4)]
+    spread = [np.std(np.delete(scores[:, caption], owner[caption])) for caption in captions]
+    rho = np.corrcoef(np.argsort(np.argsort(spread)), np.argsort(np.argsort([np.std(own) for own in grades])))[0, 1]
+    row = json.loads(document.read_text())["runs"][str(runs[0])]
+    assert row["disagreement_rho"] == pytest.approx(rho)
+    assert f"spread of the experts' grades is {rho:+.2f} over 4 captions" in " ".join(capsys.readouterr().out.split())
+
+
 def test_similarities_of_every_run_become_a_sheet_of_densities(runs: list[Path], tmp_path: Path) -> None:
     sheet = tmp_path / "similarities.csv"
     assert main([str(runs[0]), "--similarities", str(sheet)]) == 0

@@ -42,6 +42,10 @@ def test_judgements_of_flickr8k(tmp_path: Path, lines: str, pairs: list[list[int
     positives = read_positives(written(tmp_path, lines), NAMES, OWNER)
     assert positives.pairs.tolist() == pairs
     assert positives.rejected == rejected
+    experts = "3\t3\t4" in lines
+    grades = [[[3, 3, 4]], None, [[1, 4, 3], [3, 3, 3]]] if experts else [None] * 3
+    expected = [np.mean([np.std(pair) for pair in of]) if of else np.nan for of in grades]
+    np.testing.assert_allclose(positives.disagreement[:3], expected)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, most_options
 from coder_core.evaluation.extended import extended_metrics
 from coder_core.evaluation.ranking import Ties
 from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold
-from coder_core.evaluation.separation import distributions
+from coder_core.evaluation.separation import caption_spread, distributions
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.evaluation.tiles import score_tiles
 from coder_core.model.splits import read_splits
@@ -207,6 +207,9 @@ def hub_corrected_row(
 def add_extended_metrics(rows: Sequence[RunRow], file: Path) -> list[Fault]:
     """Add mAP@R, R-Precision and extended R@K to the metrics of every row; returns notes on what the file holds.
 
+    Of Flickr8k's experts also `disagreement_rho`, Spearman's ρ over the captions they judged: of the spread of their
+    grades and the caption's diversity. Were diversity low where a caption is ambiguous, it would be negative.
+
     Raises:
         InputError: the file cannot be read, or is about another split.
     """
@@ -223,6 +226,13 @@ def add_extended_metrics(rows: Sequence[RunRow], file: Path) -> list[Fault]:
         if positives.rejected:
             fact += f", {positives.rejected:,} pairs that its judges reject"
         notes[fact] = Fault(str(file), fact, severity="note")
+        judged = np.flatnonzero(np.isfinite(positives.disagreement))
+        if len(np.unique(positives.disagreement[judged])) > 1:  # a rank correlation needs two different values
+            diversity = pd.Series(caption_spread(row.sources, split.image_of_text)[judged])
+            rho = float(diversity.corr(pd.Series(positives.disagreement[judged]), method="spearman"))
+            row.metrics["disagreement_rho"] = rho
+            fact = f"ρ of diversity and the spread of the experts' grades is {rho:+.2f} over {len(judged):,} captions"
+            notes[f"{row.name} {fact}"] = Fault(row.name, fact, severity="note")
     return list(notes.values())
 
 
