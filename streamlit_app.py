@@ -40,7 +40,7 @@ def draw() -> None:
     page.run()
     downloads.figures()
     if st.session_state[frame.CHOSEN] is not None and page.url_path != "start":
-        views_menu.draw(page.url_path)
+        views_menu.draw(page.url_path or "overview")  # the first page has no path of its own
 
 
 if get_script_run_ctx(suppress_warning=True) is not None:

@@ -94,8 +94,9 @@ TERMS = {
     ),
     "excess": "Misses of the judged run on the slice minus those it would have there at its overall recall.",
     "slice gain": (
-        "Recall of the last run minus that of the first, with the 95% interval of a paired bootstrap over images; "
-        "“noise?” where the interval holds zero."
+        "Recall of the last run minus that of the first, with the 95% interval of a paired bootstrap over images. It "
+        "may be noise where the interval holds zero: other images could undo it. Of many slices without any difference "
+        "one in twenty is beyond noise by chance."
     ),
     "slice": (
         'Captions that all tables are filtered by. Words: "dog" in words; text: "a dog" in caption; numbers: length, '

@@ -77,6 +77,11 @@ def show_table(choice: Choice, runs: list[RunSummary]) -> None:
         st.html(cards.links_html([(label, links.address(page, choice)) for label, page in pages.items()]))
 
 
+def _noise(low: float, high: float) -> str:
+    """Whether other images could undo a gain with this 95% interval."""
+    return "beyond noise" if low > 0 or high < 0 else "may be noise"
+
+
 def _columns(table: pd.DataFrame, runs: list[RunSummary], at: int) -> tuple[pd.DataFrame, dict[str, Column]]:
     shown = table[["expression", "queries", "excess"]].copy()
     columns = {
@@ -91,7 +96,7 @@ def _columns(table: pd.DataFrame, runs: list[RunSummary], at: int) -> tuple[pd.D
         columns[f"recall_{number}"] = Column(f"R@{at} of {run.name}", "", "R@K")
     if len(runs) > 1:
         shown["gain"] = [
-            f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]{'' if low > 0 or high < 0 else ' noise?'}"
+            f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] {_noise(low, high)}"
             for mean, low, high in table[["gain", "gain_low", "gain_high"]].itertuples(index=False)
         ]
         columns["gain"] = Column(f"gain over {runs[0].name}", "", "slice gain")

@@ -26,7 +26,7 @@ def follow(visit: Visit, page: str, path: str) -> None:
     visit.settle()
 
 
-def test_the_bare_address_names_its_runs_and_the_sidebar_carries_them(visit: Visit) -> None:
+def test_the_bare_address_names_its_runs_the_sidebar_carries_them_and_a_saved_view_opens_it(visit: Visit) -> None:
     visit.open("?figures=SVG")
     assert urlsplit(visit.page.url).path == "/overview"
     assert query(visit) == DEFAULT | {"figures": ["SVG"]}
@@ -36,6 +36,22 @@ def test_the_bare_address_names_its_runs_and_the_sidebar_carries_them(visit: Vis
     assert all(parse_qs(address.query) == DEFAULT for address in addresses)
     for table in visit.page.locator(".dvn-scroller").all():  # the last column is in the window of 1280
         assert table.evaluate("table => table.scrollWidth - table.clientWidth") <= 0
+    menu = visit.page.get_by_role("button", name="Saved views")
+    menu.click()
+    visit.page.get_by_label("Save this view as").fill("where it begins")
+    visit.page.get_by_role("button", name="Save", exact=True).click()
+    view = visit.page.get_by_role("link", name="where it begins")
+    view.wait_for(timeout=PATIENCE)
+    visit.page.keyboard.press("Escape")
+    follow(visit, "Retrieval", "retrieval")
+    menu.click()
+    view.click()
+    visit.page.wait_for_url("**/overview?*", timeout=PATIENCE)
+    visit.settle()
+    assert query(visit) == DEFAULT | {"figures": ["SVG"]}
+    menu.click()
+    visit.page.get_by_role("button", name="Remove").click()
+    view.wait_for(state="detached", timeout=PATIENCE)
 
 
 def test_a_link_keeps_its_runs_on_every_page_and_back_takes_one_step(visit: Visit) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -252,6 +253,10 @@ def test_a_view_is_saved_under_a_name_and_listed(tmp_path: Path, opened: Opened)
     assert "exists" in texts(app)
     app.button(key="remove-view-0").click().run()
     assert saved_views(tmp_path) == {}
+    app = opened(tmp_path, "", run="demo")  # the first page is the overview under another path
+    app.text_input(key="view-name").set_value("first").run()
+    app.button(key="save-view").click().run()
+    assert saved_views(tmp_path)["first"].startswith("overview?")
 
 
 @pytest.mark.parametrize(("content", "said"), [
@@ -281,6 +286,9 @@ def test_a_slice_filters_every_page(tmp_path: Path, opened: Opened) -> None:
     assert by_slice['"dog" in words']["queries"] == "150"
     assert by_slice["numbers"]["queries"] == "300"  # the number of a scene
     assert {'"dog" in words', '"cats" in words', "7 <= length <= 10"} <= set(by_slice)
+    for row in table:
+        low, high = map(float, re.findall(r"[+-][0-9.]+", row["gain over demo-baseline"])[1:])
+        assert row["gain over demo-baseline"].endswith("may be noise" if low <= 0 <= high else "beyond noise")
     asked = '"dog" in words and not "way 0" in caption'
     for page in ("retrieval", "diversity"):
         app = opened(tmp_path, page, slice=asked)
