@@ -88,6 +88,15 @@ def read_plain(path: Path, most: int = SMALL) -> bytes:
         return file.read(size)  # room for no more than that is set aside
 
 
+def sync(path: Path) -> None:
+    """Make the contents of a file, or the names in a folder, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _faults(folder: Path) -> Iterator[Fault]:
     folders = [folder]
     while folders:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 from pathlib import Path
 
 import numpy as np
@@ -177,6 +178,23 @@ def test_two_processes_lose_nothing(tmp_path: Path) -> None:
     for who in ("anna", "ben"):
         own = [each.caption for each in reviews.all if each.reviewer == who]
         assert own == [f"caption {number}" for number in range(60)]
+
+
+def test_a_verdict_is_on_disk_before_it_counts_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, synced = tmp_path / "r.jsonl", []
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append((os.readlink(f"/proc/self/fd/{descriptor}"), path.stat().st_size))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    append_review(path, review())
+    size = path.stat().st_size
+    assert synced == [(str(path), size), (str(tmp_path), size)], "the folder names a new file"
+    append_undo(path, "0", "anna")
+    assert synced[2:] == [(str(path), path.stat().st_size)]
+    assert path.stat().st_size > size
 
 
 def test_merging_keeps_every_line_once(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.plain_files import open_plain
+from coder_core.console.plain_files import open_plain, sync
 
 _UNFINISHED = re.compile(r"\.tmp-.+-\d+-[0-9a-f]{8}")
 _ASIDE = re.compile(r"\.tmp-(.+)-old")
@@ -128,15 +128,6 @@ def _folder_names(parent: Path) -> list[str]:
             raise
         return []
     return sorted({aside[1] if (aside := _ASIDE.fullmatch(name)) else name for name in names})
-
-
-def sync(path: Path) -> None:
-    """Make the contents of a file, or the names in a folder, durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.plain_files import DOCUMENT, plain_fault, read_plain
-from coder_core.runs.files.atomic import appearing, locate, sync
+from coder_core.console.plain_files import DOCUMENT, plain_fault, read_plain, sync
+from coder_core.runs.files.atomic import appearing, locate
 from coder_core.runs.files.manifest import (
     FORMAT,
     MANIFEST,
