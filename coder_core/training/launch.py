@@ -105,7 +105,7 @@ def start_run(config: Config, root: Path, console: Console) -> Path:
     towers = open_towers(config)
     config, notes = with_size_of_towers(config, towers)
     with preparing(console) as progress:
-        prepared = prepare(config, progress=progress, towers=towers, reviews=named_reviews(config))
+        prepared = prepare(config, progress=progress, towers=towers, reviews=named_reviews(config, device))
     if parallel.rank() == 0:
         print_faults(console, faults + notes + prepared.faults)
         write_sealed(folder, _files(config, prepared, device))

@@ -141,6 +141,18 @@ def broadcast_value(value: float, device: torch.device) -> float:
     return float(shared)
 
 
+def broadcast_text(text: str, device: torch.device) -> str:
+    """The first process's text, on every process."""
+    if world_size() == 1:
+        return text
+    content = torch.tensor(list(text.encode()), dtype=torch.uint8, device=device)
+    shared = torch.empty(int(broadcast_value(len(content), device)), dtype=torch.uint8, device=device)
+    if rank() == 0:
+        shared.copy_(content)
+    dist.broadcast(shared, src=0)
+    return bytes(shared.tolist()).decode()
+
+
 def any_process(flag: bool, device: torch.device) -> bool:
     """True on every process as soon as it is true on one."""
     if world_size() == 1:

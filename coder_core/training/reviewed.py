@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from coder_core.config.schema import Config, DataConfig
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.dataset import Split
 from coder_core.data.reviews import Pair, Verdict, judge_split, parse_reviews, read_reviews, verdicts_fingerprint
 from coder_core.runs.files.sealed import read_checked
+from coder_core.training import parallel
 
+CPU = torch.device("cpu")
 FILE = "reviews.json"  # in the folder of a run
 FINGERPRINT = "reviews_sha256"  # in the table [about]
 
@@ -59,10 +62,24 @@ class ReviewedTrain:
     faults: tuple[Fault, ...] = ()
 
 
-def named_reviews(config: Config) -> UsedReviews | None:
-    """The reviews that a new run names; None without. Errors as for `read_reviews`."""
+def named_reviews(config: Config, device: torch.device = CPU) -> UsedReviews | None:
+    """The reviews that a new run names; None without. Errors as for `read_reviews`.
+
+    The first process's verdicts are those of all: people may go on judging while the processes read the file.
+
+    Args:
+        config: of the run. device: what the processes exchange through.
+    """
     if not config.data.reviews:
         return None
+    reviews = _read(config)
+    if parallel.world_size() == 1:
+        return reviews
+    rows = json.loads(parallel.broadcast_text(reviews.to_text(), device))["verdicts"]
+    return replace(reviews, verdicts={(image, caption): verdict for image, caption, verdict in rows})
+
+
+def _read(config: Config) -> UsedReviews:
     reviews = read_reviews(Path(config.data.reviews))
     return UsedReviews(reviews.verdicts, reviews.faults)
 
@@ -98,7 +115,7 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
     flag = f"--reviews {config.data.reviews}"
     fix = "leave --reviews out: the run keeps the verdicts it began with; or start a new run"
     try:
-        now = named_reviews(config)
+        now = _read(config)
     except InputError:
         if config.data.reviews != stored.data.reviews:
             raise

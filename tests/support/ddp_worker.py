@@ -5,6 +5,7 @@ python -m tests.support.ddp_worker DATA OUT.safetensors
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from coder_core.config.schema import Config
+from coder_core.data.reviews import Review
 from coder_core.encoders.regions import RegionBatchNorm
 from coder_core.model.towers import open_towers
 from coder_core.training import parallel
@@ -20,10 +22,11 @@ from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.make import make_parts
 from coder_core.training.pieces import InPieces
 from coder_core.training.prepare import prepare
+from coder_core.training.reviewed import named_reviews
 from coder_core.training.state import seed_step
 from coder_core.training.step import compute_losses
 from tests.support.several_processes import run_as_one_of_several
-from tests.support.tiny_runs import STILL, tiny_config
+from tests.support.tiny_runs import STILL, tiny_config, with_data
 
 STEPS = 4
 RATE = 0.05
@@ -164,9 +167,19 @@ def norm_gradients() -> dict[str, Tensor]:
     return found | {f"norm {name}": value.clone() for name, value in norm.named_buffers()}
 
 
+def verdicts(data: Path) -> dict[str, Tensor]:
+    """What a new run trains with whose file of reviews got another verdict after the first process read it."""
+    file = data.parent / f"reviews-{parallel.rank()}.jsonl"
+    given = [Review("x.jpg", f"a dog — {number}", "wrong-caption", "anna") for number in range(1 + parallel.rank())]
+    file.write_text("".join(f"{json.dumps(review.document())}\n" for review in given))
+    reviews = named_reviews(with_data(tiny_config(data), reviews=str(file)))
+    assert reviews is not None
+    return {"verdicts": torch.tensor(list(bytes.fromhex(reviews.fingerprint)))}
+
+
 def everything(data: Path) -> dict[str, Tensor]:
-    """All cases and the batch norm."""
-    found = norm_gradients()
+    """All cases, the batch norm and verdicts."""
+    found = norm_gradients() | verdicts(data)
     for case in CASES:
         found |= {f"{case} {name}": value for name, value in trained(case_config(data, case)).items()}
     return found

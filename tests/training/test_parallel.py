@@ -74,6 +74,12 @@ def test_batch_norm_counts_rows_not_processes(one: dict[str, Tensor], two: dict[
             torch.testing.assert_close(two[name], one[name], atol=TOLERANCE, rtol=TOLERANCE)
 
 
+def test_a_verdict_given_while_the_processes_read_reaches_all_or_none(
+    one: dict[str, Tensor], two: dict[str, Tensor]
+) -> None:
+    assert torch.equal(two["verdicts"], one["verdicts"])
+
+
 @pytest.mark.timeout(620)
 def test_the_command_in_two_processes_trains_saves_and_continues(data: Path, tmp_path: Path) -> None:
     """Its losses are those of one process; a run may go on with another number of processes, with a warning."""
@@ -106,6 +112,7 @@ def test_without_torchrun_everything_is_handed_back() -> None:
     assert float(parallel.largest(torch.tensor([0.2, 0.9, 0.1]))) == pytest.approx(0.9)
     assert parallel.any_process(True, torch.device("cpu"))
     assert parallel.broadcast_value(1.5, torch.device("cpu")) == 1.5
+    assert parallel.broadcast_text("ü", torch.device("cpu")) == "ü"
     assert (parallel.rank(), parallel.world_size()) == (0, 1)
 
 
