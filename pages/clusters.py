@@ -108,4 +108,5 @@ sidebar.page(
     "A cluster holds image-caption pairs with similar embeddings. Where an image and its caption fall into different "
     "clusters, the model disagrees about what the pair shows.",
     show,
+    of_two=True,
 )

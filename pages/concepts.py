@@ -41,4 +41,5 @@ sidebar.page(
     "Images and captions attend to one list of words from the training captions. What they read gives the second of "
     "CODER’s two embeddings: a pair scores high in it when both read the same concepts.",
     show,
+    of_two=True,
 )

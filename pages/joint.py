@@ -170,4 +170,5 @@ sidebar.page(
     "Neighbours have similar embeddings. Where diamonds (images) and dots (captions) mix, the two modalities share a "
     "space. Two separate islands are a modality gap.",
     show,
+    of_two=True,
 )

@@ -41,7 +41,6 @@ HEADLINE = (
     ("R@sum", "rsum", "R@sum"), ("image → text R@1", "i2t_r1", "R@K"), ("text → image R@1", "t2i_r1", "R@K"),
     ("image → text MedR", "i2t_medr", "MedR"), ("text → image MedR", "t2i_medr", "MedR"),
 )  # fmt: skip
-MOST_ADDED = 4
 TERMS = {"from": "from", "loss": "loss", "R@sum": "R@sum", "MD": "mean distance"}
 TEXTS = ("run", "from", "loss", "state", "date")
 TABLE = {name: Column(name, "" if name in TEXTS else ".3f" if name == "MD" else ".1f",
@@ -76,42 +75,18 @@ def note_origins(runs: list[RunSummary]) -> None:
         cards.note(f"These runs are of different kinds, so more than the loss differs between them. {listed}.")
 
 
-def same_data(run: RunSummary, choice: Choice) -> bool:
-    """Whether a run was evaluated on the samples of the sidebar's runs, or, not evaluated yet, trains on their data."""
-    own, split = choice.first.samples[choice.split], choice.split
-    return run.samples[split] == own if split in run.samples else facts(run)["data"] == facts(choice.first)["data"]
+def unevaluated(choice: Choice) -> list[RunSummary]:
+    """The runs of the sidebar that only this page can show, by their training curves."""
+    shown = [run.name for run in choice.runs]
+    return [run for run in all_runs() if run.name in choice.also and run.name not in shown]
 
 
-def choose_runs(choice: Choice) -> list[RunSummary]:
-    """The runs of this page: the sidebar's, and up to four others on the same data."""
-    others = {run.name: run for run in all_runs() if not run.fault and run.name not in [r.name for r in choice.runs]}
-    offered = [name for name, run in others.items() if same_data(run, choice)]
-    names = []
-    if offered:
-        names = st.multiselect(
-            "Also on this page", offered, **bound("curves"), max_selections=MOST_ADDED,
-            placeholder="other runs on the same data",
-            help="Shown beside the sidebar’s runs in every figure and table below.",
-        )  # fmt: skip
-    elif others:
-        cards.note("Also on this page: no other run is on the same data.")
-    if len(offered) < len(others):
-        elsewhere = ", ".join(name for name in others if name not in offered)
-        cards.note(f"Not offered, because their samples of {choice.split} are others: {elsewhere}.")
-    return [*choice.runs, *(others[name] for name in names)]
-
-
-def offer_report(runs: list[RunSummary], choice: Choice) -> None:
+def offer_report(choice: Choice) -> None:
     """A button that writes the report on these runs; the sidebar’s last run is the one that is judged."""
-    others = [run for run in runs[1:] if run is not choice.runs[-1]]
-    ordered = list(dict.fromkeys(run.name for run in (choice.first, *others, choice.runs[-1])))
-    by_name = {run.name: run for run in runs}
-    reported = [by_name[name] for name in ordered if choice.split in by_name[name].splits]
-    if reported:
-        st.download_button(
-            "Report", partial(report_page, reported, choice.split), f"report-{choice.split}.html", "text/html",
-            icon=":material/summarize:", on_click="ignore", help=tip("report"),
-        )  # fmt: skip
+    st.download_button(
+        "Report", partial(report_page, choice.runs, choice.split), f"report-{choice.split}.html", "text/html",
+        icon=":material/summarize:", on_click="ignore", help=tip("report"),
+    )  # fmt: skip
 
 
 def show_recall(runs: list[RunSummary], split: str) -> None:
@@ -205,11 +180,10 @@ def show(choice: Choice) -> None:
     if damaged:
         cards.faults(damaged)
     headline(choice)
-    compared = [run for run in choice.runs if choice.split in run.splits]
-    if choice.second is not None and len(compared) == 2 and same_data(choice.second, choice):
-        cards.note(gain(choice.first, choice.second, choice.split))
-    runs = choose_runs(choice)
-    offer_report(runs, choice)
+    for run in choice.runs[1:]:
+        cards.note(gain(choice.first, run, choice.split))
+    offer_report(choice)
+    runs = [*choice.runs, *unevaluated(choice)]
     note_origins(runs)
     left, right = st.columns(2, gap="large")
     with left:

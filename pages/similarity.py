@@ -139,4 +139,5 @@ sidebar.page(
     "Each row is an anchor, each column a candidate. Compare a row before and after: scaling spreads the candidates of "
     "an ambiguous anchor further apart.",
     show,
+    of_two=True,
 )

@@ -8,8 +8,7 @@ from app.views import slices
 
 
 def show(choice: Choice) -> None:
-    runs = slices.choose_runs(choice)
-    slices.show_table(choice, runs)
+    slices.show_table(choice, choice.runs)
 
 
 sidebar.page(

@@ -37,4 +37,5 @@ sidebar.page(
     "A pair with a larger weight counts more in the loss. Complementary samples have semantic neighbours that lie far "
     "apart in the joint space: their image and their text say different things about one idea.",
     show,
+    of_two=True,
 )

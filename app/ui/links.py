@@ -18,10 +18,12 @@ DIRECTIONS = {"text": "Caption → images", "image": "Image → captions"}
 def address(page: str, choice: Choice, **values: str | int) -> str:
     """A page's address, relative to the app, with the chosen runs and these values; "" is the page that is open."""
     versus = choice.second.name if choice.second else NO_RUN
-    state = {"run": choice.first.name, "versus": versus, "split": choice.split, **reviewer_in_link()}
+    state: dict[str, object] = {"run": choice.first.name, "versus": versus}
+    state |= {"also": choice.also} if choice.also else {}
+    state |= {"split": choice.split, **reviewer_in_link()}
     state |= {"slice": choice.slice} if choice.slice else {}
     state |= {key: str(value) for key, value in values.items()}
-    return f"{page}?{urlencode(state)}"
+    return f"{page}?{urlencode(state, doseq=True)}"
 
 
 def diversity(choice: Choice, modality: str, number: int) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import streamlit as st
 
-from app.backend.runs import InputError, RunSummary, all_runs, comparable, run_faults
+from app.backend.runs import InputError, RunSummary, all_runs, comparable, facts, run_faults
 from app.backend.slices import LONGEST_EXPRESSION, recalls_of, selected
 from app.ui import cards, enlarged, frame, links, reviewing, unavailable
 from app.ui.glossary import tip
@@ -15,8 +15,11 @@ from app.ui.state import NO_RUN, Choice, put, reviewer_in_link
 from app.ui.unavailable import Problem
 
 PROBLEMS = "problems-of-the-link"
-SLICE = "slice"
+SLICE, ALSO = "slice", "also"
+FORMERLY_ALSO = "curves"  # in older links
+MOST_ALSO = 4
 OFFERED = 12  # runs listed where the one that a link names cannot be shown
+Query = dict[str, str | list[str]]
 
 
 def default_pair(names: Sequence[str]) -> tuple[str, str]:
@@ -49,21 +52,29 @@ def draw(page: st.Page, pages: Sequence[st.Page]) -> Choice | None:
         navigation = st.container(key="pages", gap="xsmall")
         query, chosen, problems = _pick()
     query |= reviewer_in_link()
-    if any(st.query_params.get_all(key) != [value] for key, value in query.items()):
+    listed = {key: [value] if isinstance(value, str) else value for key, value in query.items()}
+    if any(st.query_params.get_all(key) != values for key, values in listed.items()):
         st.query_params.update(query)
-    if SLICE in st.query_params and SLICE not in query:
-        del st.query_params[SLICE]
+    for key in (SLICE, ALSO, FORMERLY_ALSO):
+        if key in st.query_params and key not in query:
+            del st.query_params[key]
     st.session_state[PROBLEMS] = problems
     with navigation:
         for other in pages:
             if other.visibility == "visible":
                 st.page_link(other, width="stretch", query_params=query)
-    names = " and ".join(run.name for run in chosen.runs) if chosen is not None and page.title != "Train" else ""
+    names = named(chosen.runs) if chosen is not None and page.title != "Train" else ""
     st.set_page_config(page_title=" · ".join(part for part in (page.title, names, frame.APP_TITLE) if part))
     return chosen
 
 
-def _pick() -> tuple[dict[str, str], Choice | None, list[Problem]]:
+def named(runs: Sequence[RunSummary]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    *names, last = [run.name for run in runs]
+    return f"{', '.join(names)} and {last}" if names else last
+
+
+def _pick() -> tuple[Query, Choice | None, list[Problem]]:
     """The pickers; what they hold as query parameters, the runs to show, and why others that are named cannot be."""
     runs = {run.name: run for run in all_runs()}
     names = [name for name, run in runs.items() if run.usable]
@@ -78,17 +89,67 @@ def _pick() -> tuple[dict[str, str], Choice | None, list[Problem]]:
     )  # fmt: skip
     problems = [unavailable.run(name, runs.get(name)) for name in (first, second) if name not in (*names, NO_RUN)]
     chosen = [runs[name] for name in dict.fromkeys((first, second)) if name in names]
-    query = {"run": first, "versus": second}
+    query: Query = {"run": first, "versus": second}
     if first not in names:
-        split = st.query_params.get("split", "")
-        return query | ({"split": split} if split else {}), None, problems
+        also, split = st.query_params.get_all(ALSO), st.query_params.get("split", "")
+        return query | ({ALSO: also} if also else {}) | ({"split": split} if split else {}), None, problems
+    between = st.container()
     split = _picker("Split", "split", chosen[0].splits, default_split(chosen), tip("split"))
-    shown, faults = _shown(chosen, split)
+    with between:
+        also = _more(runs, (first, second), split)
+    query |= {ALSO: also} if also else {}
+    waiting = [name for name in also if name in runs and _waits(runs[name], chosen[0], split)]
+    if waiting:
+        cards.note(f"Not evaluated on {split}, so only the Overview shows {' and '.join(waiting)}.")
+    others = [name for name in also if name not in waiting]
+    problems += [unavailable.run(name, runs.get(name)) for name in others if name not in names]
+    more = [runs[name] for name in others if name in names]
+    shown, faults = _shown([chosen[0], *more, *chosen[1:]], split)
+    if shown is not None:
+        shown = replace(shown, also=(*(run.name for run in shown.between), *waiting))
     expression = _slice(shown)
     if shown is not None and expression:
         query[SLICE] = expression
         shown = replace(shown, slice=_described(shown, expression), slice_run=shown.runs[-1])
     return query | {"split": split}, shown, [*problems, *faults]
+
+
+def _more(runs: Mapping[str, RunSummary], pair: tuple[str, str], split: str) -> list[str]:
+    """The picker of runs beside the pair, in the URL while there are any; a name stays there also where it is no run.
+
+    Offered are runs that were evaluated on the samples of the first, or not yet and that train on its data.
+    """
+    seen = f"{ALSO}-of-the-url"
+    asked = (st.query_params.get_all(ALSO) or st.query_params.get_all(FORMERLY_ALSO))[: MOST_ALSO + len(pair)]
+    if asked != st.session_state.get(seen, []):
+        st.session_state[ALSO] = asked
+    value = [name for name in dict.fromkeys(st.session_state.get(ALSO, ())) if name not in pair][:MOST_ALSO]
+    st.session_state[seen] = value
+    others = [name for name, run in runs.items() if not run.fault and name not in pair]
+    offered = [name for name in others if _same_data(runs[name], runs[pair[0]], split)]
+    if not offered and not value:
+        return value
+    if st.session_state.get(ALSO) != value:
+        st.session_state[ALSO] = value
+    elsewhere = ", ".join(name for name in others if name not in offered)
+    left_out = f" Runs on other samples of {split} are not offered, here {elsewhere}." if elsewhere else ""
+    st.multiselect(
+        "Also", [*offered, *(name for name in value if name not in offered)], key=ALSO, max_selections=MOST_ALSO,
+        placeholder="more runs on these samples",
+        help=cards.literal(f"Up to {MOST_ALSO} runs between these two, on pages that show more than two.{left_out}"),
+    )  # fmt: skip
+    return value
+
+
+def _same_data(run: RunSummary, first: RunSummary, split: str) -> bool:
+    """Whether a run was evaluated on the samples of another, or waits to be."""
+    return run.samples[split] == first.samples.get(split) if split in run.samples else _waits(run, first, split)
+
+
+def _waits(run: RunSummary, first: RunSummary, split: str) -> bool:
+    """Whether a run trains on the data of another and is not evaluated on the split yet."""
+    evaluated = split in run.splits or split in run.damaged
+    return not run.fault and not evaluated and facts(run)["data"] == facts(first)["data"]
 
 
 def _slice(shown: Choice | None) -> str:
@@ -138,18 +199,23 @@ def _picker(label: str, key: str, names: Sequence[str], default: str, help_text:
 
 def _shown(chosen: Sequence[RunSummary], split: str) -> tuple[Choice | None, list[Problem]]:
     """Those of the chosen runs that can be shown on the split, and why the others cannot."""
-    problems = []
+    first, sound, problems = chosen[0], [], []
     for run in chosen:
         problem = unavailable.split(run, split) if split not in run.splits else unavailable.analysis(run, split)
-        problems += [problem] if problem else []
-    if problems and problems[0].name == chosen[0].name:
+        if problem is None and first in sound and not comparable(first, run, split):
+            problem = unavailable.other_samples(first, run, split)
+        if problem is None:
+            sound.append(run)
+        else:
+            problems.append(problem)
+    if first not in sound:
         return None, problems
-    if len(chosen) == 2 and not problems and not comparable(chosen[0], chosen[1], split):
-        problems = [unavailable.other_samples(chosen[0], chosen[1], split)]
-    return Choice(chosen[0], chosen[1] if len(chosen) == 2 and not problems else None, split), problems
+    return Choice(first, sound[-1] if len(sound) > 1 else None, split, between=tuple(sound[1:-1])), problems
 
 
-def page(title: str | Callable[[Choice], str], how: str, show: Callable[[Choice], None]) -> None:
+def page(
+    title: str | Callable[[Choice], str], how: str, show: Callable[[Choice], None], *, of_two: bool = False
+) -> None:
     """A page about the chosen runs: its question, how to read it, and `show`; without a run, how to get one.
 
     What the link names and cannot be shown is said first. A run that turns out to be damaged is named where `show`
@@ -157,14 +223,21 @@ def page(title: str | Callable[[Choice], str], how: str, show: Callable[[Choice]
 
     Args:
         title: a question, or a function that puts the runs' names into it.
+        of_two: whether the page shows at most two runs: of more, the first and the last.
     """
     chosen = choice()
     cards.question(title if isinstance(title, str) else title(chosen) if chosen else "Which run?", how)
     problems: list[Problem] = st.session_state.get(PROBLEMS, [])
     for problem in problems:
-        alone = f" Only {chosen.first.name} is shown." if chosen is not None else ""
+        alone = ""
+        if chosen is not None:
+            alone = f" Only {named(chosen.runs)} {'is' if chosen.second is None else 'are'} shown."
         cards.empty(problem.fact, problem.way_out + alone)
     if chosen is not None:
+        if of_two and chosen.second is not None and chosen.between:
+            pair = f"{chosen.first.name} and {chosen.second.name}"
+            cards.note(f"This page compares two runs: the first and the last of {len(chosen.runs)}, {pair}.")
+            chosen = replace(chosen, between=())
         try:
             show(chosen)
             reviewing.listen(chosen)

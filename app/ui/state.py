@@ -22,8 +22,11 @@ NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,12})?")
 
 @dataclass(frozen=True)
 class Choice:
-    """The runs of the sidebar and the split: `first` is the baseline, `second` (if any) is compared with it.
+    """The runs of the sidebar and the split: `first` is the baseline, `second` (if any) is the run in question, and
+    `between` are up to four more beside them.
 
+    `also` names all runs that the sidebar holds beside `first` and `second`, which links carry on: those `between`, and
+    on a page about two runs and of runs without an evaluation those that the page does not show.
     `slice` is an expression that every page's tables are filtered by, "" for the whole split. Its clusters, ranks and
     diversity are those of `slice_run`, whichever run a page is about.
     """
@@ -33,10 +36,13 @@ class Choice:
     split: str
     slice: str = ""
     slice_run: RunSummary | None = None
+    between: tuple[RunSummary, ...] = ()
+    also: tuple[str, ...] = ()
 
     @property
     def runs(self) -> list[RunSummary]:
-        return [self.first] if self.second is None else [self.first, self.second]
+        """One to six runs, the one in question last."""
+        return [run for run in (self.first, *self.between, self.second) if run is not None]
 
 
 def bound(key: str) -> dict[str, Any]:

@@ -39,7 +39,8 @@ def draw(page: str) -> None:
 
 
 def _save(page: str) -> None:
-    address = f"{page}?{urlencode(st.query_params.to_dict())}"
+    values = [(key, value) for key in st.query_params for value in st.query_params.get_all(key)]
+    address = f"{page}?{urlencode(values)}"
     _try(saved_views.save, str(st.session_state.get(NAME, "")).strip(), address)
     if REFUSED not in st.session_state:
         st.session_state[NAME] = ""

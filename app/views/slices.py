@@ -7,34 +7,16 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.backend.runs import RunSummary, all_runs, comparable
+from app.backend.runs import RunSummary
 from app.backend.slices import images_counted, slice_table
 from app.ui import cards, downloads, links
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.sidebar import SLICE
-from app.ui.state import Choice, bound, put, theme
+from app.ui.state import Choice, put, theme
 from app.ui.table import Column, rows_table
 
-MOST_RUNS = 6
 PICTURED = 12
-
-
-def choose_runs(choice: Choice) -> list[RunSummary]:
-    """The sidebar's runs, the last of them last, and up to four others on the same samples between them."""
-    chosen = [run.name for run in choice.runs]
-    others = {
-        run.name: run for run in all_runs()
-        if run.usable and run.name not in chosen and choice.split in run.splits
-        and comparable(choice.first, run, choice.split)
-    }  # fmt: skip
-    names = []
-    if others:
-        names = st.multiselect(
-            "Also in the table", list(others), **bound("curves"), max_selections=MOST_RUNS - len(chosen),
-            placeholder="other runs on the same samples",
-        )  # fmt: skip
-    return [choice.first, *(others[name] for name in names), *choice.runs[1:]]
 
 
 def show_table(choice: Choice, runs: list[RunSummary]) -> None:

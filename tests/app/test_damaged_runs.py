@@ -104,7 +104,7 @@ def test_half_a_file_leaves_the_other_runs_alone(opened: Opened, halved: tuple[P
     root, file = halved
     app = opened(root, "overview", run="good", versus="torn", split="dev", curves=["good-baseline"])
     assert "torn</b> — " in texts(app)
-    assert "Only good is shown." in texts(app)
+    assert "Only good and good-baseline are shown." in texts(app)
     assert "different samples" not in texts(app)
     assert file in texts(app)
     assert len(app.get("plotly_chart")) == 4

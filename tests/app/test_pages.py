@@ -457,17 +457,21 @@ def test_the_overview_groups_runs_by_data_and_follows_the_sidebar(tmp_path: Path
     for name, images in (("a", 12), ("b", 12), ("c", 12), ("elsewhere", 14), ("new", 12)):
         folder = write_run(root, name, images=images, pictures=False)
     shutil.rmtree(folder / "analysis")
-    app = opened(root, "overview", curves=["c", "elsewhere"])
-    assert app.multiselect(key="curves").options == ["c", "new"]
-    assert app.multiselect(key="curves").value == ["c"]
-    assert "Not offered, because their samples of dev are others: elsewhere." in texts(app)
+    app = opened(root, "overview", also=["c", "elsewhere", "new"])
+    also = app.multiselect(key="also")
+    assert also.options == ["c", "new", "elsewhere"]  # a name of the link stays
+    assert "Runs on other samples of dev are not offered, here elsewhere." in also.help
+    assert "a and elsewhere were evaluated on different samples of dev." in texts(app)
+    assert "Only a, c and b are shown." in texts(app)
+    assert "so only the Overview shows new." in texts(app)
     tables = [[row["run"] for row in rows] for rows in table_rows(app, "R@sum")]
     assert tables == [["a", "b", "c"], ["elsewhere"], ["new"]]
     assert "demo: 12 images, 60 captions" in texts(app)
     assert "demo: 14 images, 70 captions" in texts(app)
     assert "Without a sound evaluation on dev" in texts(app)
     app.selectbox(key="versus").set_value("c").run()
-    assert app.multiselect(key="curves").options == ["b", "new"]
+    assert app.multiselect(key="also").options == ["b", "new", "elsewhere"]
+    assert app.multiselect(key="also").value == ["elsewhere", "new"]
     bars = next(chart.proto.spec for chart in app.get("plotly_chart"))
     assert [trace["name"] for trace in json.loads(bars)["data"]] == ["a", "c"]
 
@@ -478,10 +482,12 @@ def test_similarities_of_any_number_of_runs_stand_side_by_side(tmp_path: Path, o
         write_run(root, name, images=12, seed=seed, noise=1.0 + seed, pictures=False)
     captions = [f"scene {i}, told in way {k}" for i in range(12) for k in range(5)]
     write_concept_run(root, "both", images=12, captions=captions)
-    app = opened(root, "overview", curves=["c", "both"])
-    assert app.multiselect(key="curves").value == ["c", "both"]
+    app = opened(root, "overview", curves=["c", "both"])  # as older links have it
+    assert app.multiselect(key="also").value == ["c", "both"]
+    assert app.query_params["also"] == ["c", "both"]
+    assert "curves" not in app.query_params
     [table] = table_rows(app, "matching pairs")
-    assert [row["run"] for row in table] == ["a", "b", "c", "both"]
+    assert [row["run"] for row in table] == ["a", "c", "both", "b"]
     run = open_run(root / "both")
     concepts, (v, w) = run.concepts("dev"), run.embeddings("dev")
     assert concepts is not None
@@ -492,7 +498,7 @@ def test_similarities_of_any_number_of_runs_stand_side_by_side(tmp_path: Path, o
     md = own.mean() - (scores.sum() - own.sum()) / (scores.size - 60)
     exact = score_separation(run, "dev").mean_distance
     assert exact == pytest.approx(float(md), abs=1e-5)
-    assert table[3]["MD"] == f"{exact:.3f}"
+    assert table[2]["MD"] == f"{exact:.3f}"
     assert len(app.get("plotly_chart")) == 4
 
 
@@ -556,7 +562,7 @@ def test_saved_queries_of_an_imported_run_are_offered_and_answered(roots: dict[s
 def test_strange_values_in_the_url_change_nothing(
     roots: dict[str, Path], page: str, value: str, opened: Opened
 ) -> None:
-    keys = ("caption", "image", "epsilon", "anchors", "curves", "at", "query-text")
+    keys = ("caption", "image", "epsilon", "anchors", "also", "at", "query-text")
     app = opened(roots["two"], page, **dict.fromkeys(keys, value))
     assert app.selectbox(key="run").value == "demo-baseline"
     assert app.selectbox(key="split").value == "dev"
