@@ -16,6 +16,7 @@ from app.ui.state import Choice, bound, bound_number, put
 from app.views import loss_values
 from app.views.matrix import draw_matrices
 from app.views.pair import pair_steps, show_pair, show_steps
+from app.views.samples import slice_members
 
 SOURCES = {"seed": "Random", "hardest": "Hardest", "chosen": "Selection", "split": "Whole split"}
 ORDERS = {"diversity": "Diversity", "cluster": "Cluster", "drawn": "As drawn"}
@@ -72,7 +73,8 @@ def settings(choice: Choice) -> Settings:
     cards.note(described(choice))
     values = replace(loss, temperature=mu, gamma=gamma, epsilon=epsilon, function=function)
     direction: Direction = "i2t" if rows == "image" else "t2i"
-    return Settings(choice.split, source, size, seed, chosen, order, direction, values)
+    within = slice_members(choice, "text") if choice.slice else None
+    return Settings(choice.split, source, size, seed, chosen, order, direction, values, within)
 
 
 def choose_pair(choice: Choice, batch: MatrixSamples, scaled: dict[str, Scaled], chosen: Settings) -> tuple[int, int]:
@@ -110,7 +112,13 @@ def show(choice: Choice) -> None:
     shown = scaled[last.name]
     rows, columns = shown.row_step, shown.column_step
     block = f" Every cell is the mean of {rows:,} × {columns:,} pairs." if rows * columns > 1 else ""
-    cards.note(f"{batch.about[0].upper()}{batch.about[1:]}.{block} Diversity is computed over the negatives shown.")
+    over = " Diversity is computed over the negatives shown."
+    if choice.slice:
+        over = (
+            " Diversity is computed over the negatives shown and divided by its largest value of the anchors shown; a "
+            "training batch has both from all pairs."
+        )
+    cards.note(f"{batch.about[0].upper()}{batch.about[1:]}.{block}{over}")
     matrices, panel = st.columns(SHARES, gap="medium")
     with panel, st.container(key="pair-panel"):
         cell = choose_pair(choice, batch, scaled, chosen)

@@ -46,6 +46,7 @@ class Settings:
     Args:
         split: of the data. source, size, seed, chosen: as `choose_samples` takes them. order: of the samples.
         direction: which modality the anchors have. loss: μ, γ, ε and the measure of diversity.
+        within: captions of the slice to draw from; None for the whole split.
     """
 
     split: str
@@ -56,6 +57,7 @@ class Settings:
     order: str
     direction: Direction
     loss: Loss
+    within: np.ndarray | None = None
 
     def without_sliders(self) -> Settings:
         """The same with the default μ, γ and ε: batch, order and spread do not depend on the sliders."""
@@ -86,7 +88,8 @@ def batch_of(run: RunSummary, settings: Settings) -> MatrixSamples:
 @st.cache_data(max_entries=64, show_spinner="Ordering the samples …", hash_funcs=BY_STAMP)
 def _batch(run: RunSummary, settings: Settings) -> MatrixSamples:
     opened, s = open_summary(run), settings
-    batch = choose_samples(opened, s.split, cast(Source, s.source), size=s.size, seed=s.seed, chosen=s.chosen)
+    source = cast(Source, s.source)
+    batch = choose_samples(opened, s.split, source, size=s.size, seed=s.seed, chosen=s.chosen, within=s.within)
     return ordered(opened, s.split, batch, cast(Order, s.order), s.direction, s.loss)
 
 

@@ -79,6 +79,42 @@ def test_a_whole_split_is_sampled_when_it_is_too_large(run: Run, monkeypatch: py
     np.testing.assert_array_equal(np.unique(run.image_of_text("dev")[batch.texts]), batch.images)
 
 
+@pytest.mark.parametrize("source", ["seed", "hardest", "chosen", "split"])
+def test_a_slice_gives_its_own_pairs_alone(run: Run, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    within = np.array([3, 10, 11, 14, 75, 149])
+    owner = run.image_of_text("dev")
+    words = {"chosen": "scene"} if source == "chosen" else {}
+    batch = view.choose_samples(run, "dev", source, size=5, within=within, **words)  # type: ignore[arg-type]
+    assert set(batch.texts.tolist()) <= set(within.tolist())
+    assert len(batch.texts) == (6 if source == "split" else 5)
+    assert set(batch.images.tolist()) == set(owner[batch.texts].tolist())
+    assert "the slice" in batch.about
+    if source == "split":
+        assert batch.about == "all 4 images and all 6 captions of the slice"
+        monkeypatch.setattr(view, "SCORES_AT_MOST", 12)
+        some = view.choose_samples(run, "dev", "split", within=within)
+        assert some.texts.tolist() == [text for text in within if owner[text] in some.images]
+        assert f"2 of 4 images of the slice, drawn at random with seed 0, and their {len(some.texts)}" in some.about
+    if source == "hardest":
+        v, w = run.embeddings("dev")
+        scores = w[within] @ v.T
+        own = scores[np.arange(6), owner[within]].copy()
+        scores[np.arange(6), owner[within]] = -np.inf
+        assert batch.texts[0] == within[(scores.max(1) - own).argmax()]
+    if source == "chosen":
+        batch = view.choose_samples(run, "dev", source, chosen="0-3", within=within[:1])
+        assert batch.texts.tolist() == [0, 1, 2, 3]
+        assert batch.about == "4 of the 4 pairs chosen by number, 1 of them in the slice"
+    else:
+        for alone, said in (
+            (within[:0], "has no pair"),
+            (within[:1], "has 1 pair"),
+            (within[1:4], "of a single image"),
+        ):
+            with pytest.raises(InputError, match=f"the slice: .*{said}"):
+                view.choose_samples(run, "dev", source, within=alone)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("source", ["seed", "split"])
 @pytest.mark.parametrize("by", ["drawn", "diversity", "cluster"])
 @pytest.mark.parametrize("anchors", ["image", "text"])

@@ -297,6 +297,14 @@ def test_a_slice_filters_every_page(tmp_path: Path, opened: Opened) -> None:
         assert "1–50 of 120 captions" in json.dumps(table, ensure_ascii=False)
         assert all("dog" in json.dumps(row) for row in table["rows"])
     assert app.query_params["slice"] == asked
+    app = opened(tmp_path, "similarity", slice=asked)
+    assert "64 of the slice’s 120 pairs, drawn at random with seed 0." in texts(app)
+    assert "divided by its largest value of the anchors shown" in texts(app)
+    matrix = app.get("plotly_chart")[0].proto.spec
+    assert "a dog in scene" in matrix
+    assert "two cats" not in matrix
+    app.text_input(key="slice").set_value("image == 3").run()
+    assert "holds captions of a single image" in texts(app)
     key, text = ReviewedSplit.of(open_run(tmp_path / "demo"), "dev").pair(1, 7)
     append_review(tmp_path / "reviews.jsonl", Review(key, text, "too-vague", "anna", ("Odd <b>",)))
     for asked in ('"odd <b>" in tags', '"too-vague" in tags'):

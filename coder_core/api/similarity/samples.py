@@ -40,7 +40,14 @@ class MatrixSamples:
 
 
 def choose_samples(
-    run: Run, split: str, source: Source, *, size: int = 64, seed: int = 0, chosen: str = ""
+    run: Run,
+    split: str,
+    source: Source,
+    *,
+    size: int = 64,
+    seed: int = 0,
+    chosen: str = "",
+    within: Array | None = None,
 ) -> MatrixSamples:
     """Choose the samples of a matrix.
 
@@ -51,6 +58,8 @@ def choose_samples(
             random images with their captions as keep the matrix below 2,500 × 12,500.
         size: pairs, at least 2.
         chosen: numbers of captions ("0-31, 77"), or words that the captions hold.
+        within: (k,) captions of a slice, ascending: pairs are drawn from these alone, but numbers of captions are taken
+            as they are. None for the whole split.
 
     Raises:
         InputError: fewer than two pairs, or a caption that is not there.
@@ -58,18 +67,25 @@ def choose_samples(
     owner = run.image_of_text(split)
     if len(owner) < 2:
         raise InputError(Fault(f"split {split}", "has 1 pair", "at least 2: a pair alone has no negatives"))
+    pairs = np.arange(len(owner)) if within is None else within
+    if len(np.unique(owner[pairs])) < 2 and within is not None and not (source == "chosen" and _is_numbers(chosen)):
+        fact = "holds captions of a single image" if len(within) > 1 else f"has {_count(len(within))}"
+        fix = "clear the slice, or take a larger one"
+        raise InputError(Fault("the slice", fact, "captions of at least 2 images: others are no negatives", fix))
+    of = f"{len(owner):,} pairs" if within is None else f"the slice’s {len(pairs):,} pairs"
     if source == "split":
-        return _whole_split(owner, len(run.ranks(split)["i2t"]), seed)
+        return _every_pair(owner, pairs, len(run.ranks(split)["i2t"]) if within is None else None, seed)
     if size < 2:
         raise InputError(Fault("the batch", f"has {size} pair", "at least 2: a pair alone has no negatives"))
     if source == "chosen":
-        texts, about = _chosen(run.captions(split), chosen, size)
+        texts, about = _chosen(run.captions(split), chosen, size, within)
     elif source == "hardest":
-        texts = _hardest(run, split, min(size, len(owner)))
-        about = f"the {len(texts):,} hardest pairs of {len(owner):,}: captions behind another image, and that image"
+        texts = _hardest(run, split, pairs, size)
+        where = "" if within is None else " where the slice has it"
+        about = f"the {len(texts):,} hardest of {of}: captions behind another image, and that image{where}"
     else:
-        texts = np.random.default_rng(seed).permutation(len(owner))[:size]
-        about = f"{len(texts):,} of {len(owner):,} pairs, drawn at random with seed {seed}"
+        texts = np.random.default_rng(seed).permutation(pairs)[:size]
+        about = f"{len(texts):,} of {of}, drawn at random with seed {seed}"
     return MatrixSamples(owner[texts], texts, True, about)
 
 
@@ -104,32 +120,48 @@ def order_samples(
     return replace(samples, images=samples.images[image_order], texts=samples.texts[text_order])
 
 
-def _whole_split(owner: Array, images: int, seed: int) -> MatrixSamples:
-    total = images * len(owner)
+def _every_pair(owner: Array, pairs: Array, of_images: int | None, seed: int) -> MatrixSamples:
+    """All images and captions of a split with `of_images` images, or all of a slice's pairs and their images (None)."""
+    images = np.unique(owner[pairs]) if of_images is None else np.arange(of_images)
+    of_slice = " of the slice" if of_images is None else ""
+    total = len(images) * len(pairs)
     if total <= SCORES_AT_MOST:
-        about = f"all {images:,} images and all {len(owner):,} captions"
-        return MatrixSamples(np.arange(images), np.arange(len(owner)), False, about)
-    count = max(2, int(images * (SCORES_AT_MOST / total) ** 0.5))
+        about = f"all {len(images):,} images and all {len(pairs):,} captions{of_slice}"
+        return MatrixSamples(images, pairs, False, about)
+    count = max(2, int(len(images) * (SCORES_AT_MOST / total) ** 0.5))
     rows = np.sort(np.random.default_rng(seed).choice(images, count, replace=False))
-    texts = np.flatnonzero(np.isin(owner, rows))
-    about = f"{count:,} of {images:,} images, drawn at random with seed {seed}, and their {len(texts):,} captions"
+    texts = pairs[np.isin(owner[pairs], rows)]
+    about = (
+        f"{count:,} of {len(images):,} images{of_slice}, drawn at random with seed {seed}, and their {len(texts):,} "
+        f"captions{of_slice}"
+    )
     return MatrixSamples(rows, texts, False, about)
 
 
-def _chosen(captions: Sequence[str], chosen: str, size: int) -> tuple[Array, str]:
-    if _NUMBERS.fullmatch(chosen) and any(letter.isdigit() for letter in chosen):
+def _is_numbers(chosen: str) -> bool:
+    return _NUMBERS.fullmatch(chosen) is not None and any(letter.isdigit() for letter in chosen)
+
+
+def _count(pairs: int) -> str:
+    return "1 pair" if pairs else "no pair"
+
+
+def _chosen(captions: Sequence[str], chosen: str, size: int, within: Array | None) -> tuple[Array, str]:
+    if _is_numbers(chosen):
         matches = _numbers(chosen, len(captions))
         reason = "chosen by number"
     else:
-        words = chosen.lower().split()
-        matches = [k for k, caption in enumerate(captions) if words and all(word in caption.lower() for word in words)]
-        reason = "that hold the words"
+        words, pairs = chosen.lower().split(), range(len(captions)) if within is None else within.tolist()
+        matches = [k for k in pairs if words and all(word in captions[k].lower() for word in words)]
+        reason = "that hold the words" if within is None else "of the slice that hold the words"
     if len(matches) < 2:
         fix = "name captions as 0-31, 77, or a word that several hold"
-        pairs = "1 pair" if matches else "no pair"
-        raise InputError(Fault("the selection", f"gives {pairs}", "at least 2", fix))
+        raise InputError(Fault("the selection", f"gives {_count(len(matches))}", "at least 2", fix))
     texts = np.array(matches[:size], dtype=np.int64)
-    return texts, f"{len(texts):,} of the {len(matches):,} pairs {reason}"
+    about = f"{len(texts):,} of the {len(matches):,} pairs {reason}"
+    if within is not None and _is_numbers(chosen):
+        about += f", {int(np.isin(texts, within).sum()):,} of them in the slice"
+    return texts, about
 
 
 def _numbers(chosen: str, count: int) -> list[int]:
@@ -146,19 +178,21 @@ def _numbers(chosen: str, count: int) -> list[int]:
     return list(numbers)
 
 
-def _hardest(run: Run, split: str, size: int) -> Array:
-    """Captions by how far their best wrong image stands above their own, each followed by a caption of that image."""
+def _hardest(run: Run, split: str, pairs: Array, size: int) -> Array:
+    """Those of the captions `pairs` that stand furthest behind another image, each followed by the first of them that
+    belongs to that image."""
     s = run.sides(split, "text")
     owner, best = run.image_of_text(split), np.asarray(run.analysis(split).text_best)
     if best.shape[1] < 2:
-        return np.arange(min(size, len(owner)))
-    rival = np.where(best[:, 0] != owner, best[:, 0], best[:, 1])
-    texts = np.arange(len(owner))
-    gap = s.pairs(texts, rival) - s.pairs(texts, owner)
-    first = run.first_captions(split)
+        return pairs[:size]
+    own = owner[pairs]
+    rival = np.where(best[pairs, 0] != own, best[pairs, 0], best[pairs, 1])
+    gap = s.pairs(pairs, rival) - s.pairs(pairs, own)
+    first = np.full(len(run.ranks(split)["i2t"]), -1)
+    first[own[::-1]] = pairs[::-1]
     hardest: dict[int, None] = {}
-    for text in np.argsort(-gap, kind="stable").tolist():
-        for pair in (text, int(first[rival[text]])):
+    for row in np.argsort(-gap, kind="stable").tolist():
+        for pair in (int(pairs[row]), int(first[rival[row]])):
             if pair >= 0 and len(hardest) < size:
                 hardest[pair] = None
         if len(hardest) >= size:
