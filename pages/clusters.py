@@ -109,4 +109,5 @@ sidebar.page(
     "clusters, the model disagrees about what the pair shows.",
     show,
     of_two=True,
+    whole="which clusters there are, their words, sizes and agreement",
 )

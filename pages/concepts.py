@@ -42,4 +42,5 @@ sidebar.page(
     "CODER’s two embeddings: a pair scores high in it when both read the same concepts.",
     show,
     of_two=True,
+    whole="the concept graph, how many concepts are read and the list of all concepts",
 )

@@ -171,4 +171,5 @@ sidebar.page(
     "space. Two separate islands are a modality gap.",
     show,
     of_two=True,
+    whole="where points lie, the modality gap and the curves of similarities",
 )

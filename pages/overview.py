@@ -200,4 +200,5 @@ sidebar.page(
     "Which runs do I have, and how good are they?",
     "Each bar is the percentage of queries with a true match among the first 1, 5 or 10 results. Taller is better.",
     show,
+    whole="this page: its numbers are those of the whole split",
 )

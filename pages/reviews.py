@@ -22,4 +22,5 @@ sidebar.page(
     "Judge whether captions and images belong together. Verdicts stay beside the data; training and evaluation take "
     "them when asked.",
     show,
+    whole="what was judged and the recall with it",
 )

@@ -38,4 +38,5 @@ sidebar.page(
     "apart in the joint space: their image and their text say different things about one idea.",
     show,
     of_two=True,
+    whole="the distribution of the weights, their statistics and the agreement of the measures",
 )

@@ -71,9 +71,11 @@ def members(run: RunSummary, split: str, clusters: Clusters, cluster: int) -> pd
     return tables.members(open_summary(run), split, clusters, cluster)
 
 
-def between(run: RunSummary, split: str, clusters: Clusters, first: int, second: int) -> pd.DataFrame:
-    """The pairs that lie most evenly between two centres."""
-    return tables.between(open_summary(run), split, clusters, first, second)
+def between(
+    run: RunSummary, split: str, clusters: Clusters, first: int, second: int, within: np.ndarray | None = None
+) -> pd.DataFrame:
+    """The pairs (of the captions `within`) that lie most evenly between two centres."""
+    return tables.between(open_summary(run), split, clusters, first, second, within=within)
 
 
 @st.cache_data(max_entries=16, show_spinner=False, hash_funcs=BY_NAME)

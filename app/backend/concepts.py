@@ -129,7 +129,9 @@ def pair_concepts(run: RunSummary, split: str, text: int, top: int) -> tuple[pd.
 
 
 @st.cache_data(max_entries=128, show_spinner=False, hash_funcs=BY_STAMP)
-def top_readers(run: RunSummary, split: str, concept: int, modality: str, top: int = 10) -> pd.DataFrame:
+def top_readers(
+    run: RunSummary, split: str, concept: int, modality: str, top: int = 10, within: np.ndarray | None = None
+) -> pd.DataFrame:
     """`ConceptView.readers`, without those that do not read the concept at all."""
-    readers = _view(run, split).readers(concept, modality, top=top)  # type: ignore[arg-type]
+    readers = _view(run, split).readers(concept, modality, top=top, within=within)  # type: ignore[arg-type]
     return readers[readers["attention"] > 0]

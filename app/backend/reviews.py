@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -93,15 +94,19 @@ def own_verdicts(run: RunSummary, reviewer: str) -> dict[tuple[str, str], Review
 
 
 @st.cache_resource(max_entries=16, show_spinner="Choosing pairs …", hash_funcs=BY_STAMP)
-def queue(run: RunSummary, split: str, kind: str) -> list[tuple[int, int]]:
-    """(image, caption) of at most 50 pairs to judge, the most telling first; `kind` is one of `QUEUES`."""
+def queue(run: RunSummary, split: str, kind: str, within: np.ndarray | None = None) -> list[tuple[int, int]]:
+    """(image, caption) of at most 50 pairs to judge, the most telling first; `kind` is one of `QUEUES`, `within` the
+    captions to choose from (None: all)."""
     opened, sample = open_summary(run), split_sample(run, split)
+    within = np.arange(opened.count(split, "text")) if within is None else within
     if kind == "ambiguous":
-        return api.ambiguous_pairs(opened.diversity(split, sample=sample), opened.image_of_text(split))
+        table = opened.diversity(split, sample=sample)
+        return api.ambiguous_pairs(table[table["anchor"].isin(within)], opened.image_of_text(split))
     if kind == "near":
-        return api.near_miss_pairs(margin_table(run, split, "t2i"))
+        table = margin_table(run, split, "t2i")
+        return api.near_miss_pairs(table[table["query"].isin(within)])
     likely = likely_matches(run, split, "t2i")
-    return [] if likely is None else api.likely_pairs(likely, opened.analysis(split).text_best)
+    return [] if likely is None else api.likely_pairs(likely, opened.analysis(split).text_best, within)
 
 
 def recall(run: RunSummary, split: str) -> pd.DataFrame:

@@ -214,7 +214,12 @@ def _shown(chosen: Sequence[RunSummary], split: str) -> tuple[Choice | None, lis
 
 
 def page(
-    title: str | Callable[[Choice], str], how: str, show: Callable[[Choice], None], *, of_two: bool = False
+    title: str | Callable[[Choice], str],
+    how: str,
+    show: Callable[[Choice], None],
+    *,
+    of_two: bool = False,
+    whole: str = "",
 ) -> None:
     """A page about the chosen runs: its question, how to read it, and `show`; without a run, how to get one.
 
@@ -224,6 +229,7 @@ def page(
     Args:
         title: a question, or a function that puts the runs' names into it.
         of_two: whether the page shows at most two runs: of more, the first and the last.
+        whole: what is of the whole split by its nature, also while a slice narrows the rest of the page.
     """
     chosen = choice()
     cards.question(title if isinstance(title, str) else title(chosen) if chosen else "Which run?", how)
@@ -238,6 +244,8 @@ def page(
             pair = f"{chosen.first.name} and {chosen.second.name}"
             cards.note(f"This page compares two runs: the first and the last of {len(chosen.runs)}, {pair}.")
             chosen = replace(chosen, between=())
+        if chosen.slice and whole:
+            cards.note(f"The slice does not narrow {whole}.")
         try:
             show(chosen)
             reviewing.listen(chosen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -17,7 +18,7 @@ from app.ui.controls import choose_one, step_through
 from app.ui.selection import selected_points
 from app.ui.state import Choice, bound, put, theme
 from app.ui.table import Column, picking_table, plain_table
-from app.views.samples import sample_card, slice_members
+from app.views.samples import in_slice, sample_card, slice_members
 
 TARGET, CHART = "cluster", "cluster-map"
 CARDS_SHOWN, WORDS_SHOWN = 15, 12
@@ -26,6 +27,10 @@ CARDS_SHOWN, WORDS_SHOWN = 15, 12
 def overview(run: RunSummary, choice: Choice, result: StoredClusters) -> pd.DataFrame:
     """All clusters, as a figure and as a table; returns the table."""
     table = clusters.cluster_table(run, choice.split, result)
+    if choice.slice:
+        assert result.value is not None
+        inside = np.bincount(result.value.pairs[slice_members(choice, "text")], minlength=result.value.count)
+        table = table.assign(inside=inside[table["cluster"]])
     number = str(st.session_state.get(TARGET, st.query_params.get(TARGET, table["cluster"].iloc[0])))
     selected = int(number) if number.isdecimal() else None
     left, right = st.columns([3, 7], gap="medium")
@@ -37,8 +42,9 @@ def overview(run: RunSummary, choice: Choice, result: StoredClusters) -> pd.Data
         cards.heading("All clusters", f"{len(table):,} not empty, largest first. Click on a row to open a cluster.")
         columns = {
             "cluster": Column("cluster", "d"), "words": Column("marking words"), "size": Column("pairs", ",d"),
-            "images": Column("images", ",d"), "agreement": Column("agree", ".0f", "agreement", " %"),
-            "cohesion": Column("cohesion", ".2f", "cohesion"), "trained": Column("in training", ",d", "in training"),
+            "inside": Column("of the slice", ",d", "slice"), "images": Column("images", ",d"),
+            "agreement": Column("agree", ".0f", "agreement", " %"), "cohesion": Column("cohesion", ".2f", "cohesion"),
+            "trained": Column("in training", ",d", "in training"),
         }  # fmt: skip
         columns = {name: column for name, column in columns.items() if name in table}
         picking_table(table, columns, table["cluster"].to_numpy(), TARGET, "clusters-table", "clusters", height=330)
@@ -101,8 +107,7 @@ def _concepts(table: pd.DataFrame) -> None:
 
 def _members(run: RunSummary, choice: Choice, all_clusters: Clusters, number: int) -> None:
     pairs = clusters.members(run, choice.split, all_clusters, number)
-    if choice.slice:
-        pairs = pairs[pairs["caption"].isin(slice_members(choice, "text"))]
+    pairs = pairs[in_slice(choice, "text", pairs["caption"])]
     kinds = {"centre": "Nearest to the centroid", "edge": "Furthest from it", "apart": "Image and caption disagree"}
     kind = choose_one("Members", kinds, "members")
     if kind == "apart":
@@ -134,7 +139,11 @@ def _between(
     names = {str(c): f"{c}: {words_of.get(c, '')}" for c in near["cluster"].tolist()}
     other = int(st.selectbox("Other cluster", list(names), format_func=names.__getitem__, width=420,
                              **bound("other-cluster")) or 0)  # fmt: skip
-    pairs = clusters.between(run, choice.split, all_clusters, number, other)
+    within = slice_members(choice, "text") if choice.slice else None
+    pairs = clusters.between(run, choice.split, all_clusters, number, other, within)
+    if not len(pairs):
+        cards.empty("The slice holds no such pair.", "Choose another cluster, or clear the slice.")
+        return
     _cards(run, choice, pairs, "to_one", [f" ({value:.3f} to {other})" for value in pairs["to_other"]])
 
 

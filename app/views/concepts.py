@@ -19,7 +19,7 @@ from app.ui.selection import selected_points
 from app.ui.state import Choice, bound, bound_number, put, theme
 from app.ui.table import Column, rows_table
 from app.views.anchor import show_sample
-from app.views.samples import holding, sample_card, sample_table
+from app.views.samples import holding, sample_card, sample_table, slice_members
 
 CONCEPT, CAPTION = "concept", "caption"
 MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 10
@@ -224,9 +224,13 @@ def readers(runs: Sequence[RunSummary], choice: Choice, word: str) -> None:
 
 
 def _readers(run: RunSummary, choice: Choice, concept: int, side: str) -> None:
-    table = concepts.top_readers(run, choice.split, concept, side, READERS)
+    within = slice_members(choice, side) if choice.slice else None
+    table = concepts.top_readers(run, choice.split, concept, side, READERS, within)
     if not len(table):
-        cards.empty(f"No {'image' if side == 'image' else 'caption'} reads it at all.", "Choose another concept.")
+        of_slice = " of the slice" if choice.slice else ""
+        cards.empty(
+            f"No {'image' if side == 'image' else 'caption'}{of_slice} reads it at all.", "Choose another concept."
+        )
         return
     pictured, first = side == "image", open_summary(run).first_captions(choice.split)
     items = []

@@ -110,10 +110,12 @@ def explore(choice: Choice, planes: Planes, whole_tables: Tables, modalities: Mo
     found = map_selection.matching_points(
         whole_tables[0], open_summary(choice.first).image_names(choice.split), query or ""
     )
-    if choice.slice and not (query or "").strip():
-        members = [slice_members(choice, "image"), slice_members(choice, "text") + all_images]
-        found = np.flatnonzero(np.isin(point_rows(choice, whole_tables[0]), np.concatenate(members)))
-        cards.note("The slice of the sidebar is marked.")
+    if choice.slice:
+        members = np.concatenate([slice_members(choice, "image"), slice_members(choice, "text") + all_images])
+        points = points[np.isin(rows[points], members)]
+        if not (query or "").strip():
+            found = np.flatnonzero(np.isin(point_rows(choice, whole_tables[0]), members))
+            cards.note("The slice of the sidebar is marked; a selection takes its samples alone.")
     matches = np.flatnonzero(np.isin(shown, found))
     opened = map_selection.focus_point(st.query_params.get(FOCUS), all_images, all_captions)
     if opened is None and len(matches) == 1 and (query or "").strip():

@@ -19,7 +19,7 @@ from app.ui.selection import matching
 from app.ui.state import Choice, bound
 from app.ui.table import Column, Sample, plain_table, rows_table
 from app.ui.words import count
-from app.views.samples import TABLE_PICTURE, ids_text, search_words
+from app.views.samples import TABLE_PICTURE, ids_text, search_words, slice_members
 
 SKIPPED = "review-skipped"
 WORDS = {
@@ -36,13 +36,13 @@ DIRECTION = {"i2t": "image → text", "t2i": "text → image"}
 
 def show_queue(choice: Choice) -> None:
     """The next pair of the chosen queue that this reviewer has not judged; a verdict brings the one after it."""
-    run = choice.runs[-1]
-    cards.heading("Judge", f"A verdict brings the next pair. Keys stand on the buttons. Pairs of {run.name}.")
+    run, of_slice = choice.runs[-1], " in the slice" if choice.slice else ""
+    cards.heading("Judge", f"A verdict brings the next pair. Keys stand on the buttons. Pairs of {run.name}{of_slice}.")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         kind = choose_one("Queue", QUEUES, "queue", tip("queue"))
         reviewing.reviewer_field()
     cards.note(HOW[kind])
-    pairs = reviews.queue(run, choice.split, kind)
+    pairs = reviews.queue(run, choice.split, kind, slice_members(choice, "text") if choice.slice else None)
     skipped: list[tuple[int, int]] = st.session_state.setdefault(f"{SKIPPED}-{run.name}-{choice.split}", [])
     remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, *pair)]
     done = len(pairs) - len(remaining)

@@ -20,7 +20,7 @@ from app.ui.glossary import tip
 from app.ui.state import Choice, bound, theme
 from app.ui.table import Column, plain_table
 from app.views.anchor import show_sample
-from app.views.samples import NO_WORDS, holding, sample_card, sample_table, search_words
+from app.views.samples import NO_WORDS, holding, in_slice, sample_card, sample_table, search_words
 
 EXTREMES = 5
 TARGET = "weighed"
@@ -67,6 +67,7 @@ def describe(name: str, weighting: Weighting) -> str:
 def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
     """The pairs with the highest and the lowest weight. Thomas and Kovashka, figure 4."""
     order = np.argsort(-table[WEIGHT].to_numpy(), kind="stable")
+    order = order[in_slice(choice, "text", order)]
     for heading, rows in (("Highest weights", order), ("Lowest weights", order[::-1])):
         cards.heading(heading)
         cards.results([

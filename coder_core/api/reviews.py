@@ -149,16 +149,17 @@ def near_miss_pairs(margins: pd.DataFrame) -> list[tuple[int, int]]:
     return list(zip(nearest["wrong"].astype(int).tolist(), nearest["query"].astype(int).tolist(), strict=True))
 
 
-def likely_pairs(likely: LikelyMatches, best: Array) -> list[tuple[int, int]]:
+def likely_pairs(likely: LikelyMatches, best: Array, within: Array | None = None) -> list[tuple[int, int]]:
     """(image, caption): results that are probably matches though no label says so, the likeliest first.
 
     Args:
-        likely: of captions as queries. best: (m, K) their best images.
+        likely: of captions as queries. best: (m, K) their best images. within: captions to choose from (None: all).
     """
     likeness = np.where(likely.likely(), likely.likeness, -1)
     column = likeness.argmax(1)
     largest = likeness[np.arange(len(column)), column]
     order = np.argsort(-largest, kind="stable")
+    order = order if within is None else order[np.isin(order, within)]
     chosen = order[largest[order] > 0][:QUEUE]
     return [(int(best[caption, column[caption]]), int(caption)) for caption in chosen]
 

@@ -14,7 +14,7 @@ from coder_core.api import open_run
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
 from tests.support.concept_runs import write_concept_run
-from tests.support.pages import Opened, labels, texts
+from tests.support.pages import Opened, labels, table_rows, texts
 from tests.support.run_folders import write_prototypes, write_run
 
 
@@ -49,6 +49,12 @@ def test_everything_about_one_cluster(root: Path, kind: str, opened: Opened) -> 
     first = app.number_input(key="cluster").value
     app.button(key="cluster-next").click().run()
     assert app.number_input(key="cluster").value != first
+    app.text_input(key="slice").set_value("image <= 3 or image == 12").run()
+    [table] = table_rows(app, "of the slice")
+    assert sum(int(row["of the slice"]) for row in table) == 25
+    grids = [part.proto.body for part in app.get("html") if 'class="cl-card' in part.proto.body]
+    shown = {int(number) for grid in grids for number in re.findall(r'data-image="(\d+)"', grid)}
+    assert shown <= {0, 1, 2, 3, 12}
     app.segmented_control(key="clusters-run").set_value("demo-baseline").run()
     assert not app.exception
     app.selectbox(key="versus").set_value("—").run()

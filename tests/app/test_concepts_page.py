@@ -66,6 +66,15 @@ def test_every_control(root: Path, opened: Opened) -> None:
     assert found is not None
     best = found.readers(2, "image", top=1)["attention"][0]
     assert f"{best:.3f}" in texts(app)
+    app.text_input(key="slice").set_value("image == 4").run()
+    [best] = found.readers(2, "image", within=np.array([4]))["attention"]
+    grids = [
+        part.proto.body
+        for part in app.get("html")
+        if 'class="cl-grid' in part.proto.body or 'class="cl-list' in part.proto.body
+    ]
+    assert [grid.count('class="cl-card') for grid in grids] == [1, 5]
+    assert f"{best:.3f}" in grids[0]
 
 
 def test_a_run_without_concepts_is_named_and_the_other_shown(root: Path, opened: Opened) -> None:

@@ -64,6 +64,11 @@ def test_one_run_alone_and_an_empty_area(root: Path, opened: Opened) -> None:
     app.selectbox(key="versus").set_value("—").run()
     assert not app.exception
     assert "No point lies in this area." in texts(app)
+    app.text_input(key="slice").set_value("image == 3").run()
+    app.query_params["area"] = EVERYTHING
+    app.run()
+    assert "6 of 120 selected: 1 image, 5 captions." in texts(app)
+    assert "The slice does not narrow where points lie" in texts(app)
     assert "gain" not in app.selectbox(key="colour").options
 
 

@@ -305,6 +305,7 @@ def test_a_slice_filters_every_page(tmp_path: Path, opened: Opened) -> None:
     assert "two cats" not in matrix
     app.text_input(key="slice").set_value("image == 3").run()
     assert "holds captions of a single image" in texts(app)
+    assert "The slice does not narrow this page" in texts(opened(tmp_path, "overview", slice=asked))
     key, text = ReviewedSplit.of(open_run(tmp_path / "demo"), "dev").pair(1, 7)
     append_review(tmp_path / "reviews.jsonl", Review(key, text, "too-vague", "anna", ("Odd <b>",)))
     for asked in ('"odd <b>" in tags', '"too-vague" in tags'):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from app.backend import reviews
 from app.ui.enlarged import captions_html
 from app.ui.state import Choice
 from coder_core.api import list_runs, open_run
@@ -44,6 +45,16 @@ def test_a_queue_steps_on_and_undo_brings_the_pair_back(root: Path, opened: Open
     assert read_reviews(file).verdicts == {}
     assert len(file.read_text().splitlines()) == 2
     assert "1 of 50 judged or skipped" in str(app.get("progress")[0].proto)
+
+
+@pytest.mark.parametrize("queue", ["ambiguous", "near", "likely"])
+def test_a_queue_holds_the_captions_of_the_slice(root: Path, queue: str) -> None:
+    [run] = list_runs(root)
+    every, inside = reviews.queue(run, "dev", queue), np.arange(40, 90)
+    chosen = reviews.queue(run, "dev", queue, inside)
+    assert chosen
+    assert {caption for _, caption in chosen} <= set(inside.tolist())
+    assert [pair for pair in every if pair[1] in inside] == chosen[: sum(pair[1] in inside for pair in every)]
 
 
 def test_a_wrong_caption_is_about_its_own_image_whatever_it_is_shown_with(root: Path, opened: Opened) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -47,6 +48,11 @@ def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root: Path, o
     assert f"Caption {int(weights.argmin())} of image" in texts(app)
     app.button(key="weighed-next").click().run()
     assert app.number_input(key="weighed").value == int(weights.argsort(kind="stable")[1])
+    app.text_input(key="slice").set_value("image >= 2").run()
+    inside = weights[run.image_of_text("dev") >= 2]
+    cards = [part.proto.body for part in app.get("html") if 'class="cl-card' in part.proto.body]
+    shown = [re.findall(r"<span>(\d\.\d{3})</span>", grid) for grid in cards]
+    assert [one[0] for one in shown] == [f"{inside.max():.3f}", f"{inside.min():.3f}"]
 
 
 def test_weights_without_neighbours_show_what_they_have(root: Path, opened: Opened) -> None:

@@ -172,14 +172,17 @@ def nearest_clusters(clusters: Clusters, cluster: int, count: int = 5) -> pd.Dat
     return pd.DataFrame({"cluster": others[best], "cosine": cosines[best], "size": sizes[others[best]]})
 
 
-def between(run: Run, split: str, clusters: Clusters, first: int, second: int, count: int = 10) -> pd.DataFrame:
-    """Pairs of either cluster that lie most evenly between the two centres.
+def between(
+    run: Run, split: str, clusters: Clusters, first: int, second: int, count: int = 10, within: Array | None = None
+) -> pd.DataFrame:
+    """Pairs of either cluster (of the captions `within`) that lie most evenly between the two centres.
 
     Returns:
         caption, image, cluster (the one it belongs to), to_one, to_other (cosines to the first and the second), margin
         (their distance), smallest first.
     """
     captions = np.flatnonzero(np.isin(clusters.pairs, (first, second)))
+    captions = captions if within is None else np.intersect1d(captions, within)
     cosines = pair_tiles(run, split, captions) @ clusters.centroids[[first, second]].T
     margin = np.abs(cosines[:, 0] - cosines[:, 1])
     best = np.argsort(margin, kind="stable")[:count]

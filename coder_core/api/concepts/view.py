@@ -82,8 +82,8 @@ class ConceptView:
         order = np.argsort(-np.abs(difference), kind="stable")[:top]
         return self._frame(order, image=by_image[order], text=by_text[order], difference=difference[order])
 
-    def readers(self, concept: int, modality: Modality, *, top: int = 10) -> pd.DataFrame:
-        """The images or captions that read a concept most: sample, attention.
+    def readers(self, concept: int, modality: Modality, *, top: int = 10, within: Array | None = None) -> pd.DataFrame:
+        """The images or captions (of those `within`) that read a concept most: sample, attention.
 
         Raises:
             InputError: there is no such concept.
@@ -92,7 +92,8 @@ class ConceptView:
             raise InputError(Fault(f"concept {concept}", "is not in the run", f"0 to {len(self.words) - 1}"))
         rows = len(self.embeddings()[modality == "text"])
         attention = np.concatenate([self.rows(modality, part)[:, concept] for part in slices(rows, _PIECE)])
-        order = np.argsort(-attention, kind="stable")[:top]
+        order = np.argsort(-attention, kind="stable")
+        order = (order if within is None else order[np.isin(order, within)])[:top]
         return pd.DataFrame({"sample": order, "attention": attention[order]})
 
     def _edges(self) -> Array:
