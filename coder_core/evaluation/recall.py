@@ -81,7 +81,7 @@ def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
     0.375
     """
     own = None if scores.always_exact else scores.own.numpy()
-    md = separation(scores.sources, scores.image_of_text.numpy(), own).mean_distance
+    md = separation(scores.sources, scores.image_of_text.numpy(), own, scores.total).mean_distance
     return metrics_from_ranks(ranks) | ({} if math.isnan(md) else {"md": md})
 
 

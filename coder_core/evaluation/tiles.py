@@ -11,16 +11,16 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source, column_sums
 
-_OWN_AT_ONCE = 64  # captions: their rows and their images' stay in cache
+_READ_AT_ONCE = 64  # captions: their rows and their images' stay in cache
 _PAIRS_AT_ONCE = 32  # two float64 blocks of 32 · D stay in cache
 _UNIT = 2.0**-24  # rounding error of one float32 operation
 _SMALLEST = 2.0**-126  # … of one whose result is no normal float32
@@ -46,11 +46,15 @@ class ScoreTiles:
         sources: their weighted scores are added up; embeddings are float32 tensors.
         image_of_text: (m,) int64.
         own: (m,) float32 score of every caption with its image; of embeddings alone not exact.
+        longest: of every source, the longest image's length times the longest caption's, rounded up; 0 of a matrix.
+        total: float64 sum of all n · m scores; None as soon as a matrix is among the sources.
     """
 
     sources: Sequence[Source]
     image_of_text: Tensor
     own: Tensor
+    longest: tuple[float, ...]
+    total: float | None
 
     @property
     def n(self) -> int:
@@ -138,11 +142,10 @@ class ScoreTiles:
         if self.always_exact:
             return 0.0
         error = 0.0
-        for source in self.sources:
+        for source, longest in zip(self.sources, self.longest, strict=True):
             assert isinstance(source, EmbeddingPair)
             size = source.image.shape[1]
             terms = (size if size <= _BOUNDED_SIZE else math.sqrt(size)) + _OTHER_ROUNDINGS
-            longest = float(_lengths(source.image).max() * _lengths(source.text).max())
             error += abs(source.weight) * (longest * terms * _UNIT + size * _SMALLEST)
         return error
 
@@ -168,11 +171,16 @@ def score_tiles(sources: Sequence[Source], image_of_text: Any) -> ScoreTiles:
     if not np.isfinite(weights).all():
         raise InputError(Fault("weights", f"are {weights}", "finite numbers"))
     owner = _check_owners(image_of_text, n, m)
-    own = np.zeros(m, np.float32)
+    own, longest, total = np.zeros(m, np.float32), [0.0] * len(checked), 0.0
     for k, source in enumerate(checked):
-        own += source.weight * _own_scores(source, owner.numpy(), k)
-    scores = ScoreTiles(checked, owner, torch.from_numpy(own))
-    return replace(scores, own=scores.pairs(owner, torch.arange(m))) if scores.always_exact else scores
+        if isinstance(source, EmbeddingPair):
+            reading = _read(source, owner.numpy(), k)
+            own += source.weight * reading.own
+            longest[k], total = reading.longest, total + source.weight * reading.total
+    scores = ScoreTiles(checked, owner, torch.from_numpy(own), tuple(longest), total)
+    if scores.always_exact:
+        return replace(scores, own=scores.pairs(owner, torch.arange(m)), total=None)
+    return scores
 
 
 def _float32(source: Source, k: int) -> Source:
@@ -198,33 +206,47 @@ def _matrix(values: Any, name: str) -> Tensor:
     return tensor.float().contiguous()
 
 
-def _own_scores(source: Source, owner: np.ndarray, k: int) -> np.ndarray:
-    """(m,) float32 score of every caption with its image; on the way embeddings that are not finite are refused."""
-    if isinstance(source, ScoreMatrix):
-        return np.zeros(len(owner), np.float32)  # scored exactly afterwards
-    _refuse_bad_rows(source.image, f"image embeddings of source {k}")
+class _Reading(NamedTuple):
+    """What one pass over the embeddings of a source finds.
+
+    Args:
+        own: (m,) float32 score of every caption with its image.
+        longest: the longest image's length times the longest caption's, rounded up.
+        total: float64 sum of the scores of every image with every caption.
+    """
+
+    own: np.ndarray
+    longest: float
+    total: float
+
+
+def _read(source: EmbeddingPair, owner: np.ndarray, k: int) -> _Reading:
+    """Read the captions once, a few at a time in cache; embeddings that are not finite are refused on the way."""
+    longest_image = _refuse_bad_rows(source.image, f"image embeddings of source {k}")
     images, texts = source.image.numpy(), source.text.numpy()
-    scores = np.empty(len(texts), np.float32)
-    for start in range(0, len(texts), _OWN_AT_ONCE):
-        part = slice(start, start + _OWN_AT_ONCE)
-        np.vecdot(images[owner[part]], texts[part], out=scores[part])
-    if not np.isfinite(scores).all():  # a row that is not finite has no finite score: no pass over the rows is needed
+    own, squared = np.empty((2, len(texts)), np.float32)
+    sums = np.zeros(texts.shape[1])
+    for start in range(0, len(texts), _READ_AT_ONCE):
+        part = slice(start, start + _READ_AT_ONCE)
+        np.vecdot(images[owner[part]], texts[part], out=own[part])
+        np.vecdot(texts[part], texts[part], out=squared[part])
+        sums += texts[part].sum(0, dtype=np.float64)
+    if not np.isfinite(own).all():  # a row that is not finite has no finite score: no pass over the rows is needed
         _refuse_bad_rows(source.text, f"text embeddings of source {k}")
         raise InputError(Fault(f"source {k}", "scores overflow float32", "unit rows"))
-    return scores
+    longest_text = math.sqrt(squared.max())
+    total = float(column_sums(images) @ sums)
+    return _Reading(own, longest_image * longest_text * _LENGTH_SLACK**2, total)
 
 
-def _lengths(matrix: Tensor) -> Tensor:
-    """(rows,) float64 upper bounds of the Euclidean lengths, without a float64 copy of the matrix."""
-    return torch.linalg.vector_norm(matrix, dim=1).double() * _LENGTH_SLACK
-
-
-def _refuse_bad_rows(matrix: Tensor, name: str) -> None:
+def _refuse_bad_rows(matrix: Tensor, name: str) -> float:
+    """The length of the longest row."""
     norms = torch.linalg.vector_norm(matrix, dim=1)
     bad = torch.nonzero(~torch.isfinite(norms))[:, 0].tolist()
     if bad:
         problem = f"rows {', '.join(map(str, bad[:5]))} … hold NaN, infinite or overflowing values"
         raise InputError(Fault(name, problem, "finite numbers", "a NaN has no rank"))
+    return float(norms.max())
 
 
 def _refuse_not_finite(scores: np.ndarray, images: np.ndarray) -> None:
