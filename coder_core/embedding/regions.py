@@ -1,4 +1,5 @@
-"""Region features of pictures in the precomp layout, resumable: {split}_ims.npy, _caps.txt, _ids.txt, _boxes.npy."""
+"""Region features of pictures in the precomp layout, resumable: {split}_ims.npy, _caps.txt, _ids.txt, _boxes.npy, and
+tower.json with the tower and where the pictures lie (of packed ones also {split}_positions.npy)."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from coder_core.console.bars import Watch
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.captioned import CaptionedSplit
 from coder_core.data.captioned.decoding import prepared_blocks
+from coder_core.data.captioned.packed import names_digest, note_packed
 from coder_core.data.captioned.records import Tally
 from coder_core.data.lines import shown
 from coder_core.embedding.arrays import keep_rows
@@ -28,6 +30,7 @@ from coder_core.towers.regions import RegionTower, boxes
 
 ABOUT = "tower.json"
 SECONDS = 20.0  # between two marks of what is done
+POSITIONS = "positions.npy"  # of packed pictures
 ENDINGS = ("ims.npy", "boxes.npy", "ids.txt", "caps.txt")
 
 Watching = Callable[[str], AbstractContextManager[Watch]]
@@ -175,15 +178,26 @@ class RegionFolder:
         }
         for name, values in lines.items():
             (place / name).write_text("".join(f"{value}\n" for value in values), encoding="utf-8")
-        for name in ENDINGS:
+        pictures: dict[str, Any] = {"names": names_digest(readable.image_names)}
+        packed = note_packed(readable.positions, readable.rows)
+        if packed is None:
+            pictures["folder"] = str(readable.positions.folder.resolve()) if readable.positions.folder else ""
+        else:
+            pictures["packed"], positions = packed
+            np.save(place / POSITIONS, positions)
+        for name in (*([] if packed is None else [POSITIONS]), *ENDINGS):
             _sync(place / name)
             os.replace(place / name, self.folder / f"{split.name}_{name}")
-        self._note({split.name: key})
+        self._note({split.name: key}, {split.name: pictures})
 
-    def _note(self, new: dict[str, str]) -> None:
-        """Write the tower and the splits that are done beside the features."""
-        splits = (self._about or {}).get("splits", {}) | new
-        self._about = {"tower": self.tower.about, "splits": splits}
+    def _note(self, splits: dict[str, str], pictures: dict[str, Any] | None = None) -> None:
+        """Write beside the features the tower, the splits that are done, and where their pictures lie."""
+        before = self._about or {}
+        self._about = {
+            "tower": self.tower.about,
+            "splits": before.get("splits", {}) | splits,
+            "pictures": before.get("pictures", {}) | (pictures or {}),
+        }
         atomic.replace_file(self.folder / ABOUT, json.dumps(self._about, ensure_ascii=False, indent=1))
 
 
@@ -196,7 +210,7 @@ def _read_about(file: Path) -> dict[str, Any] | None:
         return None
     try:
         value = json.loads(file.read_text("utf-8"))
-        if isinstance(value["tower"], dict) and isinstance(value["splits"], dict):
+        if all(isinstance(part, dict) for part in (value["tower"], value["splits"], value.get("pictures", {}))):
             return dict(value)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         pass

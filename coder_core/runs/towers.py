@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
-from coder_core.runs.analysis.tables import DOCUMENT_REGIONS
+from coder_core.data.captioned.packed import names_digest, open_packed
+from coder_core.runs.analysis.tables import DOCUMENT_REGIONS, PICTURE_POSITIONS
 from coder_core.towers.dual_encoder import DualEncoder
 from coder_core.towers.own import ALLOWED, OwnTowers, is_allowed
 from coder_core.towers.regions import RegionTower, own_regions, transformers_regions
@@ -74,12 +77,41 @@ def load_region_tower(about: Mapping[str, Any], run: str) -> RegionTower:
 
 def noted_tower(features: str) -> dict[str, Any]:
     """{"regions": about} of the tower that `coder_core.features` noted beside a features file; {} for other files."""
-    file = Path(features).parent / "tower.json"
-    try:
-        about = json.loads(file.read_text("utf-8"))["tower"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return {}
+    about = _beside(features).get("tower")
     return {DOCUMENT_REGIONS: about} if isinstance(about, dict) else {}
+
+
+def noted_pictures(features: str, names: Sequence[str]) -> dict[str, Any]:
+    """Where `coder_core.features` found the pictures of a features file, as `write_analysis` takes it: picture_folder,
+    or packed and picture_positions. {} for other files, and where the names are others now.
+
+    Args:
+        features: the file {split}_ims.npy. names: n image names of the split.
+    """
+    file = Path(features)
+    split = file.name.removesuffix("_ims.npy")
+    pictures = _beside(features).get("pictures")
+    about = pictures.get(split) if isinstance(pictures, dict) else None
+    if not isinstance(about, dict) or about.get("names") != names_digest(names):
+        return {}
+    if isinstance(about.get("packed"), dict):
+        try:
+            positions = np.load(file.with_name(f"{split}_positions.npy"), allow_pickle=False)
+            open_packed(about["packed"], positions, names, str(file.with_name("tower.json")))
+        except (OSError, ValueError, EOFError, InputError):
+            return {}
+        return {"packed": about["packed"], PICTURE_POSITIONS: positions}
+    folder = about.get("folder")
+    return {"picture_folder": folder} if isinstance(folder, str) and folder and Path(folder).is_dir() else {}
+
+
+def _beside(features: str) -> dict[str, Any]:
+    """What `coder_core.features` wrote beside a features file; {} for other files."""
+    try:
+        about = json.loads((Path(features).parent / "tower.json").read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return about if isinstance(about, dict) else {}
 
 
 def _allowed(about: Mapping[str, Any], place: str) -> str:

@@ -22,11 +22,12 @@ from coder_core.api.pictures import sample_picture
 from coder_core.data.captioned import packed
 from coder_core.embed import main as embed
 from coder_core.evaluate import main as evaluate
+from coder_core.features import main as features
 from coder_core.runs.analysis.tables import PICTURE_POSITIONS
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
 from tests.support.run_folders import reseal
-from tests.support.tiny_runs import quiet
+from tests.support.tiny_runs import quiet, tiny_config
 from tests.support.tiny_towers import write_tiny_clip
 from tests.support.tower_runs import tower_config
 
@@ -100,6 +101,21 @@ def test_a_run_that_is_trained_on_them_shows_them(base: Path, tmp_path: Path) ->
     assert all(same_picture(run.picture("train", image), image) for image in (5, 0))  # of two files
     assert same_picture(run.picture("dev", 1), DEV[1])
     assert heat_map(run, "dev", CAPTIONS[NAMES[DEV[0]]][0], 0, "cosine").boxes is not None
+
+
+@pytest.mark.parametrize("name", LAYOUT)
+def test_a_run_on_features_of_them_shows_them(name: str, base: Path, tmp_path: Path) -> None:
+    out = tmp_path / "features"
+    given = [f"--out={out}", f"--model={base / 'clip'}", "--workers=0", "--grid=2", "--splits", "train", "dev"]
+    assert features([str(base / name), *given]) == 0
+    path = start_run(tiny_config(out), tmp_path, quiet())
+    run = open_run(path)
+    assert [same_picture(run.picture("dev", image), DEV[image]) for image in (2, 0)] == [True, True]
+    assert heat_map(run, "dev", CAPTIONS[NAMES[DEV[0]]][0], 0, "cosine").boxes is not None
+    ids = out / "dev_ids.txt"
+    ids.write_text(ids.read_text().replace("0", "9"))  # other names: nobody knows whose pictures these are
+    assert evaluate([str(path), "--split=dev", "--overwrite"]) == 0
+    assert open_run(path).picture("dev", 0) is None
 
 
 def test_opening_a_run_needs_no_file_of_its_pictures(own: Path) -> None:

@@ -6,6 +6,7 @@ folder, no link leads out of it, and they have the size they had.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +47,11 @@ def note_packed(positions: Positions, rows: np.ndarray) -> tuple[dict[str, Any],
         "files": [{"name": file.relative_to(folder).as_posix(), "bytes": file.stat().st_size} for file in files],
     }
     return document, chosen
+
+
+def names_digest(names: Sequence[str]) -> str:
+    """The sha256 (hex) of image names: whether what was noted of pictures is still of these."""
+    return hashlib.sha256("\n".join(names).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass

@@ -32,7 +32,7 @@ from coder_core.runs.analysis.weights import weight_tables
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.neighbours import Phases
 from coder_core.runs.load import LoadedModel
-from coder_core.runs.towers import noted_tower
+from coder_core.runs.towers import noted_pictures, noted_tower
 
 BEST_LISTED = 10
 PARTS_BYTES = 1 << 28
@@ -90,12 +90,15 @@ def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, An
     """What `write_analysis` is told of a split's samples."""
     read = samples.pictures.split if isinstance(samples.pictures, Pictures) else samples.pictures
     noted = note_packed(read.positions, read.rows) if read is not None else None
-    packed: dict[str, Any] = {} if noted is None else {"packed": noted[0], PICTURE_POSITIONS: noted[1]}
-    return packed | {
+    where: dict[str, Any] = {"picture_folder": samples.picture_folder.resolve() if samples.picture_folder else ""}
+    if noted is not None:
+        where |= {"packed": noted[0], PICTURE_POSITIONS: noted[1]}
+    elif not samples.picture_folder and samples.image_names:
+        where |= noted_pictures(samples.source.get("features", ""), samples.image_names)
+    return where | {
         "captions": samples.captions,
         "image_of_text": samples.image_of_text,
         "image_names": samples.image_names or [f"image {i}" for i in range(n_images)],
-        "picture_folder": samples.picture_folder.resolve() if samples.picture_folder else "",
         "source": ", ".join(f"{key}: {value}" for key, value in samples.source.items()),
     }
 
