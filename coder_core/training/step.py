@@ -34,7 +34,7 @@ def compute_losses(
         autocast: around everything but the losses; none for None.
     """
     autocast = autocast or nullcontext()
-    embed = embed or partial(in_pieces, model, config.training.piece_size)
+    embed = partial(in_pieces, model, config.training.piece_size) if embed is None else embed
     with autocast:
         embedded = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
     lengths = Lengths(batch.region_lengths, batch.word_lengths)
