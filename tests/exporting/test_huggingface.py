@@ -21,9 +21,11 @@ from tests.support.picture_folders import NAMES, draw
 from tests.support.run_folders import write_run
 from tests.support.tiny_runs import quiet
 from tests.support.tiny_towers import WIDTH, write_tiny_clip, write_tiny_naflex
-from tests.support.tower_runs import WORDS, tower_config
+from tests.support.tower_runs import WORDS, tower_config, write_pictures_of_any_shape
 
 LORA: dict[str, Any] = {"model": "siglip", "image_tuning": "lora", "text_tuning": "lora", "loss": "sigmoid"}
+
+NAFLEX = LORA | {"model": "naflex", "image_tuning": "full"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,28 +33,30 @@ def _one_thread(own_threads: None) -> None:
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("values", [{}, LORA], ids=["clip in full", "siglip by adapters"])
+@pytest.mark.parametrize("values", [{}, LORA, NAFLEX], ids=["clip in full", "siglip by adapters", "naflex"])
 def test_the_exported_folder_gives_the_same_embeddings_through_plain_transformers(
     towers_folder: Path, tmp_path: Path, values: dict[str, Any]
 ) -> None:
-    from transformers import AutoModel, AutoProcessor, AutoTokenizer
+    from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
-    run = start_run(tower_config(towers_folder, epochs=1, learning_rate=1e-2, **values), tmp_path / "runs", quiet())
-    out = tmp_path / "out"
+    if values is NAFLEX:
+        write_pictures_of_any_shape(towers_folder)
+    config = tower_config(towers_folder, epochs=1, learning_rate=1e-2, **values)
+    run, out = start_run(config, tmp_path / "runs", quiet()), tmp_path / "out"
     assert export([str(run), "--to", "huggingface", str(out)]) == 0
     siglip = "model" in values
     plain = AutoModel.from_pretrained(out, use_safetensors=True).eval()
     tokenizer, analysis = AutoTokenizer.from_pretrained(out), open_analysis(run, "dev")
-    pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in analysis.image_names]
-    pixels = AutoProcessor.from_pretrained(out, backend="pil")(images=pictures, return_tensors="pt")
+    pictures = [Image.open(Path(config.data.data) / "Flicker8k_Dataset" / name) for name in analysis.image_names]
+    pixels = AutoImageProcessor.from_pretrained(out, backend="pil")(images=pictures, return_tensors="pt")
     padding = {"padding": "max_length"} if siglip else {"padding": True}
     tokens = tokenizer(analysis.captions, return_tensors="pt", truncation=True, max_length=16, **padding)
     tokens = {"input_ids": tokens["input_ids"]} if siglip else dict(tokens)
     with torch.no_grad():
-        output = plain(pixel_values=pixels["pixel_values"], **tokens)
+        output = plain(**pixels, **tokens)
     np.testing.assert_allclose(output.image_embeds.numpy(), analysis.image_embeddings, atol=1e-5)
     np.testing.assert_allclose(output.text_embeds.numpy(), analysis.text_embeddings, atol=1e-5)
-    before = AutoModel.from_pretrained(towers_folder / ("siglip" if siglip else "clip"))
+    before = AutoModel.from_pretrained(config.towers.image_tower)
     changed = [k for k, v in plain.state_dict().items() if not torch.equal(v, before.state_dict()[k])]
     assert any("vision" in name for name in changed)
     assert any("text" in name for name in changed)
@@ -66,7 +70,7 @@ def test_the_exported_folder_gives_the_same_embeddings_through_plain_transformer
     card = (out / "README.md").read_text(encoding="utf-8")
     assert f"| rsum | {analysis.metrics['rsum']:.2f} |" in card
     assert "coder_core.train" in card
-    assert str(towers_folder / "data") in card
+    assert config.data.data in card
 
 
 def test_towers_of_two_models_become_one_dual_encoder(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from coder_core.config.schema import Config
 from tests.support.configs import changed
-from tests.support.picture_folders import CAPTIONS, flickr8k
-from tests.support.tiny_towers import write_tiny_clip, write_tiny_siglip
+from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw, flickr8k
+from tests.support.tiny_towers import write_tiny_clip, write_tiny_naflex, write_tiny_siglip
 
 WORDS = sorted({word for texts in CAPTIONS.values() for text in texts for word in text.replace(",", " , ").split()})
 
@@ -21,17 +25,30 @@ def write_towers_and_data(folder: Path) -> Path:
     return folder
 
 
+def write_pictures_of_any_shape(folder: Path) -> Path:
+    """folder/naflex, and folder/shapes: the data of `write_towers_and_data`, its pictures of 2 × 8, 3 × 5 and 4 × 4
+    patches in turn in every split."""
+    write_tiny_naflex(folder / "naflex", WORDS)
+    flickr8k(folder / "shapes")
+    turns = {split: cycle(((64, 16), (60, 40), (64, 64))) for split in set(SPLITS.values())}
+    for number, name in enumerate(NAMES):
+        picture = Image.open(io.BytesIO(draw(number))).resize(next(turns[SPLITS[name]]))
+        picture.save(folder / "shapes" / "Flicker8k_Dataset" / name)
+    return folder
+
+
 def tower_config(folder: Path, name: str = "tuned", *, model: str = "clip", **values: Any) -> Config:
     """Both towers of a dual encoder in full, in their own space.
 
     Args:
         folder: from `write_towers_and_data`.
         name: of the run.
-        model: "clip" or "siglip".
+        model: "clip" or "siglip", or "naflex" of `write_pictures_of_any_shape`, whose pictures it reads.
         values: settings of any section.
     """
     settings = {
-        "data": str(folder / "data"), "image_tower": str(folder / model), "text_tower": str(folder / model),
+        "data": str(folder / ("shapes" if model == "naflex" else "data")),
+        "image_tower": str(folder / model), "text_tower": str(folder / model),
         "image_tuning": "full", "text_tuning": "full", "projection": "none", "image_pooling": "tower",
         "text_pooling": "tower", "drop_words": 0.0, "loss": "infonce", "temperature": 0.05, "epochs": 3,
         "batch_size": 4, "learning_rate": 1e-3, "schedule": "constant", "threads": 1, "device": "cpu", "workers": 0,

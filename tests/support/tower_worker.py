@@ -21,6 +21,7 @@ CASES: dict[str, dict[str, object]] = {
         "model": "siglip", "image_tuning": "lora", "text_tuning": "frozen", "projection": "linear", "dimension": 8,
         "loss": "dcl", "bank_size": 7, "twin_precision": "float32",
     },
+    "any shape": {"model": "naflex", "image_tuning": "lora", "text_tuning": "lora", "loss": "dcl", "temperature": 0.2},
 }  # fmt: skip
 
 

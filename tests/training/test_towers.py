@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,11 @@ from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.trainer import Trainer
 from tests.support import tower_worker as worker
 from tests.support.configs import changed
-from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw, flickr8k
+from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.several_processes import run_two
 from tests.support.tiny_runs import StoppingBatches, assert_same_run, newest_state, quiet
-from tests.support.tiny_towers import write_tiny_clip, write_tiny_naflex
-from tests.support.tower_runs import WORDS, tower_config
+from tests.support.tiny_towers import write_tiny_clip
+from tests.support.tower_runs import tower_config, write_pictures_of_any_shape
 
 CPU = torch.device("cpu")
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]
@@ -118,15 +119,11 @@ def test_adapters_alone_lower_the_loss(towers_folder: Path, tmp_path: Path) -> N
 
 
 @pytest.fixture(scope="module")
-def flexible(tmp_path_factory: pytest.TempPathFactory) -> Config:
+def flexible(towers_folder: Path) -> Config:
     """Adapters for a SigLIP 2 that reads pictures of any shape; those of dev have 2 × 8, 3 × 5 and 4 × 4 patches."""
-    folder = tmp_path_factory.mktemp("flexible")
-    write_tiny_naflex(folder / "naflex", WORDS)
-    flickr8k(folder / "data")
-    for name, size in zip(DEV, ((64, 16), (60, 40), (64, 64)), strict=True):
-        Image.open(io.BytesIO(draw(NAMES.index(name)))).resize(size).save(folder / "data" / "Flicker8k_Dataset" / name)
+    write_pictures_of_any_shape(towers_folder)
     tuning = {"image_tuning": "lora", "text_tuning": "lora", "learning_rate": 1e-2}
-    return tower_config(folder, "flexible", model="naflex", **tuning)
+    return tower_config(towers_folder, "flexible", model="naflex", **tuning)
 
 
 def test_naflex_starts_from_its_zero_shot_embeddings_and_learns(flexible: Config, tmp_path: Path) -> None:
@@ -146,6 +143,18 @@ def test_naflex_starts_from_its_zero_shot_embeddings_and_learns(flexible: Config
         replace(changed(flexible, image_tuning="full", learning_rate=1e-3), name="full"), tmp_path, quiet()
     )
     assert losses(full)[-1] < losses(full)[0]
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch.compile looks at all tensors
+def test_naflex_learns_the_same_compiled(flexible: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traced as for a GPU, run by PyTorch's own kernels: the compiler of a CPU takes minutes."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    config = changed(flexible, epochs=2, batch_size=12)
+    plain, compiled = (
+        start_run(replace(changed(config, compile=value), name=f"compiled-{value}"), tmp_path, quiet())
+        for value in (False, True)
+    )
+    np.testing.assert_allclose(losses(compiled), losses(plain), rtol=1e-5)
 
 
 def test_patches_of_pictures_of_any_shape_are_regions(flexible: Config, tmp_path: Path) -> None:
@@ -361,7 +370,7 @@ def test_a_run_that_is_killed_goes_on_exactly(towers_folder: Path, tmp_path: Pat
     assert_same_run(continue_run(tmp_path / "killed", None, quiet()), whole)
 
 
-def test_two_processes_come_to_what_one_comes_to(towers_folder: Path, tmp_path: Path) -> None:
+def test_two_processes_come_to_what_one_comes_to(towers_folder: Path, flexible: Config, tmp_path: Path) -> None:
     """Up to rounding, which the small values of tiny towers show more than large ones."""
     ended = run_two("-m", "tests.support.tower_worker", str(towers_folder), str(tmp_path / "two.safetensors"))
     assert [code for code, _ in ended] == [0, 0], ended
