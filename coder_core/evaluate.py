@@ -25,6 +25,7 @@ from coder_core.console.tables import (
     probe_table,
     reviewed_table,
 )
+from coder_core.data.coco_judgements import COCO_JUDGEMENTS, package_folder
 from coder_core.data.probes import Probe, read_probes
 
 if TYPE_CHECKING:
@@ -69,9 +70,11 @@ class EvaluateArguments:
     written into the run's folder: its analysis stays that of α = 1."""
     curve: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """With --blend: draw R@sum against α, as HTML."""
-    positives: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    positives: Annotated[Path | None, tyro.conf.arg(metavar="FILE|eccv|cxc")] = None
     """Captions that fit other images too: mAP@R, R-Precision and extended R@K beside the labels' recall. Lines of
-    x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg), or Flickr8k's expert or crowd annotations. Of the
+    x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg), or Flickr8k's expert or crowd annotations. For
+    COCO's test images: eccv (ECCV Caption, Chun et al. 2022) or cxc (CxC, Parekh et al. 2021), from the package
+    eccv-caption. Of the
     experts' also: is diversity low where their grades disagree?"""
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """People's verdicts on pairs (docs/data.md, section 10): R@K without the labels judged wrong and with the pairs
@@ -102,6 +105,8 @@ def main(arguments: list[str]) -> int:
 
     for folder in parsed.runs:
         check_plain(folder)
+    if str(parsed.positives) in COCO_JUDGEMENTS:
+        package_folder(f"--positives {parsed.positives}")
     probes = read_probes(parsed.probe)
 
     from coder_core.data.reviews import read_reviews
@@ -176,14 +181,21 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
 
 def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews | None) -> list[Fault]:
     """Add what was asked for beside recall to the metrics of every row; returns warnings and notes."""
-    from coder_core.runs.analysis.rows import add_c_way_accuracy, add_extended_metrics, add_reviewed_metrics
+    from coder_core.runs.analysis.rows import (
+        add_c_way_accuracy,
+        add_extended_metrics,
+        add_judged_metrics,
+        add_reviewed_metrics,
+    )
 
     faults: list[Fault] = []
     if parsed.ways:
         faults += add_c_way_accuracy(
             rows, parsed.ways, repeats=parsed.ways_repeats, seed=parsed.ways_seed, ties=parsed.ties
         )
-    if parsed.positives is not None:
+    if str(parsed.positives) in COCO_JUDGEMENTS:
+        faults += add_judged_metrics(rows, str(parsed.positives))
+    elif parsed.positives is not None:
         faults += add_extended_metrics(rows, parsed.positives)
     if reviews is not None and parsed.reviews is not None:
         faults += add_reviewed_metrics(rows, reviews, parsed.reviews)
@@ -198,7 +210,8 @@ def _print_tables(named: Mapping[str, Metrics], parsed: EvaluateArguments, conso
         title = f"c-way accuracy · mean of {parsed.ways_repeats} draws ± 95% · seed {parsed.ways_seed}"
         console.print(choices_table(whole, parsed.ways, title))
     if parsed.positives is not None:
-        title = f"labels and {parsed.positives.name} · results that score the same count against a query"
+        source = COCO_JUDGEMENTS.get(str(parsed.positives), f"labels and {parsed.positives.name}")
+        title = f"{source} · results that score the same count against a query"
         console.print(extended_table(whole, title))
     if parsed.probe:
         probed = {row: metrics for row, metrics in whole.items() if any(name.startswith(PROBE) for name in metrics)}
@@ -240,7 +253,8 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
         given = {"--hub-correction": parsed.hub_correction, "--probe": bool(parsed.probe)}
         faults += [Fault(flag, "is given with --blend", "one of them") for flag, value in given.items() if value]
     for flag, named_file in (("--positives", parsed.positives), ("--reviews", parsed.reviews)):
-        if named_file is not None and not named_file.is_file():
+        packaged = flag == "--positives" and str(named_file) in COCO_JUDGEMENTS
+        if named_file is not None and not packaged and not named_file.is_file():
             faults.append(Fault(f"{flag} {named_file}", "there is no such file"))
     outputs = {
         "--json": parsed.json, "--csv": parsed.csv, "--similarities": parsed.similarities, "--curve": parsed.curve,

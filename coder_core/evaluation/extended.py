@@ -18,7 +18,7 @@ from coder_core.evaluation.tiles import ScoreTiles
 LONGEST_LIST = 1_000  # results of a query that are looked at; a query with more positives counts by these
 
 
-def extended_metrics(scores: ScoreTiles, positives: np.ndarray) -> Metrics:
+def extended_metrics(scores: ScoreTiles, positives: np.ndarray, of_images: np.ndarray | None = None) -> Metrics:
     """Both directions, in percent: i2t_map_at_r, i2t_r_precision, i2t_extended_r1, r5, r10, and the same of t2i.
 
     >>> from coder_core.evaluation import ScoreMatrix, score_tiles
@@ -31,9 +31,11 @@ def extended_metrics(scores: ScoreTiles, positives: np.ndarray) -> Metrics:
         scores: of n images and m captions.
         positives: (P, 2) int64, a caption and an image that belong together; labels are positives too and are named
             here like any other.
+        of_images: (P, 2) those of images as queries, where they were judged apart: a caption, an image.
     """
+    of_images = positives if of_images is None else of_images
     images_of_text = _lists(positives[:, 0], positives[:, 1], scores.m)
-    texts_of_image = _lists(positives[:, 1], positives[:, 0], scores.n)
+    texts_of_image = _lists(of_images[:, 1], of_images[:, 0], scores.n)
     most = max((len(own) for own in (*images_of_text, *texts_of_image)), default=0)
     ranks = rank(scores, best=min(max(most, *RECALL_AT), LONGEST_LIST))
     return {

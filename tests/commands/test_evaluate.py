@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import warnings
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +17,16 @@ from rich.console import Console
 from coder_core.api import open_run
 from coder_core.api.reviews import ReviewedSplit, reviewed_recall
 from coder_core.config.schema import Config
+from coder_core.console.faults import InputError
+from coder_core.data import coco_judgements as coco_module
+from coder_core.data.coco_judgements import coco_judgements
 from coder_core.data.dataset import read_split
+from coder_core.data.embeddings import read_embeddings
 from coder_core.data.reviews import Review, append_review, image_keys, read_reviews
 from coder_core.evaluate import by_run_name, main
 from coder_core.evaluation import EmbeddingPair, c_way_accuracy, retrieval_metrics, score_tiles
 from coder_core.evaluation.extended import extended_metrics
+from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.derived.hub_correction import correction_folder, read_correction
 from coder_core.runs.load import load_model, read_config
@@ -313,6 +320,98 @@ def test_diversity_stands_beside_the_disagreement_of_experts(
     row = json.loads(document.read_text())["runs"][str(runs[0])]
     assert row["disagreement_rho"] == pytest.approx(rho)
     assert f"spread of the experts' grades is {rho:+.2f} over 4 captions" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.fixture
+def coco(tmp_path: Path) -> tuple[Path, dict[str, dict[str, dict[int, list[int]]]]]:
+    """Embeddings of 40 of COCO's test images and five captions of each, and what eccv-caption says of them: of "eccv"
+    and "cxc", the positives of images ("i2t") and of captions ("t2i")."""
+    package = Path(str(find_spec("eccv_caption").submodule_search_locations[0])) / "data"  # type: ignore[union-attr,index]
+
+    def read(name: str) -> dict[int, list[int]]:
+        content = json.loads((package / f"{name}.json").read_text())
+        return {int(key): [int(value) for value in values] for key, values in content.items()}
+
+    captions_of, judged = read("original_image_to_caption"), read("eccv_caption_to_image")
+    near = dict.fromkeys(image for of_caption in judged.values() for image in of_caption)
+    images = list(dict.fromkeys([*list(read("eccv_image_to_caption"))[:20], *near]))[:40]
+    captions = [caption for image in images for caption in sorted(captions_of[image])]
+    rng = np.random.default_rng(3)
+    v, w = rng.standard_normal((40, 8), np.float32), rng.standard_normal((200, 8), np.float32)
+    np.save(tmp_path / "I.npy", v / np.linalg.norm(v, axis=1, keepdims=True))
+    np.save(tmp_path / "T.npy", w / np.linalg.norm(w, axis=1, keepdims=True))
+    (tmp_path / "C.txt").write_text("".join(f"caption {caption}\n" for caption in captions))
+    (tmp_path / "ids.txt").write_text("".join(f"val2014/COCO_val2014_{image:012}.jpg\n" for image in images))
+    embedded = read_embeddings(
+        tmp_path / "I.npy", tmp_path / "T.npy", tmp_path / "C.txt", ids=tmp_path / "ids.txt"
+    )  # fmt: skip
+    truths = {
+        name: {
+            way: {
+                query: inside for query, answers in read(f"{name}_{file}").items()
+                if query in of and (inside := [answer for answer in answers if answer in among])
+            }
+            for way, file, of, among in (
+                ("i2t", "image_to_caption", set(images), set(captions)),
+                ("t2i", "caption_to_image", set(captions), set(images)),
+            )
+        }
+        for name in ("eccv", "cxc")
+    }  # fmt: skip
+    return import_run(embedded, tmp_path / "runs", "clip", "testall")[0], truths
+
+
+def test_cocos_extended_judgements_give_the_figures_of_their_own_program(
+    coco: tuple[Path, dict[str, dict[str, dict[int, list[int]]]]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that ujson is not there
+        from eccv_caption import _metrics as theirs
+    run, truths = coco
+    analysis = open_analysis(run, "testall")
+    scores = analysis.image_embeddings @ analysis.text_embeddings.T
+    captions = [int(caption.split()[1]) for caption in analysis.captions]
+    images = [int(name[-16:-4]) for name in analysis.image_names]
+    ranked = {
+        "i2t": {image: [captions[j] for j in np.argsort(-row)] for image, row in zip(images, scores, strict=True)},
+        "t2i": {
+            caption: [images[i] for i in np.argsort(-row)] for caption, row in zip(captions, scores.T, strict=True)
+        },
+    }
+    for name, title in (("eccv", "ECCV Caption"), ("cxc", "CxC")):
+        document = tmp_path / f"{name}.json"
+        assert main([str(run), "--split", "testall", "--positives", name, "--json", str(document)]) == 0
+        printed = " ".join(capsys.readouterr().out.split())
+        assert f"{title} · results that score the same count against a query" in printed
+        assert f"{title}: pairs that count for captions:" in printed
+        metrics = json.loads(document.read_text())["runs"][str(run)]
+        for way, of_queries in truths[name].items():
+            assert len(of_queries) >= 20
+            expected = theirs.compute_eccv_metrics(ranked[way], of_queries)
+            assert metrics[f"{way}_map_at_r"] == pytest.approx(100 * expected["eccv_map_at_r"])
+            assert metrics[f"{way}_r_precision"] == pytest.approx(100 * expected["eccv_rprecision"])
+            for k in (1, 5, 10):
+                recall = theirs.compute_r_at_k(ranked[way], of_queries, K=k)
+                assert metrics[f"{way}_extended_r{k}"] == pytest.approx(100 * recall)
+
+
+def test_what_is_not_coco_has_none_of_its_judgements(
+    runs: list[Path], coco: tuple[Path, object], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main([str(runs[0]), "--positives", "eccv"]) == 1
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "--positives eccv: image 0 ('image 0'): is not named by COCO's number" in printed
+    names = ["391895", *(str(number) for number in range(2, 41))]
+    with pytest.raises(InputError, match=r"image 1 \('2'\): is none of COCO's 5,000 test images"):
+        coco_judgements("cxc", names, np.repeat(np.arange(40), 5))
+    with pytest.raises(InputError, match=r"image 1 \('391895'\): is image 0 again"):
+        coco_judgements("cxc", ["000000391895.jpg", "391895"], np.repeat(np.arange(2), 5))
+    with pytest.raises(InputError, match=r"image 0 \('391895'\): has 1 captions, COCO 5"):
+        coco_judgements("cxc", ["391895"], np.zeros(1, np.int64))
+    monkeypatch.setattr(coco_module, "PACKAGE", "eccv_caption_that_is_not_there")
+    assert main([str(coco[0]), "--split", "testall", "--positives", "eccv"]) == 1
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "--positives eccv: needs the package eccv-caption. python -m pip install eccv-caption" in printed
 
 
 def test_similarities_of_every_run_become_a_sheet_of_densities(runs: list[Path], tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from rich.console import Console
 from coder_core.console.bars import preparing, watching
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import print_faults
+from coder_core.data.coco_judgements import COCO_JUDGEMENTS, coco_judgements
 from coder_core.data.dataset import Split
 from coder_core.data.positives import read_positives
 from coder_core.data.reviews import Reviews, judge_split
@@ -233,6 +234,30 @@ def add_extended_metrics(rows: Sequence[RunRow], file: Path) -> list[Fault]:
             row.metrics["disagreement_rho"] = rho
             fact = f"ρ of diversity and the spread of the experts' grades is {rho:+.2f} over {len(judged):,} captions"
             notes[f"{row.name} {fact}"] = Fault(row.name, fact, severity="note")
+    return list(notes.values())
+
+
+def add_judged_metrics(rows: Sequence[RunRow], name: str) -> list[Fault]:
+    """Add the metrics of `add_extended_metrics` by COCO's extended judgements; returns notes on what they hold.
+
+    Args:
+        rows: of runs. name: one of `COCO_JUDGEMENTS`.
+
+    Raises:
+        InputError: the package of the judgements is missing, or the images are none of COCO's test images.
+    """
+    notes: dict[str, Fault] = {}
+    for row in rows:
+        owner = row.split.image_of_text
+        judged = coco_judgements(name, row.split.image_names, owner)
+        row.metrics |= extended_metrics(score_tiles(row.sources, owner), judged.of_texts, judged.of_images)
+        fact = (
+            f"pairs that count for captions: {len(judged.of_texts):,}, for images: {len(judged.of_images):,}; the k-th "
+            "caption of an image is taken for the k-th of its COCO ids in ascending order"
+        )
+        if judged.elsewhere:
+            fact += f"; judged pairs outside this split: {judged.elsewhere:,}"
+        notes[fact] = Fault(COCO_JUDGEMENTS[name], fact, severity="note")
     return list(notes.values())
 
 
