@@ -37,6 +37,8 @@ PAGES = (
     "concepts",
     "train",
     "data",
+    "slices",
+    "reviews",
     "retrieval",
 )
 SIZES = (1_000, 5_000, 123_000)
@@ -59,6 +61,11 @@ CHANGES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (
     ("concepts", "another caption", "caption", (17, 29, 41)),
     ("data", "another pair", "pair-caption-number", (17, 29, 41)),
     ("data", "another list", "list", ("empty", "pairs", "empty")),
+    ("slices", "right within the first", "at", ("5", "10", "1")),
+    ("slices", "images as queries", "queries", ("image", "text", "image")),
+    ("reviews", "another queue", "queue", ("near", "likely", "ambiguous")),
+    ("reviews", "other words", "words", ("dog", "beach", "wave")),
+    ("retrieval", "another slice", "slice", ('"dog" in caption', "length > 8 and not spatial", "")),
     ("retrieval", "another query", "query-text", (17, 29, 41)),
     ("retrieval", "right within the first", "at", ("5", "10", "1")),
     ("retrieval", "hubs", "look", ("hubs", "near", "hubs")),

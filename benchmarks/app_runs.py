@@ -1,11 +1,12 @@
 """Write runs of any size for the app: random embeddings, an untrained model.
 
 Two have the instance branch alone and, where k-means takes seconds, offline clusters; two of a moderate size have a
-concept branch with random attention, and two random sample weights.
+concept branch with random attention, and two random sample weights. Two people have judged pairs.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import tomli_w
 from coder_core.concepts.knowledge import Concepts
 from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.config.schema import Config, ModelConfig, ObjectiveConfig, to_document
+from coder_core.data.reviews import FILE, VERDICTS, Review
 from coder_core.data.words import Vocabulary
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.model.build import build_model
@@ -38,6 +40,7 @@ WEIGHT_NAMES = {"weights-a": 4.0, "weights-b": 3.0}
 CONCEPTS = 400  # g, CODER section 4.1
 MEASURES = ("diversity", "discrepancy")
 TOGETHER = 0.02  # share of the pairs of concepts that are in one caption
+JUDGED = 1_000  # verdicts of either person
 MODERATE = 5_000  # images; of larger runs neither clusters nor attention are made
 
 
@@ -52,7 +55,27 @@ def write_runs(root: Path, images: int) -> Path:
             _write_run(root, name, "dcl", noise, images, seed, concepts=True)
         for seed, (name, noise) in enumerate(WEIGHT_NAMES.items()):
             _write_run(root, name, "npairs-hinge", noise, images, seed, weights=True)
+    _write_reviews(root, images)
     return root
+
+
+def _write_reviews(root: Path, images: int) -> None:
+    """Random verdicts of two people on pairs of captions with their images."""
+    random, captions = np.random.default_rng(8), _captions(images * CAPTIONS_AN_IMAGE)
+    lines = [
+        Review(f"{row // CAPTIONS_AN_IMAGE}.jpg", captions[row], VERDICTS[verdict], reviewer, ("colour",), "a note")
+        for reviewer in ("anna", "ben")
+        for row, verdict in zip(
+            random.integers(len(captions), size=JUDGED).tolist(), random.integers(4, size=JUDGED).tolist(), strict=True
+        )
+    ]  # fmt: skip
+    (root / FILE).write_text("".join(f"{json.dumps(review.document())}\n" for review in lines))
+
+
+def _captions(count: int) -> list[str]:
+    """The same for all runs of a size."""
+    words = np.random.default_rng(7).integers(len(WORDS), size=(count, 9))
+    return [" ".join(WORDS[i] for i in row) for row in words.tolist()]
 
 
 def _concepts(random: np.random.Generator, v: np.ndarray, w: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -101,10 +124,9 @@ def _write_run(
         matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
     image_ranks, text_ranks = (np.minimum(random.geometric(0.2, n) - 1, images - 1) for n in (images, len(owner)))
     arrays, documents = _concepts(random, v, w) if concepts else _weights(random, len(w)) if weights else ({}, {})
-    words = np.random.default_rng(7).integers(len(WORDS), size=(len(owner), 9))  # the same in both runs
     write_analysis(
         folder, "dev", image_embeddings=v, text_embeddings=w, image_of_text=owner,
-        captions=[" ".join(WORDS[i] for i in row) for row in words.tolist()],
+        captions=_captions(len(owner)),
         image_names=[f"{i}.jpg" for i in range(images)], metrics={"rsum": 200.0, "i2t_r1": 20.0, "t2i_r1": 20.0},
         fingerprint="0" * 64, image_ranks=image_ranks, text_ranks=text_ranks,
         image_best=_best(random, image_ranks, np.arange(images) * CAPTIONS_AN_IMAGE, len(owner)),
