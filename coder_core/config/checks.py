@@ -28,9 +28,15 @@ def problems(config: Config) -> list[Fault]:
     if config.name and not RUN_NAME.fullmatch(config.name):
         expected = "at most 200 letters, digits, '.', '_' and '-', a letter or digit first"
         faults.append(Fault("--name", f"is {config.name!r}", expected, "it becomes the name of a folder"))
-    for check in (_reviews, _towers, _loss, _pieces, _bank, _concepts, _prototypes, _scorer, _boosting):
+    for check in (_part, _reviews, _towers, _loss, _pieces, _bank, _concepts, _prototypes, _scorer, _boosting):
         faults += check(config)
     return faults + list(_weighting(config.weighting, config.training.epochs))
+
+
+def _part(config: Config) -> Iterator[Fault]:
+    if config.data.other_part and config.data.train_part == 1:
+        fix = "give --train-part 0.5 as well, or leave it out"
+        yield Fault("--other-part", "is given without --train-part", "a share below 1", fix)
 
 
 def _reviews(config: Config) -> Iterator[Fault]:

@@ -60,7 +60,10 @@ class DataConfig:
         "Share of a caption's words left out while training; at least one stays (vse_infty: 0.2).")
     train_part: float = setting(1.0, above=0, maximum=1, help=
         "Share of the train images, drawn by the seed, that the run learns from; the vocabulary is that of all. For "
-        "experiments with less data (ablate boosting-offline).")
+        "experiments with less data (ablate boosting-offline), and for two runs that judge each other's pairs "
+        "(docs/data.md, section 6).")
+    other_part: bool = setting(False, help=
+        "Learn from the images that train-part leaves out instead of those it draws.")
     vague_captions: float = setting(0.0, minimum=0, maximum=1, help=
         "Share of the train captions made vague: coarse words for nouns, or little more than a noun. For experiments "
         "on ambiguity (ablate ambiguity); dev and test stay as they are.")

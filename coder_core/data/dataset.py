@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,18 +87,17 @@ class Split:
         return offsets, np.argsort(self.image_of_text, kind="stable").astype(np.int64)
 
 
-def part_of(split: Split, share: float, seed: int) -> Split:
-    """The same split with the captions of some images alone.
+def part_images(n: int, share: float, seed: int, *, other: bool = False) -> np.ndarray:
+    """(k,) int64 rows, ascending: a part of n images drawn at random.
 
     Args:
-        split: n images.
-        share: of its images, above 0; at least one stays. A larger share holds the images of a smaller one.
+        n: images.
+        share: of the images, above 0; at least one is drawn. A larger share holds the images of a smaller one.
         seed: of the draw.
+        other: all images but those drawn.
     """
-    order = np.random.default_rng((seed, PART_STREAM)).permutation(split.n_images)
-    stays = np.isin(split.image_of_text, order[: max(1, round(share * split.n_images))])
-    captions = [caption for caption, kept in zip(split.captions, stays.tolist(), strict=True) if kept]
-    return replace(split, captions=captions, image_of_text=split.image_of_text[stays])
+    order, count = np.random.default_rng((seed, PART_STREAM)).permutation(n), max(1, round(share * n))
+    return np.sort(order[count:] if other else order[:count])
 
 
 def read_split(path: str | Path, split: str, *, pictures: str | Path | None = None, check_values: bool = True) -> Split:

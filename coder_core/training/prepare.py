@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.batches import TrainingBatches
 from coder_core.data.checksums import split_checksums
-from coder_core.data.dataset import Split, compare_splits, fingerprint, part_of
+from coder_core.data.dataset import Split, compare_splits, fingerprint, part_images
 from coder_core.data.demo import DEMO_FOLDER, make_demo
 from coder_core.data.vague import make_vague
 from coder_core.data.words import Tokens, Vocabulary
@@ -150,8 +151,9 @@ def prepare(
         vocabulary = Vocabulary.build(train.captions, threshold=config.data.word_threshold)
         vectors, about_vectors = initial_word_vectors(config, vocabulary, train.captions)
         faults += about_vectors
+    weights = reviewed.weights
     if config.data.train_part < 1:
-        train = part_of(train, config.data.train_part, config.training.seed)
+        train, weights = _part_of(train, weights, config)
     text_tower = towers.text if towers is not None else None
     reader = make_reader(config, vocabulary, download=download, tower=text_tower)
     batches = TrainingBatches(
@@ -186,8 +188,21 @@ def prepare(
     return Prepared(
         train, dev, dev_tokens, reader, vocabulary if config.has_vocabulary else None, batches, model,
         fingerprint(as_read), checksums, faults, concepts, teacher, neighbourhood, branches, towers,
-        reviews, reviewed.weights,
+        reviews, weights,
     )  # fmt: skip
+
+
+def _part_of(train: Split, weights: np.ndarray | None, config: Config) -> tuple[Split, np.ndarray | None]:
+    """The captions of a part of the images, and their weights."""
+    data = config.data
+    images = part_images(train.n_images, data.train_part, config.training.seed, other=data.other_part)
+    stays = np.isin(train.image_of_text, images)
+    if not stays.any():
+        fact = f"leaves no caption of {train.n_images:,} images to learn from"
+        raise InputError(Fault(f"--train-part {data.train_part:g}", fact, fix="choose another share"))
+    captions = list(compress(train.captions, stays.tolist()))
+    part = replace(train, captions=captions, image_of_text=train.image_of_text[stays])
+    return part, None if weights is None else weights[stays]
 
 
 def _checksums(splits: Sequence[Split], progress: Progress | None) -> dict[str, str]:

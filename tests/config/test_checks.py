@@ -104,6 +104,7 @@ def test_every_number_has_a_range_but_gamma_which_infonce_does_not_read() -> Non
         ("boosting_scenario", "online", "--boosting-scenario: is online with --boosting none"),
         ("boosting_branches", 3, "--boosting-branches: is 3 with --boosting-scenario momentum"),
         ("neighbours_of_neighbours", 199, "--neighbours-of-neighbours: is 199; expected 0 (all of them) or at least"),
+        ("other_part", True, "--other-part: is given without --train-part; expected a share below 1"),
         ("image_tuning", "lora", "--image-tuning: is lora without --image-tower; expected a tower to tune"),
         ("text_pooling", "tower", "--text-pooling: is tower without --text-tower; expected gpo, mean or max"),
         ("projection", "none", "--projection: is none without a tower"),

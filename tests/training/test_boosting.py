@@ -212,12 +212,13 @@ def test_an_offline_target_starts_from_the_teacher_or_from_scratch(data: Path, f
 
 def test_a_part_of_the_train_images_is_learned_from_with_the_vocabulary_of_all(data: Path, finished: Path) -> None:
     """So that a teacher of less data reads the words of its student."""
-    whole, half, less, other = (
-        prepare(changed(offline(data, finished), train_part=part, seed=seed))
-        for part, seed in ((1.0, 1), (0.5, 1), (0.25, 1), (0.5, 2))
+    whole, half, less, other, rest = (
+        prepare(changed(offline(data, finished), train_part=part, seed=seed, other_part=rest))
+        for part, seed, rest in ((1.0, 1, False), (0.5, 1, False), (0.25, 1, False), (0.5, 2, False), (0.25, 1, True))
     )
-    images = [set(found.train.image_of_text.tolist()) for found in (whole, half, less, other)]
-    assert [len(chosen) / whole.train.n_images for chosen in images] == [1.0, 0.5, 0.25, 0.5]
+    images = [set(found.train.image_of_text.tolist()) for found in (whole, half, less, other, rest)]
+    assert [len(chosen) / whole.train.n_images for chosen in images] == [1.0, 0.5, 0.25, 0.5, 0.75]
+    assert images[4] == images[0] - images[2]
     assert images[2] < images[1] < images[0]
     assert images[3] != images[1]
     assert half.train.captions == [

@@ -120,6 +120,22 @@ def test_a_weight_multiplies_the_loss_of_its_pair_alone(train: Split, data: Path
     torch.testing.assert_close(weighed.total, (unweighed.per_pair * expected).mean())
 
 
+@pytest.mark.parametrize("other", [False, True])
+def test_a_weight_stays_with_its_pair_where_a_part_of_the_images_trains(
+    train: Split, data: Path, tmp_path: Path, other: bool
+) -> None:
+    judged = [row for row in range(train.n_texts) if row % 3 == 0]
+    vague = written(tmp_path / "vague.jsonl", judge(train, *((row, row // 2, "too-vague") for row in judged)))
+    config = with_data(reviewed(data, vague, bank_size=0), train_part=0.4, other_part=other, vague_weight=0.25)
+    prepared = prepare(config, reviews=named_reviews(config))
+    assert prepared.review_weights is not None
+    weighed = [0.25 if row in judged else 1.0 for row in range(train.n_texts)]
+    images = set(prepared.train.image_of_text.tolist())
+    expected = [weight for row, weight in enumerate(weighed) if train.image_of_text[row] in images]
+    assert prepared.review_weights.tolist() == expected
+    assert 0 < len(expected) < train.n_texts
+
+
 def test_a_caption_that_matches_two_images_is_a_negative_of_neither(train: Split, data: Path, reviews: Path) -> None:
     config = reviewed(data, reviews, bank_size=0)
     prepared = prepare(config, reviews=named_reviews(config))
