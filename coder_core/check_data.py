@@ -26,8 +26,12 @@ from coder_core.console.tables import Column, FittingTable
 from coder_core.data.formats import ReadingArguments
 
 if TYPE_CHECKING:  # NumPy and pyarrow are loaded after --help is answered
+    import pandas as pd
+
     from coder_core.data.captioned import CaptionedSplit
     from coder_core.data.content import ContentReport
+
+MISMATCHES_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,10 @@ class CheckDataArguments:
 
     path: tyro.conf.Positional[Path]
     """The data set."""
+    other: tyro.conf.Positional[Path | None] = None
+    """With --content and a run: a second run, trained with --other-part on the images that the first one's --train-part
+    left out, both evaluated on train. Lists the captions of train that may belong to another image; each run judges the
+    pairs it did not see."""
     pictures: Path | None = None
     """Folder with the picture files, to see whether all are there; images/ beside the data is found without it."""
     word_vectors: Path | None = None
@@ -78,6 +86,9 @@ def main(arguments: list[str]) -> int:
 
     if (parsed.path / "analysis").is_dir():
         return _check_run(parsed)
+    if parsed.other is not None:
+        fix = "name two runs that trained on complementary halves"
+        raise InputError(Fault(str(parsed.path), f"is no run that {parsed.other} could judge train with", fix=fix))
     from coder_core.data.captioned import holds_pictures_only
     from coder_core.data.demo import DEMO_FOLDER, make_demo
     from coder_core.data.description import describe
@@ -118,13 +129,21 @@ def _check_run(parsed: CheckDataArguments) -> int:
         fix = f"python -m coder_core.check_data {parsed.path} --content"
         raise InputError(Fault(str(parsed.path), "is a run, whose data can only be checked for its content", fix=fix))
     from coder_core.api import open_run
-    from coder_core.api.data_quality import splits_of_run
+    from coder_core.api.data_quality import VERDICTS, cross_fitted, splits_of_run
 
-    report = _check_content(splits_of_run(open_run(parsed.path)), parsed.progress)
+    run = open_run(parsed.path)
+    pairs = None if parsed.other is None else cross_fitted(run, open_run(parsed.other))
+    report = _check_content(splits_of_run(run), parsed.progress)
     if parsed.json:
-        print(json.dumps({"content": asdict(report)}, ensure_ascii=True, indent=2))
-    else:
-        print_content(open_console(), report)
+        document: dict[str, Any] = {"content": asdict(report)}
+        if pairs is not None:
+            document["mismatched"] = pairs[pairs["verdict"] != VERDICTS[-1]].to_dict("records")
+        print(json.dumps(document, ensure_ascii=True, indent=2))
+        return 0
+    console = open_console()
+    print_content(console, report)
+    if pairs is not None:
+        print_mismatches(console, pairs, run.captions("train"), run.image_names("train"))
     return 0
 
 
@@ -155,6 +174,21 @@ def print_content(console: Console, report: ContentReport) -> None:
     console.print(table)
     if report.without_pictures:
         say(console, f"Only captions were compared in {', '.join(report.without_pictures)}: no pictures are there.")
+    console.print()
+
+
+def print_mismatches(console: Console, pairs: pd.DataFrame, captions: Sequence[str], names: Sequence[str]) -> None:
+    """Print how many captions of train look like those of another image, and the most suspicious of them."""
+    listed = ", ".join(f"{count:,} {verdict}" for verdict, count in pairs["verdict"].value_counts().items())
+    columns = [Column("row"), Column("caption", text=True), Column("image", text=True)]
+    columns += [Column("suspicion"), Column("random pairs better", dropped=1), Column("judged by", text=True)]
+    table = FittingTable("Captions of train that may belong to another image", columns)
+    for row in pairs.head(MISMATCHES_SHOWN).to_dict("records"):
+        pair = captions[int(row["caption"])], names[int(row["image"])]
+        numbers = f"{row['score']:.1f}", f"{row['random']:.0f} %"
+        table.add_row(f"{row['caption']:,}", *pair, *numbers, str(row["judge"]))
+    console.print(table)
+    say(console, f"Pairs of train: {listed}. --json lists all that are not plausible.")
     console.print()
 
 

@@ -10,15 +10,15 @@ import streamlit as st
 
 from app.backend.diversity import fitting_images
 from app.backend.jobs import current, module_command
-from app.backend.runs import BY_STAMP, RunSummary, open_summary, split_sample
+from app.backend.runs import BY_STAMP, InputError, RunSummary, open_summary, split_sample
 from coder_core.api import data_quality as api
 from coder_core.api.data_quality import DOUBTFUL, LIKE_RANDOM, VERDICTS, CaptionedSplit, ContentReport, Finding
 from coder_core.api.stored import StoredResult
 
 __all__ = [
     "DOUBTFUL", "LIKE_RANDOM", "VERDICTS", "ContentReport", "Finding", "StoredReport", "caption_facts",
-    "content_command", "content_report", "finding_picture", "finding_sample", "finding_table",
-    "fitting_images", "mismatches", "sample_rows",
+    "content_command", "content_report", "cross_fitted", "finding_picture", "finding_sample", "finding_table",
+    "fitting_images", "mismatches", "sample_rows", "why_not_cross_fitted",
 ]  # fmt: skip
 StoredReport = StoredResult[ContentReport]
 KEY_SECONDS = 30  # after which pictures are looked up again, in case one has changed
@@ -28,6 +28,22 @@ KEY_SECONDS = 30  # after which pictures are looked up again, in case one has ch
 def mismatches(run: RunSummary, split: str) -> pd.DataFrame:
     """`mismatches` of the split, or of its sample. Shared: not to be changed."""
     return api.mismatches(open_summary(run), split, sample=split_sample(run, split))
+
+
+@st.cache_resource(max_entries=4, show_spinner="Comparing every pair with its neighbours …", hash_funcs=BY_STAMP)
+def cross_fitted(first: RunSummary, second: RunSummary) -> pd.DataFrame:
+    """`cross_fitted` of train, or of its sample. Shared: not to be changed."""
+    return api.cross_fitted(open_summary(first), open_summary(second), sample=split_sample(first, "train"))
+
+
+@st.cache_data(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)
+def why_not_cross_fitted(first: RunSummary, second: RunSummary) -> str:
+    """Why two runs cannot judge each other's train pairs; "" where they can."""
+    try:
+        api.unseen_images(open_summary(first), open_summary(second))
+    except InputError as error:
+        return f"{error.faults[0].place} {error.faults[0].found}"
+    return ""
 
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the data …", hash_funcs=BY_STAMP)

@@ -41,32 +41,56 @@ HEADINGS = {
 }
 
 
-def mismatched_pairs(choice: Choice, run: RunSummary) -> None:
-    """Every caption with its image, the most suspicious first; one of them opened."""
-    if choice.split == "train" and not run.imported:
-        cards.note(
-            f"{run.name} trained on these pairs and has learned their mistakes, too: a pair that looks plausible here "
-            "may be wrong. Judge train by a run that trained on other images: half of train as the dev split of the "
-            "run that trains on the other half."
-        )
+def judge_each_other(choice: Choice) -> bool:
+    """The chosen runs trained on complementary halves of the split on the page, which is train."""
+    if choice.second is None or choice.split != "train":
+        return False
+    return not data_quality.why_not_cross_fitted(choice.first, choice.second)
+
+
+def mismatched_pairs(choice: Choice, judge: RunSummary | None) -> None:
+    """Every caption with its image, the most suspicious first; one of them opened.
+
+    Args:
+        judge: None is both runs, each on the images it did not train on.
+    """
+    run = choice.runs[-1] if judge is None else judge
+    if choice.split == "train" and judge is not None and not run.imported:
+        _note_seen(choice, run)
     _note_sample(run, choice.split)
-    table = data_quality.mismatches(run, choice.split)
+    table = data_quality.cross_fitted(*choice.runs) if judge is None else data_quality.mismatches(run, choice.split)
     table = table[in_slice(choice, "text", table["caption"])]
     counts = table["verdict"].value_counts()
     cards.metrics(cards.Metric(name, f"{counts.get(name, 0):,}", EXPECTED[name], "random pairs") for name in VERDICTS)
+    by = _judges(choice, run) if judge is not None else "Every pair is judged by the run that did not see its image."
     cards.heading(
         "Captions that may belong to another image",
-        f"{_judges(choice, run)} Most suspicious first. Vague captions are here, too: they suit their image no better "
+        f"{by} Most suspicious first. Vague captions are here, too: they suit their image no better "
         "than others. Click on a row to open the pair.",
     )
-    table = table.assign(rank=open_summary(run).ranks(choice.split)["t2i"][table["caption"]] + 1)
+    of_run = {each.name: open_summary(each).ranks(choice.split)["t2i"] + 1 for each in choice.runs}
+    judges = table["judge"] if judge is None else [run.name] * len(table)
+    table = table.assign(rank=[of_run[name][row] for name, row in zip(judges, table["caption"], strict=True)])
     columns = {
         "score": Column("suspicion", ".1f", "mismatch"),
         "random": Column("random pairs better", ".0f", "random pairs", " %"),
         "verdict": Column("looks"), "rank": Column("rank of its image", ",d", "rank"),
     }  # fmt: skip
+    if judge is None:
+        columns["judge"] = Column("judged by")
     filtered = search_words(f"{PAIR}-words")
     _open_captions(choice, run, table, columns, filtered, PAIR, "mismatched", "One pair in detail")
+
+
+def _note_seen(choice: Choice, run: RunSummary) -> None:
+    """Say that a run judges pairs it trained on, and how two runs can judge them."""
+    cards.note(
+        f"{run.name} trained on these pairs and has learned their mistakes, too: a pair that looks plausible here may "
+        "be wrong. Two runs can judge train: one with --train-part 0.5, one with --train-part 0.5 --other-part, both "
+        "evaluated with --split train."
+    )
+    if choice.second is not None and (why := data_quality.why_not_cross_fitted(choice.first, choice.second)):
+        cards.note(f"These two cannot: {why}.")
 
 
 def empty_captions(choice: Choice, run: RunSummary) -> None:

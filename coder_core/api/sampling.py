@@ -67,9 +67,14 @@ def draw_sample(images: int, image_of_text: Array, *, scores: int = SCORES_AT_MO
         return None
     rng = np.random.default_rng(seed)
     count = max(2, int((scores / texts * images) ** 0.5))  # k images have about k·m/n captions, and k·k·m/n = scores
-    chosen = np.zeros(images, dtype=bool)
-    chosen[rng.choice(images, min(count, images), replace=False)] = True
-    return Sample(np.flatnonzero(chosen), np.flatnonzero(chosen[image_of_text]), images, texts, seed)
+    return sample_of(rng.choice(images, min(count, images), replace=False), images, image_of_text, seed)
+
+
+def sample_of(chosen: Array, images: int, image_of_text: Array, seed: int = 0) -> Sample:
+    """These images with all their captions; the other arguments as for `draw_sample`."""
+    inside = np.zeros(images, dtype=bool)
+    inside[chosen] = True
+    return Sample(np.flatnonzero(inside), np.flatnonzero(inside[image_of_text]), images, len(image_of_text), seed)
 
 
 def draw_points_sample(

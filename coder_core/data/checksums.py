@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -24,6 +25,16 @@ HEX = re.compile("[0-9a-f]{64}")
 Progress = Callable[[int, int], None]
 
 
+class Captioned(Protocol):
+    """Captions, and (m,) int64 the image each belongs to."""
+
+    @property
+    def captions(self) -> list[str]: ...
+
+    @property
+    def image_of_text(self) -> np.ndarray: ...
+
+
 def split_checksums(split: Split, progress: Progress | None = None) -> dict[str, str]:
     """The sha256 (hex) of a split's "features" and of its "captions" with the image each belongs to.
 
@@ -33,7 +44,7 @@ def split_checksums(split: Split, progress: Progress | None = None) -> dict[str,
     return {"features": _features(split, progress), "captions": captions_checksum(split)}
 
 
-def captions_checksum(split: Split) -> str:
+def captions_checksum(split: Captioned) -> str:
     """The sha256 (hex) of a split's captions and the image each belongs to."""
     digest = hashlib.sha256(np.ascontiguousarray(split.image_of_text, dtype="<i8").tobytes())
     for caption in split.captions:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import shutil
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tomli_w
 from scipy.stats import rankdata
 
-from coder_core.api import open_run
-from coder_core.api.data_quality import VERDICTS, caption_table, mismatches, splits_of_run
+from coder_core.api import Run, open_run
+from coder_core.api.data_quality import (
+    VERDICTS,
+    caption_table,
+    cross_fitted,
+    mismatches,
+    splits_of_run,
+    unseen_images,
+)
 from coder_core.api.data_quality.mismatches import NEIGHBOURS, suspicion
 from coder_core.api.sampling import draw_sample, part_of
+from coder_core.console.faults import InputError
 from coder_core.runs.analysis.write import write_analysis
-from tests.support.run_folders import ranks_of, synthetic, write_run
+from tests.support.run_folders import ranks_of, reseal, synthetic, write_halves, write_run
 
 THINGS = ("dog", "car", "boat", "tree", "house", "girl", "horse", "ball", "bridge", "train")
 
@@ -92,6 +102,62 @@ def test_exchanged_captions_head_the_list(exchanged: tuple[Path, np.ndarray]) ->
     part = mismatches(run, "dev", sample=sample)
     assert sorted(part["caption"]) == sample.texts.tolist()
     assert set(part["image"]) <= set(sample.images.tolist())
+
+
+def changed(folder: Path, to: Path, **values: object) -> Run:
+    """A copy of a run with other values in its configuration: keys of [data], [training] or [about]."""
+    shutil.copytree(folder, to)
+    document = tomllib.loads((to / "config.toml").read_text())
+    for key, value in values.items():
+        section = next(name for name in ("data", "training", "about") if key in document[name])
+        document[section][key] = value
+    (to / "config.toml").write_text(tomli_w.dumps(document))
+    (to / "status.json").unlink()  # it names the configuration it belongs to
+    reseal(to)
+    return open_run(to)
+
+
+def test_two_halves_judge_what_they_did_not_see(tmp_path: Path) -> None:
+    folders, wrong = write_halves(tmp_path / "runs")
+    first, second = map(open_run, folders)
+    table = cross_fitted(first, second)
+    assert sorted(table["caption"]) == list(range(300))
+    assert np.array_equal(table["image"], first.image_of_text("train")[table["caption"]])
+    for run, unseen in zip((first, second), unseen_images(first, second), strict=True):
+        assert set(table["image"][table["judge"] == run.name]) == set(unseen)
+        assert len(unseen) == 30
+    assert auroc(wrong[table["caption"]], table["score"].to_numpy()) > 0.95
+    alone = mismatches(first, "train")
+    assert auroc(wrong[alone["caption"]], alone["score"].to_numpy()) < 0.9, "its own half looks right to it"
+    assert (np.diff(table["score"]) <= 0).all()
+    assert cross_fitted(second, first)["score"].tolist() == table["score"].tolist()
+    sample = draw_sample(60, first.image_of_text("train"), scores=3_000)
+    assert sample is not None
+    assert sorted(cross_fitted(first, second, sample=sample)["caption"]) == sample.texts.tolist()
+
+
+def test_two_runs_that_are_no_halves_of_one_train_split_do_not_judge_it(tmp_path: Path) -> None:
+    folders, _ = write_halves(tmp_path / "runs", images=8)
+    first = open_run(folders[0])
+
+    def refused(other: Run, fact: str) -> None:
+        with pytest.raises(InputError, match=fact):
+            cross_fitted(first, other)
+
+    refused(first, r"halves \(half: --train-part 0.5 --seed 5; half: --train-part 0.5 --seed 5\). Train one with")
+    runs = tmp_path / "others"
+    refused(changed(folders[1], runs / "seed", seed=6), "seed: --train-part 0.5 --other-part --seed 6")
+    refused(changed(folders[1], runs / "share", train_part=0.4), "share: --train-part 0.4 --other-part --seed 5")
+    refused(changed(folders[1], runs / "whole", train_part=1.0), "whole: all images")
+    refused(changed(folders[1], runs / "features", train_features_sha256="1" * 64), "half: trained on other features")
+    unlike = changed(folders[1], runs / "captions", train_captions_sha256="1" * 64)
+    refused(unlike, "half: trained on other captions than run captions")
+    also = changed(folders[0], runs / "also", train_captions_sha256="1" * 64)
+    with pytest.raises(InputError, match="also: was evaluated on another train split than it trained on"):
+        cross_fitted(also, unlike)
+    without = changed(folders[1], runs / "without")
+    shutil.rmtree(without.path / "analysis")
+    refused(open_run(without.path), "without: was not evaluated on train. Python -m coder_core.evaluate|python -m")
 
 
 def test_one_image_is_no_evidence(tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ from PIL import Image
 
 from app.backend import jobs
 from coder_core.api import Run, open_run
-from coder_core.api.data_quality import VERDICTS, splits_of_run
+from coder_core.api.data_quality import VERDICTS, cross_fitted, splits_of_run
 from coder_core.api.sampling import draw_sample
 from coder_core.data.content import check_content
 from coder_core.runs.analysis.write import write_analysis
 from tests.support.pages import Opened, labels, shown_tables, table_rows, texts
 from tests.support.promises import promises
-from tests.support.run_folders import write_run
+from tests.support.run_folders import reseal, write_halves, write_run
 from tests.support.visits import PATIENCE, Visit, picture
 
 CHECK = "Check pictures and captions"
@@ -91,6 +91,32 @@ def test_mismatched_pairs_are_listed_and_opened(root: Path, opened: Opened) -> N
     app.text_input(key="slice").set_value("").run()
     app.text_input(key="pair-caption-number-words").set_value("dogs").run()
     assert [len(rows) for rows in table_rows(app, "suspicion")] == [1]
+    assert not app.exception
+
+
+def test_train_is_judged_by_two_runs_that_saw_one_half_each(tmp_path: Path, opened: Opened) -> None:
+    [first, second], wrong = write_halves(tmp_path / "runs")
+    shutil.copytree(second, first.parent / "again")
+    document = (first.parent / "again" / "config.toml").read_text()
+    (first.parent / "again" / "config.toml").write_text(document.replace("seed = 5", "seed = 6"))
+    (first.parent / "again" / "status.json").unlink()
+    reseal(first.parent / "again")
+    app = opened(first.parent, "data", run="half", versus="other-half", split="train")
+    assert "Every pair is judged by the run that did not see its image." in texts(app)
+    assert "has learned their mistakes" not in texts(app)
+    [rows] = table_rows(app, "judged by")
+    assert {row["judged by"] for row in rows} == {"half", "other-half"}
+    assert wrong[app.number_input(key="pair-caption-number").value]
+    table = cross_fitted(open_run(first), open_run(second))
+    assert [float(row["suspicion"]) for row in rows] == [round(score, 1) for score in table["score"][: len(rows)]]
+    app.segmented_control(key="judge").set_value("half").run()
+    assert "half trained on these pairs and has learned their mistakes" in texts(app)
+    assert not table_rows(app, "judged by")
+    app = opened(first.parent, "data", run="half", versus="again", split="train")
+    assert "These two cannot: runs half and again did not train on complementary halves (half: --train-part" in texts(
+        app
+    )
+    assert "+" not in app.segmented_control(key="judge").options
     assert not app.exception
 
 

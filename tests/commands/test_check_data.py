@@ -13,7 +13,7 @@ from coder_core.check_data import main
 from coder_core.data.dataset import read_split
 from coder_core.data.demo import make_demo
 from tests.support.precomp_folders import features, real_flickr8k, refusal, write_split
-from tests.support.run_folders import write_run
+from tests.support.run_folders import write_halves, write_run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -212,3 +212,21 @@ def test_the_content_of_a_data_set_and_of_the_data_behind_a_run(data, tmp_path, 
     assert "Content of dev" in output
     assert main([str(folder)]) == 1
     assert "--content" in capsys.readouterr().err
+
+
+def test_two_runs_that_trained_on_a_half_each_judge_train(data, tmp_path, capsys):
+    halves, wrong = write_halves(tmp_path / "runs")
+    status, output = run(capsys, *halves, "--content", "--json")
+    assert status == 0
+    mismatched = json.loads(output)["mismatched"]
+    captions = [pair["caption"] for pair in mismatched]
+    assert wrong[captions].sum() >= 0.8 * wrong.sum()
+    assert wrong[captions[:10]].all()
+    assert {pair["judge"] for pair in mismatched} == {"half", "other-half"}
+    output = run(capsys, *halves, "--content")[1]
+    assert "Captions of train that may belong to another image" in output
+    assert f"word{captions[0]} " in output
+    assert main([str(halves[0]), str(halves[0]), "--content"]) == 1
+    assert "did not train on complementary halves" in " ".join(capsys.readouterr().err.split())
+    assert main([str(data), str(halves[0]), "--content"]) == 1
+    assert "is no run that" in " ".join(capsys.readouterr().err.split())

@@ -14,6 +14,7 @@ from PIL import Image, ImageDraw
 
 from coder_core.api import Run
 from coder_core.config.schema import Config, DataConfig, ObjectiveConfig, TrainingConfig, to_document
+from coder_core.data.dataset import part_images
 from coder_core.data.embeddings import read_embeddings
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.write import write_analysis
@@ -110,6 +111,39 @@ def write_run(
         text_ranks=text_ranks, image_best=image_best, text_best=text_best, source="synthetic",
     )  # fmt: skip
     return folder
+
+
+def write_halves(root: Path, *, images: int = 60) -> tuple[list[Path], np.ndarray]:
+    """Two runs that trained on complementary halves of a train split with a tenth of its captions exchanged, and
+    evaluated on it; and which captions those are. A run believes the captions of the images it saw."""
+    true_owner = np.repeat(np.arange(images), CAPTIONS_PER_IMAGE)
+    texts = [f"word{row}" for row in range(len(true_owner))]
+    moved = np.random.default_rng(1).choice(len(texts), len(texts) // 10, replace=False)
+    owner = true_owner.copy()
+    owner[moved] = np.roll(true_owner[moved], 1)
+    names = [f"{i}.png" for i in range(images)]
+    digest = hashlib.sha256(np.ascontiguousarray(owner, dtype="<i8").tobytes())
+    digest.update("".join(f"{text}\n" for text in texts).encode())
+    about = {"train_captions_sha256": digest.hexdigest(), "train_features_sha256": "0" * 64}
+    folders = []
+    for name, other in {"half": False, "other-half": True}.items():
+        part = DataConfig(data="demo", train_part=0.5, other_part=other)
+        document = to_document(Config(name=name, data=part, training=TrainingConfig(seed=5))) | {"about": about}
+        folder = write_sealed(root / name, {"config.toml": tomli_w.dumps(document), "words.json": "[]"})
+        write_status(folder, "finished", step=1, steps=1)
+        seen = np.isin(owner, part_images(images, 0.5, 5, other=other))
+        rng = np.random.default_rng(other)
+        v = rng.normal(size=(images, 32))
+        w = v[np.where(seen, owner, true_owner)] + 0.5 * rng.normal(size=(len(owner), 32))
+        v, w = ((rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32) for rows in (v, w))
+        ranks = dict(zip(("image_ranks", "text_ranks", "image_best", "text_best"), ranks_of(v, w, owner), strict=True))
+        write_analysis(
+            folder, "train", image_embeddings=v, text_embeddings=w, image_of_text=owner, captions=texts,
+            image_names=names, metrics=recalls(ranks["image_ranks"], ranks["text_ranks"]), fingerprint="0" * 64,
+            source="synthetic", **ranks,
+        )  # fmt: skip
+        folders.append(folder)
+    return folders, owner != true_owner
 
 
 def write_prototypes(

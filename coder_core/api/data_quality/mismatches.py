@@ -1,6 +1,7 @@
 """Find captions that probably belong to another image: every pair beside its neighbours, by a run's embeddings.
 
-A run that trained on a pair has learned its mistake, too, so the list is for splits that were held out.
+A run that trained on a pair has learned its mistake, too, so the list is for splits that were held out, or for train by
+cross-fitting: of two runs that trained on complementary halves of its images, each judges what it did not see.
 
 Three pieces of evidence, each standardised over the split (median and median absolute deviation):
 
@@ -16,13 +17,17 @@ worth: `python -m benchmarks.mismatches`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from coder_core.api.sampling import Sample, SplitPart, part_of
+from coder_core.api.sampling import Sample, SplitPart, part_of, sample_of
 from coder_core.api.sides import TILE_ELEMENTS, Array
+from coder_core.console.faults import Fault, InputError
+from coder_core.data.checksums import captions_checksum
+from coder_core.data.dataset import part_images
 from coder_core.geometry.caption_likeness import caption_vectors
 
 if TYPE_CHECKING:
@@ -33,6 +38,8 @@ LIKE_RANDOM, DOUBTFUL = 50.0, 10.0
 """From this percentage of random pairs that look better on, a pair counts as like a random one, or as doubtful. With a
 tenth of Flickr8k's dev captions exchanged, 99% of the first group were exchanged ones and 75% of the second."""
 VERDICTS = ("like a random pair", "doubtful", "plausible")
+TRAIN = "train"
+HALVES = "train one with --train-part 0.5, one with --train-part 0.5 --other-part, all else equal"
 
 
 def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:
@@ -60,6 +67,69 @@ def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.Data
         }
     )  # fmt: skip
     return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
+
+
+def cross_fitted(first: Run, second: Run, *, sample: Sample | None = None) -> pd.DataFrame:
+    """`mismatches` of train, each pair by the run that did not see its image, among other pairs that it did not see.
+
+    Args:
+        first, second: trained on complementary parts of the same train images, and evaluated on train.
+        sample: of a large split.
+
+    Returns:
+        The columns of `mismatches`, and judge: the name of the run.
+
+    Raises:
+        InputError: the runs are not such a pair; says what they were trained on.
+    """
+    tables = []
+    for run, unseen in zip((first, second), unseen_images(first, second), strict=True):
+        images = unseen if sample is None else np.intersect1d(unseen, sample.images)
+        half = sample_of(images, run.count(TRAIN, "image"), run.image_of_text(TRAIN))
+        tables.append(mismatches(run, TRAIN, sample=half).assign(judge=run.name))
+    return pd.concat(tables).sort_values("score", ascending=False, kind="stable", ignore_index=True)
+
+
+def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
+    """The rows of the train images that each of two runs did not train on; together they are all of them.
+
+    Raises:
+        InputError: as for `cross_fitted`.
+    """
+    runs = (first, second)
+    trained = [_trained_on(run) for run in runs]
+    (part, seed, other, about), (_, _, _, others_about) = trained
+    if part is None or (part, seed, not other) != trained[1][:3]:
+        said = "; ".join(f"{run.name}: {_flags(*facts[:3])}" for run, facts in zip(runs, trained, strict=True))
+        place = f"runs {first.name} and {second.name}"
+        raise InputError(Fault(place, f"did not train on complementary halves ({said})", fix=HALVES))
+    for name in ("train_captions_sha256", "train_features_sha256"):
+        if about.get(name) != others_about.get(name):
+            fact = f"trained on other {name.split('_')[1]} than run {second.name}"
+            raise InputError(Fault(f"run {first.name}", fact, "the same data", HALVES))
+    for run in runs:
+        command = f"python -m coder_core.evaluate {run.path} --split {TRAIN}"
+        if TRAIN not in run.splits:
+            raise InputError(Fault(f"run {run.name}", "was not evaluated on train", fix=command))
+        if captions_checksum(run.analysis(TRAIN)) != about.get("train_captions_sha256"):
+            fact = "was evaluated on another train split than it trained on"
+            raise InputError(Fault(f"run {run.name}", fact, fix=command))
+    n = first.count(TRAIN, "image")
+    drawn, rest = (part_images(n, part, seed, other=other) for other in (False, True))
+    return (drawn, rest) if other else (rest, drawn)
+
+
+def _trained_on(run: Run) -> tuple[float | None, int, bool, Mapping[str, Any]]:
+    """Share of the train images, seed of the draw, whether the other images, and the table [about] of a run's
+    configuration; None for all images, or without a configuration."""
+    data, training = (run.config.get(section, {}) for section in ("data", "training"))
+    part = float(data.get("train_part", 1.0))
+    seed, other = int(training.get("seed", 0)), bool(data.get("other_part", False))
+    return part if part < 1 else None, seed, other, run.config.get("about", {})
+
+
+def _flags(part: float | None, seed: int, other: bool) -> str:
+    return "all images" if part is None else f"--train-part {part:g}{' --other-part' * other} --seed {seed}"
 
 
 def suspicion(part: SplitPart, spaces: list[Array], *, seed: int = 0) -> tuple[Array, Array]:
