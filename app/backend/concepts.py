@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -32,9 +30,7 @@ def _view(run: RunSummary, split: str) -> ConceptView:
 
 def concept_names(run: RunSummary, split: str) -> list[str]:
     """The concepts' names, by number; a word that is a concept of several kinds carries its kind in brackets."""
-    view = _view(run, split)
-    count = Counter(view.words)
-    return [w if count[w] == 1 else f"{w} ({k})" for w, k in zip(view.words, view.kinds, strict=True)]
+    return _view(run, split).names
 
 
 def strongest_only(run: RunSummary, split: str) -> bool:

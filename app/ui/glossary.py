@@ -100,7 +100,8 @@ TERMS = {
     ),
     "slice": (
         'Captions that all tables are filtered by. Words: "dog" in words; text: "a dog" in caption; numbers: length, '
-        'colours, numbers, spatial, negations, rank, tenth (of diversity, 1 the least), cluster, image; "…" '
+        "colours, numbers, spatial, negations, rank, tenth (of diversity, 1 the least), cluster, image; "
+        'concept == "dog": the concept it reads most; "…" '
         "in tags: verdicts and tags of reviews; 12 in neighbours: the captions most similar to caption 12; joined by "
         "and, or, not. The Slices page lists those with the most misses."
     ),

@@ -12,6 +12,7 @@ from coder_core.api.slices import Columns, Slice, images_counted, select, slice_
 from coder_core.api.slices import table as table_module
 from coder_core.data.words import tokenise
 from coder_core.evaluation.recall import HALVES_SEED
+from tests.support.concept_runs import write_concept_run
 from tests.support.run_folders import write_run
 
 CAPTIONS = ["A dog.", "two Dogs on a red mat", "no cat", "a hotdog with 3 red and blue stripes"]
@@ -21,6 +22,7 @@ COLUMNS = Columns(
     {"words": {word: np.array([row for row in range(4) if word in tokenise(CAPTIONS[row])])
                for text in CAPTIONS for word in tokenise(text)}},
     {"caption": CAPTIONS},
+    {"concept": {"dog": np.array([0, 3]), 'a "cat"': np.array([2])}},
 )  # fmt: skip
 
 
@@ -28,6 +30,7 @@ COLUMNS = Columns(
     ("length > 2", [1, 3]), ("2 < length <= 6", [1]), ("length != 2 and colours == 1", [1]), ("colours", [1, 3]),
     ("not colours", [0, 2]), ('"dog" in words', [0]), ('"DOG" in caption', [0, 1, 3]), ('"dog" not in caption', [2]),
     ('"wolf" in words or length == 8', [3]), ('("cat" in words or colours) and length < 7', [1, 2]),
+    ('concept == "Dog"', [0, 3]), ('concept != "dog" and colours', [1]), ('concept == "wolf"', []),
     ("length > -1", [0, 1, 2, 3]), ("'3' in words", [3]), ("length > colours * 1 or colours", None),
 ])  # fmt: skip
 def test_an_expression_selects_captions(expression: str, rows: list[int] | None) -> None:
@@ -39,7 +42,10 @@ def test_an_expression_selects_captions(expression: str, rows: list[int] | None)
 
 
 @pytest.mark.parametrize(("expression", "said"), [
-    ("", "is empty"), ("length >", "cannot be read"), ("width > 3", "one of caption, colours, length, words"),
+    ("", "is empty"), ("length >", "cannot be read"), ("width > 3", "one of caption, colours, concept, length, words"),
+    ("concept > 3", 'does not say which concept; expected concept == "dog"'), ('"dog" in concept', 'concept == "dog"'),
+    ("concept", "which is no condition"), ("concept == dog", 'expected concept == "dog"'),
+    ('length == "dog"', "compares"),
     ("dog in words", "a text in quotes"), ('"dog" in images', "asks for 'images'"), ("length", None),
     ("words > 3", 'compares words with a number; expected "word" in words'), ("caption", "which is no condition"),
     ("__import__('os').system('true')", "which is no condition"), ("length.__class__ > 3", "compares"),
@@ -118,6 +124,25 @@ def test_the_neighbours_of_a_caption_are_those_nearest_to_it(tmp_path: Path) -> 
     nearest = sorted(range(len(texts)), key=lambda row: -cosines[row])[:51]
     assert np.flatnonzero(select("12 in neighbours", columns)).tolist() == sorted(nearest)
     assert not select('150 in neighbours or "dog" in neighbours', columns).any()
+
+
+def test_a_concept_is_the_one_that_a_caption_reads_most(tmp_path: Path) -> None:
+    names = [("dog", "object"), ("run", "motion"), ("run", "object"), ('<b>"', "object"), ("x" * 600, "object")]
+    run = open_run(write_concept_run(tmp_path, "run", images=80, concepts=names))
+    view, columns = run.concepts("dev"), slice_columns(run, "dev")
+    assert view is not None
+    most = view.rows("text", slice(None)).argmax(1)
+    slices = [one for one in usual_slices(columns) if one.kind == "concept"]
+    assert {one.expression for one in slices} == {
+        'concept == "dog"', 'concept == "run (motion)"', 'concept == "run (object)"', 'concept == "<b>\\""'
+    }  # fmt: skip
+    for number, expression in enumerate(['concept == "dog"', 'concept == "run (motion)"']):
+        assert np.flatnonzero(select(expression, columns)).tolist() == np.flatnonzero(most == number).tolist()
+    table = slice_table([run], "dev", "t2i", 1, slices, columns)
+    assert set(table["kind"]) == {"concept"}
+    assert table.set_index("expression")["queries"].to_dict() == {
+        one.expression: int(select(one.expression, columns).sum()) for one in slices
+    }
 
 
 def test_the_usual_slices_can_all_be_selected(tmp_path: Path) -> None:

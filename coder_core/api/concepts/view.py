@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 
@@ -25,6 +27,18 @@ class ConceptView:
         self.beta = tables.beta
         self.words = tables.words
         self.kinds = tables.kinds
+
+    @property
+    def names(self) -> list[str]:
+        """The g words; one that is a concept of several kinds carries its kind in brackets."""
+        count = Counter(self.words)
+        return [w if count[w] == 1 else f"{w} ({k})" for w, k in zip(self.words, self.kinds, strict=True)]
+
+    def strongest(self, modality: Modality) -> Array:
+        """(rows,) the concept that every image or caption reads most, the first of equal ones."""
+        rows = len(self.embeddings()[modality == "text"])
+        parts = [self.rows(modality, part).argmax(1) for part in slices(rows, _PIECE)]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def embeddings(self) -> tuple[Array, Array]:
         """v^C (n, D) and w^C (m, D), unit rows, read-only float32."""

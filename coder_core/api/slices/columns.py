@@ -32,7 +32,8 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
         numbers: length, numbers, colours, spatial, negations, image, rank (of the caption's image, from 1), tenth (1
         to 10 by diversity of the caption, 1 the least; where the split is small enough to measure it), cluster (of a
         run with prototypes). sets: words, tags, neighbours (of caption 12: the 50 captions nearest to it in the run's
-        space, and itself). texts: caption.
+        space, and itself). texts: caption. labels: concept (of a run with a concept branch: the one that the caption's
+        attention is highest on, the first of equal ones; whether the caption holds its word plays no part).
     """
     captions, owner = run.captions(split), run.image_of_text(split)
     tokens = [tokenise(caption) for caption in captions]
@@ -53,7 +54,11 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
         sets["neighbours"] = _Neighbours(np.asarray(run.scoring(split)[1]))
     if tags is not None:
         sets["tags"] = _rows([[tag.casefold() for tag in tags.get(row, ())] for row in range(len(captions))])
-    return Columns(len(captions), numbers, sets, {"caption": captions})
+    labels = {}
+    if (view := run.concepts(split)) is not None:
+        names = view.names
+        labels["concept"] = _rows([names[number].casefold()] for number in view.strongest("text").tolist())
+    return Columns(len(captions), numbers, sets, {"caption": captions}, labels)
 
 
 class _Neighbours(Mapping[str, np.ndarray]):

@@ -5,6 +5,7 @@
     length > 15, 5 < length <= 10        number of words
     colours, numbers, spatial, negations how many such words it has; alone, whether it has any
     image == 12                          captions of this image
+    concept == "dog"                     the concept that the caption's attention is highest on
     12 in neighbours                     the captions most similar to caption 12
     and, or, not, (…)
 
@@ -40,6 +41,7 @@ class Columns:
         numbers: name → (m,) numbers.
         sets: name → member → sorted row numbers that hold it, for `"dog" in words`.
         texts: name → m texts, for `"a dog" in caption`.
+        labels: name → label → sorted row numbers that have it, one label a row, for `concept == "dog"`.
         count: m.
     """
 
@@ -47,11 +49,12 @@ class Columns:
     numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
     sets: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    labels: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
         """What an expression may ask for."""
-        return sorted([*self.numbers, *self.sets, *self.texts])
+        return sorted([*self.numbers, *self.sets, *self.texts, *self.labels])
 
 
 def select(expression: str, columns: Columns) -> np.ndarray:
@@ -86,6 +89,11 @@ def _mask(node: ast.expr, columns: Columns) -> np.ndarray:
         case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[ast.Name(id=name)]):
             inside = _holding(left, name, columns)
             return inside if isinstance(op, ast.In) else ~inside
+        case ast.Compare(
+            left=ast.Name(id=name), ops=[ast.Eq() | ast.NotEq() as op], comparators=[ast.Constant(value=str() as label)]
+        ) if name in columns.labels:  # fmt: skip
+            inside = _rows_of(columns.labels[name], label, columns.count)
+            return inside if isinstance(op, ast.Eq) else ~inside
         case ast.Compare(left=left, ops=ops, comparators=comparators) if all(type(op) in _COMPARISONS for op in ops):
             values = [_number(part, columns) for part in (left, *comparators)]
             parts = [_COMPARISONS[type(op)](a, b) for op, a, b in zip(ops, values[:-1], values[1:], strict=True)]
@@ -104,12 +112,17 @@ def _holding(left: ast.expr, name: str, columns: Columns) -> np.ndarray:
         needle = wanted.casefold()
         return np.array([needle in text.casefold() for text in columns.texts[name]], dtype=bool)
     if name in columns.sets:
-        mask = np.zeros(columns.count, dtype=bool)
-        rows = columns.sets[name].get(wanted.casefold())
-        if rows is not None:
-            mask[rows] = True
-        return mask
-    raise _unknown(name, columns)
+        return _rows_of(columns.sets[name], wanted, columns.count)
+    raise _about_label(name) if name in columns.labels else _unknown(name, columns)
+
+
+def _rows_of(rows: Mapping[str, np.ndarray], wanted: str, count: int) -> np.ndarray:
+    """(count,) bool: the rows of one member, in any case."""
+    mask = np.zeros(count, dtype=bool)
+    chosen = rows.get(wanted.casefold())
+    if chosen is not None:
+        mask[chosen] = True
+    return mask
 
 
 def _number(node: ast.expr, columns: Columns) -> Any:
@@ -122,9 +135,15 @@ def _number(node: ast.expr, columns: Columns) -> Any:
             return columns.numbers[name]
         case ast.Name(id=name) if name in columns.sets or name in columns.texts:
             raise _refusal(f"compares {name} with a number", f'"word" in {name}')
+        case ast.Name(id=name) if name in columns.labels:
+            raise _about_label(name)
         case ast.Name(id=name):
             raise _unknown(name, columns)
     raise _refusal(f"compares {ast.unparse(node)[:60]!r}", "a number, or a name that stands for numbers")
+
+
+def _about_label(name: str) -> InputError:
+    return _refusal(f"does not say which {name}", f'{name} == "dog"')
 
 
 def _unknown(name: str, columns: Columns) -> InputError:

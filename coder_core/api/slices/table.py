@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +12,7 @@ from scipy import sparse
 
 from coder_core.api.sides import Direction
 from coder_core.api.slices.columns import TENTHS
-from coder_core.api.slices.expressions import Columns, select
+from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, select
 from coder_core.concepts.stop_words import STOP_WORDS
 from coder_core.evaluation.recall import HALVES_SEED
 
@@ -33,7 +34,10 @@ class Slice(NamedTuple):
 
 
 def usual_slices(columns: Columns) -> list[Slice]:
-    """Slices by length, kinds of words, diversity, clusters and tags, and one for each frequent word."""
+    """Slices by length, kinds of words, diversity, clusters, concepts and tags, and one for each frequent word.
+
+    What no expression has room for, as a word of 500 letters, is left out.
+    """
     slices = [
         Slice("length", "length <= 6"), Slice("length", "7 <= length <= 10"), Slice("length", "11 <= length <= 15"),
         Slice("length", "length > 15"),
@@ -44,10 +48,14 @@ def usual_slices(columns: Columns) -> list[Slice]:
         slices += [Slice("diversity", f"tenth == {tenth}") for tenth in range(1, TENTHS + 1)]
     if "cluster" in columns.numbers:
         slices += [Slice("cluster", f"cluster == {label}") for label in np.unique(columns.numbers["cluster"])]
+    concepts = columns.labels.get("concept", {})
+    frequent = sorted(concepts, key=lambda concept: (-len(concepts[concept]), concept))[:MOST_WORDS]
+    slices += [Slice("concept", f"concept == {json.dumps(concept, ensure_ascii=False)}") for concept in frequent]
     words = columns.sets["words"]
     frequent = sorted((word for word in words if word not in STOP_WORDS), key=lambda word: (-len(words[word]), word))
     slices += [Slice("word", f'"{word}" in words') for word in frequent[:MOST_WORDS]]
-    return slices + [Slice("tag", f"{tag!r} in tags") for tag in sorted(columns.sets.get("tags", {}))]
+    slices += [Slice("tag", f"{tag!r} in tags") for tag in sorted(columns.sets.get("tags", {}))]
+    return [each for each in slices if len(each.expression) <= LONGEST_EXPRESSION]
 
 
 def slice_table(
