@@ -13,7 +13,7 @@ def show(choice: Choice) -> None:
 
 sidebar.page(
     "Where does a run miss more often than elsewhere?",
-    "A slice is a group of captions: by their words, length, diversity, cluster or concept. Slices are ordered by their "
+    "A slice is a group of captions: by words, length, diversity, cluster or concept. Slices are ordered by their "
     "misses beyond those at the run’s overall recall. Click on one to filter every page, or write your own in the "
     "sidebar.",
     show,

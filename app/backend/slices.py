@@ -12,7 +12,7 @@ from app.backend.reviews import file_of, load, reviewed_split
 from app.backend.runs import BY_STAMP, InputError, RunSummary, open_summary
 from coder_core.api import slices as api
 
-__all__ = ["LONGEST_EXPRESSION", "images_counted", "recalls_of", "selected", "slice_table"]
+__all__ = ["LONGEST_EXPRESSION", "images_counted", "plain_words", "recalls_of", "selected", "slice_table"]
 
 LONGEST_EXPRESSION = api.LONGEST_EXPRESSION
 
@@ -33,13 +33,18 @@ def _reviews(run: RunSummary) -> str:
 
 
 def selected(run: RunSummary, split: str, expression: str) -> np.ndarray:
-    """(m,) bool: the captions of a slice. InputError where the expression is none."""
+    """(m,) bool: the captions of a slice, by plain words or an expression. InputError where it is neither."""
     return _selected(run, split, expression, _reviews(run))
 
 
 @st.cache_data(max_entries=64, show_spinner=False, hash_funcs=BY_STAMP)
 def _selected(run: RunSummary, split: str, expression: str, reviews: str) -> np.ndarray:
-    return api.select(expression, _columns(run, split, reviews))
+    return api.search(expression, _columns(run, split, reviews))
+
+
+def plain_words(run: RunSummary, split: str, text: str) -> str:
+    """The plain words that captions of the slice hold, as “dog” and “on the grass”; "" for an expression."""
+    return str(api.plain_words(text, _columns(run, split, _reviews(run)).names) or "")
 
 
 def images_counted(run: RunSummary, split: str) -> tuple[int, int]:

@@ -99,11 +99,16 @@ TERMS = {
         "one in twenty is beyond noise by chance."
     ),
     "slice": (
-        'Captions that all tables are filtered by. Words: "dog" in words; text: "a dog" in caption; numbers: length, '
-        "colours, numbers, spatial, negations, rank, tenth (of diversity, 1 the least), cluster, image; "
-        'concept == "dog": the concept it reads most; "…" '
-        "in tags: verdicts and tags of reviews; 12 in neighbours: the captions most similar to caption 12; joined by "
-        "and, or, not. The Slices page lists those with the most misses."
+        "Captions that every page is filtered by, in three ways. Words: dog frisbee, or a phrase in quotes, finds "
+        "captions that hold all of them. Similar samples: the buttons “Similar captions” and “Similar images” below an "
+        'opened sample, or 12 in neighbours. A condition: length > 15, "dog" in words, "a dog" in caption, '
+        'colours >= 2 (also numbers, spatial, negations, rank, image, cluster, tenth of diversity), concept == "dog" '
+        '(the one it reads most), "…" in tags (verdicts and tags of reviews), joined by and, or, not. The Slices '
+        "page lists those with the most misses."
+    ),
+    "similar": (
+        "Filters every page by the 50 captions, or the captions of the 10 images, that are nearest to this one in the "
+        "space of the last run."
     ),
     "occurrences": "Number of queries with this candidate among their first results (k-occurrence).",
     "skewness": "Skewness of the k-occurrences: 0 is symmetric; above 1 a few hubs dominate the results.",

@@ -8,7 +8,7 @@ from dataclasses import replace
 import streamlit as st
 
 from app.backend.runs import InputError, RunSummary, all_runs, comparable, facts, run_faults
-from app.backend.slices import LONGEST_EXPRESSION, recalls_of, selected
+from app.backend.slices import LONGEST_EXPRESSION, plain_words, recalls_of, selected
 from app.ui import cards, enlarged, frame, links, reviewing, unavailable
 from app.ui.glossary import tip
 from app.ui.state import NO_RUN, Choice, put, reviewer_in_link
@@ -159,7 +159,7 @@ def _slice(shown: Choice | None) -> str:
     if asked != st.session_state.get(seen, ""):
         st.session_state[SLICE] = asked
     st.text_input(
-        "Slice", key=SLICE, max_chars=LONGEST_EXPRESSION, placeholder='length > 15 and "dog" in caption',
+        "Search or slice", key=SLICE, max_chars=LONGEST_EXPRESSION, placeholder="dog frisbee, or length > 15",
         help=tip("slice"), disabled=shown is None,
     )  # fmt: skip
     st.session_state[seen] = str(st.session_state.get(SLICE) or "").strip()
@@ -175,7 +175,8 @@ def _described(shown: Choice, expression: str) -> str:
         return ""
     captions = inside.nonzero()[0]
     recalls = " · ".join(f"{run.name} {recalls_of(run, shown.split, captions):.1f} %" for run in shown.runs)
-    held = f"{len(captions):,} of {len(inside):,} captions"
+    words = plain_words(shown.runs[-1], shown.split, expression)
+    held = f"{f'With {words}: ' if words else ''}{len(captions):,} of {len(inside):,} captions"
     cards.note(f"{held} on every page. Text→image R@1: {recalls}." if len(captions) else f"{held}.")
     st.button("Clear slice", icon=":material/close:", on_click=lambda: put(SLICE, ""))
     return expression

@@ -13,7 +13,7 @@ from app.ui import cards, downloads, links, reviewing
 from app.ui.state import Choice, theme
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
 from app.views.query import review_menu
-from app.views.samples import sample_card
+from app.views.samples import sample_card, similar_button
 
 NEAREST = 10
 
@@ -60,6 +60,7 @@ def show_sample(choice: Choice, modality: str, number: int, *, here: str = "") -
     title += f" · {file}" if file != f"image {image}" else ""
     cards.sample(thumbnail(run, split, image), [captions[j] for j in own], title, highlighted, pages, image)
     reviewing.judge(choice, image, None if modality == "image" else number, "sample")
+    similar_button(choice, modality, number, "sample")
 
 
 def _numbers(anchor: Anchor, function: str) -> None:

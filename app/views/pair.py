@@ -11,6 +11,7 @@ from app.backend.runs import open_summary, thumbnail
 from app.backend.similarity import MatrixSamples, Pair, Scaled, Settings, pair_numbers
 from app.ui import cards, reviewing, words
 from app.ui.state import Choice
+from app.views.samples import similar_button
 
 Step = tuple[str, str, str]
 
@@ -96,6 +97,7 @@ def show_pair(
     title = f"Image {number} with caption {caption}, {relation}"
     cards.sample(thumbnail(last, choice.split, number), [opened.captions(choice.split)[caption]], title)
     reviewing.judge(choice, number, caption, "pair")
+    similar_button(choice, "text", caption, "pair")
     st.html(values_html(rows))
 
 

@@ -19,7 +19,7 @@ from app.ui.selection import matching
 from app.ui.state import Choice, bound
 from app.ui.table import Column, Sample, plain_table, rows_table
 from app.ui.words import count
-from app.views.samples import TABLE_PICTURE, ids_text, search_words, slice_members
+from app.views.samples import TABLE_PICTURE, ids_text, search_words, similar_button, slice_members
 
 SKIPPED = "review-skipped"
 WORDS = {
@@ -54,6 +54,7 @@ def show_queue(choice: Choice) -> None:
     image, caption = remaining[0]
     _show_pair(choice, image, caption)
     reviewing.judge(choice, image, caption, "queue", undo=False)
+    similar_button(choice, "text", caption, "queue")
     st.button("Skip", key="queue-skip", on_click=skipped.append, args=((image, caption),), shortcut="S")
 
 

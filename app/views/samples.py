@@ -11,8 +11,10 @@ import streamlit as st
 from app.backend.runs import Run, RunSummary, open_summary, thumbnail, thumbnails
 from app.backend.slices import selected
 from app.ui import cards, downloads
+from app.ui.glossary import tip
 from app.ui.selection import matching
-from app.ui.state import Choice, bound
+from app.ui.sidebar import SLICE
+from app.ui.state import Choice, bound, put
 from app.ui.table import Column, Sample, picking_table
 
 NO_WORDS = (
@@ -120,6 +122,17 @@ def slice_members(choice: Choice, modality: str) -> np.ndarray:
     run = choice.slice_run or choice.runs[-1]
     captions = np.flatnonzero(selected(run, choice.split, choice.slice))
     return captions if modality == "text" else np.unique(open_summary(run).image_of_text(choice.split)[captions])
+
+
+def similar_button(choice: Choice, modality: str, number: int, key: str) -> None:
+    """A button that makes the samples most similar to this one the slice; none where a run scores pair by pair."""
+    if open_summary(choice.slice_run or choice.runs[-1]).scores(choice.split) is not None:
+        return
+    label, name = ("captions", "neighbours") if modality == "text" else ("images", "image_neighbours")
+    st.button(
+        f"Similar {label}", key=f"{key}-similar", icon=":material/join_inner:", type="tertiary", help=tip("similar"),
+        on_click=lambda: put(SLICE, f"{number} in {name}"),
+    )  # fmt: skip
 
 
 def sample_table(

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from coder_core.api import InputError, open_run
-from coder_core.api.slices import Columns, Slice, images_counted, select, slice_columns, slice_table, usual_slices
+from coder_core.api.slices import (
+    Columns,
+    Slice,
+    images_counted,
+    search,
+    select,
+    slice_columns,
+    slice_table,
+    usual_slices,
+)
 from coder_core.api.slices import table as table_module
 from coder_core.data.words import tokenise
 from coder_core.evaluation.recall import HALVES_SEED
@@ -63,6 +72,36 @@ def test_everything_else_of_python_is_refused(expression: str, said: str | None)
     else:
         with pytest.raises(InputError) as raised:
             select(expression, COLUMNS)
+        assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(("text", "rows"), [
+    ("dog", [0]), ("DOG, a!", [0]), ("red blue", [3]), ("on a red", [1]), ("“on a red” mat", [1]), ('"hotdog"', [3]),
+    ('"dog" red', [1, 3]), ("3", [3]), ("wolf", []), ("red Colours", []), ("colors", []), ("dogs on a red mat", [1]),
+    ("colours", [1, 3]), ("not colours", [0, 2]), ('"dog" in words', [0]), ("length >  2", [1, 3]), ("is True", []),
+])  # fmt: skip
+def test_plain_words_search_and_everything_else_is_an_expression(text: str, rows: list[int]) -> None:
+    assert np.flatnonzero(search(text, COLUMNS)).tolist() == rows
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("lenght > 3", "asks for 'lenght'; expected one of"), ("length 3", "cannot be read"),
+    ("length >", "cannot be read"), ("dog in word", 'in quotes, as "dog"'),
+    ('"dog" in word', "asks for 'word'"), ('"dog', "cannot be read"),
+    ("“dog” in words", "invalid character"), ("length 3 and colours", "cannot be read"), ("not colors", "no condition"),
+    ('length 3 and "dog" in caption', "cannot be read"), ("12 in neighbors", "asks for 'neighbors'"),
+    ("man in red", 'For captions with these words put them in quotes: "man in red"'), ("", "is empty"),
+    ("...", "no condition"),
+    ("dog & cat", "no condition"), ("<img src=x onerror=alert(1)>", "cannot be read"), ("dog\0", "cannot be read"),
+    ("__import__", "no condition"), ("dog " * 200, "at most 500"), ("length", None), ("a " * 249, None),
+    ("'a' in " * 60 + "words", "no condition"), ("not " * 120 + "x", "no condition"), ("caption", "no condition"),
+])  # fmt: skip
+def test_an_expression_with_a_typing_error_is_no_search(text: str, said: str | None) -> None:
+    if said is None:
+        assert search(text, COLUMNS).shape == (4,)
+    else:
+        with pytest.raises(InputError) as raised:
+            search(text, COLUMNS)
         assert said in str(raised.value)
 
 
@@ -124,6 +163,11 @@ def test_the_neighbours_of_a_caption_are_those_nearest_to_it(tmp_path: Path) -> 
     nearest = sorted(range(len(texts)), key=lambda row: -cosines[row])[:51]
     assert np.flatnonzero(select("12 in neighbours", columns)).tolist() == sorted(nearest)
     assert not select('150 in neighbours or "dog" in neighbours', columns).any()
+    images = run.scoring("dev")[0]
+    near = np.argsort(-(images @ images[12]))[:11]
+    inside = select("12 in image_neighbours", columns)
+    assert np.flatnonzero(inside).tolist() == np.flatnonzero(np.isin(run.image_of_text("dev"), near)).tolist()
+    assert inside.sum() == 55
 
 
 def test_a_concept_is_the_one_that_a_caption_reads_most(tmp_path: Path) -> None:

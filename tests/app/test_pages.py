@@ -306,6 +306,14 @@ def test_a_slice_filters_every_page(tmp_path: Path, opened: Opened) -> None:
     app.text_input(key="slice").set_value("image == 3").run()
     assert "holds captions of a single image" in texts(app)
     assert "The slice does not narrow this page" in texts(opened(tmp_path, "overview", slice=asked))
+    app = opened(tmp_path, "diversity", slice='dog "way 3"')
+    assert "With “dog” and “way 3”: 30 of 300 captions on every page" in texts(app)
+    number = app.number_input(key="caption").value
+    app.button(key="sample-similar").click().run()
+    assert app.text_input(key="slice").value == app.query_params["slice"] == f"{number} in neighbours"
+    assert "51 of 300 captions on every page" in texts(app)
+    app.text_input(key="slice").set_value("dog in word").run()
+    assert "put them in quotes: &quot;dog in word&quot;. Nothing is filtered." in texts(app)
     key, text = ReviewedSplit.of(open_run(tmp_path / "demo"), "dev").pair(1, 7)
     append_review(tmp_path / "reviews.jsonl", Review(key, text, "too-vague", "anna", ("Odd <b>",)))
     for asked in ('"odd <b>" in tags', '"too-vague" in tags'):

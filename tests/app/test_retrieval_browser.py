@@ -222,7 +222,7 @@ def test_a_slice_goes_from_its_table_to_the_other_pages(visit: Visit, runs: Path
     row.click()
     visit.page.wait_for_url(re.compile("[?&]slice="), timeout=PATIENCE)
     visit.settle()
-    assert visit.page.get_by_label("Slice", exact=True).input_value() == expression
+    assert visit.page.get_by_label("Search or slice", exact=True).input_value() == expression
     run = open_run(runs / "demo")
     inside = np.flatnonzero(select(expression, slice_columns(run, "dev")))
     for page in ("Retrieval", "Diversity"):
@@ -235,10 +235,24 @@ def test_a_slice_goes_from_its_table_to_the_other_pages(visit: Visit, runs: Path
         assert numbers
         assert {int(number) for number in numbers} <= set(inside.tolist())
         visit.check()
-    field = visit.page.get_by_label("Slice", exact=True)
+    field = visit.page.get_by_label("Search or slice", exact=True)
     field.fill("<img src=x onerror=alert(1)> in words")
     field.press("Enter")
     visit.page.get_by_text("Nothing is filtered").wait_for(timeout=PATIENCE)
+    visit.check()
+    field.fill(" scene “told in way 2”")
+    field.press("Enter")
+    visit.page.get_by_text(f"With “scene” and “told in way 2”: {IMAGES} of {5 * IMAGES} captions").wait_for(
+        timeout=PATIENCE
+    )
+    visit.settle()
+    opened = visit.page.get_by_label("Caption number", exact=True).input_value()
+    visit.page.get_by_role("button", name="Similar captions").click()
+    visit.page.wait_for_url(re.compile(rf"[?&]slice={opened}\+in\+neighbours"), timeout=PATIENCE)
+    visit.page.get_by_text(f"51 of {5 * IMAGES} captions on every page").wait_for(timeout=PATIENCE)
+    visit.settle()
+    visit.page.locator(".st-key-pages").get_by_role("link", name="Similarity").click()
+    visit.page.get_by_text("of the slice’s 51 pairs, drawn at random").wait_for(timeout=PATIENCE)
     visit.check()
     field.fill("")
     field.press("Enter")

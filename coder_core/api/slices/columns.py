@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KINDS = {"numbers": NUMBERS, "colours": COLOURS, "spatial": SPATIAL, "negations": NEGATIONS}
 TENTHS = 10
-NEIGHBOURS = 50
+NEIGHBOURS, IMAGE_NEIGHBOURS = 50, 10
 
 
 def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | None = None) -> Columns:
@@ -32,7 +32,8 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
         numbers: length, numbers, colours, spatial, negations, image, rank (of the caption's image, from 1), tenth (1
         to 10 by diversity of the caption, 1 the least; where the split is small enough to measure it), cluster (of a
         run with prototypes). sets: words, tags, neighbours (of caption 12: the 50 captions nearest to it in the run's
-        space, and itself). texts: caption. labels: concept (of a run with a concept branch: the one that the caption's
+        space, and itself), image_neighbours (of image 12: the captions of the 10 images nearest to it, and its own).
+        texts: caption. labels: concept (of a run with a concept branch: the one that the caption's
         attention is highest on, the first of equal ones; whether the caption holds its word plays no part).
     """
     captions, owner = run.captions(split), run.image_of_text(split)
@@ -51,7 +52,9 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
         numbers["cluster"] = clusters.pairs
     sets: dict[str, Mapping[str, np.ndarray]] = {"words": _rows(tokens)}
     if run.scores(split) is None:
-        sets["neighbours"] = _Neighbours(np.asarray(run.scoring(split)[1]))
+        images, texts = (np.asarray(vectors) for vectors in run.scoring(split))
+        sets["neighbours"] = _Neighbours(texts, NEIGHBOURS, np.arange(len(texts)))
+        sets["image_neighbours"] = _Neighbours(images, IMAGE_NEIGHBOURS, owner)
     if tags is not None:
         sets["tags"] = _rows([[tag.casefold() for tag in tags.get(row, ())] for row in range(len(captions))])
     labels = {}
@@ -62,22 +65,28 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
 
 
 class _Neighbours(Mapping[str, np.ndarray]):
-    """Caption number → the captions nearest to it, computed when asked for."""
+    """Number of a sample → the captions of the samples nearest to it, computed when asked for.
 
-    def __init__(self, texts: np.ndarray) -> None:
-        self._texts = texts
+    Args:
+        vectors: (k, D) of the samples, unit rows. count: how many are near, beside the sample itself.
+        sample_of_text: (m,) the sample of every caption.
+    """
+
+    def __init__(self, vectors: np.ndarray, count: int, sample_of_text: np.ndarray) -> None:
+        self._vectors, self._count, self._sample_of_text = vectors, count, sample_of_text
 
     def __getitem__(self, number: str) -> np.ndarray:
-        if not number.isdecimal() or int(number) >= len(self._texts):
+        if not number.isdecimal() or int(number) >= len(self._vectors):
             raise KeyError(number)
-        cosines = self._texts @ self._texts[int(number)]
-        return np.sort(np.argsort(-cosines, kind="stable")[: NEIGHBOURS + 1])
+        cosines = self._vectors @ self._vectors[int(number)]
+        nearest = np.argsort(-cosines, kind="stable")[: self._count + 1]
+        return np.flatnonzero(np.isin(self._sample_of_text, nearest))
 
     def __iter__(self) -> Iterator[str]:
-        return map(str, range(len(self._texts)))
+        return map(str, range(len(self._vectors)))
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._vectors)
 
 
 def _count(tokens: Sequence[Sequence[str]], words: frozenset[str], *, digits: bool) -> np.ndarray:

@@ -7,6 +7,7 @@
     image == 12                          captions of this image
     concept == "dog"                     the concept that the caption's attention is highest on
     12 in neighbours                     the captions most similar to caption 12
+    12 in image_neighbours               the captions of the images most similar to image 12
     and, or, not, (…)
 
 What else there is (cluster, concepts, diversity, tags …) depends on the run; a name that is not there is an error that
@@ -107,7 +108,15 @@ def _holding(left: ast.expr, name: str, columns: Columns) -> np.ndarray:
     """Which captions hold a text, or which rows have a member."""
     if not isinstance(left, ast.Constant) or not isinstance(left.value, str | int | float):
         raise _refusal(f"asks whether {ast.unparse(left)[:60]!r} is in {name}", 'a text in quotes, as "dog"')
-    wanted = str(left.value)
+    return holding(str(left.value), name, columns)
+
+
+def holding(wanted: str, name: str, columns: Columns) -> np.ndarray:
+    """(m,) bool: the captions whose text `name` holds `wanted`, or whose set `name` has it as a member; in any case.
+
+    Raises:
+        InputError: there is no such text and no such set.
+    """
     if name in columns.texts:
         needle = wanted.casefold()
         return np.array([needle in text.casefold() for text in columns.texts[name]], dtype=bool)
