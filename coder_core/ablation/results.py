@@ -39,7 +39,8 @@ class ResultRow:
     Args:
         row: of the grid. seeds: that are finished.
         metrics: of RECALLS and rsum, in percent. sums: R@sum of every seed, in the order of `seeds`.
-        against: R@sum minus the reference's; None for the reference itself and where there is none.
+        reference: the row it is compared with.
+        against: R@sum minus that row's; None for the reference itself and where there is none.
         minutes: of training, mean over the seeds.
         mebibytes: peak memory of a run's process, mean over the seeds; None where a run did not note it.
         halves: R@sum of the half of dev that best epochs were chosen on, and of the other; None unless all seeds
@@ -50,6 +51,7 @@ class ResultRow:
     seeds: tuple[int, ...]
     metrics: dict[str, Measured]
     sums: tuple[float, ...]
+    reference: str
     against: Difference | None
     minutes: float
     mebibytes: float | None = None
@@ -95,7 +97,7 @@ def collect(table: AblationTable, root: Path, split: str, *, reference: str = ""
             base = reference or row.reference or table.reference
             compared = row.name != base and hits[base]
             against = difference(*_same_seeds(hits[row.name], hits[base])) if compared else None
-            rows.append(_result(row, runs[row.name], split, against))
+            rows.append(_result(row, runs[row.name], split, base, against))
     named = reference or table.compared_with or table.reference
     return Results(table, split, named, tuple(rows), tuple(name for name, seeds in runs.items() if not seeds))
 
@@ -137,7 +139,7 @@ def _hits(folder: Path, split: str) -> Hits:
     return count_hits(analysis.image_ranks, analysis.text_ranks, analysis.image_of_text)
 
 
-def _result(row: Row, runs: Runs, split: str, against: Difference | None) -> ResultRow:
+def _result(row: Row, runs: Runs, split: str, reference: str, against: Difference | None) -> ResultRow:
     metrics = [open_analysis(folder, split).metrics for folder in runs.values()]
     statuses = [read_status(folder) or {} for folder in runs.values()]
     peaks = [float(status["peak_mebibytes"]) for status in statuses if "peak_mebibytes" in status]
@@ -146,6 +148,7 @@ def _result(row: Row, runs: Runs, split: str, against: Difference | None) -> Res
         tuple(runs),
         {name: measured([run[name] for run in metrics]) for name in (*RECALLS, SUM)},
         tuple(run[SUM] for run in metrics),
+        reference,
         against,
         statistics.mean(float(status.get("seconds", 0.0)) for status in statuses) / 60,
         statistics.mean(peaks) if len(peaks) == len(statuses) else None,

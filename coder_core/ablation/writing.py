@@ -131,7 +131,7 @@ def _numbers(results: Results, row: ResultRow) -> dict[str, Any]:
             for name, half in zip((CHOSEN_HALF, OTHER_HALF), row.halves or (), strict=False)
             for part, value in (("mean", half.mean), ("std", half.spread))
         },
-        "reference": row.row.reference or results.reference,
+        "reference": row.reference,
         "difference": against and against.mean,
         "low": against and against.low,
         "high": against and against.high,

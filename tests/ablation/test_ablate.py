@@ -20,7 +20,7 @@ from coder_core.ablation.figure import figure
 from coder_core.ablation.planning import commands, is_evaluated, plan, state_of
 from coder_core.ablation.results import Results, collect
 from coder_core.ablation.tables import TABLES
-from coder_core.ablation.writing import markdown
+from coder_core.ablation.writing import comma_separated, markdown
 from coder_core.console.faults import InputError
 from coder_core.evaluate import main as evaluate
 from coder_core.runs.analysis.read import open_analysis
@@ -235,6 +235,14 @@ def test_a_row_is_compared_with_its_own_reference(table: Path, tmp_path: Path) -
     assert "R@sum − DCL_I at the same share" in markdown(results, "command")
     drawn = [trace for trace in figure(results).data if trace.xaxis == "x2" and trace.x]
     assert [(list(trace.x), list(trace.y)) for trace in drawn] == [(["40"], [against["dcl-40"].mean])]
+    for seed in (0, 1):
+        shutil.copytree(table / f"dcl-s{seed}", tmp_path / f"dcl-i-0-s{seed}")
+    against = {row.row.name: row.against for row in collect(TABLES["ambiguity"], tmp_path, "dev").rows}
+    assert against["dcl-i-40"] is None  # it has no other DCL_I at its share
+    assert against["btr-0"] is not None
+    for asked, expected in (("", ["dcl-i-0", "dcl-i-0", "dcl-i-40", "dcl-i-40"]), ("btr-0", ["btr-0"] * 4)):
+        written = comma_separated(collect(TABLES["ambiguity"], tmp_path, "dev", reference=asked)).splitlines()
+        assert [line["reference"] for line in csv.DictReader(written)] == expected
 
 
 def test_runs_on_different_data_are_not_compared(table: Path, tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ def results(table: AblationTable, sums: dict[str, tuple[float, ...]]) -> Results
         if row.name != table.reference:
             against = Difference(mean - base, mean - base - 4, mean - base + 4, seeds=True)
         metrics = {name: Measured(40.0, None) for name in RECALLS} | {SUM: measured(sums[row.name])}
-        rows.append(ResultRow(row, tuple(range(len(sums[row.name]))), metrics, sums[row.name], against, 3.0))
+        seeds = tuple(range(len(sums[row.name])))
+        rows.append(ResultRow(row, seeds, metrics, sums[row.name], table.reference, against, 3.0))
     return Results(table, "dev", table.reference, tuple(rows), ())
 
 

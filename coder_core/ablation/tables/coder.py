@@ -165,7 +165,7 @@ POSITIVE_SCALE = AblationTable(
 
 def _ambiguity_row(name: str, about: str, changes: dict[str, Change], share: float, *needs: str) -> Row:
     changes = {**changes, "vague-captions": share}
-    reference = "" if name == "dcl-i" else f"dcl-i-{share:.0%}".rstrip("%")
+    reference = f"dcl-i-{share:.0%}".rstrip("%")
     return Row(
         f"{name}-{share:.0%}".rstrip("%"), f"{about}, {share:.0%} vague", changes, needs, x=round(100 * share),
         group=about, reference=reference,
