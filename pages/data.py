@@ -21,15 +21,16 @@ def show(choice: Choice) -> None:
     run: RunSummary = choice.runs[-1]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         view = choose_one("List", VIEWS, "list")
-        chosen = ""
+        chosen, pair = "", list[RunSummary]()
         if view in ("pairs", "empty") and choice.second is not None:
             names = {run.name: run.name for run in reversed(choice.runs)}
-            if view == "pairs" and data_quality.judge_each_other(choice):
-                names = {BOTH: "each on images it did not see", **names}
+            pair = data_quality.halves(choice) if view == "pairs" else []
+            if pair:
+                names = {BOTH: " and ".join(run.name for run in pair), **names}
             chosen = choose_one("Judged by", names, "judge")
             run = next((run for run in choice.runs if run.name == chosen), run)
     if view == "pairs":
-        data_quality.mismatched_pairs(choice, None if chosen == BOTH else run)
+        data_quality.mismatched_pairs(choice, run, pair if chosen == BOTH else [])
     elif view == "empty":
         data_quality.empty_captions(choice, run)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -10,14 +11,14 @@ import streamlit as st
 
 from app.backend import data_quality
 from app.backend.data_quality import VERDICTS, ContentReport, Finding
-from app.backend.runs import RunSummary, open_summary, split_sample
+from app.backend.runs import RunSummary, open_summary
 from app.ui import cards, downloads, links, reviewing, words
 from app.ui.controls import choose_one, follow, step_through
 from app.ui.glossary import tip
 from app.ui.state import Choice, bound
 from app.ui.table import Column, picking_table
 from app.views.anchor import show_sample
-from app.views.samples import NO_WORDS, holding, in_slice, sample_table, search_words
+from app.views.samples import NO_WORDS, holding, in_slice, note_sample, sample_table, search_words
 from app.views.work import Work, show_work
 
 PAIR, CAPTION = "pair-caption-number", "empty-caption"
@@ -41,42 +42,43 @@ HEADINGS = {
 }
 
 
-def judge_each_other(choice: Choice) -> bool:
-    """The chosen runs trained on complementary halves of the split on the page, which is train."""
-    if choice.second is None or choice.split != "train":
-        return False
-    return not data_quality.why_not_cross_fitted(choice.first, choice.second)
+def halves(choice: Choice) -> list[RunSummary]:
+    """Two of the chosen runs that trained on complementary halves of the split on the page, which is train; or none."""
+    pairs = combinations(choice.runs, 2) if choice.split == "train" else ()
+    return next((list(pair) for pair in pairs if not data_quality.why_not_cross_fitted(*pair)), [])
 
 
-def mismatched_pairs(choice: Choice, judge: RunSummary | None) -> None:
+def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSummary]) -> None:
     """Every caption with its image, the most suspicious first; one of them opened.
 
     Args:
-        judge: None is both runs, each on the images it did not train on.
+        run: that judges.
+        cross_fitted: two runs that judge in its place, each the images it did not train on; or none.
     """
-    run = choice.runs[-1] if judge is None else judge
-    if choice.split == "train" and judge is not None and not run.imported:
+    if choice.split == "train" and not cross_fitted and not run.imported:
         _note_seen(choice, run)
-    _note_sample(run, choice.split)
-    table = data_quality.cross_fitted(*choice.runs) if judge is None else data_quality.mismatches(run, choice.split)
+    note_sample(run, choice.split)
+    table = (
+        data_quality.cross_fitted(*cross_fitted) if cross_fitted else data_quality.mismatches(run, choice.split)
+    )  # fmt: skip
     table = table[in_slice(choice, "text", table["caption"])]
     counts = table["verdict"].value_counts()
     cards.metrics(cards.Metric(name, f"{counts.get(name, 0):,}", EXPECTED[name], "random pairs") for name in VERDICTS)
-    by = _judges(choice, run) if judge is not None else "Every pair is judged by the run that did not see its image."
+    by = "Every pair is judged by the run that did not see its image." if cross_fitted else _judges(choice, run)
     cards.heading(
         "Captions that may belong to another image",
         f"{by} Most suspicious first. Vague captions are here, too: they suit their image no better "
         "than others. Click on a row to open the pair.",
     )
-    of_run = {each.name: open_summary(each).ranks(choice.split)["t2i"] + 1 for each in choice.runs}
-    judges = table["judge"] if judge is None else [run.name] * len(table)
-    table = table.assign(rank=[of_run[name][row] for name, row in zip(judges, table["caption"], strict=True)])
+    judges = table["judge"] if cross_fitted else [run.name] * len(table)
+    ranks = {each.name: open_summary(each).ranks(choice.split)["t2i"] + 1 for each in cross_fitted or [run]}
+    table = table.assign(rank=[ranks[name][row] for name, row in zip(judges, table["caption"], strict=True)])
     columns = {
         "score": Column("suspicion", ".1f", "mismatch"),
         "random": Column("random pairs better", ".0f", "random pairs", " %"),
         "verdict": Column("looks"), "rank": Column("rank of its image", ",d", "rank"),
     }  # fmt: skip
-    if judge is None:
+    if cross_fitted:
         columns["judge"] = Column("judged by")
     filtered = search_words(f"{PAIR}-words")
     _open_captions(choice, run, table, columns, filtered, PAIR, "mismatched", "One pair in detail")
@@ -95,7 +97,7 @@ def _note_seen(choice: Choice, run: RunSummary) -> None:
 
 def empty_captions(choice: Choice, run: RunSummary) -> None:
     """Captions that say little, or suit many images."""
-    _note_sample(run, choice.split)
+    note_sample(run, choice.split)
     facts = data_quality.caption_facts(run, choice.split)
     cards.heading(
         "Captions that say little",
@@ -120,16 +122,6 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
     keys = {"little": ["content", "words"], "generic": ["fits"], "diversity": ["diversity"]}[by]
     facts = facts.sort_values(keys, ascending=by != "generic", kind="stable")
     _open_captions(choice, run, facts, columns, filtered, CAPTION, "empty-captions", "One caption in detail")
-
-
-def _note_sample(run: RunSummary, split: str) -> None:
-    """Say that a large split is looked at through a sample."""
-    sample = split_sample(run, split)
-    if sample is not None:
-        cards.note(
-            f"This split is large: {len(sample.texts):,} of {sample.of_texts:,} captions, those of "
-            f"{len(sample.images):,} random images, are compared with one another."
-        )
 
 
 def _judges(choice: Choice, run: RunSummary) -> str:

@@ -19,7 +19,7 @@ from app.ui.selection import matching
 from app.ui.state import Choice, bound
 from app.ui.table import Column, Sample, plain_table, rows_table
 from app.ui.words import count
-from app.views.samples import TABLE_PICTURE, ids_text, search_words, similar_button, slice_members
+from app.views.samples import TABLE_PICTURE, ids_text, note_sample, search_words, similar_button, slice_members
 
 SKIPPED = "review-skipped"
 WORDS = {
@@ -42,6 +42,8 @@ def show_queue(choice: Choice) -> None:
         kind = choose_one("Queue", QUEUES, "queue", tip("queue"))
         reviewing.reviewer_field()
     cards.note(HOW[kind])
+    if kind != "likely":
+        note_sample(run, choice.split)
     pairs = reviews.queue(run, choice.split, kind, slice_members(choice, "text") if choice.slice else None)
     skipped: list[tuple[int, int]] = st.session_state.setdefault(f"{SKIPPED}-{run.name}-{choice.split}", [])
     remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, *pair)]

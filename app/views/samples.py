@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.backend.runs import Run, RunSummary, open_summary, thumbnail, thumbnails
+from app.backend.runs import Run, RunSummary, open_summary, split_sample, thumbnail, thumbnails
 from app.backend.slices import selected
 from app.ui import cards, downloads
 from app.ui.glossary import tip
@@ -115,6 +115,16 @@ def in_slice(choice: Choice, modality: str, numbers: np.ndarray | pd.Series) -> 
     if not choice.slice:
         return np.ones(len(numbers), dtype=bool)
     return np.isin(np.asarray(numbers), slice_members(choice, modality))
+
+
+def note_sample(run: RunSummary, split: str) -> None:
+    """Say that a large split is looked at through a sample."""
+    sample = split_sample(run, split)
+    if sample is not None:
+        cards.note(
+            f"This split is large: {len(sample.texts):,} of {sample.of_texts:,} captions, those of "
+            f"{len(sample.images):,} random images, are compared with one another."
+        )
 
 
 def slice_members(choice: Choice, modality: str) -> np.ndarray:

@@ -212,6 +212,9 @@ def test_a_large_split_is_judged_by_a_sample(root: Path, opened: Opened, monkeyp
         app = opened(root, "data", run="demo", versus="—", list=name)
         assert f"{len(drawn.texts)} of 50 captions, those of {len(drawn.images)} random images" in texts(app)
         assert [len(rows) for rows in table_rows(app, column)] == [len(drawn.texts)]
+    for queue, sampled in (("Most ambiguous", True), ("Near misses", True), ("Likely matches", False)):
+        app = opened(root, "reviews", run="demo", versus="—", queue=queue)
+        assert ("This split is large" in texts(app)) == sampled
     st.cache_resource.clear()
 
 
