@@ -115,8 +115,8 @@ def show(choice: Choice) -> None:
     over = " Diversity is computed over the negatives shown."
     if choice.slice:
         over = (
-            " Diversity is computed over the negatives shown and divided by its largest value of the anchors shown; a "
-            "training batch has both from all pairs."
+            " Diversity is computed over the negatives shown, relative to the most diverse anchor shown; a training "
+            "batch draws both from all pairs."
         )
     cards.note(f"{batch.about[0].upper()}{batch.about[1:]}.{block}{over}")
     matrices, panel = st.columns(SHARES, gap="medium")

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app.backend import reviews
 from app.backend.reviews import LONGEST, LONGEST_TAG, MOST_TAGS, Review
@@ -119,8 +120,10 @@ def show_refusal() -> None:
         cards.empty("The verdict was not recorded.", reason)
 
 
-def judge(choice: Choice, image: int, caption: int | None, key: str, *, keys: bool = True, undo: bool = True) -> None:
-    """Buttons for the verdicts on a pair, undo, and a place for tags and a note.
+def judge(
+    choice: Choice, image: int, caption: int | None, key: str, *, keys: bool = True, undo: bool = True
+) -> DeltaGenerator:
+    """Buttons for the verdicts on a pair, undo, and a place for tags and a note; returns their row, for more buttons.
 
     Args:
         image, caption: rows of the split; without a caption the image with all its captions is judged.
@@ -132,8 +135,9 @@ def judge(choice: Choice, image: int, caption: int | None, key: str, *, keys: bo
         review = current(choice, image, caption)
     except InputError as error:
         cards.empty("Verdicts cannot be given here.", str(error))
-        return
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{key}-review"):
+        return st.container()
+    row = st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{key}-review")
+    with row:
         for verdict, label in offered(choice, image, caption).items():
             given = review is not None and review.verdict == verdict
             st.button(
@@ -149,6 +153,7 @@ def judge(choice: Choice, image: int, caption: int | None, key: str, *, keys: bo
         _remarks(choice, image, caption, review, key)
     if review is not None and (review.tags or review.note):
         cards.note(" · ".join(part for part in (", ".join(review.tags), review.note) if part))
+    return row
 
 
 def _remarks(choice: Choice, image: int, caption: int | None, review: Review | None, key: str) -> None:

@@ -59,8 +59,8 @@ def show_sample(choice: Choice, modality: str, number: int, *, here: str = "") -
     file = opened.image_names(split)[image]
     title += f" · {file}" if file != f"image {image}" else ""
     cards.sample(thumbnail(run, split, image), [captions[j] for j in own], title, highlighted, pages, image)
-    reviewing.judge(choice, image, None if modality == "image" else number, "sample")
-    similar_button(choice, modality, number, "sample")
+    with reviewing.judge(choice, image, None if modality == "image" else number, "sample"):
+        similar_button(choice, modality, number, "sample")
 
 
 def _numbers(anchor: Anchor, function: str) -> None:

@@ -30,7 +30,8 @@ def overview(run: RunSummary, choice: Choice, result: StoredClusters) -> pd.Data
     if choice.slice:
         assert result.value is not None
         inside = np.bincount(result.value.pairs[slice_members(choice, "text")], minlength=result.value.count)
-        table = table.assign(inside=inside[table["cluster"]])
+        table = table.assign(inside=inside[table["cluster"]]).drop(columns="images")
+        table = table.sort_values("inside", ascending=False, kind="stable", ignore_index=True)
     number = str(st.session_state.get(TARGET, st.query_params.get(TARGET, table["cluster"].iloc[0])))
     selected = int(number) if number.isdecimal() else None
     left, right = st.columns([3, 7], gap="medium")
@@ -39,7 +40,8 @@ def overview(run: RunSummary, choice: Choice, result: StoredClusters) -> pd.Data
         figure = charts.cluster_map(table, selected, charts.tone(theme()))
         downloads.chart(figure, CHART, "clusters by size", on_select=_pick, selection_mode="points")
     with right:
-        cards.heading("All clusters", f"{len(table):,} not empty, largest first. Click on a row to open a cluster.")
+        first = "those with most pairs of the slice" if choice.slice else "largest"
+        cards.heading("All clusters", f"{len(table):,} not empty, {first} first. Click on a row to open a cluster.")
         columns = {
             "cluster": Column("cluster", "d"), "words": Column("marking words"), "size": Column("pairs", ",d"),
             "inside": Column("of the slice", ",d", "slice"), "images": Column("images", ",d"),
@@ -62,7 +64,7 @@ def show_cluster(run: RunSummary, choice: Choice, result: StoredClusters, table:
     """Everything about one cluster."""
     assert result.value is not None
     cards.heading("One cluster in detail")
-    help_text = "The number of the cluster; Next goes to smaller clusters."
+    help_text = "The number of the cluster; Next follows the table above."
     number = step_through("Cluster", TARGET, table["cluster"].to_numpy(), result.value.count, help_text)
     if number not in table["cluster"].to_numpy():
         cards.empty(f"Cluster {number} contains no pair of this split.", "Choose another cluster in the table.")

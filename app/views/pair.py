@@ -96,8 +96,8 @@ def show_pair(
     relation = "its own" if owner == number else f"which belongs to image {owner}"
     title = f"Image {number} with caption {caption}, {relation}"
     cards.sample(thumbnail(last, choice.split, number), [opened.captions(choice.split)[caption]], title)
-    reviewing.judge(choice, number, caption, "pair")
-    similar_button(choice, "text", caption, "pair")
+    with reviewing.judge(choice, number, caption, "pair"):
+        similar_button(choice, "text", caption, "pair")
     st.html(values_html(rows))
 
 

@@ -26,8 +26,8 @@ def show_table(choice: Choice, runs: list[RunSummary]) -> None:
         at = int(choose_one("Answered within the first", {"1": "1", "5": "5", "10": "10"}, "at", tip("R@K")))
     beside = f" beside {' and '.join(run.name for run in runs[:-1])}" if len(runs) > 1 else ""
     cards.note(
-        f"{runs[-1].name} is judged{beside}. Slices are ordered by one half of the images; the numbers but the queries "
-        "are of the other half, with 95% intervals over images: the worst of many slices is not worst by chance."
+        f"{runs[-1].name} is judged{beside}. Slices are ordered by one half of the images. All numbers except queries "
+        "are of the other half, with 95% intervals over images, so the worst of many slices is not worst by chance."
     )
     counted, images = images_counted(choice.first, choice.split)
     if counted < images:
@@ -59,13 +59,8 @@ def show_table(choice: Choice, runs: list[RunSummary]) -> None:
         st.html(cards.links_html([(label, links.address(page, choice)) for label, page in pages.items()]))
 
 
-def _noise(low: float, high: float) -> str:
-    """Whether other images could undo a gain with this 95% interval."""
-    return "beyond noise" if low > 0 or high < 0 else "may be noise"
-
-
 def _columns(table: pd.DataFrame, runs: list[RunSummary], at: int) -> tuple[pd.DataFrame, dict[str, Column]]:
-    shown = table[["expression", "queries", "excess"]].copy()
+    shown = table[["expression", "queries"]].assign(excess=table["excess"].round() + 0.0)  # no "-0"
     columns = {
         "expression": Column("slice", "", "slice"), "queries": Column("queries", ",d"),
         "excess": Column("excess misses", "+,.0f", "excess"),
@@ -78,8 +73,10 @@ def _columns(table: pd.DataFrame, runs: list[RunSummary], at: int) -> tuple[pd.D
         columns[f"recall_{number}"] = Column(f"R@{at} of {run.name}", "", "R@K")
     if len(runs) > 1:
         shown["gain"] = [
-            f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] {_noise(low, high)}"
+            f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
             for mean, low, high in table[["gain", "gain_low", "gain_high"]].itertuples(index=False)
         ]
+        shown["noise"] = np.where((table["gain_low"] > 0) | (table["gain_high"] < 0), "beyond noise", "may be noise")
         columns["gain"] = Column(f"gain over {runs[0].name}", "", "slice gain")
+        columns["noise"] = Column("is it noise?", "", "slice gain")
     return shown, columns

@@ -51,7 +51,9 @@ def test_everything_about_one_cluster(root: Path, kind: str, opened: Opened) -> 
     assert app.number_input(key="cluster").value != first
     app.text_input(key="slice").set_value("image <= 3 or image == 12").run()
     [table] = table_rows(app, "of the slice")
-    assert sum(int(row["of the slice"]) for row in table) == 25
+    inside = [int(row["of the slice"]) for row in table]
+    assert sum(inside) == 25
+    assert inside == sorted(inside, reverse=True)
     grids = [part.proto.body for part in app.get("html") if 'class="cl-card' in part.proto.body]
     shown = {int(number) for grid in grids for number in re.findall(r'data-image="(\d+)"', grid)}
     assert shown <= {0, 1, 2, 3, 12}

@@ -288,7 +288,7 @@ def test_a_slice_filters_every_page(tmp_path: Path, opened: Opened) -> None:
     assert {'"dog" in words', '"cats" in words', "7 <= length <= 10"} <= set(by_slice)
     for row in table:
         low, high = map(float, re.findall(r"[+-][0-9.]+", row["gain over demo-baseline"])[1:])
-        assert row["gain over demo-baseline"].endswith("may be noise" if low <= 0 <= high else "beyond noise")
+        assert row["is it noise?"] == ("may be noise" if low <= 0 <= high else "beyond noise")
     asked = '"dog" in words and not "way 0" in caption'
     for page in ("retrieval", "diversity"):
         app = opened(tmp_path, page, slice=asked)
@@ -299,7 +299,7 @@ def test_a_slice_filters_every_page(tmp_path: Path, opened: Opened) -> None:
     assert app.query_params["slice"] == asked
     app = opened(tmp_path, "similarity", slice=asked)
     assert "64 of the slice’s 120 pairs, drawn at random with seed 0." in texts(app)
-    assert "divided by its largest value of the anchors shown" in texts(app)
+    assert "relative to the most diverse anchor shown; a training batch draws both from all pairs." in texts(app)
     matrix = app.get("plotly_chart")[0].proto.spec
     assert "a dog in scene" in matrix
     assert "two cats" not in matrix
