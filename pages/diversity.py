@@ -17,6 +17,7 @@ from app.ui.glossary import tip
 from app.ui.state import Choice, bound_number
 from app.views import diversity, loss_values
 from app.views.anchor import show_anchor
+from app.views.samples import in_slice, say_slice
 
 
 def slider(label: str, low: float, high: float, used: float, step: float, key: str, term: str) -> float:
@@ -55,17 +56,20 @@ def settings(choice: Choice) -> tuple[dict[str, Any], Loss]:
         cards.note(loss_values.own_values_in_words(summary, choice.split, starts=True))
     trained = [run for run in choice.runs if not run.imported]
     if trained:
-        cards.note("In training: " + " · ".join(describe(run.name, open_summary(run).loss) for run in trained))
+        by_loss: dict[str, list[str]] = {}
+        for run in trained:
+            by_loss.setdefault(describe(open_summary(run).loss), []).append(run.name)
+        cards.note("In training: " + " · ".join(f"{', '.join(names)}{how}" for how, names in by_loss.items()))
     chosen = {"modality": modality, "function": function, "candidates": candidates, "temperature": tau, **sizes}
     return chosen, replace(loss, temperature=mu, gamma=gamma, epsilon=epsilon)
 
 
-def describe(name: str, loss: Loss) -> str:
-    """The values a run was trained with, in words."""
+def describe(loss: Loss) -> str:
+    """The values that runs were trained with, in words that follow their names."""
     if not loss.trained:
-        return f"{name} did not use CODER’s eq. 4 (μ, γ and ε are the paper’s)"
+        return " did not use CODER’s eq. 4 (μ, γ and ε are the paper’s)"
     measure = "standard deviation" if loss.function == "std" else f"entropy, τ {loss.entropy_temperature:g}"
-    return f"{name}: ε {loss.epsilon:g}, μ {loss.temperature:g}, γ {loss.gamma:g}, measured by {measure}"
+    return f": ε {loss.epsilon:g}, μ {loss.temperature:g}, γ {loss.gamma:g}, measured by {measure}"
 
 
 def measured(choice: Choice, chosen: dict[str, Any], epsilon: float) -> dict[str, pd.DataFrame]:
@@ -93,12 +97,21 @@ def show(choice: Choice) -> None:
         )
     tables = measured(choice, chosen, loss.epsilon)
     unit, target = ("captions", "caption") if modality == "text" else ("images", "image")
-    diversity.distributions(tables, unit)
     changes = None
-    if choice.second is None:
+    if choice.second is not None:
+        changes = diversity_changes(tables[choice.first.name], tables[choice.second.name])
+    if choice.slice:
+        say_slice(choice, modality)
+        inside = in_slice(choice, modality, tables[last.name]["anchor"])
+        tables = {name: table[inside].reset_index(drop=True) for name, table in tables.items()}
+        changes = None if changes is None else changes[inside].reset_index(drop=True)
+        if not inside.any():
+            cards.empty("The slice holds none of these anchors.", "Clear it, or write another one in the sidebar.")
+            return
+    diversity.distributions(tables, unit)
+    if changes is None:
         diversity.two_measures(last.name, tables[last.name], unit)
     else:
-        changes = diversity_changes(tables[choice.first.name], tables[choice.second.name])
         left, right = st.columns(2, gap="large")
         with left:
             diversity.two_measures(last.name, tables[last.name], unit)
@@ -110,7 +123,9 @@ def show(choice: Choice) -> None:
     cards.heading("One anchor in detail", "Its similarity to every negative, and the weight of each in the loss.")
     count = open_summary(last).count(choice.split, modality)
     number = step_through(f"{target.capitalize()} number", target, order, count, "The row of the sample in its split.")
-    show_anchor(choice, number, chosen, loss)
+    if choice.between:
+        cards.note(f"In the first and the last run, {choice.first.name} and {last.name}.")
+    show_anchor(replace(choice, between=()), number, chosen, loss)
 
 
 sidebar.page(

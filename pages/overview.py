@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.backend.report import gain, report_page
+from app.backend.report import report_page
 from app.backend.runs import (
     ORIGINS,
     RunSummary,
@@ -24,6 +24,7 @@ from app.backend.runs import (
     run_faults,
     steps,
 )
+from app.backend.significance import gains
 from app.ui import cards, downloads, sidebar
 from app.ui.glossary import tip
 from app.ui.progress import curve_label, curves
@@ -31,6 +32,7 @@ from app.ui.state import Choice, bound, theme
 from app.ui.table import Column, plain_table
 from app.ui.words import count
 from app.views.answers import show_answers
+from app.views.gains import show_gains
 from app.views.separation import show_separation
 
 COLUMNS = {
@@ -49,21 +51,21 @@ TABLE = {name: Column(name, "" if name in TEXTS else ".3f" if name == "MD" else 
 
 
 def headline(choice: Choice) -> None:
-    """The last run's metrics and their change against the first run."""
+    """The last run's metrics and their change against the first run, each with its interval."""
     metrics = [run.metrics[choice.split] for run in choice.runs if choice.split in run.metrics]
     if len(metrics) < len(choice.runs):  # damaged, and named above
         return
+    changes = gains(choice.first, choice.second, choice.split) if choice.second is not None else {}
     items = []
     for label, key, term in HEADLINE:
-        values = [float(m.get(key, float("nan"))) for m in metrics]
-        lower_is_better = key.endswith("medr")
-        digits, delta, note = (0 if lower_is_better else 1), None, ""
-        if len(values) == 2:
-            delta, note = f"{values[1] - values[0]:+.{digits}f}", f"vs {values[0]:.{digits}f}"
-        if delta is not None and float(delta) == 0:
-            delta = "0"
-        colour = "inverse" if lower_is_better else "normal"
-        items.append(cards.Metric(label, f"{values[-1]:.{digits}f}", note, term, delta, colour))  # type: ignore[arg-type]
+        before, after = (float(m.get(key, float("nan"))) for m in (metrics[0], metrics[-1]))
+        digits = 0 if key.endswith("medr") else 1
+        note, value = f"vs {before:.{digits}f}" if changes else "", f"{after:.{digits}f}"
+        if key not in changes:
+            items.append(cards.Metric(label, value, note, term))
+            continue
+        delta = f"{after - before:+.1f}" if after != before else "0"
+        items.append(cards.Metric(label, value, note, term, delta, "normal" if changes[key].beyond_noise else "off"))
     cards.metrics(items)
 
 
@@ -180,10 +182,9 @@ def show(choice: Choice) -> None:
     if damaged:
         cards.faults(damaged)
     headline(choice)
-    for run in choice.runs[1:]:
-        cards.note(gain(choice.first, run, choice.split))
+    show_gains(choice, {key: label for label, key, _ in HEADLINE if not key.endswith("medr")})
     offer_report(choice)
-    runs = [*choice.runs, *unevaluated(choice)]
+    runs = [choice.first, *choice.between, *unevaluated(choice), *choice.runs[1:][-1:]]
     note_origins(runs)
     left, right = st.columns(2, gap="large")
     with left:

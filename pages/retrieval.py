@@ -1,4 +1,4 @@
-"""Which of two runs retrieves better?"""
+"""Which run retrieves better?"""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from app.views.free_query import query_with_picture, query_with_text
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
 from app.views.hubs import show_hubs
 from app.views.query import RESULTS, rank_change, side_by_side
+from app.views.samples import say_slice
 
 SOURCES = {"split": "Sample of the split", "text": "Free text", "picture": "Picture"}
 
@@ -26,14 +27,16 @@ def query_from_split(choice: Choice, modality: str, controls: DeltaGenerator) ->
     direction = "t2i" if modality == "text" else "i2t"
     with controls:
         at = int(choose_one("Answered within the first", {"1": "1", "5": "5", "10": "10"}, "at", tip("R@K")))
-        views = {"ranks": "Rank changes" if choice.second else "Ranks", "near": "Near misses", "hubs": "Hubs"}
+        two = len(choice.runs) == 2
+        views = {"ranks": "Rank changes" if two else "Ranks", "near": "Near misses", "hubs": "Hubs"}
         view = choose_one("View", views, "look", f"{tip('margin')} {tip('hub')}")
+    say_slice(choice, modality)
     if view == "near":
         order = failures.near_misses(choice, direction, modality)
     elif view == "hubs":
         order = show_hubs(choice, direction, modality)
     else:
-        order = (failures.compare_runs if choice.second else failures.one_run)(choice, direction, at, modality)
+        order = (failures.compare_runs if two else failures.ranks_of_runs)(choice, direction, at, modality)
     if not follow(f"query-{modality}", order):
         return
     ranks = open_summary(choice.runs[-1]).ranks(choice.split)[direction]
@@ -43,9 +46,9 @@ def query_from_split(choice: Choice, modality: str, controls: DeltaGenerator) ->
         label, f"query-{modality}", order, len(ranks), "The row of the sample in its split.", failed=ranks >= at
     )
     show_sample(choice, modality, number, here="query")
-    suffixes = rank_change(choice, direction, number)
+    notes = rank_change(choice, direction, number)
     st.toggle("Guess which results are matches that no label names", False, help=tip("likely"), **bound("guess"))
-    side_by_side(choice, modality, lambda run: search(run, number, choice.split, modality, RESULTS), suffixes, number)
+    side_by_side(choice, modality, lambda run: search(run, number, choice.split, modality, RESULTS), notes, number)
 
     def pairs(run: RunSummary) -> Pairs:
         candidates = search(run, number, choice.split, modality, RESULTS)["candidate"].tolist()
@@ -71,6 +74,8 @@ def question(choice: Choice) -> str:
     """The page's question about the chosen runs."""
     if choice.second is None:
         return f"How well does {choice.first.name} retrieve?"
+    if choice.between:
+        return f"Which of these {len(choice.runs)} runs retrieves best?"
     return f"Which run retrieves better, {choice.first.name} or {choice.second.name}?"
 
 

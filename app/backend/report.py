@@ -1,21 +1,12 @@
-"""Reports of runs on a split as one HTML file, and whether a gain is noise."""
+"""Reports of runs on a split as one HTML file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import streamlit as st
-
 from app.backend.reviews import file_of, load
-from app.backend.runs import BY_STAMP, RunSummary, open_summary
+from app.backend.runs import RunSummary, open_summary
 from coder_core.api.report import gather, render
-from coder_core.api.retrieval import gain_in_words
-
-
-@st.cache_data(max_entries=64, show_spinner=False, hash_funcs=BY_STAMP)
-def gain(first: RunSummary, last: RunSummary, split: str) -> str:
-    """`gain_in_words`."""
-    return gain_in_words(open_summary(first), open_summary(last), split)
 
 
 def report_page(runs: Sequence[RunSummary], split: str) -> str:

@@ -34,9 +34,11 @@ def margin_table(run: RunSummary, split: str, direction: str) -> pd.DataFrame:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=BY_STAMP)
-def occurrence_table(run: RunSummary, split: str, direction: str, k: int) -> pd.DataFrame:
-    """`occurrences` over the whole split. Shared: not to be changed."""
-    return occurrences(open_summary(run), split, direction, k=k)  # type: ignore[arg-type]
+def occurrence_table(
+    run: RunSummary, split: str, direction: str, k: int, queries: np.ndarray | None = None
+) -> pd.DataFrame:
+    """`occurrences` over the whole split, or of these queries. Shared: not to be changed."""
+    return occurrences(open_summary(run), split, direction, k=k, queries=queries)  # type: ignore[arg-type]
 
 
 @st.cache_data(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)

@@ -8,14 +8,15 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.charts.figure import Tone, bar, bars, figure, line, run_colour, vertical_line
+from app.charts.figure import HEIGHT, Tone, bar, bars, figure, legend_room, line, run_colour, vertical_line
 
 ANCHOR_HEIGHT = 280
 GRID = 44  # cells a side of a density
 
 
 def histogram(values: Mapping[str, np.ndarray], label: str, unit: str, colours: Tone, bins: int = 50) -> go.Figure:
-    """Distributions of several runs over one set of bins, with their medians as dashed lines."""
+    """Distributions of several runs over one set of bins, as lines where they are more than two, with their medians as
+    dashed lines."""
     everything = np.concatenate([np.asarray(v, dtype=float) for v in values.values()]) if values else np.zeros(0)
     everything = everything[np.isfinite(everything)]
     if not len(everything):
@@ -25,10 +26,16 @@ def histogram(values: Mapping[str, np.ndarray], label: str, unit: str, colours: 
     traces, medians = [], []
     for position, (name, numbers) in enumerate(values.items()):
         colour = run_colour(position, len(values), colours)
-        traces.append(bars(edges, np.histogram(numbers, edges)[0], name, colour, 0.62, unit))
+        counts = np.histogram(numbers, edges)[0]
+        if len(values) > 2:
+            middles, hover = (edges[:-1] + edges[1:]) / 2, "%{x:.3f}: %{y} " + unit
+            traces.append(line(middles, counts, name, colour, hover, shape="hvh"))
+        else:
+            traces.append(bars(edges, counts, name, colour, 0.62, unit))
         medians.append(vertical_line(float(np.median(numbers)), colour, 2, "dash"))
     return figure(
-        colours, traces, label, f"{unit} per bin", barmode="overlay", bargap=0, shapes=medians
+        colours, traces, label, f"{unit} per bin", barmode="overlay", bargap=0, shapes=medians,
+        height=HEIGHT + legend_room(len(values)),
     )  # fmt: skip
 
 
@@ -42,7 +49,10 @@ def recall_by_diversity(recalls: Mapping[str, pd.DataFrame], at: int, colours: T
         for position, (name, frame) in enumerate(recalls.items())
     ]  # fmt: skip
     label = "tenths of the anchors, low → high diversity"
-    return figure(colours, traces, label, f"recall at {at}, %", xaxis={"dtick": 1}, yaxis={"rangemode": "tozero"})
+    return figure(
+        colours, traces, label, f"recall at {at}, %", xaxis={"dtick": 1}, yaxis={"rangemode": "tozero"},
+        height=HEIGHT + legend_room(len(recalls)),
+    )  # fmt: skip
 
 
 def density(

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-HEIGHT = 330
+HEIGHT, LEGEND_LINE = 330, 19
+MOST_NUMBERED = 3  # runs whose bars have room for their numbers
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ LIGHT = Tone(
     good="#00795A", bad="#B84A00",
 )  # fmt: skip
 DARK = Tone(
-    runs=("#F0914A", "#56B4E9", "#2FC79B", "#E3A3C6", "#F0E442", "#8AB8DA"),
+    runs=("#F0914A", "#56B4E9", "#2FC79B", "#E3A3C6", "#F0E442", "#B9A5F2"),
     ink="#E4EAF0", faint="#93A1AF", grid="#27323D", mark="#2FC79B", ramp=("#1A232D", "#56B4E9"), paper="#10161D",
     good="#2FC79B", bad="#F0914A",
 )  # fmt: skip
@@ -55,8 +56,15 @@ def plain(text: object) -> str:
 
 
 def run_colour(position: int, runs: int, colours: Tone) -> str:
-    """One run alone is blue; of two or more the first is vermilion."""
-    return colours.runs[1] if runs == 1 else colours.runs[position % len(colours.runs)]
+    """The first of several runs is vermilion, the last, or one alone, is blue."""
+    if position == runs - 1:
+        return colours.runs[1]
+    return colours.runs[(position + (position > 0)) % len(colours.runs)]
+
+
+def legend_room(runs: int) -> int:
+    """Pixels that a figure needs in height for the legend of more than two runs."""
+    return LEGEND_LINE * max(0, runs - 2)
 
 
 def figure(

@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from app.charts.diversity import histogram
-from app.charts.figure import Tone, bar, figure, plain, run_colour, vertical_line
+from app.charts.figure import MOST_NUMBERED, Tone, bar, figure, legend_room, plain, run_colour, vertical_line
 
 RANK_EDGES = (1, 5, 10, 50, 100)
 RANK_LABELS = ("1", "2–5", "6–10", "11–50", "51–100", "> 100")
@@ -77,5 +77,7 @@ def _bands(
     for position, (name, band) in enumerate(bands.items()):
         counts = np.bincount(band, minlength=len(labels))
         colour = run_colour(position, len(bands), colours)
-        traces.append(bar(labels, counts, name, colour, hover, text=counts, textposition="outside", cliponaxis=False))
-    return figure(colours, traces, x, y, height=RANK_HEIGHT, xaxis={"type": "category"})
+        text = counts if len(bands) <= MOST_NUMBERED else None
+        traces.append(bar(labels, counts, name, colour, hover, text=text, textposition="outside", cliponaxis=False))
+    height = RANK_HEIGHT + legend_room(len(bands))
+    return figure(colours, traces, x, y, height=height, xaxis={"type": "category"})

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.charts.figure import Tone, bar, figure, line, plain, run_colour
+from app.charts.figure import HEIGHT, MOST_NUMBERED, Tone, bar, figure, legend_room, line, plain, run_colour
 
 LINE_STYLES = ("solid", "dash", "dot", "dashdot")
 CURVE_HEIGHT = 250
@@ -26,13 +26,14 @@ def recall_bars(metrics: Mapping[str, Mapping[str, float]], colours: Tone) -> go
         colour = run_colour(position, len(metrics), colours)
         traces.append(
             bar(
-                groups, heights, name, colour, "%{y:.1f} %", text=[f"{value:.1f}" for value in heights],
+                groups, heights, name, colour, "%{y:.1f} %",
+                text=[f"{value:.1f}" for value in heights] if len(metrics) <= MOST_NUMBERED else None,
                 textposition="outside", cliponaxis=False, textfont={"size": 11, "color": colours.ink},
             )
         )  # fmt: skip
     return figure(
         colours, traces, "", "recall, %", xaxis={"dividercolor": colours.grid}, yaxis={"rangemode": "tozero"},
-        bargroupgap=0.08,
+        bargroupgap=0.08, height=HEIGHT + legend_room(len(metrics)),
     )  # fmt: skip
 
 
@@ -53,4 +54,5 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
             )
         )  # fmt: skip
     dtick = max(1, round(last / EPOCH_TICKS))
-    return figure(colours, traces, "epoch", plain(label), height=CURVE_HEIGHT, xaxis={"tick0": 0, "dtick": dtick})
+    height = CURVE_HEIGHT + legend_room(len(traces))
+    return figure(colours, traces, "epoch", plain(label), height=height, xaxis={"tick0": 0, "dtick": dtick})

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.figure import Tone, figure, line, run_colour
+from app.charts.figure import Tone, figure, legend_room, line, run_colour
 
 HEIGHT = 300
 
@@ -52,7 +52,7 @@ def similarity_densities(
         for number, (name, one) in enumerate(zip(names, counts, strict=True))
     ]  # fmt: skip
     return figure(
-        colours, traces, f"similarity of {what}", "density", height=HEIGHT,
+        colours, traces, f"similarity of {what}", "density", height=HEIGHT + legend_room(len(names)),
         xaxis={"range": _occupied(edges, shown)}, yaxis={"rangemode": "tozero"},
     )  # fmt: skip
 

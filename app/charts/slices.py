@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.figure import Tone, figure, plain, run_colour
+from app.charts.figure import Tone, figure, legend_room, plain, run_colour
 
 ROW_HEIGHT, MARGINS = 34, 90
 
@@ -36,7 +36,7 @@ def slice_recalls(slices: Sequence[str], recalls: Mapping[str, np.ndarray], x: s
             "hovertemplate": "%{customdata[0]}: %{x:.1f} [%{customdata[1]}, %{customdata[2]}]<extra></extra>",
         })  # fmt: skip
     return figure(
-        colours, traces, x, "", height=MARGINS + ROW_HEIGHT * len(slices),
+        colours, traces, x, "", height=MARGINS + ROW_HEIGHT * len(slices) + legend_room(len(recalls)),
         yaxis={"tickvals": list(range(len(slices))), "ticktext": labels, "autorange": "reversed", "automargin": True,
                "showgrid": False},
     )  # fmt: skip

@@ -180,9 +180,13 @@ def literal(text: str) -> str:
     return _ADDRESS.sub("\\g<0>\u2060", line)
 
 
-def label(text: str) -> None:
-    """A name above a column, never rendered as Markdown."""
-    st.html(f'<div class="cl-name">{html.escape(text)}</div>')
+def label(text: str, note: str = "") -> None:
+    """A name above a column, never rendered as Markdown; with a `note` below it, the name is cut to one line."""
+    if not note:
+        st.html(f'<div class="cl-name">{html.escape(text)}</div>')
+        return
+    name = html.escape(text, quote=True)
+    st.html(f'<div class="cl-name"><div class="cl-cut" title="{name}">{name}</div>{html.escape(note)}</div>')
 
 
 def empty(fact: str, way_out: str) -> None:

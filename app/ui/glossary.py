@@ -12,6 +12,7 @@ TERMS = {
     "i2t": "Image → text: an image looks for its captions.",
     "t2i": "Text → image: a caption looks for its image.",
     "rank": "Position of the best true match among all candidates; 1 is best.",
+    "answered by": "A run answers a query when a true match is among the first results, as many as chosen above.",
     "gain": "How many positions higher the second run ranks the match; negative is worse.",
     "MedR": "Median rank: half of all queries have their match at this position or better.",
     "similarity": "Cosine between the image's and the caption's embedding: 1 is the same direction, 0 is unrelated.",

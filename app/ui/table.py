@@ -29,12 +29,13 @@ ENLARGED = "enlarged-image"  # the image whose large picture the frame shows nex
 @dataclass(frozen=True)
 class Column:
     """A column of a table: its label, how a number is printed (a format such as ",d" or "+.1f"; "" is text), and the
-    glossary's term behind it. `suffix` follows every number."""
+    glossary's term behind it. `suffix` follows every number; `right` sets a text as numbers are set."""
 
     label: str
     digits: str = ""
     term: str = ""
     suffix: str = ""
+    right: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,11 @@ def rows_table(
         key=key, on_row_change=report, on_page_change=report, on_sort_change=report,
         data={
             "columns": [
-                {"label": column.label, "help": TERMS.get(column.term, ""), "number": bool(column.digits)}
+                {
+                    "label": column.label,
+                    "help": TERMS.get(column.term, ""),
+                    "number": bool(column.digits) or column.right,
+                }
                 for column in columns.values()
             ],
             "rows": [

@@ -27,3 +27,8 @@ def duration(seconds: float) -> str:
 def correlation(rho: float) -> str:
     """Spearman's ρ with two decimals; a dash where it is undefined."""
     return "–" if math.isnan(rho) else f"{rho:+.2f}"
+
+
+def gain_cell(mean: float, low: float, high: float) -> str:
+    """ "+1.2 [-0.4, +2.8] noise?": a gain with its interval, marked where the interval holds zero."""
+    return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]{'' if low > 0 or high < 0 else ' noise?'}"

@@ -24,11 +24,11 @@ def show_answers(runs: list[RunSummary], choice: Choice) -> None:
     way = choose_one("Direction", {"t2i": "Caption → images", "i2t": "Image → captions"}, "answers-of")
     right = answers(runs, choice.split, way, 1)
     rows = [
-        {"run": run.name, **{other.name: "" if other is run else f"{int((own & ~theirs).sum()):,}"
+        {"run": run.name, **{other.name: None if other is run else int((own & ~theirs).sum())
                              for other, theirs in zip(runs, right, strict=True)}, "answered": int(own.sum())}
         for run, own in zip(runs, right, strict=True)
     ]  # fmt: skip
-    columns = {run.name: Column(f"not by {run.name}") for run in runs}
+    columns = {run.name: Column(f"not by {run.name}", ",d") for run in runs}
     plain_table(
         pd.DataFrame(rows),
         {"run": Column("run"), "answered": Column("answered", ",d", "R@K"), **columns},

@@ -10,6 +10,7 @@ import streamlit as st
 
 from app import charts
 from app.backend.diversity import fitting_images, rank_correlation
+from app.backend.runs import split_sample
 from app.ui import cards, downloads
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
@@ -77,7 +78,7 @@ def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None
     first, second = (set(changes.index[changes[column] <= 10]) for column in ("place_a", "place_b"))
     overlap = 100 * len(first & second) / max(len(first), 1)
     cards.heading(
-        "Diversity in the two runs",
+        f"Diversity in {'the first and the last run' if choice.between else 'the two runs'}",
         "An anchor’s percentile is the percentage of anchors that are more ambiguous. Below the dotted line it is more "
         f"ambiguous in {choice.second.name} than in {choice.first.name}. Spearman’s ρ of the two orders is "
         f"{correlation(rho)}; {overlap:.0f} % of the most ambiguous tenth are the same.",
@@ -107,6 +108,9 @@ def ranked_anchors(
         count_fits = modality == "text" and st.toggle("Images it fits", False, help=tip("fits"), **bound("fits"))
     table = tables[last.name]
     fits = fitting_images(last, choice.split) if count_fits else None
+    if fits is not None:
+        sample = split_sample(last, choice.split)
+        fits = fits[np.isin(np.arange(len(fits)) if sample is None else sample.texts, table["anchor"])]
     if count_fits:
         cards.note(_agreement(tables, fits))
     order = {
@@ -147,10 +151,12 @@ def _agreement(tables: Tables, fits: np.ndarray | None) -> str:
 def _numbers(choice: Choice, tables: Tables, changes: pd.DataFrame | None) -> tuple[pd.DataFrame, dict[str, Column]]:
     """Every number of every anchor, each run's under its name, and how they are shown."""
     values, columns = {}, {}
-    for run in reversed(choice.runs):
+    for run in (choice.runs[-1], *choice.runs[:-1]):
         table = tables[run.name]
         for name, (digits, term) in NUMBERS.items():
-            if name in table and (name in ("diversity", "rank") or run is choice.runs[-1]):
+            if name in table and (
+                run is choice.runs[-1] or name == "diversity" or (name == "rank" and not choice.between)
+            ):
                 values[f"{name} {run.name}"] = table[name]
                 columns[f"{name} {run.name}"] = Column(of_run(choice, name, run), digits, term)
     if changes is not None:

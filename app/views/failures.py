@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app import charts
 from app.backend import retrieval
@@ -19,7 +20,8 @@ from app.ui.selection import by_outcome, outcome_counts
 from app.ui.state import Choice, bound, put, theme
 from app.ui.table import Column
 from app.ui.words import count
-from app.views.samples import NO_WORDS, holding, in_slice, of_run, sample_table, search_words
+from app.views.gains import show_gains
+from app.views.samples import NO_WORDS, holding, in_slice, of_run, sample_table, search_words, slice_members
 
 
 def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.ndarray:
@@ -36,6 +38,7 @@ def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.n
         )
         for name, count in outcome_counts(changes, OUTCOMES).items()
     )  # fmt: skip
+    say_gains(choice, direction, at)
     left, right = st.columns([2, 3], gap="large")
     with left:
         cards.heading(
@@ -77,43 +80,97 @@ def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.n
         )  # fmt: skip
 
 
-def one_run(choice: Choice, direction: str, at: int, modality: str) -> np.ndarray:
-    """One run: the ranks of the true matches, worst first."""
-    ranks = open_summary(choice.first).ranks(choice.split)[direction]
-    with_match = np.flatnonzero(ranks >= 0)
-    with_match = with_match[in_slice(choice, modality, with_match)]
-    table = pd.DataFrame({"query": with_match, "rank": ranks[with_match] + 1})
-    left, right = st.columns([2, 3], gap="large")
+def ranks_of_runs(choice: Choice, direction: str, at: int, modality: str) -> np.ndarray:
+    """One run, or more than two: the ranks of the true matches, and the queries behind them."""
+    several, last = choice.second is not None, choice.runs[-1]
+    ranks = {run.name: open_summary(run).ranks(choice.split)[direction] for run in choice.runs}
+    queries = np.flatnonzero(ranks[last.name] >= 0)
+    queries = queries[in_slice(choice, modality, queries)]
+    table = pd.DataFrame({"query": queries, **{name: own[queries] + 1 for name, own in ranks.items()}})
+    if several:
+        count_answers(choice, direction, at, table)
+    left, right = figure_and_table(choice)
     with left:
         cards.heading(
             "Ranks of the true matches", "The more queries on the left, the better. Click on a bar for its queries."
         )
-        figure = charts.rank_distribution({choice.first.name: table["rank"].to_numpy()}, charts.tone(theme()))
+        figure = charts.rank_distribution({name: table[name].to_numpy() for name in ranks}, charts.tone(theme()))
         downloads.chart(figure, "ranks", "ranks of the true matches")
 
     def open_bar(value: object) -> None:
-        bar = clicks.clicked_cell(value, (1, len(charts.RANK_LABELS)))
+        bar = clicks.clicked_cell(value, (len(ranks), len(charts.RANK_LABELS)))
         if bar is not None:
+            put("rank-of", choice.runs[bar[0]].name)
             put("to-rank", charts.RANK_LABELS[bar[1]])
-            put("answer", "all")
+            put("answered-by" if several else "answer", "all")
 
     clicks.on_cell(["ranks"], "rank-clicks", open_bar)
     with right:
-        cards.heading("Queries by rank", "Worst rank first. Click on a row to open the query.")
+        order = "The runs differ most on the first" if several else "Worst rank first"
+        cards.heading("Queries by rank", f"{order}. Click on a row to open the query.")
         with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-            shown = {"missed": "Missed", "found": "Answered", "all": "All"}
-            answer = choose_one("Show", shown, "answer")
+            if several:
+                answer, inside = choose_answered(choice, table, at)
+                of = str(st.selectbox("Rank in", list(ranks), len(ranks) - 1, **bound("rank-of"), width=200))
+            else:
+                shown = {"missed": "Missed", "found": "Answered", "all": "All"}
+                answer, of = choose_one("Show", shown, "answer"), last.name
+                missed = table[of].to_numpy() > at
+                inside = {"missed": missed, "found": ~missed, "all": np.full(len(table), True)}[answer]
             band = choose_band("Rank", "to-rank")
             words = search_words("words")
-        queries = table if answer == "all" else table[(table["rank"] > at) == (answer == "missed")]
-        queries = queries[in_band(queries["rank"].to_numpy(), band)]
-        queries = only_guessed(choice, direction, at, queries)
-        queries = queries.sort_values("rank", ascending=False, kind="stable")
-        fact = "There is no such query." if band or answer == "all" else f"No query is {shown[answer].lower()}."
+        rows = table[inside & in_band(table[of].to_numpy(), band)]
+        rows = only_guessed(choice, direction, at, rows)
+        own = rows[list(ranks)]
+        largest = own.max(axis=1) - own.min(axis=1) if several else own[of]
+        rows = rows.iloc[np.argsort(-largest.to_numpy(), kind="stable")]
+        columns = {run.name: Column(of_run(choice, "rank", run), ",d", "rank") for run in choice.runs}
+        fact = "There is no such query."
+        if answer in ("missed", "found") and not band:
+            fact = f"No query is {'missed' if answer == 'missed' else 'answered'}."
         return query_table(
-            choice, modality, queries, {"rank": Column("rank", ",d", "rank")}, words, fact,
-            f"ranks-{choice.split}-{direction}-{answer}",
+            choice, modality, rows, columns, words, fact,
+            f"ranks-{choice.split}-{direction}-{export.file_name(answer)}",
         )  # fmt: skip
+
+
+def count_answers(choice: Choice, direction: str, at: int, table: pd.DataFrame) -> None:
+    """How many queries all, some or none of several runs answer, and whether the last one's gain is noise."""
+    right = table[[run.name for run in choice.runs]].to_numpy() <= at
+    every, none, total = int(right.all(1).sum()), int((~right.any(1)).sum()), max(len(table), 1)
+    counts = {"by all": every, "by some": len(table) - every - none, "by none": none}
+    cards.metrics(
+        cards.Metric(f"answered {by}", f"{held:,}", f"of {total:,}", "answered by", f"{held / total:.1%}", "off", "off")
+        for by, held in counts.items()
+    )  # fmt: skip
+    alone = [f"{int((own & (right.sum(1) == 1)).sum()):,}" for own in right.T]
+    say_gains(choice, direction, at, {"answers alone": alone})
+
+
+def say_gains(choice: Choice, direction: str, at: int, more: Mapping[str, Sequence[str]] | None = None) -> None:
+    """Whether the recall of the runs over that of the first is noise, over the slice where there is one."""
+    captions = slice_members(choice, "text") if choice.slice else None
+    label = f"{'text → image' if direction == 't2i' else 'image → text'} R@{at}"
+    show_gains(choice, {f"{direction}_r{at}": label}, captions, more)
+
+
+def choose_answered(choice: Choice, table: pd.DataFrame, at: int) -> tuple[str, np.ndarray]:
+    """Which runs answer the queries shown: the choice, and which of the table's queries it holds."""
+    right = table[[run.name for run in choice.runs]].to_numpy() <= at
+    times = right.sum(1)
+    options = {"all": np.full(len(table), True), "by all": right.all(1), "by none": times == 0}
+    options |= {f"only by {run.name}": own & (times == 1) for run, own in zip(choice.runs, right.T, strict=True)}
+    options |= {
+        f"by all but {run.name}": ~own & (times == len(choice.runs) - 1)
+        for run, own in zip(choice.runs, right.T, strict=True)
+    }
+    chosen = str(st.selectbox("Answered", list(options), help=tip("answered by"), **bound("answered-by"), width=230))
+    return chosen, options[chosen]
+
+
+def figure_and_table(choice: Choice) -> Sequence[DeltaGenerator]:
+    """Places for a figure and a table: side by side, or of more than two runs one below the other."""
+    return [st.container(), st.container()] if choice.between else st.columns([2, 3], gap="large")
 
 
 def only_guessed(choice: Choice, direction: str, at: int, queries: pd.DataFrame) -> pd.DataFrame:
@@ -122,13 +179,13 @@ def only_guessed(choice: Choice, direction: str, at: int, queries: pd.DataFrame)
         f"Only probably right in {cards.literal(choice.runs[-1].name)}", False, help=tip("likely"), **bound("likely")
     ):
         return queries
-    sentences, guesses = [], None
+    sentences, guesses, modality = [], None, "text" if direction == "t2i" else "image"
     for run in choice.runs:
         guesses = retrieval.likely_matches(run, choice.split, direction)
         if guesses is None:
             cards.note("These captions share hardly any word, so nothing can be guessed from them.")
             return queries
-        labelled, with_likely = guesses.recall(at)
+        labelled, with_likely = guesses.recall(at, queries=slice_members(choice, modality) if choice.slice else None)
         sentences.append(f"{run.name} {labelled:.1f} % by the labels, {with_likely:.1f} % with likely matches")
     cards.note(f"R@{at}, a guess: " + " · ".join(sentences) + ".")
     assert guesses is not None
@@ -174,9 +231,10 @@ def near_misses(choice: Choice, direction: str, modality: str) -> np.ndarray:
     tables = {name: table[in_slice(choice, modality, table["query"])] for name, table in tables.items()}
     last, sample = choice.runs[-1], split_sample(choice.runs[-1], choice.split)
     table = tables[last.name].copy(deep=False)
-    if choice.second is not None and len(table) == len(tables[choice.first.name]):
-        table["margin_first"] = tables[choice.first.name]["margin"]
-    left, right = st.columns([2, 3], gap="large")
+    others = [run for run in choice.runs[:-1] if len(tables[run.name]) == len(table)]
+    for run in others:
+        table[f"margin {run.name}"] = tables[run.name]["margin"]
+    left, right = figure_and_table(choice)
     with left:
         cards.heading(
             "Margins of the true matches",
@@ -212,7 +270,7 @@ def near_misses(choice: Choice, direction: str, modality: str) -> np.ndarray:
         queries = queries.iloc[np.argsort(queries["margin"].abs().to_numpy(), kind="stable")]
         columns = {"margin": Column(of_run(choice, "margin", last), "+.4f", "margin"), "rank": Column(
             of_run(choice, "rank", last), ",d", "rank")}  # fmt: skip
-        if "margin_first" in queries:
-            columns["margin_first"] = Column(of_run(choice, "margin", choice.first), "+.4f", "margin")
+        for run in others:
+            columns[f"margin {run.name}"] = Column(of_run(choice, "margin", run), "+.4f", "margin")
         file = f"margins-{choice.split}-{direction}-{side}"
         return query_table(choice, modality, queries, columns, words, "There is no such query.", file)

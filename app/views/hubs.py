@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -9,22 +12,36 @@ import streamlit as st
 from app import charts
 from app.backend import retrieval
 from app.backend.runs import open_summary
+from app.backend.significance import gain_of_ranks
 from app.ui import cards, clicks, downloads, links
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.state import Choice, bound_number, put, theme
-from app.ui.table import Column
+from app.ui.table import Column, plain_table
 from app.ui.words import count
-from app.views.failures import query_table
-from app.views.samples import NO_WORDS, holding, name_of, of_run, sample_table, search_words
+from app.views.failures import figure_and_table, query_table
+from app.views.samples import (
+    NO_WORDS,
+    holding,
+    in_slice,
+    name_of,
+    of_run,
+    sample_table,
+    search_words,
+    slice_members,
+)
 
 
 def show_hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
     """Candidates that rank high for too many queries, and the queries that retrieve them wrongly."""
     k = int(choose_one("Among the first", {"10": "10", "5": "5", "1": "1"}, "k", tip("occurrences")))
-    tables = {run.name: retrieval.occurrence_table(run, choice.split, direction, k) for run in choice.runs}
-    for (name, table), column in zip(tables.items(), st.columns(len(tables), gap="large"), strict=True):
-        statistics, largest = retrieval.hubness(table["count"].to_numpy(), k), int(table["count"].max())
+    inside = slice_members(choice, modality) if choice.slice else None
+    tables = {run.name: retrieval.occurrence_table(run, choice.split, direction, k, inside) for run in choice.runs}
+    if len(tables) > 2:
+        _hubness_table(tables, k)
+    for name, column in zip(tables, st.columns(len(tables), gap="large"), strict=True) if len(tables) < 3 else ():
+        counts = tables[name]["count"].to_numpy()
+        statistics, largest = retrieval.hubness(counts, k), int(counts.max())
         with column:
             cards.label(name)
             cards.metrics(
@@ -39,25 +56,25 @@ def show_hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
     kind = "image" if modality == "text" else "text"
     target = "hub-image" if kind == "image" else "hub-caption"
     table = tables[last.name].copy(deep=False)
-    if choice.second is not None:
-        table["count_first"] = tables[choice.first.name]["count"]
+    for run in choice.runs[:-1]:
+        table[f"count {run.name}"] = tables[run.name]["count"]
     table = table.iloc[np.argsort(-table["count"].to_numpy(), kind="stable")]
-    left, right = st.columns([2, 3], gap="large")
+    left, right = figure_and_table(choice)
     with left:
         cards.heading(
             "Distribution of k-occurrences",
             f"Hubs form a long tail on the right. Click on a bar to open its largest hub in {last.name}.",
         )
-        counts = {name: table["count"].to_numpy() for name, table in tables.items()}
-        figure = charts.occurrence_bands(counts, k, charts.tone(theme()))
+        occurrences = {name: table["count"].to_numpy() for name, table in tables.items()}
+        figure = charts.occurrence_bands(occurrences, k, charts.tone(theme()))
         downloads.chart(figure, "hubs", "occurrences of candidates")
 
     def open_band(value: object) -> None:
         bar = clicks.clicked_cell(value, (len(tables), len(charts.OCCURRENCE_LABELS)))
         if bar is not None:
-            inside = table[charts.occurrence_band(table["count"].to_numpy()) == bar[1]]
-            if len(inside):
-                put(target, int(inside["candidate"].iloc[0]))
+            band = table[charts.occurrence_band(table["count"].to_numpy()) == bar[1]]
+            if len(band):
+                put(target, int(band["candidate"].iloc[0]))
 
     clicks.on_cell(["hubs"], "hub-clicks", open_band)
     with right:
@@ -72,6 +89,7 @@ def show_hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
     elif correction.fault:
         cards.empty("The stored hub correction is damaged.", correction.fault)
     queries = retrieval.found_by(open_summary(last), choice.split, direction, hub, k=k)  # type: ignore[arg-type]
+    queries = queries[in_slice(choice, modality, queries["query"])]
     wrong = queries[~queries["match"]].drop(columns="match")
     cards.heading(
         f"Queries that wrongly retrieve {name_of(kind, hub)}",
@@ -84,20 +102,46 @@ def show_hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
     return query_table(choice, modality, wrong, columns, search_words("words"), fact, file, 330)
 
 
+def _hubness_table(tables: Mapping[str, pd.DataFrame], k: int) -> None:
+    """The numbers of several runs, one below the other."""
+    counts = {name: table["count"].to_numpy() for name, table in tables.items()}
+    statistics = {name: retrieval.hubness(values, k) for name, values in counts.items()}
+    rows = pd.DataFrame([
+        {"run": name, "skewness": one.skewness, "never": one.never, "largest": int(counts[name].max())}
+        for name, one in statistics.items()
+    ])  # fmt: skip
+    columns = {
+        "run": Column("run"), "skewness": Column("skewness", ".2f", "skewness"),
+        "never": Column("never retrieved", ".1f", "occurrences", " %"), "largest": Column("largest hub", ",d", "hub"),
+    }  # fmt: skip
+    plain_table(rows, columns, "hubness", "runs")
+
+
 def _corrected(
     choice: Choice, direction: str, modality: str, k: int, correction: retrieval.HubCorrection, which: str
 ) -> np.ndarray:
     """The queries whose answer among the first k comes ("mended") or goes with the correction for hubs."""
     last = choice.runs[-1]
     table = retrieval.corrected_queries(last, choice.split, direction, correction, k)
+    table = table[in_slice(choice, modality, table["query"])]
     mended = int(table["mended"].sum())
-    raw, after = (metrics[f"{direction}_r{k}"] for metrics in (last.metrics[choice.split], correction.metrics))
+    ranks = {"i2t": correction.image_ranks, "t2i": correction.text_ranks}
+    captions = slice_members(choice, "text") if choice.slice else None
+    asked = np.flatnonzero(ranks[direction] >= 0)
+    asked = asked[in_slice(choice, modality, asked)]
+    raw, after = (
+        100 * float((own[asked] < k).mean()) if len(asked) else float("nan")
+        for own in (open_summary(last).ranks(choice.split)[direction], ranks[direction])
+    )
     neighbours, alpha = correction.strengths[direction]
     cards.heading(
         f"R@{k} {raw:.1f} % → {after:.1f} % with scores corrected for hubs",
         f"After training: every score minus {alpha:g} × the candidate’s mean similarity with its {neighbours} nearest "
         f"queries of the train split, both numbers chosen on {correction.chosen_on}. {mended:,} answers come, "
         f"{len(table) - mended:,} go. Click on a row to open the query; its results below are the uncorrected ones.",
+    )
+    cards.note(
+        gain_of_ranks(last, choice.split, f"{direction}_r{k}", ranks, f"of {last.name} with the correction", captions)
     )
     columns = {"rank": Column("rank", ",d", "rank"), "corrected": Column("corrected rank", ",d", "hub correction")}
     queries = table[table["mended"] == (which == "mended")].drop(columns="mended")
@@ -112,11 +156,11 @@ def _hub_table(choice: Choice, kind: str, target: str, table: pd.DataFrame, file
         "count": Column(of_run(choice, "queries", last), ",d", "occurrences"),
         "wrong": Column("of them wrongly", ",d", "hub"),
     }  # fmt: skip
-    if "count_first" in table:
-        columns["count_first"] = Column(of_run(choice, "queries", choice.first), ",d", "occurrences")
+    for run in choice.runs[:-1]:
+        columns[f"count {run.name}"] = Column(of_run(choice, "queries", run), ",d", "occurrences")
     numbers = table["candidate"].to_numpy()
     words = search_words(f"{target}-words")
-    rows = holding(choice, kind, numbers, words)
+    rows = holding(replace(choice, slice=""), kind, numbers, words)  # a slice chooses the queries, not the hubs
     if len(rows):
         values = table.iloc[rows].drop(columns="candidate")
         numbers = sample_table(

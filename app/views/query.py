@@ -21,13 +21,13 @@ Search = Callable[[RunSummary], pd.DataFrame | None]
 
 
 def side_by_side(
-    choice: Choice, modality: str, search: Search, suffixes: Mapping[str, str] | None = None, query: int | None = None
+    choice: Choice, modality: str, search: Search, notes: Mapping[str, str] | None = None, query: int | None = None
 ) -> None:
-    """Every run's ten best candidates; `suffixes` adds words to a run's name. `search` returns None where it has said
+    """Every run's ten best candidates; `notes` stand below a run's name. `search` returns None where it has said
     why there are none. Results of a sample of the split, `query`, can be judged."""
     for run, column in zip(choice.runs, st.columns(len(choice.runs), gap="small"), strict=True):
         with column:
-            cards.label(run.name + (suffixes or {}).get(run.name, ""))
+            cards.label(run.name, (notes or {}).get(run.name, ""))
             try:
                 candidates = search(run)
             except (InputError, OSError, ImportError) as error:
@@ -73,16 +73,16 @@ def review_menu(choice: Choice, modality: str, query: int | None, candidate: int
 
 
 def rank_change(choice: Choice, direction: str, number: int) -> dict[str, str]:
-    """Metrics of one query's ranks; returns a suffix for each run's name."""
+    """Metrics of one query's ranks in the first and the last run; returns a note below every run's name."""
     ranks = {run.name: int(open_summary(run).ranks(choice.split)[direction][number]) for run in choice.runs}
-    suffixes = {name: " · match at rank " + ("–" if rank < 0 else f"{rank + 1:,}") for name, rank in ranks.items()}
+    notes = {name: "match at rank " + ("–" if rank < 0 else f"{rank + 1:,}") for name, rank in ranks.items()}
     if choice.second is None or min(ranks.values()) < 0:
-        return suffixes
-    first, second = ranks.values()
+        return notes
+    first, second = ranks[choice.first.name], ranks[choice.second.name]
     changes = rank_changes(choice.first, choice.second, choice.split, 1)
     gains = changes["change"].to_numpy()[(changes["direction"] == direction).to_numpy()]
     as_large = int((np.abs(gains) >= abs(first - second)).sum())
-    note = "same rank in both" if first == second else f"{as_large:,} of {len(gains):,} changed by as much"
+    note = "the same rank" if first == second else f"{as_large:,} of {len(gains):,} changed by as much"
     colour = "off" if first == second else "green" if second < first else "red"
     cards.metrics(
         [
@@ -91,4 +91,4 @@ def rank_change(choice: Choice, direction: str, number: int) -> dict[str, str]:
             cards.Metric("gain", f"{first - second:+,}", "", "gain", note, colour, "off"),  # type: ignore[arg-type]
         ]
     )
-    return suffixes
+    return notes

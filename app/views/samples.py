@@ -127,6 +127,17 @@ def note_sample(run: RunSummary, split: str) -> None:
         )
 
 
+def say_slice(choice: Choice, modality: str) -> None:
+    """Say that a page is about the slice, where there is one."""
+    if choice.slice:
+        total = open_summary(choice.runs[-1]).count(choice.split, modality)  # type: ignore[arg-type]
+        unit = "captions" if modality == "text" else "images"
+        cards.note(
+            f"Numbers, figures and tables are over the slice: {len(slice_members(choice, modality)):,} of {total:,} "
+            f"{unit}. Their candidates are the whole split."
+        )
+
+
 def slice_members(choice: Choice, modality: str) -> np.ndarray:
     """The captions of the slice, or the images with such a caption."""
     run = choice.slice_run or choice.runs[-1]

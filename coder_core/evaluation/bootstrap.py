@@ -13,6 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 RANKS = (1, 5, 10)
+RECALLS = (*(f"{way}_r{k}" for way in ("i2t", "t2i") for k in RANKS), "rsum")
+MANY = 5_000  # images; of more, those of equal hits are drawn together
+CELLS = 10_000_000  # numbers drawn at once
 DRAWS = 2000
 SEED = 20220910
 
@@ -32,7 +35,7 @@ class Hits:
 
 @dataclass(frozen=True)
 class Difference:
-    """R@sum of a row minus that of the reference.
+    """A recall, or R@sum, of a row minus that of the reference.
 
     Args:
         mean: as measured. low, high: 95% interval. seeds: whether the seeds were drawn too.
@@ -99,6 +102,38 @@ def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = D
     return Difference(float(measured - base), float(low), float(high), with_seeds)
 
 
+def differences(row: Hits, reference: Hits, *, draws: int = DRAWS, seed: int = SEED) -> dict[str, Difference]:
+    """The six recalls and R@sum of one run minus those of another, each with its 95% interval; keys are RECALLS.
+
+    >>> ranks, owner = np.array([0, 7, 2, 0]), np.arange(4)
+    >>> better, worse = (count_hits(np.minimum(ranks, most), ranks, owner) for most in (2, 9))
+    >>> differences(better, worse)["i2t_r5"].mean
+    25.0
+
+    Raises:
+        ValueError: the runs were not evaluated on the same captions.
+    """
+    if not np.array_equal(row.queries, reference.queries):
+        raise ValueError("the runs were evaluated on different captions")
+    images = len(row.queries)
+    rows, shares = np.concatenate([row.hits, reference.hits, row.queries], 1), np.full(images, 1 / images)
+    if images > MANY:
+        rows, counts = np.unique(rows, axis=0, return_counts=True)
+        shares = counts / images
+    hits, other, queries = np.split(rows, [row.hits.shape[1], 2 * row.hits.shape[1]], axis=1)
+    random = np.random.default_rng(seed)
+
+    def change(weights: np.ndarray) -> np.ndarray:
+        return _seven(weights, Hits(hits, queries)) - _seven(weights, Hits(other, queries))
+
+    block = max(1, CELLS // len(rows))
+    sizes = [min(block, draws - start) for start in range(0, draws, block)]
+    drawn = [change(random.multinomial(images, shares, size=size).astype(float)) for size in sizes]
+    low, high = np.percentile(np.concatenate(drawn), [2.5, 97.5], axis=0)
+    ends = zip(RECALLS, change(images * shares[None])[0], low, high, strict=True)
+    return {name: Difference(float(mean), float(least), float(most), False) for name, mean, least, most in ends}
+
+
 def recall_intervals(run: Hits, *, draws: int = DRAWS, seed: int = SEED) -> np.ndarray:
     """(7, 3) the six recalls and R@sum of one run in percent, as measured and the ends of their 95% intervals.
 
@@ -107,12 +142,14 @@ def recall_intervals(run: Hits, *, draws: int = DRAWS, seed: int = SEED) -> np.n
     """
     images = len(run.queries)
     weights = np.random.default_rng(seed).multinomial(images, np.full(images, 1 / images), size=draws).astype(float)
+    measured, ends = _seven(np.ones((1, images)), run)[0], np.percentile(_seven(weights, run), [2.5, 97.5], axis=0)
+    return np.stack([measured, *ends], 1)
 
-    def recalls(drawn: np.ndarray) -> np.ndarray:
-        six = 100 * (drawn @ run.hits) / np.maximum(np.repeat(drawn @ run.queries, len(RANKS), axis=1), 1)
-        return np.concatenate([six, six.sum(1, keepdims=True)], 1)
 
-    return np.stack([recalls(np.ones((1, images)))[0], *np.percentile(recalls(weights), [2.5, 97.5], axis=0)], 1)
+def _seven(weights: np.ndarray, run: Hits) -> np.ndarray:
+    """(draws, 7) the six recalls and R@sum in percent under (draws, n) weights of the images."""
+    six = 100 * (weights @ run.hits) / np.maximum(np.repeat(weights @ run.queries, len(RANKS), axis=1), 1)
+    return np.concatenate([six, six.sum(1, keepdims=True)], 1)
 
 
 def recall_sum(weights: np.ndarray, run: Hits) -> np.ndarray:

@@ -481,7 +481,7 @@ def test_the_overview_groups_runs_by_data_and_follows_the_sidebar(tmp_path: Path
     assert "a and elsewhere were evaluated on different samples of dev." in texts(app)
     assert "Only a, c and b are shown." in texts(app)
     assert "so only the Overview shows new." in texts(app)
-    tables = [[row["run"] for row in rows] for rows in table_rows(app, "R@sum")]
+    tables = [[row["run"] for row in rows] for rows in table_rows(app, "i→t R@1")]
     assert tables == [["a", "b", "c"], ["elsewhere"], ["new"]]
     assert "demo: 12 images, 60 captions" in texts(app)
     assert "demo: 14 images, 70 captions" in texts(app)

@@ -257,6 +257,7 @@ def test_a_slice_goes_from_its_table_to_the_other_pages(visit: Visit, runs: Path
     field.fill("")
     field.press("Enter")
     visit.page.wait_for_url(re.compile("^((?!slice=).)*$"), timeout=PATIENCE)
+    visit.settle()
 
 
 def test_the_report_button_gives_a_file_that_opens_from_disk(visit: Visit, runs: Path, tmp_path: Path) -> None:

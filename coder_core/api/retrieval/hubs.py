@@ -34,13 +34,15 @@ class Hubness:
 
 
 def occurrences(
-    run: Run, split: str, direction: Direction, *, k: int = 10, sample: Sample | None = None
-) -> pd.DataFrame:
+    run: Run, split: str, direction: Direction, *, k: int = 10, sample: Sample | None = None,
+    queries: np.ndarray | None = None,
+) -> pd.DataFrame:  # fmt: skip
     """N_k of every candidate: among the first k results of how many queries it stands.
 
     Args:
         k: up to the ten results the analysis keeps of every query.
         sample: only its candidates, counted among the results of only its queries.
+        queries: numbers of those that count, of all candidates; None for all.
 
     Returns:
         One row a candidate: candidate, count, right (queries it belongs to), wrong.
@@ -51,6 +53,7 @@ def occurrences(
     query, shown = np.arange(len(best)), np.arange(candidates)
     if sample is not None:
         query, shown = (sample.texts, sample.images) if direction == "t2i" else (sample.images, sample.texts)
+    query = query if queries is None else query[np.isin(query, queries)]
     best = best[query]
     match = best == owner[query, None] if direction == "t2i" else owner[best] == query[:, None]
     count = np.bincount(best.ravel(), minlength=candidates)

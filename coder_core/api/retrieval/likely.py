@@ -46,9 +46,17 @@ class LikelyMatches:
         """(Q,) bool: no true match among the first `at` results, but a likely one."""
         return np.asarray((self.ranks >= at) & self.likely(threshold)[:, :at].any(1))
 
-    def recall(self, at: int, threshold: float = LIKELY) -> tuple[float, float]:
-        """R@`at` in percent as the labels have it, and with likely matches counted as right; `at` up to K."""
+    def recall(self, at: int, threshold: float = LIKELY, queries: Array | None = None) -> tuple[float, float]:
+        """R@`at` in percent as the labels have it, and with likely matches counted as right; `at` up to K.
+
+        Args:
+            queries: numbers of those that count; None for all.
+        """
         asks = self.ranks >= 0
+        if queries is not None:
+            asks &= np.isin(np.arange(len(asks)), queries)
+        if not asks.any():
+            return float("nan"), float("nan")
         right = self.ranks[asks] < at
         return 100 * float(right.mean()), 100 * float((right | self.probably_right(at, threshold)[asks]).mean())
 
