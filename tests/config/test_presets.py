@@ -58,7 +58,7 @@ def test_the_literatures_values_of_towers(name: str, tuning: str, rate: float, d
 
 @pytest.mark.parametrize("name", ["coder-f30k-bigru", "coder-f30k-bert", "coder-coco-bigru", "coder-coco-bert"])
 def test_the_papers_values_of_the_concept_branch(name: str) -> None:
-    """CODER section 4.1: 400 concepts of 300 numbers, β 0.9; supplement A.2: one layer, smoothing 10; CVSE: 0.3."""
+    """CODER section 4.1: 400 concepts of 300 numbers, β 0.9; A.2: one layer; CVSE: 0.3; our smoothing: 10."""
     config = PRESETS[name].config
     model, alone = config.model, PRESETS[name.removeprefix("coder-")].config
     assert (model.concepts, model.word_size, model.beta) == (400, 300, 0.9)
