@@ -1,9 +1,9 @@
-"""AUC of −diversity against the vagueness of the demo's test captions: does low diversity find the vague ones?
+"""Diversity against the vagueness of the demo's test captions: does low diversity find the vague ones?
 
     python -m benchmarks.vagueness [checkpoints/coder-demo …]
 
 The vagueness of a caption is known from how it was written (`side/test_vagueness.txt`) and never seen in training. The
-bar is 0.95 for the CODER run.
+bar is an AUC of 0.95 for the CODER run. Spearman's ρ is over all five grades.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
-from coder_core.api import open_run
+from coder_core.api import open_run, rank_correlation
 from coder_core.data.demo import vagueness
 from coder_core.evaluate import main as evaluate
 from coder_core.training.prepare import data_folder
@@ -27,11 +27,14 @@ BAR = 0.95
 DEMO_RUNS = ("checkpoints/coder-demo", "checkpoints/demo-baseline")
 
 
-def auc(folder: Path, function: str) -> float:
-    """Area under the ROC curve of −diversity of the test captions against "is vague"."""
+def agreement(folder: Path, function: str) -> tuple[float, float]:
+    """Area under the ROC curve of −diversity of the test captions against "is vague", and Spearman's ρ of diversity
+    and the grade."""
     run = open_run(folder)
     table = run.diversity(SPLIT, modality="text", function="entropy" if function == "entropy" else "std")
-    return float(roc_auc_score(vagueness(data_folder("demo"), SPLIT) >= VAGUE_FROM, -table["diversity"]))
+    grades = vagueness(data_folder("demo"), SPLIT)
+    area = float(roc_auc_score(grades >= VAGUE_FROM, -table["diversity"]))
+    return area, rank_correlation(table["diversity"], grades)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,9 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     if evaluate([*map(str, folders), "--split", SPLIT]):
         return 1
-    table = Table("run", "AUC of −diversity (std)", "AUC of −diversity (entropy)", "bar")
+    table = Table("run", "AUC of −diversity (std)", "bar", "AUC (entropy)", "ρ (std)", "ρ (entropy)")
     for folder in folders:
-        table.add_row(str(folder), f"{auc(folder, 'std'):.4f}", f"{auc(folder, 'entropy'):.4f}", f"std ≥ {BAR}")
+        (area, rho), (other_area, other_rho) = (agreement(folder, function) for function in ("std", "entropy"))
+        table.add_row(str(folder), f"{area:.4f}", f"≥ {BAR}", f"{other_area:.4f}", f"{rho:+.2f}", f"{other_rho:+.2f}")
     console = Console()
     console.print(
         f"Vague captions (grade ≥ {VAGUE_FROM}) among those of the demo's test split, found by low diversity:"
