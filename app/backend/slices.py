@@ -12,7 +12,7 @@ from app.backend.reviews import file_of, load, reviewed_split
 from app.backend.runs import BY_STAMP, InputError, RunSummary, open_summary
 from coder_core.api import slices as api
 
-__all__ = ["LONGEST_EXPRESSION", "images_counted", "plain_words", "recalls_of", "selected", "slice_table"]
+__all__ = ["LONGEST_EXPRESSION", "images_counted", "neighbours", "plain_words", "recalls_of", "selected", "slice_table"]
 
 LONGEST_EXPRESSION = api.LONGEST_EXPRESSION
 
@@ -40,6 +40,12 @@ def selected(run: RunSummary, split: str, expression: str) -> np.ndarray:
 @st.cache_data(max_entries=64, show_spinner=False, hash_funcs=BY_STAMP)
 def _selected(run: RunSummary, split: str, expression: str, reviews: str) -> np.ndarray:
     return api.search(expression, _columns(run, split, reviews))
+
+
+def neighbours(run: RunSummary, split: str, modality: str, number: int) -> str:
+    """The slice of the samples most similar to one; "" for a run that scores pair by pair and has none."""
+    name = "neighbours" if modality == "text" else "image_neighbours"
+    return f"{number} in {name}" if open_summary(run).scores(split) is None else ""
 
 
 def plain_words(run: RunSummary, split: str, text: str) -> str:

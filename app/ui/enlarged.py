@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import html
+from dataclasses import replace
 
 import streamlit as st
 
 from app.backend.runs import open_summary, thumbnail
+from app.backend.slices import neighbours
 from app.ui import cards, links, reviewing
 from app.ui.clicks import is_index
 from app.ui.state import Choice
@@ -69,6 +71,12 @@ def _confused(choice: Choice, caption: int) -> str:
     return links.similarity(choice, int(own), [caption, *others[others >= 0].tolist()])
 
 
+def _similar(choice: Choice, caption: int) -> tuple[tuple[str, str], ...]:
+    """This page with the captions most similar to one as the slice, for a run that has such."""
+    similar = neighbours(choice.slice_run or choice.runs[-1], choice.split, "text", caption)
+    return (("similar captions", links.address("", replace(choice, slice=similar))),) if similar else ()
+
+
 def captions_html(choice: Choice, image: int) -> str:
     """A table: the image and each of its captions with rank and score in every run, and links to the other pages."""
     split, last = choice.split, open_summary(choice.runs[-1])
@@ -86,9 +94,8 @@ def captions_html(choice: Choice, image: int) -> str:
     for position, caption in enumerate(own.tolist()):
         values = "".join(f"<td>{column[position]}</td>" for column in columns)
         text = f"{html.escape(captions[caption])} <small>caption {caption}</small>"
-        pages = cards.links_html(
-            (*links.of_sample(choice, "text", caption), ("similarity", _confused(choice, caption)))
-        )
+        matrix = ("similarity", _confused(choice, caption))
+        pages = cards.links_html((*links.of_sample(choice, "text", caption), matrix, *_similar(choice, caption)))
         menu = reviewing.menu_html(choice, image, caption, enlarged=True)
         lines.append(f'<tr><th scope="row">{text}{pages}{menu}</th>{values}</tr>')
     head = f'<tr><th scope="col">query</th>{"".join(heads)}</tr>'

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from app.backend.runs import Run, RunSummary, open_summary, split_sample, thumbnail, thumbnails
-from app.backend.slices import selected
+from app.backend.slices import neighbours, selected
 from app.ui import cards, downloads
 from app.ui.glossary import tip
 from app.ui.selection import matching
@@ -146,14 +146,12 @@ def slice_members(choice: Choice, modality: str) -> np.ndarray:
 
 
 def similar_button(choice: Choice, modality: str, number: int, key: str) -> None:
-    """A button that makes the samples most similar to this one the slice; none where a run scores pair by pair."""
-    if open_summary(choice.slice_run or choice.runs[-1]).scores(choice.split) is not None:
-        return
-    label, name = ("captions", "neighbours") if modality == "text" else ("images", "image_neighbours")
-    st.button(
-        f"Similar {label}", key=f"{key}-similar", icon=":material/join_inner:", type="tertiary", help=tip("similar"),
-        on_click=lambda: put(SLICE, f"{number} in {name}"),
-    )  # fmt: skip
+    """A button that makes the samples most similar to this one the slice, for a run that has such."""
+    if similar := neighbours(choice.slice_run or choice.runs[-1], choice.split, modality, number):
+        st.button(
+            f"Similar {'captions' if modality == 'text' else 'images'}", key=f"{key}-similar", type="tertiary",
+            icon=":material/join_inner:", help=tip("similar"), on_click=lambda: put(SLICE, similar),
+        )  # fmt: skip
 
 
 def sample_table(

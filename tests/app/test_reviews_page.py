@@ -155,6 +155,8 @@ def test_the_large_picture_and_a_cell_of_the_matrix_can_be_judged(root: Path, op
     [run] = list_runs(root)
     markup = captions_html(Choice(run, None, "dev"), 3)
     assert markup.count('data-review="too-vague" data-pair="3 ') == 5
+    assert markup.count(">similar captions</a>") == 5
+    assert "&amp;slice=17+in+neighbours" in markup
     pair = {"pair-image": "2", "pair-caption": "20", "batch-of": "Selection", "chosen": "10, 20"}
     app = opened(root, "similarity", **pair)
     click(app, "pair-also-matches")
