@@ -1,4 +1,4 @@
-"""A queue judged by keys in two tabs, a note that would do harm, a card's menu, and a training with the verdicts."""
+"""A queue judged by keys in two tabs, texts that would do harm, a card's menu, a training with verdicts, a report."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from coder_core.data.reviews import Reviews, read_reviews
 from coder_core.evaluate import main as evaluate
+from coder_core.report import main as write_report
 from coder_core.runs.files.status import read_status
 from coder_core.runs.load import read_config
 from coder_core.training.launch import start_run
@@ -23,6 +24,7 @@ from tests.support.visits import PATIENCE, Visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("own_threads")]
 CAPTIONS = 40
+RUN = {"run": "first", "versus": "—", "split": "train"}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,7 @@ def tabs(place: Path, serve: Callable[[Path], int], browser: Any) -> Iterator[tu
 
 
 def queue(visit: Visit, reviewer: str, name: str) -> None:
-    query = {"run": "first", "versus": "—", "split": "train", "queue": name, "reviewer": reviewer}
+    query = RUN | {"queue": name, "reviewer": reviewer}
     visit.open(f"reviews?{urlencode(query)}", charts=False)
 
 
@@ -90,19 +92,33 @@ def test_from_keys_to_a_training_that_leaves_out_what_was_judged_wrong(
     anna.page.get_by_role("button", name="Tags and note").click()
     anna.page.get_by_label("Note", exact=True).fill(note)
     anna.page.get_by_label("Tags, with commas").click()
-    anna.page.keyboard.type("wvdl <b>m</b>")  # words, not verdicts
+    tags = ("wvdl <b>m</b>", f"<img src={to}/t>", f"![w]({to}/u)")
+    anna.page.keyboard.type(", ".join(tags))  # words, not verdicts
     anna.page.keyboard.press("Tab")
     anna.page.get_by_role("button", name="Save", exact=True).click()
     anna.page.get_by_role("table", name="verdicts").get_by_text("remark").wait_for(timeout=PATIENCE)
     anna.settle()
     remark = next(review for review in said().standing if review.verdict == "none")
-    assert (remark.note, remark.tags) == (note, ("wvdl <b>m</b>",))
+    assert (remark.note, remark.tags) == (note, tags)
     assert len(said().by_reviewer["anna"]) == 4
     assert anna.page.get_by_text("<b>m</b>").count() >= 1
     assert listener[1] == []
     shown = " ".join(anna.page.evaluate("document.body.textContent").lower().split())
     assert [words for words in promises("reviews") if words not in shown] == []
     anna.check_accessibility()
+
+    anna.open(f"slices?{urlencode(RUN | {'slice': f'{tags[1]!r} in tags'})}", charts=False)
+    anna.page.get_by_text("1 of 40 captions").first.wait_for(timeout=PATIENCE)
+    field = anna.page.get_by_role("textbox", name="Search or slice")
+    for asked, answer in (
+        (f"'![x]({to}/d)' in caption", "0 of 40 captions"), (f"'<img src={to}/e>' in '![x]({to}/f)'", "no condition"),
+        (f'dog "<img src={to}/s>"', f"With “dog” and “<img src={to}/s>”"), (note, "cannot be read"),
+    ):  # fmt: skip
+        field.fill(asked)
+        field.press("Enter")
+        anna.page.get_by_text(answer).first.wait_for(timeout=PATIENCE)
+    anna.settle()
+    assert listener[1] == []
 
     queue(ben, "ben", "Near misses")
     press(ben, "m", int(re.match(r"\d+", ben.page.get_by_text("judged or skipped").inner_text())[0]) + 1)  # type: ignore[index]
@@ -136,3 +152,15 @@ def test_from_keys_to_a_training_that_leaves_out_what_was_judged_wrong(
     assert f"pairs left out (wrong-caption): {wrong}" in " ".join(output.read_text().split())
     for visit in tabs:
         visit.check()
+
+    report = place / "report.html"
+    arguments = [str(place / "runs" / "first"), "--split", "train", "--reviews", str(file), "--out", str(report)]
+    assert write_report([*arguments, "--question", note]) == 0
+    requests: list[str] = []
+    anna.page.on("request", lambda request: requests.append(request.url))
+    anna.page.goto(report.as_uri())
+    assert "wrong-caption" in anna.page.locator("body").inner_text()
+    assert f"<img src={to}/a>" in anna.page.locator("body").inner_text()
+    assert [url for url in requests if not url.startswith("data:")] == [report.as_uri()]
+    assert listener[1] == []
+    assert anna.errors == []
