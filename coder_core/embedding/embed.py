@@ -37,7 +37,7 @@ def embed_split(
 ) -> tuple[Path, Metrics, list[Fault]] | None:  # fmt: skip
     """Embed a split and write it as an analysis of the run `root/name`.
 
-    What is done is sealed every twenty seconds, and every 16 MiB, in `root/.unfinished`; called again with the same
+    What is done is sealed every twenty seconds, and every 2 MiB, in `root/.unfinished`; called again with the same
     data and model, this goes on from there. Several processes of torchrun share the blocks; the first writes the
     run.
 

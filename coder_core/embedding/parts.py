@@ -18,7 +18,7 @@ from coder_core.runs.files import atomic, sealed
 
 Kind = Literal["images", "texts"]
 SECONDS = 20.0  # between two parts
-WAITING_BYTES = 1 << 24  # of rows that are not sealed
+WAITING_BYTES = 1 << 21  # of rows that are not sealed
 FOLDER = ".unfinished"  # beside the runs, where none is looked for
 
 
@@ -71,7 +71,7 @@ class Parts:
                 start += entry["rows"]
 
     def add(self, number: int, block: Block) -> None:
-        """Take a finished block; those that wait are sealed every twenty seconds, and when they are 16 MiB."""
+        """Take a finished block; those that wait are sealed every twenty seconds, and when they are 2 MiB."""
         self._waiting[number] = block
         self._bytes += block.rows.nbytes
         if time.monotonic() - self._sealed > SECONDS or self._bytes > WAITING_BYTES:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coder_core.evaluation.tiles import EVERY, ScoreTiles
+from coder_core.evaluation.tiles import ScoreTiles
 
 Ties = Literal["pessimistic", "optimistic"]
 
@@ -26,7 +26,7 @@ _GUARD = 4  # least δ over the largest rounding error of a right answer
 _CROWDED = 64  # where one pair in so many is unclear, the whole tile is scored exactly
 _SIDE = 512  # … in squares of this side
 _PAIRS_WAITING = 1 << 18  # that exact scores are computed of at once: 4 MiB
-_LISTED_ROWS, _LISTED_SCORES = 256, 1 << 22  # queries whose best are found at once, and their scores: 16 MiB
+_LISTED_ROWS = 256  # queries whose best are found at once, among _COLUMNS candidates: 5 MiB of scores
 _SPARE = 8  # candidates looked at beyond a list, so that rounding in the fast product hardly ever pushes one out
 _WITHOUT_SIGN = (1 << 31) - 1
 
@@ -249,10 +249,8 @@ def _best_lists(scores: ScoreTiles, best: int, *, by_image: bool) -> np.ndarray:
     width, looked_at = min(best, candidates), min(best + _SPARE, candidates)
     lists = np.empty((queries, width), np.int32)
     delta = 2 * scores.rounding_error() if width else 0.0
-    at_once = max(1, min(_LISTED_ROWS, _LISTED_SCORES // candidates))
-    for rows in _slices(queries, at_once) if width else []:
-        tile = scores.fast(rows, EVERY) if by_image else scores.fast(EVERY, rows).T
-        fast, candidate = torch.topk(tile, looked_at, dim=1)
+    for rows in _slices(queries, _LISTED_ROWS) if width else []:
+        fast, candidate = _likeliest(scores, rows, candidates, looked_at, by_image=by_image)
         query = torch.arange(rows.start, rows.stop)[:, None].expand_as(candidate)
         pairs = (query, candidate) if by_image else (candidate, query)
         exact = scores.pairs(*(side.reshape(-1) for side in pairs)).view(candidate.shape)
@@ -271,6 +269,21 @@ def _best_lists(scores: ScoreTiles, best: int, *, by_image: bool) -> np.ndarray:
                 chosen[part], _ = _best_of(torch.cat(pieces, 1), own, everybody, width)
         lists[rows] = chosen.numpy()
     return lists
+
+
+def _likeliest(
+    scores: ScoreTiles, rows: slice, candidates: int, count: int, *, by_image: bool
+) -> tuple[Tensor, Tensor]:
+    """(rows, count) the largest fast scores of some queries, and whose they are, found tile by tile."""
+    best = torch.empty(rows.stop - rows.start, 0)
+    whose = torch.empty(rows.stop - rows.start, 0, dtype=torch.int64)
+    for columns in _slices(candidates, _COLUMNS):
+        tile = scores.fast(rows, columns) if by_image else scores.fast(columns, rows).T
+        some, place = torch.topk(tile, min(count, tile.shape[1]), dim=1)
+        best, whose = torch.cat([best, some], 1), torch.cat([whose, place + columns.start], 1)
+        best, chosen = torch.topk(best, min(count, best.shape[1]), dim=1)
+        whose = whose.gather(1, chosen)
+    return best, whose
 
 
 def _best_of(scores: Tensor, own: Tensor, candidate: Tensor, width: int) -> tuple[Tensor, Tensor]:

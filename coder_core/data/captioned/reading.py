@@ -73,6 +73,8 @@ class CaptionedSplit:
 
     def keep(self, images: np.ndarray) -> CaptionedSplit:
         """The images where `images` (n,) is true, and their captions."""
+        if images.all():
+            return self
         number = np.cumsum(images) - 1
         texts = np.flatnonzero(images[self.image_of_text])
         return replace(
