@@ -23,6 +23,7 @@ from benchmarks import (
     commands,
     embedding,
     evaluation,
+    first_answers,
     gradient_caching,
     loading,
     objectives,
@@ -39,7 +40,7 @@ from coder_core.cpu.products import product_library, use_onednn
 
 NAMES = (
     "evaluation", "objectives", "prototypes", "training", "whole", "boosting", "pieces", "loading", "pooling",
-    "embedding", "app", "commands",
+    "embedding", "answers", "app", "commands",
 )  # fmt: skip
 
 
@@ -52,7 +53,7 @@ class SpeedArguments:
         rounds: measurements of a slow program; quick ones get more.
         products: float32 products as training has them (`coder_core.cpu.products`), or as PyTorch has them by default.
         only: some of evaluation, objectives, prototypes, training, whole, boosting, pieces, loading, pooling,
-            embedding, app, commands.
+            embedding, answers, app, commands.
     """
 
     threads: int = 0
@@ -98,6 +99,7 @@ def main(arguments: SpeedArguments) -> None:
             "pooling": lambda: pooling.lines(2 * rounds),
             "commands": lambda: commands.lines(rounds),
             "embedding": lambda: embedding.lines(folder, rounds),
+            "answers": lambda: first_answers.lines(folder, max(3, rounds // 2)),
             "app": lambda: [line for images in app.SIZES for line in app.lines(folder, images)],
         }
         if {"training", "whole", "boosting", "pieces", "loading"} & set(arguments.only):

@@ -15,24 +15,31 @@ LONGEST = 32  # tokens of a text
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
-def write_clip(folder: Path, *, width: int, layers: int, pixels: int, patch: int, embedding: int) -> Path:
-    """Both towers of `layers` layers; the pictures' of `width`, the texts' of 64, letters as tokens."""
+def write_clip(
+    folder: Path, *, width: int, layers: int, pixels: int, patch: int, embedding: int, text_width: int = 64,
+    longest: int = LONGEST, words: int = 0,
+) -> Path:  # fmt: skip
+    """Both towers of `layers` layers; the pictures' of `width`, the texts' of `text_width`, letters as tokens.
+
+    Args:
+        longest: tokens of a text. words: rows of the table of tokens, where they are more than letters need.
+    """
     from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 
     tokens = ["<|startoftext|>", "<|endoftext|>", *(letter + end for letter in LETTERS for end in ("", "</w>"))]
     shape = {"num_hidden_layers": layers, "num_attention_heads": max(1, width // 64)}
     vision = shape | {"hidden_size": width, "intermediate_size": 4 * width, "image_size": pixels, "patch_size": patch}
     text = {
-        "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": layers, "num_attention_heads": 1,
-        "max_position_embeddings": LONGEST, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1,
-        "vocab_size": len(tokens),
+        "hidden_size": text_width, "intermediate_size": 4 * text_width, "num_hidden_layers": layers,
+        "num_attention_heads": text_width // 64, "max_position_embeddings": longest, "bos_token_id": 0,
+        "eos_token_id": 1, "pad_token_id": 1, "vocab_size": max(words, len(tokens)),
     }  # fmt: skip
     config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=embedding)
     torch.manual_seed(0)
     with quiet():
         CLIPModel(config).save_pretrained(folder)
     vocabulary = {token: number for number, token in enumerate(tokens)}
-    CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=LONGEST).save_pretrained(folder)
+    CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=longest).save_pretrained(folder)
     crop = {"height": pixels, "width": pixels}
     CLIPImageProcessorPil(size={"shortest_edge": pixels}, crop_size=crop).save_pretrained(folder)
     return folder
