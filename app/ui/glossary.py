@@ -54,6 +54,10 @@ TERMS = {
         "probably matches. Pairs that the reviewer has judged are left out."
     ),
     "reviewed": "Recall at K by the labels as the verdicts correct them; it stands beside the recall of the labels.",
+    "change of recall": (
+        "R@1 reviewed minus R@1 by the labels, with the 95% interval of a paired bootstrap over images. “noise?”: "
+        "other images could undo it."
+    ),
     "changed queries": "All queries, or those with a label judged wrong or another match.",
     "kappa": "Cohen’s κ: agreement beyond chance. 1 is complete agreement, 0 what chance gives, below 0 less.",
     "mismatch": (

@@ -18,7 +18,7 @@ from app.ui.glossary import tip
 from app.ui.selection import matching
 from app.ui.state import Choice, bound
 from app.ui.table import Column, Sample, plain_table, rows_table
-from app.ui.words import count
+from app.ui.words import count, gain_cell
 from app.views.samples import TABLE_PICTURE, ids_text, note_sample, search_words, similar_button, slice_members
 
 SKIPPED = "review-skipped"
@@ -166,7 +166,9 @@ def show_recall(choice: Choice, said: Reviews) -> None:
     parts = []
     for name, table in tables.items():
         table = table[(table["queries"] == "all") | (table["count"] > 0)]
-        parts.append(table.assign(run=name, direction=table["direction"].map(DIRECTION)))
+        changes = zip(table["reviewed_1"] - table["labels_1"], table["low_1"], table["high_1"], strict=True)
+        cells = [gain_cell(*change) for change in changes]
+        parts.append(table.assign(run=name, direction=table["direction"].map(DIRECTION), change=cells))
     frame = pd.concat(parts)
     columns = {
         "run": Column("run"), "direction": Column("direction"), "queries": Column("queries", term="changed queries"),
@@ -175,8 +177,11 @@ def show_recall(choice: Choice, said: Reviews) -> None:
     for k in (1, 5, 10):
         columns[f"labels_{k}"] = Column(f"R@{k} labels", ".1f", "R@K")
         columns[f"reviewed_{k}"] = Column(f"R@{k} reviewed", ".1f", "reviewed")
+        if k == 1:
+            columns["change"] = Column("change of R@1", term="change of recall", right=True)
     plain_table(frame.reset_index(drop=True), columns, "reviewed-recall", "rows")
-    labelled = frame.rename(columns={name: column.label for name, column in columns.items()})
+    ends = {f"{end}_{k}": f"R@{k} change, {end} end" for end in ("low", "high") for k in (1, 5, 10)}
+    labelled = frame.drop(columns="change").rename(columns=ends | {name: one.label for name, one in columns.items()})
     downloads.table(labelled, "reviewed-recall", paper=True)
     cards.note(f"Fingerprint of the verdicts that count: {said.fingerprint()[:12]}.")
 

@@ -30,6 +30,7 @@ from coder_core.data.reviews import (
     judge_split,
     read_reviews,
 )
+from coder_core.evaluation.bootstrap import RANKS, Hits, differences
 from coder_core.runs.analysis.reviewed import reviewed_positives
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ def reviewed_recall(run: Run, split: str, reviewed: ReviewedSplit, reviews: Revi
 
     Returns:
         One row a direction ("i2t", "t2i") and group: direction, queries, count, labels_1, labels_5, labels_10,
-        reviewed_1, reviewed_5, reviewed_10 in percent. A query whose labels are all wrong is not counted in either.
+        reviewed_1, reviewed_5, reviewed_10 in percent, and of the difference of the two the ends of its 95% interval,
+        low_1, high_1, … (`differences`). A query whose labels are all wrong is not counted in either.
     """
     judged, analysis, ranks = reviewed.judged(reviews), run.analysis(split), run.ranks(split)
     positives = reviewed_positives(judged, reviewed.image_of_text)
@@ -119,20 +121,35 @@ def reviewed_recall(run: Run, split: str, reviewed: ReviewedSplit, reviews: Revi
         ("i2t", positives[:, ::-1], analysis.image_best, n, (reviewed.image_of_text[wrong], judged.matches[:, 1])),
         ("t2i", positives, analysis.text_best, m, (wrong, judged.matches[:, 0])),
     )
-    rows = []
+    rows: list[dict[str, object]] = []
+    images = {"i2t": np.arange(n), "t2i": reviewed.image_of_text}
+    by_image: dict[str, list[Array]] = {"all": [], "changed": []}
     for direction, pairs, best, count, (of_wrong, of_matches) in sides:
         codes = pairs[:, 0] * max(n, m) + pairs[:, 1]
         hits = np.isin(np.arange(count)[:, None] * max(n, m) + np.asarray(best), codes)
         asks = np.isin(np.arange(count), pairs[:, 0]) & (ranks[direction] >= 0)
         changed = np.zeros(count, bool)
         changed[np.concatenate([of_wrong, of_matches]).astype(np.int64)] = True
+        right = np.stack([ranks[direction] < k for k in RANKS] + [hits[:, :k].any(1) for k in RANKS], 1)
         for name, group in (("all", asks), ("changed", asks & changed)):
             row: dict[str, object] = {"direction": direction, "queries": name, "count": int(group.sum())}
-            for k in (1, 5, 10):
-                right = ranks[direction][group] < k
-                row[f"labels_{k}"] = 100 * right.mean() if len(right) else np.nan
-                row[f"reviewed_{k}"] = 100 * hits[group, :k].any(1).mean() if len(right) else np.nan
+            for number, k in enumerate(RANKS):
+                for column, labels in ((number, "labels"), (len(RANKS) + number, "reviewed")):
+                    row[f"{labels}_{k}"] = 100 * right[group, column].mean() if group.any() else np.nan
             rows.append(row)
+            asked = np.concatenate([right, np.ones((count, 1))], 1) * group[:, None]
+            by_image[name].append(np.stack([np.bincount(images[direction], one, n) for one in asked.T], 1))
+    for name, (of_images, of_texts) in by_image.items():
+        queries = np.stack([of_images[:, -1], of_texts[:, -1]], 1)
+        by_labels, corrected = (
+            Hits(np.concatenate([of_images[:, part], of_texts[:, part]], 1), queries)
+            for part in (slice(0, len(RANKS)), slice(len(RANKS), -1))
+        )
+        changes = differences(corrected, by_labels)
+        for row in (row for row in rows if row["queries"] == name):
+            for k in RANKS:
+                change = changes[f"{row['direction']}_r{k}"]
+                row |= {f"low_{k}": change.low, f"high_{k}": change.high}
     return pd.DataFrame(rows)
 
 

@@ -116,10 +116,9 @@ def differences(row: Hits, reference: Hits, *, draws: int = DRAWS, seed: int = S
     if not np.array_equal(row.queries, reference.queries):
         raise ValueError("the runs were evaluated on different captions")
     images = len(row.queries)
-    rows, shares = np.concatenate([row.hits, reference.hits, row.queries], 1), np.full(images, 1 / images)
+    rows, counts = np.concatenate([row.hits, reference.hits, row.queries], 1), np.ones(images, np.int64)
     if images > MANY:
         rows, counts = np.unique(rows, axis=0, return_counts=True)
-        shares = counts / images
     hits, other, queries = np.split(rows, [row.hits.shape[1], 2 * row.hits.shape[1]], axis=1)
     random = np.random.default_rng(seed)
 
@@ -128,9 +127,9 @@ def differences(row: Hits, reference: Hits, *, draws: int = DRAWS, seed: int = S
 
     block = max(1, CELLS // len(rows))
     sizes = [min(block, draws - start) for start in range(0, draws, block)]
-    drawn = [change(random.multinomial(images, shares, size=size).astype(float)) for size in sizes]
+    drawn = [change(random.multinomial(images, counts / images, size=size).astype(float)) for size in sizes]
     low, high = np.percentile(np.concatenate(drawn), [2.5, 97.5], axis=0)
-    ends = zip(RECALLS, change(images * shares[None])[0], low, high, strict=True)
+    ends = zip(RECALLS, change(counts[None].astype(float))[0], low, high, strict=True)
     return {name: Difference(float(mean), float(least), float(most), False) for name, mean, least, most in ends}
 
 
@@ -148,8 +147,8 @@ def recall_intervals(run: Hits, *, draws: int = DRAWS, seed: int = SEED) -> np.n
 
 def _seven(weights: np.ndarray, run: Hits) -> np.ndarray:
     """(draws, 7) the six recalls and R@sum in percent under (draws, n) weights of the images."""
-    six = 100 * (weights @ run.hits) / np.maximum(np.repeat(weights @ run.queries, len(RANKS), axis=1), 1)
-    return np.concatenate([six, six.sum(1, keepdims=True)], 1)
+    six = (weights @ run.hits) / np.maximum(np.repeat(weights @ run.queries, len(RANKS), axis=1), 1)
+    return 100 * np.concatenate([six, six.sum(1, keepdims=True)], 1)
 
 
 def recall_sum(weights: np.ndarray, run: Hits) -> np.ndarray:
@@ -158,5 +157,4 @@ def recall_sum(weights: np.ndarray, run: Hits) -> np.ndarray:
     >>> recall_sum(np.ones((1, 2)), count_hits(np.array([0, 7]), np.array([0, 3]), np.arange(2)))
     array([450.])
     """
-    hits, queries = weights @ run.hits, np.repeat(weights @ run.queries, len(RANKS), axis=1)
-    return np.asarray(100 * (hits / np.maximum(queries, 1)).sum(1))
+    return _seven(weights, run)[:, -1]

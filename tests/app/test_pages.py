@@ -358,6 +358,7 @@ def test_what_hub_correction_mends_is_listed(
         assert not app.exception
         headings = "".join(item.value for item in app.header)
         assert f"→ {correction.metrics[f'{way}_r1']:.1f} % with scores corrected for hubs" in headings
+        assert "R@1 of demo with the correction against that without: " in texts(app)
         numbers = [item for item in app.number_input if item.key == f"query-{direction}"]
         assert bool(numbers) == bool(len(rows))
         assert not numbers or numbers[0].value in rows

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from app.backend import reviews
 from app.ui.enlarged import captions_html
 from app.ui.state import Choice
+from app.ui.words import gain_cell
 from coder_core.api import list_runs, open_run
 from coder_core.api.reviews import ReviewedSplit, reviewed_recall
 from coder_core.data.reviews import Review, append_review, read_reviews
@@ -91,6 +92,8 @@ def test_the_page_tells_what_was_judged_what_it_changes_and_how_reviewers_agree(
     assert changed["count"] == 1, "the caption judged wrong has no positive left"
     assert (changed["labels_1"], changed["reviewed_1"]) == (0.0, 100.0)
     assert float(recall[2]["R@1 reviewed"]) == pytest.approx(table.loc[("t2i", "all"), "reviewed_1"], abs=0.05)
+    row = table.loc[("t2i", "all")]
+    assert recall[2]["change of R@1"] == gain_cell(row["reviewed_1"] - row["labels_1"], row["low_1"], row["high_1"])
     [agreement] = table_rows(app, "Cohen’s κ")
     assert agreement[0] == {
         "reviewer": "anna",

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coder_core.evaluation.bootstrap import Hits, count_hits, difference, recall_sum
+from coder_core.evaluation import bootstrap
+from coder_core.evaluation.bootstrap import (
+    RECALLS,
+    Hits,
+    count_hits,
+    difference,
+    differences,
+    recall_intervals,
+    recall_sum,
+)
 
 
 def random_ranks(seed: int, images: int = 30, better: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -99,3 +108,27 @@ def test_runs_on_other_captions_are_not_compared() -> None:
 def test_the_same_draws_every_time() -> None:
     runs: list[Hits] = [count_hits(*random_ranks(seed)) for seed in (7, 8)]
     assert difference([runs[0]], [runs[1]]) == difference([runs[0]], [runs[1]])
+
+
+def test_the_seven_differences_of_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R@sum is that of `difference`; where equal images are drawn together, the intervals are those of redrawing."""
+    rng = np.random.default_rng(5)
+    owner = np.repeat(np.arange(300), 5)
+    runs = [
+        count_hits(rng.geometric(p, 300) - 1, rng.geometric(p, 1500) - 1, owner) for p in (0.3, 0.25)
+    ]  # fmt: skip
+    seven = differences(*runs)
+    assert tuple(seven) == RECALLS
+    whole = difference([runs[0]], [runs[1]])
+    for name in ("mean", "low", "high"):
+        assert getattr(seven["rsum"], name) == pytest.approx(getattr(whole, name), abs=1e-9)
+    measured = recall_intervals(runs[0])[:, 0] - recall_intervals(runs[1])[:, 0]
+    np.testing.assert_allclose([change.mean for change in seven.values()], measured, atol=1e-9)
+    monkeypatch.setattr(bootstrap, "MANY", 100)
+    monkeypatch.setattr(bootstrap, "CELLS", 100_000)
+    for name, change in differences(*runs).items():
+        width = seven[name].high - seven[name].low
+        assert change.mean == pytest.approx(seven[name].mean, abs=1e-9)
+        assert (change.low, change.high) == pytest.approx((seven[name].low, seven[name].high), abs=0.1 * width)
+    with pytest.raises(ValueError, match="different captions"):
+        differences(runs[0], count_hits(np.zeros(300, int), np.zeros(1499, int), owner[:-1]))

@@ -73,7 +73,7 @@ diagonal, green, the last run ranks it higher.</p>
 {% endfor %}</tr>{% endfor %}</table>
 <p class="fact">{% for name, count in report.outcomes[way].items() %}
 {{ name }} {{ "{:,}".format(count) }}{{ " · " if not loop.last }}{% endfor %}
- (within the first result)</p></div>{% endfor %}</div>{% endif %}
+ (within the first result)<br>{{ report.moved[way] }}</p></div>{% endfor %}</div>{% endif %}
 
 <h2>Typical failures</h2>
 <p class="how">Captions as queries. Left, in green, the image that belongs to the caption; right the best other one.</p>
@@ -87,7 +87,8 @@ diagonal, green, the last run ranks it higher.</p>
 <h2>Slices</h2>
 <p class="how">Captions by what they say, the slice with the most misses beyond the expected ones first. Slices are
 ordered by one half of the images; every number but the queries is of the other half, with 95% intervals over images.
-R@1 in percent, text→image.</p>
+R@1 in percent, text→image.
+{% if "gain" in report.slices %}A gain whose interval holds zero may be noise.{% endif %}</p>
 {{ table(report.slices, none) }}
 
 {% if report.clusters|length %}<h2>Clusters</h2>

@@ -54,6 +54,7 @@ class Report:
         data: facts about the split. recalls: one row a run, (mean, low, high) under `RECALLS`.
         gains: sentences on R@sum of each run against the first.
         outcomes: direction → outcome → queries. bands: direction → 5 × 5 queries by rank in the first and last run.
+        moved: direction → whether the gain of R@1 is noise.
         examples: heading → examples. slices, clusters, ambiguous, settings: tables; settings is None for one run.
         diversity: counts of captions by diversity in twentieths from the least to 1, and the least; None where the
             split is too large to measure all.
@@ -68,6 +69,7 @@ class Report:
     gains: Sequence[str]
     outcomes: Mapping[str, Mapping[str, int]]
     bands: Mapping[str, np.ndarray]
+    moved: Mapping[str, str]
     examples: Mapping[str, Sequence[Example]]
     slices: pd.DataFrame
     clusters: pd.DataFrame
@@ -99,7 +101,9 @@ def gather(
         title=f"{names} on {split}",
         short=[*gains, *_moved(changes), *_worst(slices, last.name)],
         data=_data(last, split), recalls=_recalls(runs, split), gains=gains,
-        outcomes=_outcomes(changes), bands=_bands(changes), examples=_examples(last, split, changes),
+        outcomes=_outcomes(changes), bands=_bands(changes),
+        moved={label: gain_in_words(first, last, split, f"{way}_r1") for way, label in DIRECTIONS.items()},
+        examples=_examples(last, split, changes),
         slices=slices.head(SLICES), clusters=_clusters(last, split),
         ambiguous=_ambiguous(last, split, diversity), diversity=_twentieths(diversity),
         settings=config_differences({run.name: run.summary.config for run in runs}) if len(runs) > 1 else None,
@@ -137,7 +141,8 @@ def _reviews(runs: Sequence[Run], split: str, reviews: Reviews) -> dict[str, str
     for run in runs:
         table = reviewed_recall(run, split, ReviewedSplit.of(run, split), reviews)
         recalls = [
-            f"{DIRECTIONS[str(row.direction)]} R@1 {row.labels_1:.1f} % by the labels, {row.reviewed_1:.1f} % reviewed"
+            f"{DIRECTIONS[str(row.direction)]} R@1 {row.labels_1:.1f} % by the labels, {row.reviewed_1:.1f} % reviewed "
+            f"(difference: 95% interval {row.low_1:+.1f} to {row.high_1:+.1f})"
             for row in table[table["queries"] == "all"].itertuples()
         ]
         facts[run.name] = "; ".join(recalls)
