@@ -57,7 +57,11 @@ def show_image(choice: Choice, image: int) -> None:
         st.html(f'<div class="cl-large">{cards.picture_html(picture, None, first)}</div>')
     st.html(f"<p>{cards.links_html(links.of_sample(choice, 'image', image))}</p>")
     if len(own):
-        st.html(captions_html(choice, image))
+        st.html(
+            f'<div class="cl-wide">{captions_html(choice, image)}</div>'
+            if choice.between
+            else captions_html(choice, image)
+        )
     else:
         cards.note("The image has no caption.")
 

@@ -138,10 +138,12 @@ def count_answers(choice: Choice, direction: str, at: int, table: pd.DataFrame) 
     """How many queries all, some or none of several runs answer, and whether the last one's gain is noise."""
     right = table[[run.name for run in choice.runs]].to_numpy() <= at
     every, none, total = int(right.all(1).sum()), int((~right.any(1)).sum()), max(len(table), 1)
-    counts = {"by all": every, "by some": len(table) - every - none, "by none": none}
+    shares = {"by all": every, "by some": len(table) - every - none, "by none": none}
     cards.metrics(
-        cards.Metric(f"answered {by}", f"{held:,}", f"of {total:,}", "answered by", f"{held / total:.1%}", "off", "off")
-        for by, held in counts.items()
+        cards.Metric(
+            f"answered {by}", f"{held:,}", f"of {total:,}", "answered by", f"{100 * held / total:.1f} %", "off", "off"
+        )
+        for by, held in shares.items()
     )  # fmt: skip
     alone = [f"{int((own & (right.sum(1) == 1)).sum()):,}" for own in right.T]
     say_gains(choice, direction, at, {"answers alone": alone})

@@ -115,10 +115,10 @@ def weighted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, listener: tuple[int, list[str]], weighted_root: Path) -> Path:
-    """Two demo runs with clusters, two of imported embeddings, a concept run, two runs with weights, and hostile ones.
+    """Three demo runs, two of imported embeddings, a concept run, two runs with weights, and hostile ones.
 
-    Those have hostile captions and names: "run", "run-baseline", "concepts", "more-concepts", "combined", "opposite" as
-    `picture` writes them.
+    Two demo runs have clusters. The last have hostile captions and names: "run", "run-baseline", "concepts",
+    "more-concepts", "combined", "opposite" as `picture` writes them.
     """
     root = tmp_path_factory.mktemp("browser") / "runs"
     evil = [payloads(listener[0])[i % 20] for i in range(40)]
@@ -133,6 +133,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, listener: tuple[int, list[str
         with HistoryWriter(hostile / "history.jsonl") as history:
             history.write("epoch", step=40, epoch=4, **{name("value"): 1.0}, metrics={name("metric"): 2.0})
         write_status(hostile, name("state"), message=name("message"))
+    write_run(root, "demo-late", noise=2.4, images=IMAGES)
     for suffix, noise in (("-blurred", 2.0), ("", 1.0)):
         import_clip(root, f"clip{suffix}", images=12, noise=noise)
     write_concept_run(root, "concepts")

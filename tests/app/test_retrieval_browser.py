@@ -171,6 +171,33 @@ def test_cells_bars_and_filters_lead_to_their_queries(visit: Visit, runs: Path) 
     assert visit.page.get_by_label("Hub", exact=True).input_value() == str(image)
 
 
+def test_a_third_run_is_chosen_shown_and_carried_on(visit: Visit, runs: Path) -> None:
+    visit.open(f"retrieval?{PAIR}")
+    visit.page.get_by_role("combobox", name="Also").click()
+    visit.page.get_by_role("option", name="demo-late").click()
+    visit.page.keyboard.press("Escape")
+    visit.page.wait_for_url(re.compile("[?&]also=demo-late(&|$)"), timeout=PATIENCE)
+    visit.page.get_by_role("heading", name="Which of these 3 runs retrieves best?").wait_for(timeout=PATIENCE)
+    visit.settle()
+    columns = visit.page.locator("[data-testid=stColumn]").filter(has=visit.page.locator(".cl-grid"))
+    boxes = [column.bounding_box() for column in columns.all()]
+    assert len(boxes) == 3
+    assert len({box["y"] for box in boxes}) == 1
+    assert boxes[-1]["x"] + boxes[-1]["width"] <= 1280
+    ranks = {name: open_run(runs / name).ranks("dev")["t2i"] + 1 for name in ("demo-baseline", "demo-late", "demo")}
+    band = ranks["demo-late"] == 1
+    click_bar(visit, "ranks", 1, 0)  # of the run in the middle
+    visit.page.wait_for_url(re.compile("[?&]rank-of=demo-late"), timeout=PATIENCE)
+    visit.page.get_by_text(re.compile(rf"(of |^){band.sum()} captions$")).first.wait_for(timeout=PATIENCE)
+    visit.settle()
+    assert band[int(visit.page.get_by_label("Caption number", exact=True).input_value())]
+    visit.page.locator(".st-key-pages").get_by_role("link", name="Joint space").click()
+    visit.page.get_by_text("the first and the last of 3, demo-baseline and demo").wait_for(timeout=PATIENCE)
+    visit.page.wait_for_url(re.compile("joint.*[?&]also=demo-late"), timeout=PATIENCE)
+    visit.settle()
+    visit.check()
+
+
 def test_every_export_says_what_its_rows_are_and_digits_follow_the_quantity(visit: Visit, runs: Path) -> None:
     first, second = (open_run(runs / name) for name in ("demo-baseline", "demo"))
     visit.open(f"diversity?{PAIR}&anchors=Images")

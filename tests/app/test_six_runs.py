@@ -88,6 +88,10 @@ def test_diversity_of_six_runs_and_pages_about_two(six: Path, opened: Opened) ->
     assert "This page compares two runs: the first and the last of 6, base and last." in texts(app)
     assert all("also=b&amp;also=c" in link for link in re.findall(r'href="([^"]*run=[^"]*)"', texts(app)))
     assert app.query_params["also"] == ["b", "c", "d", "e"]
+    app.text_input(key="view-name").set_value("all six").run()
+    app.button(key="save-view").click().run()
+    address = json.loads((six / ".views.json").read_text())["all six"]
+    assert parse_qs(urlsplit(address).query)["also"] == ["b", "c", "d", "e"]
     app = opened(six, "overview", **LINK | {"also": ["b", "gone", "last", "b"]})
     assert app.multiselect(key="also").value == ["b", "gone"]
     assert "There is no run gone in " in texts(app)
