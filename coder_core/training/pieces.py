@@ -21,12 +21,13 @@ from coder_core.model.coder import Embedded
 
 
 def in_pieces(encode: Callable[..., Any], size: int, *inputs: Tensor) -> Any:
-    """Encode a batch, some rows at a time.
+    """Encode a batch, some rows at a time, the longest first: a GRU takes as many steps as the longest of a piece has
+    words, so pieces of like lengths take fewer.
 
     Args:
         encode: (b, …) tensors -> (b, …) embeddings or `Embedded`; a row's must not depend on the other rows.
         size: rows of a piece; 0 takes the batch whole.
-        inputs: (B, …) each.
+        inputs: (B, …) each; the last are (B,) lengths.
 
     Returns:
         What `encode` returns for the whole batch. Dropout draws other numbers than for the whole batch.
@@ -34,13 +35,16 @@ def in_pieces(encode: Callable[..., Any], size: int, *inputs: Tensor) -> Any:
     rows = len(inputs[0])
     if size == 0 or size >= rows:
         return encode(*inputs)
-    pieces = [
-        checkpoint(encode, *(values[start : start + size] for values in inputs), use_reentrant=False)
-        for start in range(0, rows, size)
-    ]
+
+    def encode_rows(chosen: Tensor) -> Any:  # the copies of its rows live as long as a piece
+        return encode(*(values[chosen] for values in inputs))
+
+    order = torch.argsort(inputs[-1], descending=True, stable=True)
+    place = torch.argsort(order)
+    pieces = [checkpoint(encode_rows, chosen, use_reentrant=False) for chosen in order.split(size)]
     if isinstance(pieces[0], Tensor):
-        return torch.cat(pieces)
-    branches: list[Any] = [None if of[0] is None else torch.cat(of) for of in zip(*pieces, strict=True)]
+        return torch.cat(pieces)[place]
+    branches: list[Any] = [None if of[0] is None else torch.cat(of)[place] for of in zip(*pieces, strict=True)]
     return Embedded(*branches)
 
 
