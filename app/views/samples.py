@@ -134,7 +134,7 @@ def say_slice(choice: Choice, modality: str) -> None:
         unit = "captions" if modality == "text" else "images"
         cards.note(
             f"Numbers, figures and tables are over the slice: {len(slice_members(choice, modality)):,} of {total:,} "
-            f"{unit}. Their candidates are the whole split."
+            f"{unit}. Their candidates are not filtered."
         )
 
 
