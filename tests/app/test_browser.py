@@ -176,7 +176,7 @@ def test_hostile_captions_and_names_stay_text(visit: Visit, listener: tuple[int,
     kinds = next((pair for kind, pair in PAIRS.items() if kind in page), ("run-baseline", "run"))
     first, second = (picture(port, kind) for kind in kinds)
     listener[1].clear()
-    values: dict[str, Any] = {"run": first, "versus": second, "watch": second, "curves": [first, second]}
+    values: dict[str, Any] = {"run": first, "versus": second, "watch": second, "also": [picture(port, "more-concepts")]}
     values["concept"] = picture(port, "word1")
     if "split" in page:
         values = {"run": first, "versus": "—", "split": picture(port, "split")}
