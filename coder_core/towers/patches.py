@@ -73,11 +73,19 @@ def encode_patches(towers: DualEncoder | OwnTowers, picture: Image) -> Patches:
 
 
 def _with_class_token(vision: Any, projection: nn.Module, pixels: Tensor) -> tuple[Tensor, Tensor]:
-    """(L, D) and (L,) of a tower whose embedding is its class token."""
-    with _every_token_alone(vision.encoder.layers[-1].self_attn):
-        tokens = vision(pixel_values=pixels).last_hidden_state[0, 1:]
+    """(L, D) and (L,) of a tower whose embedding is its class token; its last layer alone runs twice."""
+    last = vision.encoder.layers[-1]
+    given: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    handle = last.register_forward_pre_hook(lambda _, *inputs: given.append(inputs), with_kwargs=True)
     with _eager(vision):
-        attention = vision(pixel_values=pixels, output_attentions=True).attentions[-1][0, :, 0, 1:].mean(0)
+        try:
+            attention = vision(pixel_values=pixels, output_attentions=True).attentions[-1][0, :, 0, 1:].mean(0)
+        finally:
+            handle.remove()
+        inputs, named = given[0]
+        with _every_token_alone(last.self_attn):
+            output = last(*inputs, **named)
+    tokens = (output if isinstance(output, Tensor) else output[0])[0, 1:]
     return projection(vision.post_layernorm(tokens)), attention
 
 
