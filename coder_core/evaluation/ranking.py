@@ -24,6 +24,7 @@ _ROWS, _COLUMNS = 1024, 5120  # of a tile, 20 MiB: tall and wide enough for the 
 _COUNTED_ROWS = 32  # rows compared at a time, which stay in the core's own cache; at most 255, counted in bytes
 _GUARD = 4  # least δ over the largest rounding error of a right answer
 _CROWDED = 64  # where one pair in so many is unclear, the whole tile is scored exactly
+_NEAR_LINES = 128  # rows or columns of a tile in which unclear pairs are looked for at once
 _SIDE = 512  # … in squares of this side
 _PAIRS_WAITING = 1 << 18  # that exact scores are computed of at once: 4 MiB
 _LISTED_ROWS = 256  # queries whose best are found at once, among _COLUMNS candidates: 5 MiB of scores
@@ -166,11 +167,12 @@ def _count_tile(tally: _Tally, tile: Tensor, by_image: Tensor, by_text: Tensor, 
         (tally.near_texts, (text_low > text_high).nonzero()[:, 0], by_text),
     ):
         by_row = thresholds is by_image
-        some, (low, high) = (tile[lines] if by_row else tile[:, lines]), thresholds[:, lines]
-        low, high = (low[:, None], high[:, None]) if by_row else (low, high)
-        i, j = ((some >= low) & ~(some >= high)).nonzero().T
-        near.append(torch.stack([lines[i], j] if by_row else [i, lines[j]]) + start)
-        tally.waiting += len(i)
+        for few in lines.split(_NEAR_LINES):
+            some, (low, high) = (tile[few] if by_row else tile[:, few]), thresholds[:, few]
+            low, high = (low[:, None], high[:, None]) if by_row else (low, high)
+            i, j = ((some >= low) & ~(some >= high)).nonzero().T
+            near.append(torch.stack([few[i], j] if by_row else [i, few[j]]) + start)
+            tally.waiting += len(i)
 
 
 def _count_reaching(tile: Tensor, by_row: Tensor, by_column: Tensor) -> tuple[Tensor, Tensor]:
