@@ -68,7 +68,7 @@ class DataConfig:
         "Share of the train captions made vague: coarse words for nouns, or little more than a noun. For experiments "
         "on ambiguity (ablate ambiguity); dev and test stay as they are.")
     reviews: str = setting("", help=
-        "File of people's verdicts on pairs of train (docs/data.md, section 10); dev and test stay as they are.")
+        "File of people's verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are.")
     wrong_weight: float = setting(0.0, minimum=0, maximum=1, help=
         "With reviews: weight of pairs judged wrong-caption; 0 leaves them out, 1 as if nobody had judged them.")
     vague_weight: float = setting(0.5, minimum=0, maximum=1, help=

@@ -40,7 +40,7 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 LONGEST = {"id": 40, "time": 40, "reviewer": 100, "image": 1_000, "caption": LONGEST_CAPTION_CHARACTERS, "note": 2_000}
 LONGEST_TAG, MOST_TAGS = 50, 20
 LONGEST_LINE = 1 << 17  # bytes
-EXPECTED = "a line as docs/data.md describes it (section 10)"
+EXPECTED = "a line as docs/data.md describes it (section 12)"
 _UNNAMED = re.compile(r"(?:image )?(\d+)")
 
 Pair = tuple[str, str]
