@@ -45,7 +45,7 @@ def test_every_option_is_understood_as_it_is_meant() -> None:
         elif option.kind == "choice":
             changes[option.key] = option.choices[-1]
     changes["learn_scale"] = False  # the loss that is chosen has none
-    changes |= {"bank_size": 0, "gamma": -0.25, "epochs": 3, "learning_rate": 2.5e-05, "seed": 7}
+    changes |= {"bank_size": 0, "gamma": -0.25, "epochs": 3, "learning_rate": 2.5e-05, "seed": 7, "train_part": 0.5}
     told, _ = starting.arguments("demo", "new", DATA, changes)
     found = parsed(told)
     for option in starting.options("demo"):
