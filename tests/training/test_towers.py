@@ -359,7 +359,7 @@ def test_the_documented_tower_of_ones_own_trains_from_random_weights(
 
 def test_a_run_that_is_killed_goes_on_exactly(towers_folder: Path, tmp_path: Path) -> None:
     config = tower_config(towers_folder, "killed", epochs=8, workers=1, save_every=1e-6, augment="crop")
-    whole = start_run(config, tmp_path / "whole", quiet())
+    whole = start_run(changed(config, workers=0), tmp_path / "whole", quiet())
     flags = [*changed_flags(Config(), config), "--name=killed", f"--root={tmp_path}"]
     started = subprocess.Popen([sys.executable, "-m", "coder_core.train", *flags], stdout=subprocess.DEVNULL)
     states = tmp_path / "killed" / "state"
