@@ -20,7 +20,7 @@ from coder_core.evaluation.tiles import ScoreTiles
 
 Ties = Literal["pessimistic", "optimistic"]
 
-_ROWS, _COLUMNS = 1024, 5120  # of a tile, 20 MiB: tall and wide enough for the product to run at full speed
+_ROWS, _COLUMNS = 512, 5120  # of a tile, 10 MiB: tall and wide enough for the product to run at full speed
 _COUNTED_ROWS = 32  # rows compared at a time, which stay in the core's own cache; at most 255, counted in bytes
 _GUARD = 4  # least δ over the largest rounding error of a right answer
 _CROWDED = 64  # where one pair in so many is unclear, the whole tile is scored exactly
