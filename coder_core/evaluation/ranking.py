@@ -20,14 +20,14 @@ from coder_core.evaluation.tiles import ScoreTiles
 
 Ties = Literal["pessimistic", "optimistic"]
 
-_ROWS, _COLUMNS = 512, 5120  # of a tile, 10 MiB: tall and wide enough for the product to run at full speed
+_ROWS, _COLUMNS = 512, 2560  # of a tile, 5 MiB: tall and wide enough for the product to run at full speed
 _COUNTED_ROWS = 32  # rows compared at a time, which stay in the core's own cache; at most 255, counted in bytes
 _GUARD = 4  # least δ over the largest rounding error of a right answer
 _CROWDED = 64  # where one pair in so many is unclear, the whole tile is scored exactly
 _NEAR_LINES = 128  # rows or columns of a tile in which unclear pairs are looked for at once
 _SIDE = 512  # … in squares of this side
-_PAIRS_WAITING = 1 << 18  # that exact scores are computed of at once: 4 MiB
-_LISTED_ROWS = 256  # queries whose best are found at once, among _COLUMNS candidates: 5 MiB of scores
+_PAIRS_WAITING = 1 << 16  # that exact scores are computed of at once: 1 MiB
+_LISTED_ROWS = 256  # queries whose best are found at once, among _COLUMNS candidates: 2.5 MiB of scores
 _SPARE = 8  # candidates looked at beyond a list, so that rounding in the fast product hardly ever pushes one out
 _WITHOUT_SIGN = (1 << 31) - 1
 
