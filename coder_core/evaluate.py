@@ -183,7 +183,6 @@ def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews
     from coder_core.runs.analysis.rows import (
         add_c_way_accuracy,
         add_extended_metrics,
-        add_judged_metrics,
         add_reviewed_metrics,
     )
 
@@ -192,9 +191,7 @@ def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews
         faults += add_c_way_accuracy(
             rows, parsed.ways, repeats=parsed.ways_repeats, seed=parsed.ways_seed, ties=parsed.ties
         )
-    if str(parsed.positives) in COCO_JUDGEMENTS:
-        faults += add_judged_metrics(rows, str(parsed.positives))
-    elif parsed.positives is not None:
+    if parsed.positives is not None:
         faults += add_extended_metrics(rows, parsed.positives)
     if reviews is not None and parsed.reviews is not None:
         faults += add_reviewed_metrics(rows, reviews, parsed.reviews)

@@ -21,6 +21,10 @@ EXPERT_GRADE = 3.0  # mean of three grades: 3 is "describes the image with minor
 CROWD_SHARE = 0.5  # of the judges who said yes, more than this
 
 
+class OtherSplitError(InputError):
+    """A sound file of positives has no line about the split."""
+
+
 @dataclass(frozen=True)
 class Positives:
     """Positives beyond the labels.
@@ -53,7 +57,7 @@ def read_positives(path: Path, image_names: Sequence[str], image_of_text: np.nda
         image_of_text: (m,) the image of every caption; `x.jpg#2` is the third caption of x.jpg in this order.
 
     Raises:
-        InputError: a line is none of the layouts, or no line is about this split.
+        InputError: a line is none of the layouts. OtherSplitError: no line is about this split.
     """
     faults: list[Fault] = []
     lines = read_lines(path, "pair", faults)
@@ -88,7 +92,9 @@ def read_positives(path: Path, image_names: Sequence[str], image_of_text: np.nda
         raise InputError(errors)
     if lines and elsewhere == len(lines):
         fact = f"none of its {len(lines):,} lines is about a caption and an image of this split"
-        raise InputError(Fault(str(path), fact, f"names such as {image_names[0]}#0", "evaluate the split it is about"))
+        raise OtherSplitError(
+            Fault(str(path), fact, f"names such as {image_names[0]}#0", "evaluate the split it is about")
+        )
     unique = np.unique(np.array(pairs, np.int64).reshape(-1, 2), axis=0)
     disagreement = np.full(len(image_of_text), np.nan)
     for text_row, judged in deviations.items():

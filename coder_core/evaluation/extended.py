@@ -9,12 +9,12 @@ first K results (Parekh et al. 2021, CxC). Queries without a positive are left o
 from __future__ import annotations
 
 import numpy as np
-import torch
 
-from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.ranking import best_lists
 from coder_core.evaluation.recall import RECALL_AT, Metrics
 from coder_core.evaluation.tiles import ScoreTiles
 
+VALUES = ("map_at_r", "r_precision", *(f"extended_r{k}" for k in RECALL_AT))
 LONGEST_LIST = 1_000  # results of a query that are looked at; a query with more positives counts by these
 
 
@@ -28,19 +28,33 @@ def extended_metrics(scores: ScoreTiles, positives: np.ndarray, of_images: np.nd
     (100.0, 100.0)
 
     Args:
+        scores, positives, of_images: as for `extended_values`.
+    """
+    return {
+        f"{way}_{name}": 100 * float(of_queries.mean())
+        for way, values in extended_values(scores, positives, of_images).items()
+        for name, of_queries in zip(VALUES, values[~np.isnan(values[:, 0])].T, strict=True)
+        if len(of_queries)
+    }
+
+
+def extended_values(
+    scores: ScoreTiles, positives: np.ndarray, of_images: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
+    """ "i2t" (n, 5) and "t2i" (m, 5): `VALUES` of every query, from 0 to 1; NaN for one without a positive.
+
+    Args:
         scores: of n images and m captions.
         positives: (P, 2) int64, a caption and an image that belong together; labels are positives too and are named
             here like any other.
         of_images: (P, 2) those of images as queries, where they were judged apart: a caption, an image.
     """
     of_images = positives if of_images is None else of_images
-    images_of_text = _lists(positives[:, 0], positives[:, 1], scores.m)
     texts_of_image = _lists(of_images[:, 1], of_images[:, 0], scores.n)
-    most = max((len(own) for own in (*images_of_text, *texts_of_image)), default=0)
-    ranks = rank(scores, best=min(max(most, *RECALL_AT), LONGEST_LIST))
+    images_of_text = _lists(positives[:, 0], positives[:, 1], scores.m)
     return {
-        **_one_way("i2t", _hits(scores, ranks.image_best, texts_of_image, by_image=True), texts_of_image),
-        **_one_way("t2i", _hits(scores, ranks.text_best, images_of_text, by_image=False), images_of_text),
+        "i2t": _one_way(_hits(scores, texts_of_image, by_image=True), texts_of_image),
+        "t2i": _one_way(_hits(scores, images_of_text, by_image=False), images_of_text),
     }
 
 
@@ -50,27 +64,20 @@ def _lists(queries: np.ndarray, answers: np.ndarray, count: int) -> list[np.ndar
     return np.split(pairs[:, 1], np.searchsorted(pairs[:, 0], np.arange(1, count)))
 
 
-def _hits(scores: ScoreTiles, best: np.ndarray, positives: list[np.ndarray], *, by_image: bool) -> np.ndarray:
+def _hits(scores: ScoreTiles, positives: list[np.ndarray], *, by_image: bool) -> np.ndarray:
     """(Q, K) bool: which results are positives, best first; among exactly equal scores positives come last."""
+    most = max((len(own) for own in positives), default=0)
+    best, exact = best_lists(scores, min(max(most, *RECALL_AT), LONGEST_LIST), by_image=by_image)
     hits = np.stack([np.isin(row, own) for row, own in zip(best, positives, strict=True)])
-    query = np.repeat(np.arange(len(best)), best.shape[1])
-    pairs = (query, best.reshape(-1).astype(np.int64))
-    images, texts = (torch.from_numpy(side) for side in (pairs if by_image else pairs[::-1]))
-    exact = scores.pairs(images, texts).numpy().reshape(best.shape)
-    order = np.lexsort((hits, -exact), axis=1)
-    return np.asarray(np.take_along_axis(hits, order, 1))
+    return np.asarray(np.take_along_axis(hits, np.lexsort((hits, -exact), axis=1), 1))
 
 
-def _one_way(way: str, hits: np.ndarray, positives: list[np.ndarray]) -> Metrics:
+def _one_way(hits: np.ndarray, positives: list[np.ndarray]) -> np.ndarray:
     counts = np.minimum([len(own) for own in positives], hits.shape[1])
-    asks = counts > 0
-    hits, counts = hits[asks], counts[asks]
-    if not len(hits):
-        return {}
     precision = np.cumsum(hits, 1) / np.arange(1, hits.shape[1] + 1)
     within = np.arange(hits.shape[1]) < counts[:, None]
-    return {
-        f"{way}_map_at_r": 100 * float(((precision * hits * within).sum(1) / counts).mean()),
-        f"{way}_r_precision": 100 * float(((hits & within).sum(1) / counts).mean()),
-        **{f"{way}_extended_r{k}": 100 * float(hits[:, :k].any(1).mean()) for k in RECALL_AT},
-    }
+    positive = np.maximum(counts, 1)
+    columns = [(precision * hits * within).sum(1) / positive, (hits & within).sum(1) / positive]
+    values = np.stack([*columns, *(hits[:, :k].any(1) for k in RECALL_AT)], 1)
+    values[counts == 0] = np.nan
+    return values

@@ -79,8 +79,8 @@ def rank(scores: ScoreTiles, *, ties: Ties = "pessimistic", best: int = 10) -> R
         (texts.above + counted * texts.level).numpy(),
         images.level.numpy(),
         texts.level.numpy(),
-        _best_lists(scores, best, by_image=True),
-        _best_lists(scores, best, by_image=False),
+        best_lists(scores, best, by_image=True)[0],
+        best_lists(scores, best, by_image=False)[0],
     )
 
 
@@ -241,15 +241,19 @@ def _own_entries(scores: ScoreTiles, rows: slice, columns: slice) -> tuple[Tenso
     return image[inside] - rows.start, inside
 
 
-def _best_lists(scores: ScoreTiles, best: int, *, by_image: bool) -> np.ndarray:
-    """The best captions of every image, or images of every caption: found by fast scores, ordered by exact ones."""
+def best_lists(scores: ScoreTiles, best: int, *, by_image: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The best captions of every image, or images of every caption: found by fast scores, ordered by exact ones.
+
+    Returns:
+        (Q, min(best, C)) int32 candidates, best first as in `Ranks`, and their exact scores in float32.
+    """
     every_image = torch.arange(scores.n)
     query_image, candidate_image = (
         (every_image, scores.image_of_text) if by_image else (scores.image_of_text, every_image)
     )
     queries, candidates = len(query_image), len(candidate_image)
     width, looked_at = min(best, candidates), min(best + _SPARE, candidates)
-    lists = np.empty((queries, width), np.int32)
+    lists, listed = np.empty((queries, width), np.int32), np.empty((queries, width), np.float32)
     delta = 2 * scores.rounding_error() if width else 0.0
     for rows in _slices(queries, _LISTED_ROWS) if width else []:
         fast, candidate = _likeliest(scores, rows, candidates, looked_at, by_image=by_image)
@@ -257,10 +261,10 @@ def _best_lists(scores: ScoreTiles, best: int, *, by_image: bool) -> np.ndarray:
         pairs = (query, candidate) if by_image else (candidate, query)
         exact = scores.pairs(*(side.reshape(-1) for side in pairs)).view(candidate.shape)
         own = candidate_image[candidate] == query_image[rows, None]
-        chosen, last = _best_of(exact, own, candidate, width)
+        chosen, chosen_scores = _best_of(exact, own, candidate, width)
         if looked_at < candidates:
             # Where the last one listed does not stand clear of those not looked at, everybody is compared.
-            level = (fast[:, -1] >= last - delta).nonzero()[:, 0]
+            level = (fast[:, -1] >= chosen_scores[:, -1] - delta).nonzero()[:, 0]
             for part in level.split(max(1, _PAIRS_WAITING // candidates)) if len(level) else ():
                 some, everybody = part + rows.start, torch.arange(candidates).expand(len(part), -1)
                 pieces = [
@@ -268,9 +272,9 @@ def _best_lists(scores: ScoreTiles, best: int, *, by_image: bool) -> np.ndarray:
                     for columns in _slices(candidates, _SIDE)
                 ]
                 own = candidate_image[None] == query_image[some, None]
-                chosen[part], _ = _best_of(torch.cat(pieces, 1), own, everybody, width)
-        lists[rows] = chosen.numpy()
-    return lists
+                chosen[part], chosen_scores[part] = _best_of(torch.cat(pieces, 1), own, everybody, width)
+        lists[rows], listed[rows] = chosen.numpy(), chosen_scores.numpy()
+    return lists, listed
 
 
 def _likeliest(
@@ -289,7 +293,7 @@ def _likeliest(
 
 
 def _best_of(scores: Tensor, own: Tensor, candidate: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Per row the `width` best candidates, best first, and the last one's score; all (rows, candidates looked at).
+    """Per row the `width` best candidates, best first, and their scores; all (rows, candidates looked at).
 
     Among equal scores the own candidates come last, then the lower index first: all in one whole number to sort by. The
     bits of a float32 without its sign grow with it, so they stand on top.
@@ -298,7 +302,7 @@ def _best_of(scores: Tensor, own: Tensor, candidate: Tensor, width: int) -> tupl
     order = torch.where(bits < 0, -(bits & _WITHOUT_SIGN), bits)
     key = (order << 32) | (torch.where(own, 0, 1) << 31) | (_WITHOUT_SIGN - candidate)
     position = torch.topk(key, width, dim=1).indices
-    return candidate.gather(1, position), scores.gather(1, position[:, -1:])[:, 0]
+    return candidate.gather(1, position), scores.gather(1, position)
 
 
 def _slices(stop: int, step: int, start: int = 0) -> list[slice]:

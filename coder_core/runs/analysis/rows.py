@@ -15,21 +15,21 @@ from rich.console import Console
 from coder_core.console.bars import preparing, watching
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import print_faults
-from coder_core.data.coco_judgements import COCO_JUDGEMENTS, coco_judgements
 from coder_core.data.dataset import Split
-from coder_core.data.positives import read_positives
+from coder_core.data.judgements import read_judgements
 from coder_core.data.reviews import Reviews, judge_split
 from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, most_options, option_faults
 from coder_core.evaluation.extended import extended_metrics
 from coder_core.evaluation.ranking import Ties
 from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold
 from coder_core.evaluation.separation import caption_spread, distributions
-from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
+from coder_core.evaluation.sources import Source
 from coder_core.evaluation.tiles import score_tiles
 from coder_core.model.splits import read_splits
 from coder_core.runs.analysis.evaluate import evaluate_split, score
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.analysis.reviewed import reviewed_metrics
+from coder_core.runs.analysis.sources import stored_sources
 from coder_core.runs.analysis.tables import list_splits
 from coder_core.runs.derived.hub_correction import correct_hubs
 from coder_core.runs.load import LoadedModel
@@ -137,16 +137,6 @@ def _embedded(folder: Path, split_name: str) -> Analysis:
     return open_analysis(folder, split_name)
 
 
-def stored_sources(analysis: Analysis) -> list[Source]:
-    """The scores of an analysis."""
-    if analysis.scores is not None:
-        return [ScoreMatrix(analysis.scores)]
-    if (concepts := analysis.concepts) is None:
-        return mixture(analysis.image_embeddings, analysis.text_embeddings)
-    second = concepts.image_embeddings, concepts.text_embeddings
-    return mixture(analysis.image_embeddings, analysis.text_embeddings, second, concepts.beta)
-
-
 def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
     """The mean of the runs' scores as a row.
 
@@ -205,59 +195,35 @@ def hub_corrected_row(
     return RunRow(name, dict(correction.metrics), list(sources), row.split), Fault(str(folder), fact, severity="note")
 
 
-def add_extended_metrics(rows: Sequence[RunRow], file: Path) -> list[Fault]:
-    """Add mAP@R, R-Precision and extended R@K to the metrics of every row; returns notes on what the file holds.
+def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
+    """Add mAP@R, R-Precision and extended R@K to the metrics of every row; returns notes on what the source holds.
 
     Of Flickr8k's experts also `disagreement_rho`, Spearman's ρ over the captions they judged: of the spread of their
     grades and the caption's diversity. Were diversity low where a caption is ambiguous, it would be negative.
 
-    Raises:
-        InputError: the file cannot be read, or is about another split.
-    """
-    notes: dict[str, Fault] = {}
-    for row in rows:
-        split = row.split
-        positives = read_positives(file, split.image_names, split.image_of_text)
-        row.metrics |= extended_metrics(
-            score_tiles(row.sources, split.image_of_text), positives.with_labels(split.image_of_text)
-        )
-        fact = f"{len(positives.pairs):,} positives beyond the labels"
-        if positives.elsewhere:
-            fact += f", {positives.elsewhere:,} lines about other splits"
-        if positives.rejected:
-            fact += f", {positives.rejected:,} pairs that its judges reject"
-        notes[fact] = Fault(str(file), fact, severity="note")
-        judged = np.flatnonzero(np.isfinite(positives.disagreement))
-        if len(np.unique(positives.disagreement[judged])) > 1:  # a rank correlation needs two different values
-            diversity = pd.Series(caption_spread(row.sources, split.image_of_text)[judged])
-            rho = float(diversity.corr(pd.Series(positives.disagreement[judged]), method="spearman"))
-            row.metrics["disagreement_rho"] = rho
-            fact = f"ρ of diversity and the spread of the experts' grades is {rho:+.2f} over {len(judged):,} captions"
-            notes[f"{row.name} {fact}"] = Fault(row.name, fact, severity="note")
-    return list(notes.values())
-
-
-def add_judged_metrics(rows: Sequence[RunRow], name: str) -> list[Fault]:
-    """Add the metrics of `add_extended_metrics` by COCO's extended judgements; returns notes on what they hold.
-
     Args:
-        rows: of runs. name: one of `COCO_JUDGEMENTS`.
+        rows: of runs. source: a file of positives, or one of `COCO_JUDGEMENTS`.
 
     Raises:
-        InputError: the package of the judgements is missing, or the images are none of COCO's test images.
+        InputError: as `read_judgements`.
     """
     notes: dict[str, Fault] = {}
     for row in rows:
         owner = row.split.image_of_text
-        judged = coco_judgements(name, row.split.image_names, owner)
-        row.metrics |= extended_metrics(score_tiles(row.sources, owner), judged.of_texts, judged.of_images)
-        fact = (
-            f"pairs that count for captions: {len(judged.of_texts):,}, for images: {len(judged.of_images):,}; the k-th "
-            "caption of an image is taken for the k-th of its COCO ids in ascending order"
-        )
-        if judged.elsewhere:
-            fact += f"; judged pairs outside this split: {judged.elsewhere:,}"
-        notes[fact] = Fault(COCO_JUDGEMENTS[name], fact, severity="note")
+        judgements = read_judgements(source, row.split.image_names, owner)
+        scores = score_tiles(row.sources, owner)
+        row.metrics |= extended_metrics(scores, judgements.of_texts, judgements.of_images)
+        notes[judgements.fact] = Fault(judgements.source, judgements.fact, severity="note")
+        if judgements.disagreement is None:
+            continue
+        judged = np.flatnonzero(np.isfinite(judgements.disagreement))
+        disagreement = pd.Series(judgements.disagreement[judged])
+        if disagreement.nunique() > 1:  # a rank correlation needs two different values
+            diversity = pd.Series(caption_spread(row.sources, owner)[judged])
+            rho = float(diversity.corr(disagreement, method="spearman"))
+            row.metrics["disagreement_rho"] = rho
+            fact = f"ρ of diversity and the spread of the experts' grades is {rho:+.2f} over {len(judged):,} captions"
+            notes[f"{row.name} {fact}"] = Fault(row.name, fact, severity="note")
     return list(notes.values())
 
 
