@@ -16,6 +16,8 @@ from app.views.anchor import show_sample
 from app.views.free_query import query_with_picture, query_with_text
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
 from app.views.hubs import show_hubs
+from app.views.judged import choose_judgements
+from app.views.judgements import unlabelled_matches
 from app.views.query import RESULTS, rank_change, side_by_side
 from app.views.samples import say_slice
 
@@ -25,22 +27,29 @@ SOURCES = {"split": "Sample of the split", "text": "Free text", "picture": "Pict
 def query_from_split(choice: Choice, modality: str, controls: DeltaGenerator) -> None:
     """The split's own queries: which failed and why, then one of them in detail."""
     direction = "t2i" if modality == "text" else "i2t"
+    source = choose_judgements(choice, controls)
     with controls:
         at = int(choose_one("Answered within the first", {"1": "1", "5": "5", "10": "10"}, "at", tip("R@K")))
         two = len(choice.runs) == 2
         views = {"ranks": "Rank changes" if two else "Ranks", "near": "Near misses", "hubs": "Hubs"}
+        views |= {"judged": "Judgements"} if source is not None else {}
         view = choose_one("View", views, "look", f"{tip('margin')} {tip('hub')}")
     say_slice(choice, modality)
     if view == "near":
         order = failures.near_misses(choice, direction, modality)
     elif view == "hubs":
         order = show_hubs(choice, direction, modality)
+    elif view == "judged" and source is not None:
+        order = unlabelled_matches(choice, source, direction, at, modality)
     else:
         order = (failures.compare_runs if two else failures.ranks_of_runs)(choice, direction, at, modality)
     if not follow(f"query-{modality}", order):
         return
     ranks = open_summary(choice.runs[-1]).ranks(choice.split)[direction]
-    cards.heading("One query in detail", "The ten best candidates and their similarity. Green frames are true matches.")
+    frames = "Green frames are true matches."
+    if source is not None:
+        frames += f" Dashed frames are matches by the judgements of {source.label}, which no label names."
+    cards.heading("One query in detail", f"The ten best candidates and their similarity. {frames}")
     label = "Caption number" if modality == "text" else "Image number"
     number = step_through(
         label, f"query-{modality}", order, len(ranks), "The row of the sample in its split.", failed=ranks >= at

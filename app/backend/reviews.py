@@ -18,7 +18,8 @@ from coder_core.api.reviews import LONGEST, LONGEST_TAG, MOST_TAGS, VERDICTS, Re
 
 __all__ = [
     "LONGEST", "LONGEST_TAG", "MOST_TAGS", "QUEUES", "VERDICTS", "Review", "ReviewedSplit", "Reviews", "agreement",
-    "file_of", "give", "load", "of_data", "own_verdicts", "queue", "recall", "reviewed_split", "same_data", "undo",
+    "data_folder", "file_of", "give", "load", "of_data", "own_verdicts", "queue", "recall", "reviewed_split",
+    "same_data", "undo",
 ]  # fmt: skip
 
 QUEUES = {"ambiguous": "Most ambiguous", "near": "Near misses", "likely": "Likely matches"}
@@ -32,12 +33,17 @@ def file_of(run: RunSummary) -> Path:
 def of_data(data: str) -> Path:
     """Where verdicts on a data set go: the file in CODER_REVIEWS, or reviews.jsonl beside the data or the runs."""
     named = os.environ.get("CODER_REVIEWS")
-    return Path(named) if named else _default_file(data, str(runs_root()))
+    return Path(named) if named else _data_folder(data, str(runs_root())) / api.FILE
+
+
+def data_folder(run: RunSummary) -> Path:
+    """The folder of a run's data, where that is one of the data sets that the app offers; else that of the runs."""
+    return _data_folder(str(run.config.get("data", {}).get("data", "")), str(runs_root()))
 
 
 @st.cache_data(ttl=30, max_entries=64, show_spinner=False)
-def _default_file(data: str, root: str) -> Path:
-    return api.default_file(data, [Path(entry.path) for entry in data_sets() if entry.path != "demo"], Path(root))
+def _data_folder(data: str, root: str) -> Path:
+    return api.data_folder(data, [Path(entry.path) for entry in data_sets() if entry.path != "demo"], Path(root))
 
 
 def same_data(entry: DataSet, data: str) -> bool:

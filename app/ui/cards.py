@@ -40,6 +40,7 @@ class Metric:
 class Result:
     """One ranked candidate: a picture (JPEG bytes), a text, or both, with its ids in small print.
 
+    `match` is a label's, `judged` one that people judged to fit though no label says so.
     `image` is the one that a click on the picture enlarges, `hover` describes it. `links` are (label, address) pairs;
     addresses come from `app.ui.links`. `term` names what the score is. `review` is HTML from `app.ui.reviewing`.
     """
@@ -56,6 +57,7 @@ class Result:
     image: int | None = None
     hover: str = ""
     review: str = ""
+    judged: bool = False
 
 
 def data_url(picture: bytes | None) -> str:
@@ -64,10 +66,11 @@ def data_url(picture: bytes | None) -> str:
 
 
 def results_html(results: Sequence[Result]) -> str:
-    """Ranked candidates: pictures as a grid, texts as a list; true matches carry a mark and a green edge."""
+    """Ranked candidates: pictures as a grid, texts as a list; true and judged matches carry a mark and a green edge."""
     parts = []
     for result in results:
-        mark = '<span class="cl-match">✓ match</span>' if result.match else ""
+        kind, word = ("is-match", "match") if result.match else ("is-judged", "judged") if result.judged else ("", "")
+        mark = f'<span class="cl-match">✓ {word}</span>' if word else ""
         notes = "".join(f"<span>{html.escape(note)}</span>" for note in result.notes)
         head = f'<div class="cl-head"><b>{result.place}</b><span>{result.score:.3f}</span>{notes}{mark}</div>'
         caption = ""
@@ -78,7 +81,7 @@ def results_html(results: Sequence[Result]) -> str:
         if result.picture is not None:
             image = picture_html(result.picture, result.image, result.hover or result.ids)
         body = f'<div class="cl-body">{head}{caption}{ids}{links_html(result.links)}{result.review}</div>'
-        parts.append(f'<div class="cl-card{" cl-is-match" if result.match else ""}">{image}{body}</div>')
+        parts.append(f'<div class="cl-card{f" cl-{kind}" if kind else ""}">{image}{body}</div>')
     layout = "cl-grid" if any(result.picture is not None for result in results) else "cl-list"
     terms = dict.fromkeys(result.term for result in results)
     return f'{"".join(map(_tip, terms))}<div class="{layout}">{"".join(parts)}</div>'

@@ -49,6 +49,19 @@ TERMS = {
         "A guess from the captions alone: the result has a caption much like one of the query’s (TF-IDF, cosine 0.6 or "
         "more), so it may be right though no label says so. It never enters the recall of the labels."
     ),
+    "judged": (
+        "People judged that this query and this result fit each other, though no label says so: a fact of the file of "
+        "judgements, not a guess. It never enters the recall of the labels."
+    ),
+    "judged R@K": (
+        "Extended recall at K: percentage of queries with any match, labelled or judged, among the first K results. "
+        "Only queries with a match by the judgements count."
+    ),
+    "mAP@R": (
+        "Mean average precision at R, the number of a query’s matches: how many of its first R results are matches, "
+        "and how early. Low where a model finds one match and none of the others."
+    ),
+    "R-Precision": "Percentage of matches among a query’s first R results, R being the number of its matches.",
     "queue": (
         "At most 50 pairs, those that tell most first: captions of low diversity, near misses, or results that are "
         "probably matches. Pairs that the reviewer has judged are left out."

@@ -21,6 +21,7 @@ from app.ui.state import Choice, bound, put, theme
 from app.ui.table import Column
 from app.ui.words import count
 from app.views.gains import show_gains
+from app.views.judged import only_judged
 from app.views.samples import NO_WORDS, holding, in_slice, of_run, sample_table, search_words, slice_members
 
 
@@ -67,7 +68,7 @@ def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.n
         queries = by_outcome(changes, None if outcome == "all" else outcome)
         for column, band in zip(("rank_a", "rank_b"), bands, strict=True):
             queries = queries[in_band(queries[column].to_numpy(), band)]
-        queries = only_guessed(choice, direction, at, queries)
+        queries = only_judged(choice, direction, at, only_guessed(choice, direction, at, queries))
         columns = {
             "rank_a": Column(of_run(choice, "rank", choice.first), ",d", "rank"),
             "rank_b": Column(of_run(choice, "rank", choice.second), ",d", "rank"),
@@ -120,7 +121,7 @@ def ranks_of_runs(choice: Choice, direction: str, at: int, modality: str) -> np.
             band = choose_band("Rank", "to-rank")
             words = search_words("words")
         rows = table[inside & in_band(table[of].to_numpy(), band)]
-        rows = only_guessed(choice, direction, at, rows)
+        rows = only_judged(choice, direction, at, only_guessed(choice, direction, at, rows))
         own = rows[list(ranks)]
         largest = own.max(axis=1) - own.min(axis=1) if several else own[of]
         rows = rows.iloc[np.argsort(-largest.to_numpy(), kind="stable")]

@@ -13,6 +13,7 @@ from app.backend.runs import InputError, RunSummary, open_summary
 from app.ui import cards, links
 from app.ui.reviewing import menu_html
 from app.ui.state import Choice
+from app.views.judged import judged_candidates
 from app.views.samples import sample_card
 
 RESULTS = 10
@@ -40,13 +41,14 @@ def side_by_side(
 def results(choice: Choice, run: RunSummary, modality: str, candidates: pd.DataFrame, query: int | None = None) -> None:
     """Ranked candidates with links to the other pages; `modality` is the query's."""
     other = "image" if modality == "text" else "text"
-    likely = likely_results(choice, run, modality, query)
+    judged = judged_candidates(choice, run, modality, query)
+    likely = likely_results(choice, run, modality, query) - judged
     cards.results([
         sample_card(
             run, choice.split, other, int(row["candidate"]), int(row["place"]), float(row["score"]),
             match=bool(row["match"]), links=links.of_sample(choice, other, int(row["candidate"])),
             pictured=other == "image", notes=(LIKELY,) if int(row["candidate"]) in likely else (),
-            review=review_menu(choice, modality, query, int(row["candidate"])),
+            review=review_menu(choice, modality, query, int(row["candidate"])), judged=int(row["candidate"]) in judged,
         )
         for row in candidates.to_dict("records")
     ])  # fmt: skip

@@ -60,7 +60,7 @@ def texts_of(run: Run, split: str, modality: str, numbers: np.ndarray) -> list[s
 def sample_card(
     run: RunSummary, split: str, modality: str, number: int, place: int, score: float, *, match: bool = False,
     notes: tuple[str, ...] = (), links: tuple[tuple[str, str], ...] = (), term: str = "similarity",
-    pictured: bool = True, review: str = "",
+    pictured: bool = True, review: str = "", judged: bool = False,
 ) -> cards.Result:  # fmt: skip
     """A card of a sample: an image by its picture, or by its captions where there is none; a caption by its text and,
     with `pictured`, its image's picture."""
@@ -73,7 +73,7 @@ def sample_card(
         captions = opened.captions(split)
         text = "" if picture else "\n".join(captions[row] for row in opened.captions_of(split, image).tolist())
     ids = ids_of(opened, split, modality, number)
-    return cards.Result(place, score, match, text, picture, notes, links, term, ids, image, first, review)
+    return cards.Result(place, score, match, text, picture, notes, links, term, ids, image, first, review, judged)
 
 
 def sample_columns(run: Run, split: str, modality: str, numbers: np.ndarray) -> pd.DataFrame:

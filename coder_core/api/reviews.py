@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FILE", "LONGEST", "LONGEST_TAG", "MOST_TAGS", "QUEUE", "VERDICTS", "Pair", "Review", "ReviewedSplit", "Reviews",
-    "Verdict", "agreement", "ambiguous_pairs", "append_review", "append_undo", "likely_pairs", "near_miss_pairs",
-    "read_reviews", "reviewed_recall",
+    "Verdict", "agreement", "ambiguous_pairs", "append_review", "append_undo", "data_folder", "likely_pairs",
+    "near_miss_pairs", "read_reviews", "reviewed_recall",
 ]  # fmt: skip
 
 QUEUE = 50  # pairs of a queue
@@ -206,8 +206,8 @@ def agreement(reviews: Reviews) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["first", "second", "pairs", "same", "kappa"])
 
 
-def default_file(data: str, folders: Sequence[Path], root: Path) -> Path:
-    """Where the reviews of a run's data lie: in its folder, where that is one of `folders`; else in `root`.
+def data_folder(data: str, folders: Sequence[Path], root: Path) -> Path:
+    """Where what people say about a run's data lies: its folder, where that is one of `folders`; else `root`.
 
     Args:
         data: as the run's configuration names it. folders: data sets that a person named when starting the program.
@@ -215,4 +215,4 @@ def default_file(data: str, folders: Sequence[Path], root: Path) -> Path:
     """
     place = Path(data).resolve() if data else root
     match = next((folder for folder in folders if folder.resolve() in (place, place.parent) and data), None)
-    return (match if match is not None else root) / FILE
+    return match if match is not None else root

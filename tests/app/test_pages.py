@@ -210,6 +210,48 @@ def test_likely_matches_are_a_filter_and_a_number_beside_the_labels(
     assert shown is None or guesses.probably_right(1)[int(shown.value or 0)]
 
 
+def test_judgements_beside_the_data_stand_beside_the_labels(three: Path, opened: Opened) -> None:
+    run = open_run(three / "gamma")
+    owner, best, ranks = run.image_of_text("dev"), np.asarray(run.analysis("dev").text_best), run.ranks("dev")["t2i"]
+    missed = np.flatnonzero(ranks > 0)
+    first = int(missed[0])
+    fits = f"{owner[first]}.png#{first % 5}\t{best[first][0]}.png\n"
+    file, crowd = three / "positives.tsv", three / "CrowdFlowerAnnotations.txt"
+    asked = {"run": "beta", "versus": "gamma", "look": "Judgements"}
+    app = opened(three, "retrieval", **asked)
+    assert "judged" not in [toggle.key for toggle in app.toggle]
+    assert "Queries by outcome" in [header.value for header in app.header]  # for a view that is not there
+    try:
+        file.write_text(fits)
+        crowd.write_text("elsewhere.png\tother.png#0\t1\t3\t0\n")
+        app = opened(three, "retrieval", **asked)
+        assert not app.exception
+        assert "By the judgements of positives.tsv" in [header.value for header in app.header]
+        assert "CrowdFlower" not in texts(app)  # it is about other splits
+        [rows] = table_rows(app, "mAP@R")
+        [row] = [row for row in rows if (row["run"], row["direction"]) == ("gamma", "text → image")]
+        right = 100 * (ranks == 0).mean()
+        assert (row["labels R@1"], row["judges R@1"]) == (f"{right:.1f}", f"{right + 100 / len(owner):.1f}")
+        assert app.number_input(key="query-text").value == first
+        assert texts(app).count("✓ judged") >= 1
+        app = opened(three, "retrieval", **asked, slice=f'"scene {(owner[first] + 1) % 12}" in caption')
+        assert "There is no such failure." in texts(app)
+        app = opened(three, "retrieval", run="gamma", versus="—")
+        app.toggle(key="judged").set_value(True).run()
+        assert app.number_input(key="query-text").value == first
+        crowd.write_text(f"{best[first][1]}.png\t{owner[first]}.png#{first % 5}\t1\t3\t0\n")
+        app = opened(three, "retrieval", **asked, **{"judged-by": "CrowdFlowerAnnotations.txt"})
+        assert "By the judgements of CrowdFlowerAnnotations.txt" in [header.value for header in app.header]
+        file.write_text(f"{fits}<b>{first}</b>\n")
+        app = opened(three, "retrieval", **asked)
+        assert not app.exception
+        assert "positives.tsv line 2: is" in texts(app)
+        assert f"<b>{first}" not in texts(app)
+    finally:
+        file.unlink()
+        crowd.unlink(missing_ok=True)
+
+
 @pytest.mark.parametrize("root", ["one", "two"])
 @pytest.mark.parametrize("direction", ["t2i", "i2t"])
 def test_every_setting_of_retrieval(roots: dict[str, Path], root: str, direction: str, opened: Opened) -> None:
