@@ -54,7 +54,7 @@ def only_judged(choice: Choice, direction: str, at: int, queries: pd.DataFrame) 
         f"Only judged right in {cards.literal(choice.runs[-1].name)}", False, help=tip("judged"), **bound("judged")
     ):
         return queries
-    cards.note(f"By the judgements of {source.label}: the labels name none of the first {at}, the judges do.")
+    cards.note(f"Queries with a match by {source.label}, and none by the labels, within the first {at}.")
     return queries[judged_right(source, choice, direction, at)[queries["query"].to_numpy()]]
 
 

@@ -9,6 +9,7 @@ first K results (Parekh et al. 2021, CxC). Queries without a positive are left o
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from coder_core.evaluation.ranking import best_lists
 from coder_core.evaluation.recall import RECALL_AT, Metrics
@@ -53,8 +54,8 @@ def extended_values(
     texts_of_image = _lists(of_images[:, 1], of_images[:, 0], scores.n)
     images_of_text = _lists(positives[:, 0], positives[:, 1], scores.m)
     return {
-        "i2t": _one_way(_hits(scores, texts_of_image, by_image=True), texts_of_image),
-        "t2i": _one_way(_hits(scores, images_of_text, by_image=False), images_of_text),
+        "i2t": _one_way(scores, texts_of_image, by_image=True),
+        "t2i": _one_way(scores, images_of_text, by_image=False),
     }
 
 
@@ -64,20 +65,19 @@ def _lists(queries: np.ndarray, answers: np.ndarray, count: int) -> list[np.ndar
     return np.split(pairs[:, 1], np.searchsorted(pairs[:, 0], np.arange(1, count)))
 
 
-def _hits(scores: ScoreTiles, positives: list[np.ndarray], *, by_image: bool) -> np.ndarray:
-    """(Q, K) bool: which results are positives, best first; among exactly equal scores positives come last."""
-    most = max((len(own) for own in positives), default=0)
-    best, exact = best_lists(scores, min(max(most, *RECALL_AT), LONGEST_LIST), by_image=by_image)
-    hits = np.stack([np.isin(row, own) for row, own in zip(best, positives, strict=True)])
-    return np.asarray(np.take_along_axis(hits, np.lexsort((hits, -exact), axis=1), 1))
-
-
-def _one_way(hits: np.ndarray, positives: list[np.ndarray]) -> np.ndarray:
-    counts = np.minimum([len(own) for own in positives], hits.shape[1])
+def _one_way(scores: ScoreTiles, positives: list[np.ndarray], *, by_image: bool) -> np.ndarray:
+    counts = np.array([len(own) for own in positives])
+    values = np.full((len(counts), len(VALUES)), np.nan)
+    asking = np.flatnonzero(counts)
+    if not len(asking):
+        return values
+    width = min(max(int(counts.max()), *RECALL_AT), LONGEST_LIST)
+    best, exact = best_lists(scores, width, by_image=by_image, asking=torch.from_numpy(asking))
+    hits = np.stack([np.isin(row, positives[query]) for row, query in zip(best, asking.tolist(), strict=True)])
+    hits = np.take_along_axis(hits, np.lexsort((hits, -exact), axis=1), 1)  # among equal scores positives come last
+    counts = np.minimum(counts[asking], hits.shape[1])
     precision = np.cumsum(hits, 1) / np.arange(1, hits.shape[1] + 1)
     within = np.arange(hits.shape[1]) < counts[:, None]
-    positive = np.maximum(counts, 1)
-    columns = [(precision * hits * within).sum(1) / positive, (hits & within).sum(1) / positive]
-    values = np.stack([*columns, *(hits[:, :k].any(1) for k in RECALL_AT)], 1)
-    values[counts == 0] = np.nan
+    columns = [(precision * hits * within).sum(1) / counts, (hits & within).sum(1) / counts]
+    values[asking] = np.stack([*columns, *(hits[:, :k].any(1) for k in RECALL_AT)], 1)
     return values

@@ -241,8 +241,13 @@ def _own_entries(scores: ScoreTiles, rows: slice, columns: slice) -> tuple[Tenso
     return image[inside] - rows.start, inside
 
 
-def best_lists(scores: ScoreTiles, best: int, *, by_image: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The best captions of every image, or images of every caption: found by fast scores, ordered by exact ones.
+def best_lists(
+    scores: ScoreTiles, best: int, *, by_image: bool, asking: Tensor | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best captions of images, or images of captions: found by fast scores, ordered by exact ones.
+
+    Args:
+        asking: (Q,) int64, the queries; None for all.
 
     Returns:
         (Q, min(best, C)) int32 candidates, best first as in `Ranks`, and their exact scores in float32.
@@ -251,42 +256,43 @@ def best_lists(scores: ScoreTiles, best: int, *, by_image: bool) -> tuple[np.nda
     query_image, candidate_image = (
         (every_image, scores.image_of_text) if by_image else (scores.image_of_text, every_image)
     )
-    queries, candidates = len(query_image), len(candidate_image)
+    asking = torch.arange(len(query_image)) if asking is None else asking
+    queries, candidates = len(asking), len(candidate_image)
     width, looked_at = min(best, candidates), min(best + _SPARE, candidates)
     lists, listed = np.empty((queries, width), np.int32), np.empty((queries, width), np.float32)
     delta = 2 * scores.rounding_error() if width else 0.0
     for rows in _slices(queries, _LISTED_ROWS) if width else []:
-        fast, candidate = _likeliest(scores, rows, candidates, looked_at, by_image=by_image)
-        query = torch.arange(rows.start, rows.stop)[:, None].expand_as(candidate)
+        some = asking[rows]
+        fast, candidate = _likeliest(scores, some, candidates, looked_at, by_image=by_image)
+        query = some[:, None].expand_as(candidate)
         pairs = (query, candidate) if by_image else (candidate, query)
         exact = scores.pairs(*(side.reshape(-1) for side in pairs)).view(candidate.shape)
-        own = candidate_image[candidate] == query_image[rows, None]
+        own = candidate_image[candidate] == query_image[some, None]
         chosen, chosen_scores = _best_of(exact, own, candidate, width)
         if looked_at < candidates:
             # Where the last one listed does not stand clear of those not looked at, everybody is compared.
             level = (fast[:, -1] >= chosen_scores[:, -1] - delta).nonzero()[:, 0]
             for part in level.split(max(1, _PAIRS_WAITING // candidates)) if len(level) else ():
-                some, everybody = part + rows.start, torch.arange(candidates).expand(len(part), -1)
+                close, everybody = some[part], torch.arange(candidates).expand(len(part), -1)
                 pieces = [
-                    scores.exact(some, columns) if by_image else scores.exact(columns, some).T
+                    scores.exact(close, columns) if by_image else scores.exact(columns, close).T
                     for columns in _slices(candidates, _SIDE)
                 ]
-                own = candidate_image[None] == query_image[some, None]
+                own = candidate_image[None] == query_image[close, None]
                 chosen[part], chosen_scores[part] = _best_of(torch.cat(pieces, 1), own, everybody, width)
         lists[rows], listed[rows] = chosen.numpy(), chosen_scores.numpy()
     return lists, listed
 
 
 def _likeliest(
-    scores: ScoreTiles, rows: slice, candidates: int, count: int, *, by_image: bool
+    scores: ScoreTiles, some: Tensor, candidates: int, count: int, *, by_image: bool
 ) -> tuple[Tensor, Tensor]:
-    """(rows, count) the largest fast scores of some queries, and whose they are, found tile by tile."""
-    best = torch.empty(rows.stop - rows.start, 0)
-    whose = torch.empty(rows.stop - rows.start, 0, dtype=torch.int64)
+    """(Q, count) the largest fast scores of some queries, and whose they are, found tile by tile."""
+    best, whose = torch.empty(len(some), 0), torch.empty(len(some), 0, dtype=torch.int64)
     for columns in _slices(candidates, _COLUMNS):
-        tile = scores.fast(rows, columns) if by_image else scores.fast(columns, rows).T
-        some, place = torch.topk(tile, min(count, tile.shape[1]), dim=1)
-        best, whose = torch.cat([best, some], 1), torch.cat([whose, place + columns.start], 1)
+        tile = scores.fast(some, columns) if by_image else scores.fast(columns, some).T
+        largest, place = torch.topk(tile, min(count, tile.shape[1]), dim=1)
+        best, whose = torch.cat([best, largest], 1), torch.cat([whose, place + columns.start], 1)
         best, chosen = torch.topk(best, min(count, best.shape[1]), dim=1)
         whose = whose.gather(1, chosen)
     return best, whose

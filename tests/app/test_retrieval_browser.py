@@ -198,6 +198,30 @@ def test_a_third_run_is_chosen_shown_and_carried_on(visit: Visit, runs: Path) ->
     visit.check()
 
 
+def test_judged_results_are_marked_and_a_damaged_file_is_named(visit: Visit, runs: Path) -> None:
+    run, file = open_run(runs / "demo"), runs / "positives.tsv"
+    best, ranks = np.asarray(run.analysis("dev").text_best), run.ranks("dev")["t2i"]
+    query = int(np.flatnonzero(ranks >= 10)[0])
+    try:
+        file.write_text(f"{query // 5}.png#{query % 5}\t{best[query][0]}.png\n")
+        visit.open(f"retrieval?{PAIR}&look=Judgements", charts=False)
+        visit.page.get_by_role("heading", name="By the judgements of positives.tsv").wait_for(timeout=PATIENCE)
+        assert visit.page.get_by_label("Caption number", exact=True).input_value() == str(query)
+        rows = visit.page.get_by_role("table", name="rows").locator("tbody tr")
+        assert rows.count() == 4
+        assert len({row.split()[-1] for row in rows.all_inner_texts()}) > 1
+        judged = visit.page.locator(".cl-is-judged")
+        assert "✓ judged" in judged.last.inner_text()
+        assert f"image {best[query][0]} " in judged.last.inner_text()
+        assert judged.last.evaluate("card => getComputedStyle(card).borderStyle") == "dashed"
+        file.write_text("<img src=x onerror=alert(1)>\n")
+        visit.open(f"retrieval?{PAIR}")
+        visit.page.get_by_text("positives.tsv line 1: is").wait_for(timeout=PATIENCE)
+        assert judged.count() == 0
+    finally:
+        file.unlink()
+
+
 def test_every_export_says_what_its_rows_are_and_digits_follow_the_quantity(visit: Visit, runs: Path) -> None:
     first, second = (open_run(runs / name) for name in ("demo-baseline", "demo"))
     visit.open(f"diversity?{PAIR}&anchors=Images")

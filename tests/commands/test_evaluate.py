@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from coder_core.api import open_run
+from coder_core.api.retrieval import judged_recall, judged_values, run_judgements
 from coder_core.api.reviews import ReviewedSplit, reviewed_recall
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
@@ -298,6 +299,12 @@ def test_positives_beyond_the_labels(runs: list[Path], tmp_path: Path, capsys: p
         assert found[str(runs[0])][name] == pytest.approx(value)
         assert name in found["ensemble"]
     assert found[str(runs[0])]["rsum"] == one.metrics["rsum"]  # the labels' recall is not touched
+    run = open_run(runs[0])  # the app shows the same
+    table = judged_recall(["one"], [judged_values(run, "dev", run_judgements(run, "dev", file))])
+    for row in table.to_dict("records"):
+        for column, name in (("map_at_r", "map_at_r"), ("judged_5", "extended_r5")):
+            assert row[column] == pytest.approx(found[str(runs[0])][f"{row['direction']}_{name}"])
+        assert row["labels_1"] == pytest.approx(one.metrics[f"{row['direction']}_r1"])
     assert main([str(runs[0]), "--positives", str(tmp_path / "none.tsv")]) == 1
     assert "none.tsv: there is no such file" in capsys.readouterr().err
 

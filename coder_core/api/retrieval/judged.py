@@ -65,13 +65,18 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     from coder_core.evaluation.extended import extended_values
     from coder_core.evaluation.tiles import score_tiles
 
-    scores = score_tiles(stored_sources(run.analysis(split)), run.image_of_text(split))
+    owner, ranks, pairs = run.image_of_text(split), run.ranks(split), judgements.of_texts
+    scores, labels = score_tiles(stored_sources(run.analysis(split)), owner), owner[pairs[:, 0]] == pairs[:, 1]
+    alone = np.bincount(pairs[:, 0], minlength=len(owner)) == 1
+    alone &= np.bincount(pairs[labels, 0], minlength=len(owner)) == 1
+    judged = extended_values(scores, pairs[~alone[pairs[:, 0]]], judgements.of_images)
+    # Of captions with their label as the only positive, most of a split, the ranks tell everything
+    judged["t2i"][alone] = np.stack([ranks["t2i"][alone] < k for k in (1, 1, *RANKS)], 1)
     tables = []
-    for direction, values in extended_values(scores, judgements.of_texts, judgements.of_images).items():
-        ranks = run.ranks(split)[direction]
+    for direction, values in judged.items():
         table = pd.DataFrame(values, columns=list(JUDGED_VALUES))
         for name, k in zip(LABELLED, RANKS, strict=True):
-            table[name] = ((ranks >= 0) & (ranks < k)).astype(float)
+            table[name] = ((ranks[direction] >= 0) & (ranks[direction] < k)).astype(float)
         table.insert(0, "query", np.arange(len(table)))
         table.insert(0, "direction", direction)
         tables.append(table[~np.isnan(values[:, 0])])
