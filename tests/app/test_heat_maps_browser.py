@@ -15,6 +15,7 @@ from app.views.heat_maps import numbered, table_html
 from coder_core.api import open_run
 from coder_core.api.heat_maps import heat_map
 from coder_core.embed import main as embed
+from coder_core.features import main as features
 from tests.support.heat_runs import train, write_heat_runs
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
 from tests.support.visits import PATIENCE, Visit, payloads
@@ -33,7 +34,7 @@ def marked(test: Any) -> Any:
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
     """The runs, "bare", whose features are a detector's: without boxes and tower, and "tar" and "parquet", whose
-    pictures lie inside such files."""
+    pictures lie inside such files; "tar-regions" and "parquet-regions" are trained on region features of those."""
     folder = write_heat_runs(tmp_path_factory.mktemp("heat"))
     bare = shutil.copytree(folder / "features", folder / "bare", ignore=shutil.ignore_patterns("*_boxes.npy"))
     (bare / "tower.json").unlink()
@@ -42,6 +43,10 @@ def base(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
         LAYOUTS[layout](folder / name)
         given = [f"--model={folder / 'clip'}", f"--root={folder / 'runs'}", f"--name={name}", "--workers=0"]
         assert embed(["pictures", str(folder / name), *given]) == 0
+        regions = folder / f"{name}-regions"
+        given = [f"--model={folder / 'clip'}", f"--out={regions}", "--workers=0", "--grid=2"]
+        assert features([str(folder / name), *given, "--splits", "train", "dev"]) == 0
+        train(folder, regions, regions.name, pictures="")
     return folder
 
 
@@ -167,6 +172,21 @@ def test_pictures_inside_tar_and_parquet_files_are_shown(heat: Visit, base: Path
     heat.page.locator("input[type=file]").set_input_files(file)
     heat.page.get_by_text("This run encodes the picture from its pixels.").wait_for(timeout=PATIENCE)
     heat.check()
+
+
+@marked
+def test_runs_on_region_features_of_packed_pictures_show_them(heat: Visit) -> None:
+    pair = "run=tar-regions&versus=parquet-regions"
+    for page in (f"retrieval?{pair}&query-text=3&heat=true", f"diversity?{pair}&caption=3&heat=true"):
+        heat.open(page)
+        for position in (0, 1):
+            assert drawn(heat, position)["images"][0]["source"].startswith("data:image/jpeg;base64,")
+        cards = heat.page.locator("[data-image]")
+        cards.first.wait_for(timeout=PATIENCE)
+        assert len(set(cards.evaluate_all("all => all.map(card => card.dataset.image)"))) >= 2
+        assert all(cards.locator("img").evaluate_all("all => all.map(image => image.naturalWidth > 0)"))
+        assert cards.locator("img").count() == cards.count()
+        heat.check()
 
 
 def test_words_of_a_table_are_text_and_repeated_words_are_told_apart() -> None:

@@ -30,4 +30,4 @@ def train(folder: Path, data: Path, name: str, **values: Any) -> None:
     """Train an epoch on region features of the pictures in `folder`."""
     pictures = str(folder / "data" / "Flicker8k_Dataset")
     small = {"bank_size": 0, "batch_size": 4, "epochs": 1, **STILL, "pictures": pictures}
-    start_run(tiny_config(data, name, **small, **values), root=folder / "runs", console=quiet())
+    start_run(tiny_config(data, name, **small | values), root=folder / "runs", console=quiet())
