@@ -68,8 +68,8 @@ TERMS = {
     ),
     "reviewed": "Recall at K by the labels as the verdicts correct them; it stands beside the recall of the labels.",
     "change of recall": (
-        "R@1 reviewed minus R@1 by the labels, with the 95% interval of a paired bootstrap over images. “noise?”: "
-        "other images could undo it."
+        "R@1 reviewed minus R@1 by the labels, with the 95% interval of a paired bootstrap over images. It "
+        "may be noise where the interval holds zero: other images could undo it."
     ),
     "changed queries": "All queries, or those with a label judged wrong or another match.",
     "kappa": "Cohen’s κ: agreement beyond chance. 1 is complete agreement, 0 what chance gives, below 0 less.",

@@ -30,8 +30,8 @@ def show_gains(
                 cards.note(gain(choice.first, run, choice.split, recall, captions))
         return
     cards.note(
-        f"Gains over {choice.first.name} in points, with 95% intervals of a paired bootstrap over images. “noise?”: it "
-        "may be noise, other images could undo it."
+        f"Gains over {choice.first.name} in points, with 95% intervals of a paired bootstrap over images. One that "
+        "holds zero may be noise: other images could undo it."
     )
     changes = [gains(choice.first, run, choice.split, captions) for run in choice.runs[1:]]
     table: dict[str, Sequence[str]] = {"run": [run.name for run in choice.runs], **(more or {})}

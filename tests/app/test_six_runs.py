@@ -53,6 +53,7 @@ def test_six_runs_are_shown_side_by_side_and_links_carry_them(six: Path, ranks: 
     for name, row in zip(NAMES[1:], alone[1:], strict=True):
         gain = gains(open_run(six / "base"), open_run(six / name), "dev")["t2i_r1"]
         assert row["text → image R@1"] == gain_cell(gain.mean, gain.low, gain.high)
+        assert row["text → image R@1"].endswith(" may be noise") is not gain.beyond_noise
     [rows] = table_rows(app, "rank in base")
     spread = (ranks.max(axis=1) - ranks.min(axis=1)).to_numpy()
     order = np.argsort(-spread, kind="stable")[: len(rows)]
