@@ -4,8 +4,9 @@ eccv   ECCV Caption (Chun et al. 2022): people checked the nearest pairs of five
 cxc    Crisscrossed Captions (Parekh et al. 2021): pairs that people rated as similar
 
 Both are about the 5,000 test images of Karpathy's split and five captions of each. Images are recognised by the number
-in their name. Nothing in a run names captions: the k-th caption of an image is the k-th of its ids in ascending order,
-which is their order in COCO's files, in Karpathy's, and in the package's own list of the test split.
+in their name, captions by their ids, which Karpathy's JSON and COCO's files hold. Without ids the k-th caption of an
+image is the k-th of its ids in ascending order, which is their order in Karpathy's files and in the package's own list
+of the test split.
 """
 
 from __future__ import annotations
@@ -40,24 +41,30 @@ class CocoJudgements:
         of_texts: (P, 2) int64, the positives of captions as queries: a caption, an image.
         of_images: (P, 2) int64, those of images as queries: a caption, an image. ECCV Caption judged them apart.
         elsewhere: judged pairs with a caption or an image that the split does not have.
+        by_ids: captions were recognised by their ids, not by their order.
     """
 
     of_texts: np.ndarray
     of_images: np.ndarray
     elsewhere: int
+    by_ids: bool
 
 
-def coco_judgements(name: str, image_names: Sequence[str], image_of_text: np.ndarray) -> CocoJudgements:
+def coco_judgements(
+    name: str, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
+) -> CocoJudgements:
     """The judged pairs of a split of COCO's test images.
 
     Args:
         name: "eccv" or "cxc".
         image_names: n names or ids with COCO's numbers; folders before a name do not count.
-        image_of_text: (m,) the image of every caption; captions of an image in the order of COCO's files.
+        image_of_text: (m,) the image of every caption; without ids, captions of an image in the order of theirs.
+        caption_ids: (m,) numbers of the captions. They count where one of them is COCO's id of a caption of its image:
+            a file may number its captions otherwise.
 
     Raises:
         InputError: the package is missing or incomplete; an image is none of COCO's test images, stands twice, or has
-            fewer captions than COCO.
+            fewer captions than COCO and these have no ids.
     """
     import numpy as np
 
@@ -67,8 +74,9 @@ def coco_judgements(name: str, image_names: Sequence[str], image_of_text: np.nda
     rows = _image_rows(flag, image_names, captions_of)
     order = np.argsort(image_of_text, kind="stable")
     first = np.searchsorted(image_of_text[order], np.arange(len(image_names) + 1))
-    text_rows: dict[int, int] = {}
-    for image, row in rows.items():
+    text_rows = _rows_by_id(caption_ids, image_of_text, {row: set(captions_of[image]) for image, row in rows.items()})
+    by_ids = bool(text_rows)
+    for image, row in rows.items() if not by_ids else ():
         own, ids = order[first[row] : first[row + 1]].tolist(), sorted(captions_of[image])
         if len(own) < len(ids):
             fact = f"has {len(own)} captions, COCO {len(ids)}: which of them these are is not known"
@@ -85,7 +93,17 @@ def coco_judgements(name: str, image_names: Sequence[str], image_of_text: np.nda
         np.array([(text_rows[c], rows[i]) for c, i in pairs if c in text_rows and i in rows], np.int64).reshape(-1, 2)
         for pairs in judged
     )
-    return CocoJudgements(of_texts, of_images, sum(map(len, judged)) - len(of_texts) - len(of_images))
+    return CocoJudgements(of_texts, of_images, sum(map(len, judged)) - len(of_texts) - len(of_images), by_ids)
+
+
+def _rows_by_id(
+    caption_ids: np.ndarray | None, image_of_text: np.ndarray, ids_of: Mapping[int, set[int]]
+) -> dict[int, int]:
+    """COCO's id → row of the captions whose number is one of their image's ids, `ids_of` of every row of an image."""
+    if caption_ids is None:
+        return {}
+    numbered = enumerate(zip(caption_ids.tolist(), image_of_text.tolist(), strict=True))
+    return {number: row for row, (number, image) in numbered if number in ids_of[image]}
 
 
 def package_folder(place: str) -> Path:

@@ -47,6 +47,7 @@ class Split:
         rows: the rows of the features file, from, up to, and every how many.
         zero_regions: (z,) int64, image · L + region of the regions that are all zero and are masked; empty when the
             values were not checked.
+        caption_ids: (m,) int64, the number of every caption in its data set, or None.
         pictures: that an image tower reads instead of features, which are (n, L, 0) then; or None.
     """
 
@@ -61,6 +62,7 @@ class Split:
     rows: tuple[int, int, int] | None = None
     zero_regions: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     pictures: Pictures | None = None
+    caption_ids: np.ndarray | None = None
 
     @property
     def n_images(self) -> int:
@@ -136,6 +138,7 @@ def read_split(path: str | Path, split: str, *, pictures: str | Path | None = No
         faults=faults,
         rows=(*raw.rows, raw.stride),
         zero_regions=_flat_rows(zero, raw),
+        caption_ids=raw.caption_ids,
     )
 
 

@@ -33,22 +33,26 @@ class Judgements:
     disagreement: np.ndarray | None = None
 
 
-def read_judgements(source: str | Path, image_names: Sequence[str], image_of_text: np.ndarray) -> Judgements:
+def read_judgements(
+    source: str | Path, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
+) -> Judgements:
     """Read the judged pairs of a split.
 
     Args:
         source: "eccv" or "cxc", or a file that `read_positives` reads, to which the labels are added.
         image_names: n file names or ids. image_of_text: (m,) the image of every caption.
+        caption_ids: (m,) their numbers in the data set, where they are known.
 
     Raises:
         InputError: as `read_positives` and `coco_judgements`.
     """
     if str(source) in COCO_JUDGEMENTS:
-        judged = coco_judgements(str(source), image_names, image_of_text)
-        fact = (
-            f"pairs that count for captions: {len(judged.of_texts):,}, for images: {len(judged.of_images):,}; the k-th "
-            "caption of an image is taken for the k-th of its COCO ids in ascending order"
-        )
+        judged = coco_judgements(str(source), image_names, image_of_text, caption_ids)
+        fact = f"pairs that count for captions: {len(judged.of_texts):,}, for images: {len(judged.of_images):,}; "
+        fact += (
+            "captions are recognised by their COCO ids" if judged.by_ids else
+            "the k-th caption of an image is taken for the k-th of its COCO ids in ascending order"
+        )  # fmt: skip
         fact += f"; judged pairs outside this split: {judged.elsewhere:,}" if judged.elsewhere else ""
         return Judgements(COCO_JUDGEMENTS[str(source)], judged.of_texts, judged.of_images, fact)
     positives = read_positives(Path(source), image_names, image_of_text)

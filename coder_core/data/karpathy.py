@@ -15,7 +15,7 @@ from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 from coder_core.data.features import FeatureFile, open_features
 from coder_core.data.gather import gather_rows
 from coder_core.data.lines import follow_link, holds_half_character, plain_file, shorten, shown
-from coder_core.data.raw_split import RawSplit
+from coder_core.data.raw_split import RawSplit, id_array
 
 SPLIT_NAMES = {"train": "train", "restval": "train", "val": "dev", "dev": "dev", "test": "test"}
 EXAMPLE = '{"images": [{"imgid": 0, "filename": "a.jpg", "split": "train", "sentences": [{"raw": "A dog ."}]}]}'
@@ -27,12 +27,16 @@ COCO_TEST_IMAGES = 1_000  # the field's "test" for COCO; all 5,000 are "testall"
 
 @dataclass(frozen=True)
 class AnnotatedImage:
-    """One image of the JSON: its number, picture name, split ("train", "dev" or "test") and captions."""
+    """One image of the JSON: its number, picture name, split ("train", "dev" or "test") and captions.
+
+    `caption_ids` are the captions' sentids, None where one has none.
+    """
 
     imgid: int
     name: str
     split: str
     captions: list[str]
+    caption_ids: list[int | None]
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ def read_karpathy(root: Path, path: Path, split: str) -> RawSplit:
         captions=shorten([caption for image in images for caption in image.captions], str(path), faults),
         image_of_text=np.repeat(np.arange(len(images)), [len(image.captions) for image in images]),
         image_names=[image.name for image in images],
+        caption_ids=id_array([number for image in images for number in image.caption_ids]),
         source={
             "layout": "Karpathy JSON", "features": str(file.path), "captions": str(path),
             "captions belong to images": "sentences of images[i], images in imgid order",
@@ -256,7 +261,8 @@ class _Checker:
         captions = [self.caption(s, f"{place}.sentences[{j}]", imgid) for j, s in enumerate(sentences or [])]
         if imgid is None or name is None or split not in SPLIT_NAMES:
             return None
-        return AnnotatedImage(imgid, f"{folder}/{name}" if folder else name, SPLIT_NAMES[split], captions)
+        ids = [s.get("sentid") if isinstance(s, dict) else None for s in sentences or []]
+        return AnnotatedImage(imgid, f"{folder}/{name}" if folder else name, SPLIT_NAMES[split], captions, ids)
 
     def caption(self, item: Any, place: str, imgid: int | None) -> str:
         raw = self.get(item, place, "raw", str)

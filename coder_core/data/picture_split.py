@@ -72,6 +72,7 @@ def read_picture_split(
         captions=captioned.captions,
         image_of_text=captioned.image_of_text,
         image_names=captioned.image_names,
+        caption_ids=captioned.caption_ids,
         picture_folder=captioned.positions.folder,
         source=captioned.source,
         faults=faults,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import TypeVar
@@ -27,6 +27,7 @@ class RawSplit:
         captions: m strings.
         image_of_text: (m,) int64, the row of `features` every caption belongs to.
         image_names: n relative picture paths or ids, or None.
+        caption_ids: (m,) int64, the number of every caption in its data set, or None.
         source: what was read from where.
         faults: warnings and notes so far.
     """
@@ -40,6 +41,7 @@ class RawSplit:
     image_names: list[str] | None = None
     source: dict[str, str] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    caption_ids: np.ndarray | None = None
 
     def first_images(self, count: int) -> RawSplit:
         """The first `count` images and their captions; the features stay a view of the memory map."""
@@ -51,7 +53,14 @@ class RawSplit:
             captions=list(compress(self.captions, inside)),
             image_of_text=self.image_of_text[inside],
             image_names=None if self.image_names is None else self.image_names[:count],
+            caption_ids=None if self.caption_ids is None else self.caption_ids[inside],
         )
+
+
+def id_array(ids: Sequence[int | None]) -> np.ndarray | None:
+    """(m,) int64 numbers of captions; None where one has none, or one that needs more than 63 bits."""
+    fits = all(number is not None and -(1 << 63) <= number < 1 << 63 for number in ids)
+    return np.array(ids, np.int64) if fits else None
 
 
 def collect(read: Callable[[], Result], faults: list[Fault]) -> Result | None:

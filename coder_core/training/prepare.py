@@ -201,7 +201,7 @@ def _part_of(train: Split, weights: np.ndarray | None, config: Config) -> tuple[
         fact = f"leaves no caption of {train.n_images:,} images to learn from"
         raise InputError(Fault(f"--train-part {data.train_part:g}", fact, fix="choose another share"))
     captions = list(compress(train.captions, stays.tolist()))
-    part = replace(train, captions=captions, image_of_text=train.image_of_text[stays])
+    part = replace(train, captions=captions, image_of_text=train.image_of_text[stays], caption_ids=None)
     return part, None if weights is None else weights[stays]
 
 

@@ -169,6 +169,7 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
         train,
         captions=[train.captions[row] for row in rows.tolist()],
         image_of_text=np.concatenate([train.image_of_text[retained], matches[:, 1]]),
+        caption_ids=None,
     )
     of_matches = weights[matches[:, 0]]
     used = np.concatenate([weights[retained], np.where(of_matches > 0, of_matches, 1)])  # a wrong label is no weight

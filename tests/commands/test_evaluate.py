@@ -27,12 +27,14 @@ from coder_core.data.reviews import Review, append_review, image_keys, read_revi
 from coder_core.evaluate import by_run_name, main
 from coder_core.evaluation import EmbeddingPair, c_way_accuracy, retrieval_metrics, score_tiles
 from coder_core.evaluation.extended import extended_metrics
+from coder_core.runs.analysis.evaluate import describe_samples
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.hub_correction import correction_folder, read_correction
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import start_run
-from tests.support.run_folders import import_run_folder
+from tests.support.run_folders import flip, import_run_folder, ranks_of
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 from tests.support.tower_runs import tower_config
 
@@ -400,6 +402,48 @@ def test_cocos_extended_judgements_give_the_figures_of_their_own_program(
             for k in (1, 5, 10):
                 recall = theirs.compute_r_at_k(ranked[way], of_queries, K=k)
                 assert metrics[f"{way}_extended_r{k}"] == pytest.approx(100 * recall)
+
+
+def test_captions_are_recognised_by_the_ids_of_their_layout(
+    coco: tuple[Path, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, data = coco[0], tmp_path / "karpathy"
+    data.mkdir()
+    stored = open_analysis(run, "testall")
+    assert stored.caption_ids is None
+    order = np.arange(200).reshape(40, 5)[:, ::-1].reshape(-1)  # every image's last caption first
+    ids = [int(stored.captions[row].split()[1]) for row in order]
+    (data / "dataset_coco.json").write_text(json.dumps({"dataset": "coco", "images": [
+        {"imgid": image, "filename": name, "split": "test", "sentences": [
+            {"raw": f"caption {number}", "sentid": number} for number in ids[5 * image : 5 * image + 5]]}
+        for image, name in enumerate(stored.image_names)
+    ]}))  # fmt: skip
+    np.save(data / "test_ims.npy", np.ones((40, 2, 3), np.float32))
+    split = read_split(data, "testall")
+    assert split.caption_ids is not None
+    assert split.caption_ids.tolist() == ids
+    v, w = stored.image_embeddings, stored.text_embeddings[order]
+    ranks = dict(zip(("image_ranks", "text_ranks", "image_best", "text_best"),
+                     ranks_of(v, w, split.image_of_text), strict=True))  # fmt: skip
+    for name, known in (("test", split), ("dev", replace(split, caption_ids=None))):
+        write_analysis(run, name, **describe_samples(known, 40), metrics=stored.metrics, fingerprint="0" * 64,
+                       kind="embeddings", image_embeddings=v, text_embeddings=w, **ranks)  # fmt: skip
+    written = open_analysis(run, "test", verify=True)
+    assert np.asarray(written.caption_ids).tolist() == ids
+    metrics = {}
+    for name, how in (("testall", "the k-th"), ("test", "recognised by their COCO ids"), ("dev", "the k-th")):
+        document = tmp_path / f"{name}.json"
+        assert main([str(run), "--split", name, "--positives", "eccv", "--json", str(document)]) == 0
+        assert how in " ".join(capsys.readouterr().out.split())
+        metrics[name] = json.loads(document.read_text())["runs"][str(run)]
+    for name in ("i2t_map_at_r", "t2i_map_at_r", "t2i_extended_r5"):
+        assert metrics["test"][name] == pytest.approx(metrics["testall"][name])
+    assert metrics["dev"]["t2i_map_at_r"] != pytest.approx(metrics["testall"]["t2i_map_at_r"])  # what ids are for
+    flip(written.path / "caption_ids.npy")
+    with pytest.raises(InputError, match=r"caption_ids\.npy: is damaged"):
+        open_analysis(run, "test", verify=True)
+    numbered = np.arange(200)  # a file's own numbers are no COCO ids
+    assert not coco_judgements("eccv", stored.image_names, split.image_of_text, numbered).by_ids
 
 
 def test_what_is_not_coco_has_none_of_its_judgements(

@@ -18,7 +18,9 @@ from coder_core.check_data import main as check_data
 from coder_core.data.captioned import FORMATS, CaptionedSplit, decode_all, read_captioned
 from coder_core.data.captioned.reading import dealt_split
 from coder_core.data.dataset import read_split
+from coder_core.data.embeddings import Embeddings
 from coder_core.data.formats import Format, ReadingArguments
+from coder_core.runs.analysis.evaluate import describe_samples
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, PICTURES, SPLITS, add_to_tar, draw
 from tests.support.precomp_folders import refusal
 
@@ -163,6 +165,21 @@ def test_faults_of_flickr_files_name_the_line(tmp_path: Path) -> None:
     assert "the sentid 0 is also one of" in str(refusal(read_captioned, tmp_path / "a"))
     file.write_text("raw,filename\n[broken,x.jpg\n")
     assert "line 2, column raw: is not JSON" in str(refusal(read_captioned, tmp_path / "a"))
+
+
+def test_captions_keep_the_ids_of_their_layout(tmp_path: Path) -> None:
+    for layout in ("coco", "flickr8k"):
+        LAYOUTS[layout](tmp_path / layout)
+    data = read_captioned(tmp_path / "coco")
+    for split in data.splits:
+        names = [name.rpartition("/")[2] for name in split.image_names]
+        assert split.caption_ids is not None
+        assert split.captions == [CAPTIONS[NAMES[number // 2]][number % 2] for number in split.caption_ids.tolist()]
+        assert [NAMES[number // 2] for number in split.caption_ids] == [names[image] for image in split.image_of_text]
+        rows = np.ones((len(names), 2), np.float32), np.ones((len(split.captions), 2), np.float32)
+        embedded = Embeddings(*rows, split.captions, split.image_of_text, split.image_names, pictures=split)
+        assert describe_samples(embedded, len(names))["caption_ids"] is split.caption_ids
+    assert all(split.caption_ids is None for split in read_captioned(tmp_path / "flickr8k").splits)
 
 
 def test_faults_of_coco_name_the_object(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ def judgement_packages() -> dict[str, str]:
 
 def run_judgements(run: Run, split: str, source: str | Path) -> Judgements:
     """The judged pairs of a run's split; arguments and errors as for `read_judgements`."""
-    return read_judgements(source, run.image_names(split), run.image_of_text(split))
+    ids = run.analysis(split).caption_ids
+    return read_judgements(source, run.image_names(split), run.image_of_text(split), ids)
 
 
 def judged_results(run: Run, split: str, direction: Direction, judgements: Judgements) -> Array:

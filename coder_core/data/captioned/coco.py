@@ -64,7 +64,8 @@ def _records(files: list[Path], folders: list[Path], faults: list[Fault]) -> Ite
                 strays.add(f"annotations with image_id {item['image_id']}")
             else:
                 without.discard(item["image_id"])
-                yield Record(prefix + names[item["image_id"]], item["caption"], place, split_name(split))
+                name = prefix + names[item["image_id"]]
+                yield Record(name, item["caption"], place, split_name(split), caption_id=item["id"])
         faults.extend(strays.faults())
         for number in sorted(without):
             yield Record(prefix + names[number], "", f"{file}, image {number}", split_name(split))

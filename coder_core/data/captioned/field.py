@@ -72,9 +72,9 @@ def _read_karpathy(path: Path, faults: list[Fault]) -> Contents:
     file = matching(path, "dataset*.json")[0]
     images = read_annotations(file, faults).images
     records = (
-        Record(image.name, caption, f"{file}, imgid {image.imgid}", image.split)
+        Record(image.name, caption, f"{file}, imgid {image.imgid}", image.split, caption_id=number)
         for image in images
-        for caption in image.captions
+        for caption, number in zip(image.captions, image.caption_ids, strict=True)
     )
     return Contents(records, _folders(folder_of(path)), source={"captions": str(file)})
 

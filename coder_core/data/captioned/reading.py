@@ -21,6 +21,7 @@ from coder_core.data.captioned.records import Contents, Record, Tally, split_nam
 from coder_core.data.formats import ReadingArguments
 from coder_core.data.lines import check_name, holds_half_character, shorten, shown
 from coder_core.data.pictures import ENDINGS, INSIDE, find_file, read_picture, unsafe_reason
+from coder_core.data.raw_split import id_array
 
 FIRST = {"train": 0, "dev": 1, "test": 2}
 NAMES_TRIED = 20
@@ -53,6 +54,7 @@ class CaptionedSplit:
         positions: of the pictures of all splits.
         rows: (n,) int64, the numbers of this split's pictures in `positions`.
         source: what was read from where.
+        caption_ids: (m,) int64, the number of every caption in its data set, or None.
     """
 
     name: str
@@ -62,6 +64,7 @@ class CaptionedSplit:
     positions: Positions
     rows: np.ndarray
     source: dict[str, str] = field(default_factory=dict)
+    caption_ids: np.ndarray | None = None
 
     def read(self, image: int) -> bytes:
         """The file of a picture."""
@@ -83,6 +86,7 @@ class CaptionedSplit:
             captions=[self.captions[text] for text in texts],
             image_of_text=number[self.image_of_text[texts]],
             rows=self.rows[images],
+            caption_ids=None if self.caption_ids is None else self.caption_ids[texts],
         )
 
 
@@ -159,6 +163,7 @@ class _Images:
     names: list[str] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)  # of every image
     captions: list[str] = field(default_factory=list)
+    caption_ids: list[int | None] = field(default_factory=list)
     owners: array[int] = field(default_factory=lambda: array("q"))
     positions: array[int] = field(default_factory=lambda: array("q"))  # three numbers each, of packed pictures
 
@@ -199,6 +204,7 @@ def _collect(contents: Contents, reading: ReadingArguments, faults: list[Fault])
             images.splits.append(split)
             images.positions.extend(record.position or ())
         images.captions.append(caption)
+        images.caption_ids.append(record.caption_id)
         images.owners.append(image)
     for split, name in bare_names:
         if name not in number[split]:
@@ -253,7 +259,8 @@ def _split(
 ) -> CaptionedSplit:
     inside = np.array([split == name for split in images.splits])
     owners = np.array(images.owners, np.int64)
-    whole = CaptionedSplit(name, images.names, images.captions, owners, positions, np.arange(len(inside)), source)
+    rows, ids = np.arange(len(inside)), id_array(images.caption_ids)
+    whole = CaptionedSplit(name, images.names, images.captions, owners, positions, rows, source, ids)
     return whole.keep(inside)
 
 

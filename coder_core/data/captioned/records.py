@@ -30,6 +30,7 @@ class Record(NamedTuple):
         caption: as it stands; "" where the image has none.
         place: file and row, for faults.
         split: "" where the data does not say.
+        caption_id: the caption's number in its data set, where it has one.
         position: of a packed picture: three whole numbers (see `positions`).
     """
 
@@ -38,6 +39,7 @@ class Record(NamedTuple):
     place: str
     split: str = ""
     position: tuple[int, int, int] | None = None
+    caption_id: int | None = None
 
 
 @dataclass(frozen=True)

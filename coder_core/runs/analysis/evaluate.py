@@ -21,6 +21,7 @@ from coder_core.model.score import ImageParts, SplitScores, score_split
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
 from coder_core.runs.analysis.concepts import concept_tables
 from coder_core.runs.analysis.tables import (
+    CAPTION_IDS,
     DOCUMENT_TUNED,
     IMAGE_PART_LENGTHS,
     IMAGE_PARTS,
@@ -95,12 +96,17 @@ def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, An
         where |= {"packed": noted[0], PICTURE_POSITIONS: noted[1]}
     elif not samples.picture_folder and samples.image_names:
         where |= noted_pictures(samples.source.get("features", ""), samples.image_names)
-    return where | {
-        "captions": samples.captions,
-        "image_of_text": samples.image_of_text,
-        "image_names": samples.image_names or [f"image {i}" for i in range(n_images)],
-        "source": ", ".join(f"{key}: {value}" for key, value in samples.source.items()),
-    }
+    ids = samples.caption_ids if isinstance(samples, Split) else read.caption_ids if read is not None else None
+    return (
+        where
+        | ({} if ids is None else {CAPTION_IDS: ids})
+        | {
+            "captions": samples.captions,
+            "image_of_text": samples.image_of_text,
+            "image_names": samples.image_names or [f"image {i}" for i in range(n_images)],
+            "source": ", ".join(f"{key}: {value}" for key, value in samples.source.items()),
+        }
+    )
 
 
 def _tables(

@@ -37,6 +37,7 @@ class Analysis(sealed.SealedFolder):
         arrays: the names of the tables.
         n_images, n_texts: n and m.
         image_of_text: (m,) int64 the image each caption belongs to.
+        caption_ids: (m,) int64, numbers of the captions in their data set; None where none are known.
         image_ranks: (n,) int64, 0 is first, −1 for an image without captions.
         text_ranks: (m,) int64, 0 is first.
         image_best: (n, k) int32 the best captions of every image, best first.
@@ -57,6 +58,7 @@ class Analysis(sealed.SealedFolder):
         self.metrics: dict[str, float] = dict(self.manifest["metrics"])
         self.arrays = list(self._arrays)
         self.image_of_text = self._arrays["image_of_text"]
+        self.caption_ids = self._arrays.get(tables.CAPTION_IDS)
         self.image_ranks, self.text_ranks = self._arrays["image_ranks"], self._arrays["text_ranks"]
         self.image_best, self.text_best = self._arrays["image_best"], self._arrays["text_best"]
         self.n_images, self.n_texts = len(self.image_ranks), len(self.image_of_text)

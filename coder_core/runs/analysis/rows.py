@@ -47,17 +47,19 @@ class Samples:
         captions: m strings.
         image_of_text: (m,) int64 the image of every caption.
         image_names: n file names or ids.
+        caption_ids: (m,) int64 numbers of captions in their data set, or None.
     """
 
     captions: list[str]
     image_of_text: np.ndarray
     image_names: list[str]
+    caption_ids: np.ndarray | None = None
 
     @classmethod
     def of(cls, split: Split) -> Samples:
         """The samples of a split; images without names are numbered."""
         names = split.image_names or [f"image {image}" for image in range(split.n_images)]
-        return cls(split.captions, split.image_of_text, names)
+        return cls(split.captions, split.image_of_text, names, split.caption_ids)
 
     @property
     def n_images(self) -> int:
@@ -116,7 +118,8 @@ def embedded_row(folder: Path, split_name: str) -> RunRow:
         InputError: the split was not embedded.
     """
     analysis = _embedded(folder, split_name)
-    samples = Samples(analysis.captions, np.asarray(analysis.image_of_text), analysis.image_names)
+    owner = np.asarray(analysis.image_of_text)
+    samples = Samples(analysis.captions, owner, analysis.image_names, analysis.caption_ids)
     return RunRow(str(folder), dict(analysis.metrics), stored_sources(analysis), samples)
 
 
@@ -210,7 +213,7 @@ def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
     notes: dict[str, Fault] = {}
     for row in rows:
         owner = row.split.image_of_text
-        judgements = read_judgements(source, row.split.image_names, owner)
+        judgements = read_judgements(source, row.split.image_names, owner, row.split.caption_ids)
         scores = score_tiles(row.sources, owner)
         row.metrics |= extended_metrics(scores, judgements.of_texts, judgements.of_images)
         notes[judgements.fact] = Fault(judgements.source, judgements.fact, severity="note")

@@ -23,6 +23,7 @@ IMAGE_PART_LENGTHS = "image_part_lengths"
 KIND_IMPORTED = "embeddings"  # another model's: no configuration, no history and no weights belong to them
 DOCUMENT_IMPORTED = "imported"  # what such an analysis was made of
 DOCUMENT_TOWERS = "towers"  # and with which towers, where they can embed new words and pictures
+CAPTION_IDS = "caption_ids"
 PICTURE_POSITIONS = "picture_positions"
 QUERIES, DOCUMENT_QUERIES = "query_embeddings", "queries"
 DOCUMENT_REGIONS = "regions"  # which picture tower made the region features a run was evaluated on
@@ -50,6 +51,7 @@ TABLES = {
     "image_embeddings": Table("n D", "<f4"),  # unit rows, as are all embeddings
     "text_embeddings": Table("m D", "<f4"),
     "image_of_text": Table("m", "<i8"),
+    CAPTION_IDS: Table("m", "<i8"),  # numbers of captions in their data set, of layouts that have them
     "picture_positions": Table("n 3", "<i8"),  # of pictures in tar or parquet files, which images.json names
     "image_ranks": Table("n", "<i8"),  # 0 is first, −1 for an image without captions
     "text_ranks": Table("m", "<i8"),
