@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -25,6 +27,7 @@ from app.backend.runs import (
     steps,
 )
 from app.backend.significance import gains
+from app.backend.slices import metrics_of
 from app.ui import cards, downloads, sidebar
 from app.ui.glossary import tip
 from app.ui.progress import curve_label, curves
@@ -33,7 +36,10 @@ from app.ui.table import Column, plain_table
 from app.ui.words import count
 from app.views.answers import show_answers
 from app.views.gains import show_gains
+from app.views.samples import slice_members
 from app.views.separation import show_separation
+
+Metrics = Mapping[str, Mapping[str, float]]  # run → metric → value
 
 COLUMNS = {
     "rsum": "R@sum", "i2t_r1": "i→t R@1", "i2t_r5": "i→t R@5", "i2t_r10": "i→t R@10", "t2i_r1": "t→i R@1",
@@ -50,15 +56,27 @@ TABLE = {name: Column(name, "" if name in TEXTS else ".3f" if name == "MD" else 
          for name in ("run", "from", "loss", *COLUMNS.values(), "state", "date")}  # fmt: skip
 
 
-def headline(choice: Choice) -> None:
+def metrics_by_run(runs: list[RunSummary], choice: Choice, captions: np.ndarray | None) -> Metrics:
+    """The metrics of the runs evaluated on the split: the stored ones, or those of the captions of the slice."""
+    evaluated = [run for run in runs if choice.split in run.metrics]
+    if captions is None:
+        return {run.name: run.metrics[choice.split] for run in evaluated}
+    images = len(slice_members(choice, "image"))
+    cards.note(
+        f"Metrics, gains, recall and answers are over the {count(len(captions), 'caption')} ({count(images, 'image')}) "
+        f"of the slice {choice.slice}. Their candidates are not filtered."
+    )
+    return {run.name: metrics_of(run, choice.split, captions) for run in evaluated}
+
+
+def headline(choice: Choice, metrics: Metrics, captions: np.ndarray | None) -> None:
     """The last run's metrics and their change against the first run, each with its interval."""
-    metrics = [run.metrics[choice.split] for run in choice.runs if choice.split in run.metrics]
-    if len(metrics) < len(choice.runs):  # damaged, and named above
+    if any(run.name not in metrics for run in choice.runs):  # damaged, and named above
         return
-    changes = gains(choice.first, choice.second, choice.split) if choice.second is not None else {}
+    changes = gains(choice.first, choice.second, choice.split, captions) if choice.second is not None else {}
     items = []
     for label, key, term in HEADLINE:
-        before, after = (float(m.get(key, float("nan"))) for m in (metrics[0], metrics[-1]))
+        before, after = (metrics[run.name].get(key, float("nan")) for run in (choice.first, choice.runs[-1]))
         digits = 0 if key.endswith("medr") else 1
         note, value = f"vs {before:.{digits}f}" if changes else "", f"{after:.{digits}f}"
         if key not in changes:
@@ -91,9 +109,9 @@ def offer_report(choice: Choice) -> None:
     )  # fmt: skip
 
 
-def show_recall(runs: list[RunSummary], split: str) -> None:
-    cards.heading(f"Recall on {split}")
-    metrics = {run.name: run.metrics[split] for run in runs if split in run.metrics}
+def show_recall(runs: list[RunSummary], choice: Choice, metrics: Metrics) -> None:
+    split = choice.split
+    cards.heading(f"Recall on {'the slice of ' if choice.slice else ''}{split}")
     if not metrics:
         cards.empty(f"None of these runs was evaluated on {split}.", "Choose another split, or other runs.")
         return
@@ -126,10 +144,11 @@ def show_curves(runs: list[RunSummary]) -> None:
 def show_table(choice: Choice) -> None:
     """One row per run, and one table per data set: what it is and how good it is on this split."""
     split, own = choice.split, choice.first.samples[choice.split]
+    queries = f"the whole of {split}" if choice.slice else split
     cards.heading(
         "All runs",
-        f"Percentages of queries on {split}. Numbers can be compared within a table, not between tables: other samples "
-        "are easier or harder. “From” says what was trained on what. Click on a column’s name to sort.",
+        f"Percentages of queries on {queries}. Numbers can be compared within a table, not between tables: other "
+        "samples are easier or harder. “From” says what was trained on what. Click on a column’s name to sort.",
     )
     groups: dict[SplitSamples | None, list[dict[str, Any]]] = {own: []}
     for run in all_runs():
@@ -181,17 +200,25 @@ def show(choice: Choice) -> None:
     damaged = run_faults()
     if damaged:
         cards.faults(damaged)
-    headline(choice)
-    show_gains(choice, {key: label for label, key, _ in HEADLINE if not key.endswith("medr")})
-    offer_report(choice)
     runs = [choice.first, *choice.between, *unevaluated(choice), *choice.runs[1:][-1:]]
+    captions = slice_members(choice, "text") if choice.slice else None
+    empty = captions is not None and not len(captions)
+    if empty:
+        cards.empty("The slice holds no caption.", "Clear it, or write another one in the sidebar.")
+    else:
+        metrics = metrics_by_run(runs, choice, captions)
+        headline(choice, metrics, captions)
+        show_gains(choice, {key: label for label, key, _ in HEADLINE if not key.endswith("medr")}, captions)
+    offer_report(choice)
     note_origins(runs)
     left, right = st.columns(2, gap="large")
-    with left:
-        show_recall(runs, choice.split)
+    if not empty:
+        with left:
+            show_recall(runs, choice, metrics)
     with right:
         show_curves(runs)
-    show_answers(runs, choice)
+    if not empty:
+        show_answers(runs, choice)
     show_table(choice)
     show_separation(runs, choice.split)
     show_differences(runs)
@@ -201,5 +228,5 @@ sidebar.page(
     "Which runs do I have, and how good are they?",
     "Each bar is the percentage of queries with a true match among the first 1, 5 or 10 results. Taller is better.",
     show,
-    whole="this page: its numbers are those of the whole split",
+    whole="the report, the training curves, the table of all runs and the separation of pairs",
 )

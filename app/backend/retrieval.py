@@ -42,10 +42,13 @@ def occurrence_table(
 
 
 @st.cache_data(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)
-def answers(runs: Sequence[RunSummary], split: str, direction: str, at: int) -> np.ndarray:
-    """(runs, queries) bool: which queries each run answers within the first `at`; queries without a match are left
-    out."""
+def answers(
+    runs: Sequence[RunSummary], split: str, direction: str, at: int, queries: np.ndarray | None = None
+) -> np.ndarray:
+    """(runs, queries) bool: which of these queries (None: of all) each run answers within the first `at`; queries
+    without a match are left out."""
     ranks = np.stack([open_summary(run).ranks(split)[direction] for run in runs])
+    ranks = ranks if queries is None else ranks[:, queries]
     return np.asarray((ranks < at)[:, ranks[0] >= 0])
 
 

@@ -12,7 +12,10 @@ from app.backend.reviews import file_of, load, reviewed_split
 from app.backend.runs import BY_STAMP, InputError, RunSummary, open_summary
 from coder_core.api import slices as api
 
-__all__ = ["LONGEST_EXPRESSION", "images_counted", "neighbours", "plain_words", "recalls_of", "selected", "slice_table"]
+__all__ = [
+    "LONGEST_EXPRESSION", "images_counted", "metrics_of", "neighbours", "plain_words", "recalls_of", "selected",
+    "slice_table",
+]  # fmt: skip
 
 LONGEST_EXPRESSION = api.LONGEST_EXPRESSION
 
@@ -62,6 +65,11 @@ def recalls_of(run: RunSummary, split: str, captions: np.ndarray, at: int = 1) -
     """Percent of these captions that find their image among the first `at`."""
     ranks = open_summary(run).ranks(split)["t2i"][captions]
     return 100 * float((ranks < at).mean()) if len(ranks) else float("nan")
+
+
+def metrics_of(run: RunSummary, split: str, captions: np.ndarray) -> dict[str, float]:
+    """`slice_metrics`: the metrics of a run over these captions, at least one, and their images."""
+    return api.slice_metrics(open_summary(run), split, captions)
 
 
 def slice_table(runs: Sequence[RunSummary], split: str, direction: str, at: int) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from app.ui import cards
 from app.ui.controls import choose_one
 from app.ui.state import Choice
 from app.ui.table import Column, plain_table
+from app.views.samples import slice_members
 
 
 def show_answers(runs: list[RunSummary], choice: Choice) -> None:
@@ -22,7 +23,8 @@ def show_answers(runs: list[RunSummary], choice: Choice) -> None:
         "Queries answered within the first result: by the run of the row and not by that of the column.",
     )
     way = choose_one("Direction", {"t2i": "Caption → images", "i2t": "Image → captions"}, "answers-of")
-    right = answers(runs, choice.split, way, 1)
+    queries = slice_members(choice, "text" if way == "t2i" else "image") if choice.slice else None
+    right = answers(runs, choice.split, way, 1, queries)
     rows = [
         {"run": run.name, **{other.name: None if other is run else int((own & ~theirs).sum())
                              for other, theirs in zip(runs, right, strict=True)}, "answered": int(own.sum())}

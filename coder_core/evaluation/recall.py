@@ -98,6 +98,19 @@ def metrics_from_ranks(ranks: Ranks) -> Metrics:
     return _with_rsum(image | text)
 
 
+def query_metrics(image_ranks: np.ndarray, text_ranks: np.ndarray) -> Metrics:
+    """The metrics of some queries by their ranks, without ties.
+
+    >>> query_metrics(np.array([0, 6, -1]), np.array([2]))["rsum"]
+    400.0
+
+    Args:
+        image_ranks: (k,) from 0; −1 for an image that asks no question. text_ranks: (l,) from 0. At least one asks
+            each way.
+    """
+    return _with_rsum(_one_way("i2t", image_ranks[image_ranks >= 0]) | _one_way("t2i", text_ranks))
+
+
 def five_fold(
     sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic", folds: int = 5, size: int = 1000
 ) -> Metrics:
@@ -170,9 +183,10 @@ def _with_rsum(metrics: Metrics) -> Metrics:
     return metrics | {"rsum": float(sum(metrics[f"{way}_r{k}"] for way in ("i2t", "t2i") for k in RECALL_AT))}
 
 
-def _one_way(way: str, ranks: np.ndarray, ties: np.ndarray) -> Metrics:
+def _one_way(way: str, ranks: np.ndarray, ties: np.ndarray | None = None) -> Metrics:
     metrics = {f"{way}_r{k}": 100.0 * float(np.sum(ranks < k)) / len(ranks) for k in RECALL_AT}
     metrics[f"{way}_medr"] = float(np.floor(np.median(ranks)) + 1)
     metrics[f"{way}_meanr"] = float(np.mean(ranks) + 1)
-    metrics[f"{way}_ties"] = 100.0 * float(np.sum(ties > 0)) / len(ranks)
+    if ties is not None:
+        metrics[f"{way}_ties"] = 100.0 * float(np.sum(ties > 0)) / len(ranks)
     return metrics

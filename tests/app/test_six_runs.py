@@ -15,6 +15,7 @@ import pytest
 from app.ui.words import gain_cell
 from coder_core.api import open_run
 from coder_core.api.retrieval import gain_in_words, gains
+from coder_core.api.slices import slice_metrics
 from tests.support.pages import Opened, shown_tables, table_rows, texts
 from tests.support.run_folders import write_run
 
@@ -120,3 +121,41 @@ def test_figures_and_numbers_follow_the_slice(six: Path, ranks: pd.DataFrame, op
     assert f"mean {10 * len(inside) / 16:.1f} queries" in texts(app)
     app = opened(six, "retrieval", **pair | {"versus": "—"})
     assert say in texts(app)
+
+
+def test_the_overview_follows_the_slice(six: Path, ranks: pd.DataFrame, opened: Opened) -> None:
+    """Two captions of five: 32 of the 80, of all 16 images, one image's, and none."""
+    pair = {"run": "base", "versus": "last", "split": "dev"}
+    run, base = open_run(six / "last"), open_run(six / "base")
+    words = [caption.replace(",", " ").split() for caption in run.captions("dev")]
+    inside = np.flatnonzero(["0" in own or "1" in own for own in words])
+    app = opened(six, "overview", **pair, slice='"0" in words or "1" in words')
+    said = texts(app)
+    assert f"over the {len(inside)} captions (16 images) of the slice" in said
+    assert "The slice does not narrow the report, the training curves, the table of all runs" in said
+    assert "Percentages of queries on the whole of dev." in said
+    right = ranks.iloc[inside] <= 1
+    expected = {name: 100 * right[name].mean() for name in ("base", "last")}
+    assert not np.isclose(expected["last"], run.metrics("dev")["t2i_r1"])
+    assert f"text → image R@1: {expected['last']:.1f} " in said
+    for recall in ("rsum", "i2t_r1", "t2i_r1"):
+        assert gain_in_words(base, run, "dev", recall, inside) in said
+    bars = json.loads(app.get("plotly_chart")[0].proto.spec)["data"]
+    assert [trace["text"][3] for trace in bars] == [f"{expected[name]:.1f}" for name in ("base", "last")]
+    [answered] = table_rows(app, "answered")
+    assert [int(row["answered"]) for row in answered] == [int(right[name].sum()) for name in ("base", "last")]
+    assert f"Of {len(inside)} queries {int(right[['base', 'last']].all(axis=1).sum())} are answered by all" in said
+    [table] = table_rows(app, "loss")
+    [recall] = [row["t→i R@1"] for row in table if row["run"] == "last"]
+    assert recall == f"{run.metrics('dev')['t2i_r1']:.1f}"  # of the whole split
+    app.segmented_control(key="answers-of").set_value("i2t").run()
+    assert "Of 16 queries" in texts(app)
+    app.text_input(key="slice").set_value("image == 3").run()
+    assert "over the 5 captions (1 image) of the slice" in texts(app)
+    app.text_input(key="slice").set_value("length > 1000").run()
+    assert "The slice holds no caption." in texts(app)
+    assert not app.exception
+    whole = slice_metrics(run, "dev", np.arange(80))
+    stored = run.metrics("dev")
+    assert whole == {name: stored[name] for name in whole}
+    assert {"rsum", "i2t_medr", "t2i_meanr"} <= set(whole)

@@ -14,7 +14,7 @@ from coder_core.api.sides import Direction
 from coder_core.api.slices.columns import TENTHS
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, select
 from coder_core.concepts.stop_words import STOP_WORDS
-from coder_core.evaluation.recall import HALVES_SEED
+from coder_core.evaluation.recall import HALVES_SEED, Metrics, query_metrics
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run
@@ -104,6 +104,17 @@ def slice_table(
     })  # fmt: skip
     reported = counts[listed][:, ~discovery], [own[listed][:, ~discovery] for own in hits]
     return frame.assign(**_recalls(*reported)) if len(listed) else frame
+
+
+def slice_metrics(run: Run, split: str, captions: np.ndarray) -> Metrics:
+    """R@K, MedR, MeanR and R@sum (see `query_metrics`) over the captions of a slice and their images.
+
+    Args:
+        captions: (c,) their numbers, at least one.
+    """
+    ranks = run.ranks(split)
+    images = np.unique(run.image_of_text(split)[captions])
+    return query_metrics(ranks["i2t"][images], ranks["t2i"][captions])
 
 
 def images_counted(run: Run, split: str) -> np.ndarray:
