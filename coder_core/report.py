@@ -36,6 +36,8 @@ class ReportArguments:
     """What the report answers; empty asks whether the last run retrieves better than the first."""
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Verdicts on pairs (`coder_core.reviews`): what was judged, and recall with and without."""
+    positives: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE|eccv|cxc …")] = ()
+    """Captions that fit other images too, as for `coder_core.evaluate`: R@K, mAP@R and R-Precision by them."""
     overwrite: bool = False
     """Replace the file if it exists."""
 
@@ -56,6 +58,7 @@ def main(arguments: list[str]) -> int:
             [open_run(folder) for folder in parsed.runs], parsed.split, question=parsed.question,
             command=shlex.join([*PROGRAM.split(), *arguments]),
             reviews=None if parsed.reviews is None else read_reviews(parsed.reviews),
+            positives=parsed.positives,
         )  # fmt: skip
         parsed.out.write_text(render(report), "utf-8")
     for sentence in report.short:

@@ -11,7 +11,7 @@ import pytest
 
 from coder_core.api import compare, open_run
 from coder_core.api.report import gather, render
-from coder_core.api.retrieval import gain_in_words
+from coder_core.api.retrieval import gain_in_words, judged_recall, judged_values, run_judgements
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
 from coder_core.evaluation.bootstrap import count_hits, difference, recall_intervals
 from coder_core.report import main
@@ -61,8 +61,17 @@ def test_one_file_says_what_moved_with_pictures(
     key, text = ReviewedSplit.of(second, "dev").pair(1, 7)
     append_review(tmp_path / "reviews.jsonl", Review(key, text, "wrong-caption", "anna <b>"))
     reviewed = ["--reviews", str(tmp_path / "reviews.jsonl"), "--overwrite"]
+    judged = tmp_path / "<i>.tsv"
+    judged.write_text("1.png#0\t2.png\n")
+    reviewed += ["--positives", str(judged)]
     assert main([*map(str, runs), "--out", str(out), *reviewed]) == 0
     assert "1 wrong-caption</td></tr><tr><th>by</th><td>anna &lt;b&gt;" in "".join(out.read_text().split("\n"))
+    assert "<h2>By the judgements of &lt;i&gt;.tsv</h2>" in out.read_text()
+    page = re.sub(r"<[^>]*>|\s+", " ", out.read_text()).replace("  ", " ")
+    [row] = judged_recall(["second"], [judged_values(second, "dev", run_judgements(second, "dev", judged))]).query(
+        "direction == 't2i'"
+    )["map_at_r"]
+    assert f"{row:.1f}" in page.partition("By the judgements")[2].partition("What moved")[0]
     assert main([*map(str, runs), "--out", str(out)]) == 1
     assert "exists" in capsys.readouterr().err
 

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from app.backend.report import report_page
 from app.ui.state import Choice
 from app.views.samples import slice_members
 from coder_core.api import InputError, open_run
@@ -234,6 +236,9 @@ def test_judgements_beside_the_data_stand_beside_the_labels(three: Path, opened:
         assert (row["labels R@1"], row["judges R@1"]) == (f"{right:.1f}", f"{right + 100 / len(owner):.1f}")
         assert app.number_input(key="query-text").value == first
         assert texts(app).count("✓ judged") >= 1
+        page = report_page([run.summary], "dev")
+        assert "By the judgements of positives.tsv" in page
+        assert f"--positives {file}" in page
         app = opened(three, "retrieval", **asked, slice=f'"scene {(owner[first] + 1) % 12}" in caption')
         assert "There is no such failure." in texts(app)
         app = opened(three, "retrieval", run="gamma", versus="—")
@@ -250,6 +255,24 @@ def test_judgements_beside_the_data_stand_beside_the_labels(three: Path, opened:
     finally:
         file.unlink()
         crowd.unlink(missing_ok=True)
+
+
+def test_cocos_judgements_are_offered_for_its_images(
+    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Path(str(find_spec("eccv_caption").submodule_search_locations[0])) / "data"  # type: ignore[union-attr,index]
+    images = list(json.loads((package / "eccv_image_to_caption.json").read_text()))[:12]
+    write_run(tmp_path / "runs", "coco", images=12, pictures=False, picture_names=[f"{name}.jpg" for name in images])
+    app = opened(tmp_path / "runs", "retrieval", look="Judgements")
+    assert "By the judgements of ECCV Caption" in [header.value for header in app.header]
+    assert "the k-th caption of an image is taken for" in texts(app)
+    app = opened(tmp_path / "runs", "retrieval", look="Judgements", **{"judged-by": "CxC"})
+    assert "By the judgements of CxC" in [header.value for header in app.header]
+    [rows] = table_rows(app, "mAP@R")
+    assert [row["queries"] for row in rows] == ["12", "60"]
+    monkeypatch.setattr("coder_core.api.retrieval.judged.PACKAGE", "eccv_caption_that_is_not_there")
+    app = opened(tmp_path / "runs", "retrieval", look="Judgements")
+    assert "By the judgements" not in str([header.value for header in app.header])
 
 
 @pytest.mark.parametrize("root", ["one", "two"])

@@ -63,6 +63,11 @@ over images. The interval of a difference is narrower than those of two runs sug
 {{ table(report.recalls, "run") }}
 {% for sentence in report.gains if report.gains|length > 1 %}<p>{{ sentence }}</p>{% endfor %}
 
+{% for source, rows in report.judged.items() %}<h2>By the judgements of {{ source }}</h2>
+<p class="how">R@K by the labels alone, and with what people judged to fit counted as well, over the same queries. R is
+the number of a query’s matches: mAP@R and R-Precision ask for all of them.</p>
+{{ table(rows, none) }}{% endfor %}
+
 {% if report.outcomes %}<h2>What moved</h2>
 <p class="how">Queries by rank of their true match in the first run (rows) and in the last (columns). Below the
 diagonal, green, the last run ranks it higher.</p>

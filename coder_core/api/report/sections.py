@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ import pandas as pd
 from coder_core.api.clusters.tables import cluster_table, prototypes
 from coder_core.api.listing import ORIGINS, numbers_from
 from coder_core.api.retrieval.comparison import OUTCOMES, compare, config_differences
+from coder_core.api.retrieval.judged import JUDGED, LABELLED, judged_recall, judged_values, run_judgements
 from coder_core.api.retrieval.likely import likely_matches, text_vectors
 from coder_core.api.retrieval.margins import margins
 from coder_core.api.retrieval.significance import gain_in_words, hits_of
@@ -58,6 +60,7 @@ class Report:
         examples: heading → examples. slices, clusters, ambiguous, settings: tables; settings is None for one run.
         diversity: counts of captions by diversity in twentieths from the least to 1, and the least; None where the
             split is too large to measure all.
+        judged: source of judgements → recall by the labels and by them.
         reviews: facts about judged pairs. commands: how to get each run, and this report.
     """
 
@@ -79,15 +82,21 @@ class Report:
     commands: Sequence[tuple[str, str]]
     versions: str
     reviews: Mapping[str, str] = field(default_factory=dict)
+    judged: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
 
 def gather(
-    runs: Sequence[Run], split: str, *, question: str = "", command: str = "", reviews: Reviews | None = None
-) -> Report:
+    runs: Sequence[Run], split: str, *, question: str = "", command: str = "", reviews: Reviews | None = None,
+    positives: Sequence[str | Path] = (),
+) -> Report:  # fmt: skip
     """Gather the report on one or several runs of the same samples; the last is the one that is judged.
 
+    Args:
+        positives: sources of judgements beyond the labels, see `run_judgements`.
+
     Raises:
-        InputError: the split is missing in a run, or the runs were evaluated on different samples.
+        InputError: the split is missing in a run, the runs were evaluated on different samples, or a source of
+            judgements cannot be read.
     """
     first, last = runs[0], runs[-1]
     changes = compare(first, last, split) if len(runs) > 1 else None
@@ -110,7 +119,18 @@ def gather(
         commands=[*((run.name, _command(run)) for run in runs), ("this report", command)],
         versions=f"Python {platform.python_version()}, NumPy {np.__version__}",
         reviews=_reviews(runs, split, reviews) if reviews is not None and reviews.standing else {},
+        judged=dict(_judged(runs, split, source) for source in positives),
     )  # fmt: skip
+
+
+def _judged(runs: Sequence[Run], split: str, source: str | Path) -> tuple[str, pd.DataFrame]:
+    judgements = run_judgements(runs[-1], split, source)
+    table = judged_recall([run.name for run in runs], [judged_values(run, split, judgements) for run in runs])
+    table["direction"] = table["direction"].map(DIRECTIONS)
+    names = {name: f"{name.partition('_')[0]} R@{name.rpartition('_')[2]}" for name in (*LABELLED, *JUDGED)}
+    names |= {"map_at_r": "mAP@R", "r_precision": "R-Precision"}
+    columns = ["direction", "run", "queries", *names]
+    return Path(judgements.source).name, table[columns].round(1).rename(columns=names)
 
 
 def _moved(changes: pd.DataFrame | None) -> list[str]:
