@@ -123,9 +123,7 @@ def show(choice: Choice) -> None:
     cards.heading("One anchor in detail", "Its similarity to every negative, and the weight of each in the loss.")
     count = open_summary(last).count(choice.split, modality)
     number = step_through(f"{target.capitalize()} number", target, order, count, "The row of the sample in its split.")
-    if choice.between:
-        cards.note(f"In the first and the last run, {choice.first.name} and {last.name}.")
-    show_anchor(replace(choice, between=()), number, chosen, loss)
+    show_anchor(choice, number, chosen, loss)
 
 
 sidebar.page(

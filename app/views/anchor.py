@@ -16,15 +16,19 @@ from app.views.query import review_menu
 from app.views.samples import sample_card, similar_button
 
 NEAREST = 10
+MOST_ACROSS = 3  # runs beside one another
 
 
 def show_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Loss) -> None:
-    """Draw it for every chosen run, side by side; `loss` holds the μ, γ and ε of the sliders."""
+    """Draw it for every chosen run, side by side, of more than three in two rows; `loss` holds the μ, γ and ε of the
+    sliders."""
     modality, sample = str(settings["modality"]), split_sample(choice.runs[-1], choice.split)
     show_sample(choice, modality, number, here="diversity")
     nearest: dict[str, list[int]] = {}
     colours = charts.tone(theme())
-    for position, (run, column) in enumerate(zip(choice.runs, st.columns(len(choice.runs), gap="small"), strict=True)):
+    runs, across = choice.runs, len(choice.runs) if len(choice.runs) <= MOST_ACROSS else (len(choice.runs) + 1) // 2
+    columns = [column for _ in range(0, len(runs), across) for column in st.columns(across, gap="small")]
+    for position, (run, column) in enumerate(zip(runs, columns, strict=False)):
         anchor = open_summary(run).anchor(number, split=choice.split, loss=loss, sample=sample, **settings)
         with column:
             cards.label(run.name)
@@ -32,7 +36,7 @@ def show_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Los
             parts = st.columns(2) if choice.second is None else [st.container(), st.container()]
             with parts[0]:
                 figure = charts.similarity_histogram(
-                    anchor.similarities, anchor.positives, loss.gamma, run.name, position, len(choice.runs), colours
+                    anchor.similarities, anchor.positives, loss.gamma, run.name, position, len(runs), colours
                 )
                 downloads.chart(figure, f"similarities-{position}", f"similarities to the negatives {position + 1}")
             with parts[1]:

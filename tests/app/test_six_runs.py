@@ -85,7 +85,9 @@ def test_diversity_of_six_runs_and_pages_about_two(six: Path, opened: Opened) ->
     assert names_of_traces(app.get("plotly_chart")[0].proto.spec) == list(NAMES)
     [table] = shown_tables(app)
     assert {f"diversity in {name}" for name in NAMES} <= {column["label"] for column in table["columns"]}
-    assert "In the first and the last run, base and last." in texts(app)
+    anchor = [names for chart in app.get("plotly_chart") for names in names_of_traces(chart.proto.spec)]
+    assert [name for name in anchor if name.startswith("negatives · ")] == [f"negatives · {name}" for name in NAMES]
+    assert anchor.count("with diversity") == len(NAMES)
     app = opened(six, "similarity", **LINK)
     assert "This page compares two runs: the first and the last of 6, base and last." in texts(app)
     assert all("also=b&amp;also=c" in link for link in re.findall(r'href="([^"]*run=[^"]*)"', texts(app)))
