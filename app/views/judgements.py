@@ -22,8 +22,8 @@ def unlabelled_matches(choice: Choice, source: Source, direction: str, at: int, 
     last = choice.runs[-1]
     cards.heading(
         f"Failures of {last.name} that the judges call right",
-        f"Within the first {at} stands no labelled match, but one that people judged to fit. Worst rank of the label "
-        "first. Click on a row to open the query.",
+        f"No labelled match within the first {at}, but one that people judged to fit. Worst rank of the label first. "
+        "Click on a row to open the query.",
     )
     words = search_words("words")
     queries = np.flatnonzero(judged_right(source, choice, direction, at))
