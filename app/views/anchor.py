@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from app import charts
@@ -11,6 +13,7 @@ from app.backend.diversity import Anchor
 from app.backend.runs import Loss, RunSummary, open_summary, split_sample, thumbnail
 from app.ui import cards, downloads, links, reviewing
 from app.ui.state import Choice, theme
+from app.ui.table import Column, plain_table
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
 from app.views.query import review_menu
 from app.views.samples import sample_card, similar_button
@@ -26,13 +29,21 @@ def show_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Los
     show_sample(choice, modality, number, here="diversity")
     nearest: dict[str, list[int]] = {}
     colours = charts.tone(theme())
-    runs, across = choice.runs, len(choice.runs) if len(choice.runs) <= MOST_ACROSS else (len(choice.runs) + 1) // 2
+    runs = choice.runs
+    anchors = {
+        run.name: open_summary(run).anchor(number, split=choice.split, loss=loss, sample=sample, **settings)
+        for run in runs
+    }
+    if choice.between:
+        _table(anchors, str(settings["function"]))
+    across = len(runs) if len(runs) <= MOST_ACROSS else (len(runs) + 1) // 2
     columns = [column for _ in range(0, len(runs), across) for column in st.columns(across, gap="small")]
     for position, (run, column) in enumerate(zip(runs, columns, strict=False)):
-        anchor = open_summary(run).anchor(number, split=choice.split, loss=loss, sample=sample, **settings)
+        anchor = anchors[run.name]
         with column:
             cards.label(run.name)
-            _numbers(anchor, str(settings["function"]))
+            if not choice.between:
+                _numbers(anchor, str(settings["function"]))
             parts = st.columns(2) if choice.second is None else [st.container(), st.container()]
             with parts[0]:
                 figure = charts.similarity_histogram(
@@ -78,6 +89,19 @@ def _numbers(anchor: Anchor, function: str) -> None:
         ],
         compact=True,
     )
+
+
+def _table(anchors: Mapping[str, Anchor], function: str) -> None:
+    """What `_numbers` has of one run, of several: a row each."""
+    spread = "SD" if function == "std" else "entropy"
+    columns = {
+        "run": Column("run"), "spread": Column(spread, ".4f", spread), "raw": Column("undivided", ".4f", "raw"),
+        "diversity": Column("diversity", ".4f", "diversity"), "temperature": Column("μ·div", ".4f", "temperature"),
+    }  # fmt: skip
+    rows = [
+        {"run": name, **{key: getattr(anchor, key) for key in list(columns)[1:]}} for name, anchor in anchors.items()
+    ]
+    plain_table(pd.DataFrame(rows), columns, "anchor", "runs")
 
 
 def _nearest(choice: Choice, run: RunSummary, anchor: Anchor, number: int) -> None:

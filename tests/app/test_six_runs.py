@@ -83,11 +83,16 @@ def test_six_runs_are_shown_side_by_side_and_links_carry_them(six: Path, ranks: 
 def test_diversity_of_six_runs_and_pages_about_two(six: Path, opened: Opened) -> None:
     app = opened(six, "diversity", **LINK)
     assert names_of_traces(app.get("plotly_chart")[0].proto.spec) == list(NAMES)
-    [table] = shown_tables(app)
+    [table, _] = shown_tables(app)
     assert {f"diversity in {name}" for name in NAMES} <= {column["label"] for column in table["columns"]}
     anchor = [names for chart in app.get("plotly_chart") for names in names_of_traces(chart.proto.spec)]
     assert [name for name in anchor if name.startswith("negatives · ")] == [f"negatives · {name}" for name in NAMES]
     assert anchor.count("with diversity") == len(NAMES)
+    number, [numbers] = int(app.number_input(key="caption").value), table_rows(app, "μ·div")
+    diversity = [open_run(six / name).anchor(number, split="dev").diversity for name in NAMES]
+    assert [(row["run"], row["diversity"]) for row in numbers] == [
+        (name, f"{value:.4f}") for name, value in zip(NAMES, diversity, strict=True)
+    ]
     app = opened(six, "similarity", **LINK)
     assert "This page compares two runs: the first and the last of 6, base and last." in texts(app)
     assert all("also=b&amp;also=c" in link for link in re.findall(r'href="([^"]*run=[^"]*)"', texts(app)))
