@@ -16,8 +16,8 @@ from coder_core.api.stored import StoredResult
 
 __all__ = [
     "ALIKE", "OUTCOMES", "HubCorrection", "LookAlike", "answers", "corrected_queries", "decode", "found_by",
-    "hub_correction", "hubness", "jpeg", "likely_matches", "look_alike", "margin_table", "occurrence_table",
-    "rank_changes", "search", "search_picture", "unknown_words",
+    "hub_correction", "hubness", "jpeg", "likely_matches", "likely_results", "look_alike", "margin_table",
+    "occurrence_table", "rank_changes", "search", "search_picture", "unknown_words",
 ]  # fmt: skip
 
 
@@ -63,17 +63,35 @@ def corrected_queries(run: RunSummary, split: str, direction: str, correction: H
 
 
 @st.cache_resource(max_entries=8, show_spinner="Comparing the captions with one another …", hash_funcs=BY_STAMP)
-def _text_vectors(run: RunSummary, split: str) -> np.ndarray | None:
-    return api.text_vectors(open_summary(run), split)
+def _text_vectors(run: RunSummary, split: str) -> np.ndarray | api.TfidfSpace | None:
+    opened, sample = open_summary(run), split_sample(run, split)
+    return api.text_vectors(opened, split) if sample is None else api.sampled_space(opened, split, sample)
 
 
-@st.cache_resource(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)
+@st.cache_resource(max_entries=32, show_spinner="Comparing the captions with one another …", hash_funcs=BY_STAMP)
 def likely_matches(run: RunSummary, split: str, direction: str) -> api.LikelyMatches | None:
-    """`likely_matches`; None where the captions share no words. Shared: not to be changed."""
-    vectors = _text_vectors(run, split)
+    """`likely_matches`, of a large split those of a sample of its queries; None where the captions share no words.
+    Shared: not to be changed."""
+    vectors, opened = _text_vectors(run, split), open_summary(run)
     if vectors is None:
         return None
-    return api.likely_matches(open_summary(run), split, direction, vectors)  # type: ignore[arg-type]
+    sample = opened.query_sample(split)
+    queries = None if sample is None else sample.texts if direction == "t2i" else sample.images
+    return api.likely_matches(opened, split, direction, vectors, queries)  # type: ignore[arg-type]
+
+
+def likely_results(run: RunSummary, split: str, direction: str, query: int) -> np.ndarray:
+    """(l,) the best results of any query that are guessed to be matches."""
+    opened, vectors = open_summary(run), _text_vectors(run, split)
+    if split_sample(run, split) is None or vectors is None:
+        guesses = likely_matches(run, split, direction)
+    else:
+        guesses = api.likely_matches(opened, split, direction, vectors, np.array([query]))  # type: ignore[arg-type]
+    if guesses is None:
+        return np.zeros(0, np.int64)
+    analysis = opened.analysis(split)
+    best = (analysis.text_best if direction == "t2i" else analysis.image_best)[query]
+    return np.asarray(best)[guesses.likely()[query]]
 
 
 @st.cache_data(max_entries=512, show_spinner=False, hash_funcs=BY_STAMP)

@@ -190,8 +190,15 @@ def only_guessed(choice: Choice, direction: str, at: int, queries: pd.DataFrame)
             return queries
         labelled, with_likely = guesses.recall(at, queries=slice_members(choice, modality) if choice.slice else None)
         sentences.append(f"{run.name} {labelled:.1f} % by the labels, {with_likely:.1f} % with likely matches")
-    cards.note(f"R@{at}, a guess: " + " · ".join(sentences) + ".")
     assert guesses is not None
+    unit = "captions" if modality == "text" else "images"
+    sampled, of = guesses.queries, ""
+    if sampled is not None:
+        of = f" from a random sample of {len(sampled):,} of {len(guesses.ranks):,} {unit}, which the table holds"
+    if np.isnan(labelled):  # of the slice
+        cards.note(f"There is no such query{of}.")
+    else:
+        cards.note(f"R@{at}, a guess{of}: " + " · ".join(sentences) + ".")
     return queries[guesses.probably_right(at)[queries["query"].to_numpy()]]
 
 

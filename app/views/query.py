@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.backend.retrieval import likely_matches, rank_changes
+from app.backend.retrieval import likely_results, rank_changes
 from app.backend.runs import InputError, RunSummary, open_summary
 from app.ui import cards, links
 from app.ui.reviewing import menu_html
@@ -42,7 +42,10 @@ def results(choice: Choice, run: RunSummary, modality: str, candidates: pd.DataF
     """Ranked candidates with links to the other pages; `modality` is the query's."""
     other = "image" if modality == "text" else "text"
     judged = judged_candidates(choice, run, modality, query)
-    likely = likely_results(choice, run, modality, query) - judged
+    likely: set[int] = set()
+    if query is not None and st.session_state.get("guess"):
+        direction = "t2i" if modality == "text" else "i2t"
+        likely = set(likely_results(run, choice.split, direction, query).tolist()) - judged
     cards.results([
         sample_card(
             run, choice.split, other, int(row["candidate"]), int(row["place"]), float(row["score"]),
@@ -52,19 +55,6 @@ def results(choice: Choice, run: RunSummary, modality: str, candidates: pd.DataF
         )
         for row in candidates.to_dict("records")
     ])  # fmt: skip
-
-
-def likely_results(choice: Choice, run: RunSummary, modality: str, query: int | None) -> set[int]:
-    """The results of a sample that are guessed to be matches, when that is asked for."""
-    if query is None or not st.session_state.get("guess"):
-        return set()
-    direction = "t2i" if modality == "text" else "i2t"
-    guesses = likely_matches(run, choice.split, direction)
-    if guesses is None:
-        return set()
-    analysis = open_summary(run).analysis(choice.split)
-    best = (analysis.text_best if modality == "text" else analysis.image_best)[query]
-    return {int(candidate) for candidate in best[guesses.likely()[query]]}
 
 
 def review_menu(choice: Choice, modality: str, query: int | None, candidate: int) -> str:

@@ -44,6 +44,8 @@ def show_queue(choice: Choice) -> None:
     cards.note(HOW[kind])
     if kind != "likely":
         note_sample(run, choice.split)
+    elif (sample := open_summary(run).query_sample(choice.split)) is not None:
+        cards.note(f"From a random sample of {len(sample.texts):,} of {sample.of_texts:,} captions.")
     pairs = reviews.queue(run, choice.split, kind, slice_members(choice, "text") if choice.slice else None)
     skipped: list[tuple[int, int]] = st.session_state.setdefault(f"{SKIPPED}-{run.name}-{choice.split}", [])
     remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, *pair)]

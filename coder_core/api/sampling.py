@@ -9,6 +9,7 @@ import numpy as np
 from coder_core.api.sides import Array, Modality, Sides, sides
 
 SCORES_AT_MOST = 125_000_000  # 5,000 images × 25,000 captions: a larger split is sampled
+QUERIES_AT_MOST = 5_000  # captions, with their images, for what is computed query by query of a larger split
 POINTS_AT_MOST = 20_000  # images and captions together, for the joint space of a larger split
 
 
@@ -56,13 +57,13 @@ class SplitPart:
         return sides(self.images, self.texts, self.owner, modality, self.scores)
 
 
-def draw_sample(images: int, image_of_text: Array, *, scores: int = SCORES_AT_MOST, seed: int = 0) -> Sample | None:
+def draw_sample(images: int, image_of_text: Array, *, scores: int | None = None, seed: int = 0) -> Sample | None:
     """As many images as keep images × captions within `scores`; None when the whole split does.
 
     Args:
-        images: n. image_of_text: (m,). scores: the largest matrix of similarities.
+        images: n. image_of_text: (m,). scores: the largest matrix of similarities; None for SCORES_AT_MOST.
     """
-    texts = len(image_of_text)
+    texts, scores = len(image_of_text), SCORES_AT_MOST if scores is None else scores
     if images * texts <= scores:
         return None
     rng = np.random.default_rng(seed)
@@ -78,14 +79,24 @@ def sample_of(chosen: Array, images: int, image_of_text: Array, seed: int = 0) -
 
 
 def draw_points_sample(
-    images: int, image_of_text: Array, *, points: int = POINTS_AT_MOST, scores: int = SCORES_AT_MOST, seed: int = 0
+    images: int, image_of_text: Array, *, points: int = POINTS_AT_MOST, scores: int | None = None, seed: int = 0
 ) -> Sample | None:
     """About `points` images and captions together; None where `draw_sample` takes the whole split."""
-    texts = len(image_of_text)
+    texts, scores = len(image_of_text), SCORES_AT_MOST if scores is None else scores
     if images * texts <= scores:
         return None
     count = points * images / (images + texts)  # k images have about k·m/n captions
     return draw_sample(images, image_of_text, scores=int(count * count * texts / images), seed=seed)
+
+
+def draw_query_sample(images: int, image_of_text: Array, *, scores: int | None = None, seed: int = 0) -> Sample | None:
+    """Images with about QUERIES_AT_MOST captions; None where `draw_sample` takes the whole split."""
+    texts, scores = len(image_of_text), SCORES_AT_MOST if scores is None else scores
+    if images * texts <= scores:
+        return None
+    count = round(QUERIES_AT_MOST * images / texts)
+    chosen = np.random.default_rng(seed).choice(images, max(2, min(count, images)), replace=False)
+    return sample_of(chosen, images, image_of_text, seed)
 
 
 def part_of(

@@ -15,7 +15,7 @@ from coder_core.api.diversity.negatives import BANK_SIZE, Candidates, DiversityS
 from coder_core.api.diversity.table import Measure, normalise
 from coder_core.api.listing import RunSummary, loss_values
 from coder_core.api.pictures import thumbnail
-from coder_core.api.sampling import SCORES_AT_MOST, Sample, SplitPart, draw_points_sample, draw_sample, part_of
+from coder_core.api.sampling import Sample, SplitPart, draw_points_sample, draw_query_sample, draw_sample, part_of
 from coder_core.api.sides import Array, Modality, Sides, first_captions
 from coder_core.console.faults import Fault, InputError
 from coder_core.ops.diversity_scaling import squash
@@ -170,7 +170,7 @@ class StoredRun:
         v, w = self.scoring(split)
         return np.asarray(v[rows] @ w[columns].T)
 
-    def sample(self, split: str, *, scores: int = SCORES_AT_MOST, seed: int = 0) -> Sample | None:
+    def sample(self, split: str, *, scores: int | None = None, seed: int = 0) -> Sample | None:
         """A random part of a split too large to look at whole (images × captions > `scores`); None when it is not."""
         images = self.count(split, "image")
         return draw_sample(images, self.image_of_text(split), scores=scores, seed=seed)
@@ -179,6 +179,10 @@ class StoredRun:
         """About 20,000 images and captions of a split too large to look at whole, for its joint space; or None."""
         images = self.count(split, "image")
         return draw_points_sample(images, self.image_of_text(split), seed=seed)
+
+    def query_sample(self, split: str, *, seed: int = 0) -> Sample | None:
+        """Images with about 5,000 captions of a split too large to look at whole, for work query by query; or None."""
+        return draw_query_sample(self.count(split, "image"), self.image_of_text(split), seed=seed)
 
     def part(self, split: str, sample: Sample | None = None) -> SplitPart:
         """The embeddings of a sample, copied once and kept, and which rows they are; the whole split for None.

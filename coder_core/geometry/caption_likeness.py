@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from coder_core.console.faults import InputError
-from coder_core.geometry.text_space import fit_tfidf
+from coder_core.geometry.text_space import TfidfSpace, fit_tfidf
 
 SPACE_SIZE = 256  # components of the TF-IDF space
 LIKE = 0.5
@@ -16,12 +16,18 @@ caption of their own image and 0.6% like one of a random other image; the median
 TILE_ELEMENTS = 8_388_608  # 32 MiB of float32
 
 
-def caption_vectors(captions: Sequence[str]) -> np.ndarray | None:
-    """(m, S) float32 unit rows of a TF-IDF space fitted to these very captions; None where they share no words."""
+def caption_space(captions: Sequence[str]) -> TfidfSpace | None:
+    """A TF-IDF space fitted to these captions; None where they share no words."""
     try:
-        return fit_tfidf(captions, SPACE_SIZE).encode(captions)
+        return fit_tfidf(captions, SPACE_SIZE)
     except InputError:
         return None
+
+
+def caption_vectors(captions: Sequence[str]) -> np.ndarray | None:
+    """(m, S) float32 unit rows of a TF-IDF space fitted to these very captions; None where they share no words."""
+    space = caption_space(captions)
+    return None if space is None else space.encode(captions)
 
 
 def likeness_to_images(

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coder_core.api import Run, open_run
-from coder_core.api.retrieval.likely import LikelyMatches, likely_matches, text_vectors
+from coder_core.api import Run, open_run, sampling
+from coder_core.api.retrieval.likely import LikelyMatches, likely_matches, sampled_space, text_vectors
+from coder_core.api.sides import Direction
 from tests.support.run_folders import write_run
 
 
@@ -50,6 +51,34 @@ def test_a_likely_result_counts_beside_the_labels_only() -> None:
     assert guesses.probably_right(2, 0.5).tolist() == [False, False, True, False, False]
     assert guesses.recall(1, 0.5) == (25.0, 50.0)
     assert guesses.recall(2, 0.5) == (50.0, 75.0)
+
+
+@pytest.mark.parametrize("direction", ["t2i", "i2t"])
+def test_a_sample_of_the_queries_is_guessed_about_as_the_whole_is(
+    run: Run, direction: Direction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a space fitted to a sample of the captions, of which only those that are compared are encoded."""
+    assert run.query_sample("dev") is None
+    monkeypatch.setattr(sampling, "SCORES_AT_MOST", 30 * 150 - 1)
+    monkeypatch.setattr(sampling, "QUERIES_AT_MOST", 40)
+    sample, fitted = run.query_sample("dev"), run.sample("dev")
+    assert sample is not None
+    assert fitted is not None
+    assert (len(sample.images), len(sample.texts)) == (8, 40)
+    queries = sample.texts if direction == "t2i" else sample.images
+    space = sampled_space(run, "dev", fitted)
+    assert space is not None
+    whole = likely_matches(run, "dev", direction, space.encode(run.captions("dev")))
+    guesses = likely_matches(run, "dev", direction, space, queries)
+    np.testing.assert_allclose(guesses.likeness[queries], whole.likeness[queries], atol=1e-6)
+    np.testing.assert_array_equal(guesses.match[queries], whole.match[queries])
+    others = np.setdiff1d(np.arange(len(whole.ranks)), queries)
+    assert (guesses.likeness[others] == -1).all()
+    assert not guesses.match[others].any()
+    assert not guesses.likely()[others].any()
+    assert guesses.recall(1, 0.5) == pytest.approx(whole.recall(1, 0.5, queries))
+    assert guesses.recall(1, 0.5, others) == (pytest.approx(np.nan, nan_ok=True),) * 2
+    assert guesses.recall(1, 0.5, queries[:3]) == pytest.approx(whole.recall(1, 0.5, queries[:3]))
 
 
 def test_images_without_captions_are_like_nothing(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from PIL import Image
 from app.backend.report import report_page
 from app.ui.state import Choice
 from app.views.samples import slice_members
-from coder_core.api import InputError, open_run
+from coder_core.api import InputError, open_run, sampling
 from coder_core.api.joint_space import score_separation
-from coder_core.api.retrieval import likely_matches, text_vectors
+from coder_core.api.retrieval import likely_matches, sampled_space, text_vectors
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
 from coder_core.api.saved_views import save_view, saved_views
 from coder_core.evaluation import EmbeddingPair
@@ -210,6 +210,36 @@ def test_likely_matches_are_a_filter_and_a_number_beside_the_labels(
     app.toggle(key="likely").set_value(True).run()
     shown = app.number_input(key="query-text") if guesses.probably_right(1).any() else None
     assert shown is None or guesses.probably_right(1)[int(shown.value or 0)]
+
+
+def test_likely_matches_of_a_large_split_are_those_of_a_sample_and_said_so(
+    roots: dict[str, Path], tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(roots["one"] / "demo", tmp_path / "demo")
+    monkeypatch.setattr(sampling, "SCORES_AT_MOST", 20 * 100 - 1)
+    monkeypatch.setattr(sampling, "QUERIES_AT_MOST", 30)
+    run = open_run(tmp_path / "demo")
+    sample, fitted = run.query_sample("dev"), run.sample("dev")
+    assert sample is not None
+    assert fitted is not None
+    space = sampled_space(run, "dev", fitted)
+    assert space is not None
+    guesses = likely_matches(run, "dev", "t2i", space, sample.texts)
+    labelled, with_likely = guesses.recall(1)
+    app = opened(tmp_path, "retrieval", likely="true")
+    said = texts(app)
+    assert "from a random sample of 30 of 100 captions, which the table holds: demo " in said
+    assert f"demo {labelled:.1f} % by the labels, {with_likely:.1f} % with likely matches" in said
+    outside = int(np.setdiff1d(np.arange(20), sample.images)[0])
+    app.text_input(key="slice").set_value(f"image == {outside}").run()
+    assert "There is no such query from a random sample of 30 of 100 captions" in texts(app)
+    every = likely_matches(run, "dev", "t2i", space).likely()  # a query that is opened need not be of the sample
+    query = int(np.setdiff1d(np.flatnonzero(every.any(1)), sample.texts)[0])
+    app = opened(tmp_path, "retrieval", **{"query-text": str(query), "guess": "true"})
+    assert texts(app).count("likely match (a guess)") == every[query].sum() > 0
+    app = opened(tmp_path, "reviews")
+    app.segmented_control(key="queue").set_value("likely").run()
+    assert "From a random sample of 30 of 100 captions." in texts(app)
 
 
 def test_judgements_beside_the_data_stand_beside_the_labels(three: Path, opened: Opened) -> None:
