@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from app.backend.sample_weights import has_weights, weight_table
-from app.ui import sidebar
+from app.ui import cards, sidebar
 from app.ui.controls import choose_one
 from app.ui.missing import runs_with
 from app.ui.state import Choice
 from app.views import weights
+from app.views.samples import say_slice, slice_members
 
 WAY_OUT = (
     "Train with --sample-weights diversity, discrepancy or combined (on the Train page, set “sample weights”), or "
@@ -22,14 +23,20 @@ def show(choice: Choice) -> None:
     )  # fmt: skip
     if not runs:
         return
+    captions = slice_members(choice, "text") if choice.slice else None
+    if captions is not None:
+        say_slice(choice, "text")
+        if not len(captions):
+            cards.empty("The slice holds no caption.", "Clear it, or write another one in the sidebar.")
+            return
     tables = {run.name: weight_table(run, choice.split, "text") for run in runs}
-    weights.distribution(runs, choice.split, tables)
+    weights.distribution(runs, choice.split, tables, captions)
     name = runs[-1].name
     if len(runs) > 1:
         name = choose_one("Pairs and measures of", {run.name: run.name for run in reversed(runs)}, "weights-of")
     run = next(run for run in runs if run.name == name)
     weights.extremes(run, choice, tables[name])
-    weights.all_pairs(run, choice, weights.measures(run, choice.split))
+    weights.all_pairs(run, choice, weights.measures(run, choice.split, captions))
 
 
 sidebar.page(
@@ -38,5 +45,5 @@ sidebar.page(
     "apart in the joint space: their image and their text say different things about one idea.",
     show,
     of_two=True,
-    whole="the distribution of the weights, their statistics and the agreement of the measures",
+    whole="the statistics of the scores",
 )

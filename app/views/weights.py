@@ -29,12 +29,15 @@ TERMS = {WEIGHT: "sample weight", DIVERSITY: "DIVERSITY", DISCREPANCY: "DISCREPA
 DIGITS = {WEIGHT: ".3f", DIVERSITY: ".4f", DISCREPANCY: ".4f", CODER: ".4f"}
 
 
-def distribution(runs: Sequence[RunSummary], split: str, tables: Mapping[str, pd.DataFrame]) -> None:
-    """How unequal the weights are, and the statistics of the raw scores."""
+def distribution(
+    runs: Sequence[RunSummary], split: str, tables: Mapping[str, pd.DataFrame], captions: np.ndarray | None
+) -> None:
+    """How unequal the weights of all pairs or of these captions are, and the statistics of the raw scores of all."""
     left, right = st.columns([3, 2], gap="large")
     with left:
-        cards.heading("How unequal are the weights?", "Their mean is 1. In a narrow peak all pairs count alike.")
-        values = {name: table[WEIGHT].to_numpy() for name, table in tables.items()}
+        mean = "Their mean is 1" if captions is None else "Their mean over all pairs is 1"
+        cards.heading("How unequal are the weights?", f"{mean}. In a narrow peak all pairs count alike.")
+        values = {name: pairs_of(table, captions)[WEIGHT].to_numpy() for name, table in tables.items()}
         figure = charts.histogram(values, "weight of a pair", "pairs", charts.tone(theme()))
         downloads.chart(figure, "weights", "weights of the pairs")
     with right:
@@ -54,6 +57,11 @@ def distribution(runs: Sequence[RunSummary], split: str, tables: Mapping[str, pd
         plain_table(statistics, columns, "weight-statistics", "rows")
         cards.note(" ".join(describe(name, weighting) for name, weighting in weightings.items()))
         downloads.table(statistics, f"weight-statistics-{split}", paper=True)
+
+
+def pairs_of(table: pd.DataFrame, captions: np.ndarray | None) -> pd.DataFrame:
+    """The rows of these captions, or all of them for None."""
+    return table if captions is None else table.iloc[captions]
 
 
 def describe(name: str, weighting: Weighting) -> str:
@@ -79,15 +87,17 @@ def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
         ])  # fmt: skip
 
 
-def measures(run: RunSummary, split: str) -> pd.DataFrame:
-    """Spearman's ρ of every two measures, and two of them as a figure; returns the table they are computed from."""
+def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.DataFrame:
+    """Spearman's ρ of every two measures over all pairs or those of these captions, and two of them as a figure;
+    returns the table of all pairs."""
     cards.heading(
         "Do the measures agree?",
         f"Spearman’s ρ over the pairs of {run.name}: 1 is the same order, 0 unrelated, −1 the opposite order.",
     )
     side = choose_one("Measured on", {"text": "Captions", "image": "Images"}, "side", tip("side"))
     table = sample_weights.weight_table(run, split, side)
-    correlations = sample_weights.correlations(table)
+    inside = pairs_of(table, captions)
+    correlations = sample_weights.correlations(inside)
     left, right = st.columns([5, 4], gap="large")
     with left:
         shown = correlations.rename(index=NAMES, columns=NAMES).rename_axis("ρ").reset_index()
@@ -99,7 +109,7 @@ def measures(run: RunSummary, split: str) -> pd.DataFrame:
         pairs = {f"{NAMES[a]} and {NAMES[b]}": (a, b) for a, b in combinations(reversed(correlations.columns), 2)}
         a, b = pairs[str(st.selectbox("Figure of", list(pairs), **bound("drawn"), width=300))]
         figure = charts.density(
-            table[a].to_numpy(), table[b].to_numpy(), NAMES[a], NAMES[b], "pairs", charts.tone(theme())
+            inside[a].to_numpy(), inside[b].to_numpy(), NAMES[a], NAMES[b], "pairs", charts.tone(theme())
         )
         downloads.chart(figure, "measures-of-weights", f"{NAMES[a]} and {NAMES[b]}")
     return table

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from coder_core.api import open_run
+from coder_core.api.training.sample_weights import CODER, WEIGHT, correlations, weight_table
 from tests.support.pages import Opened, labels, table_rows, texts
 from tests.support.run_folders import import_run_folder, write_run
 
@@ -49,10 +53,19 @@ def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root: Path, o
     app.button(key="weighed-next").click().run()
     assert app.number_input(key="weighed").value == int(weights.argsort(kind="stable")[1])
     app.text_input(key="slice").set_value("image >= 2").run()
-    inside = weights[run.image_of_text("dev") >= 2]
+    captions = np.flatnonzero(run.image_of_text("dev") >= 2)
+    inside = weights[captions]
     cards = [part.proto.body for part in app.get("html") if 'class="cl-card' in part.proto.body]
     shown = [re.findall(r"<span>(\d\.\d{3})</span>", grid) for grid in cards]
     assert [one[0] for one in shown] == [f"{inside.max():.3f}", f"{inside.min():.3f}"]
+    assert f"are over the slice: {len(captions)} of {len(weights)} captions." in texts(app)
+    bars = json.loads(app.get("plotly_chart")[0].proto.spec)["data"][0]["y"]
+    assert np.frombuffer(base64.b64decode(bars["bdata"]), bars["dtype"]).sum() == len(captions)
+    expected = correlations(weight_table(run, "dev", "text").iloc[captions])
+    agreement, _ = table_rows(app, "CODER’s SD")
+    assert agreement[0]["CODER’s SD"] == f"{expected.loc[WEIGHT, CODER]:+.2f}"
+    app.text_input(key="slice").set_value("image > 99").run()
+    assert "The slice holds no caption." in texts(app)
 
 
 def test_weights_without_neighbours_show_what_they_have(root: Path, opened: Opened) -> None:
