@@ -29,7 +29,7 @@ def show(choice: Choice) -> None:
             f"images with their {len(sample.texts):,} of {sample.of_texts:,} captions."
         )
     word = concepts.graphs(runs, choice.split)
-    concepts.amounts(runs, choice.split)
+    concepts.amounts(runs, choice)
     order = concepts.disagreements(runs, choice)
     concepts.one_pair(runs, choice, order)
     concepts.readers(runs, choice, word)
@@ -42,5 +42,5 @@ sidebar.page(
     "CODER’s two embeddings: a pair scores high in it when both read the same concepts.",
     show,
     of_two=True,
-    whole="the concept graph, how many concepts are read and the list of all concepts",
+    whole="the concept graph and the list of all concepts",
 )

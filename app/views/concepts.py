@@ -19,7 +19,7 @@ from app.ui.selection import selected_points
 from app.ui.state import Choice, bound, bound_number, put, theme
 from app.ui.table import Column, rows_table
 from app.views.anchor import show_sample
-from app.views.samples import holding, sample_card, sample_table, slice_members
+from app.views.samples import holding, in_slice, sample_card, sample_table, say_slice, slice_members
 
 CONCEPT, CAPTION = "concept", "caption"
 MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 10
@@ -98,16 +98,24 @@ def _pick(key: str, names: list[str]) -> None:
         put(CONCEPT, names[points[0]])
 
 
-def amounts(runs: Sequence[RunSummary], split: str) -> None:
-    """How many concepts images and captions read, and how much of their attention they share."""
+def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
+    """How many concepts images and captions read, of the slice where there is one, and how much of their attention they
+    share."""
+    split = choice.split
     cards.heading(
         "How many concepts does a sample read?",
         "Effective number of concepts: at 1 a sample attends to a single concept, further right to more of them.",
     )
+    inside = {side: in_slice(choice, side, concepts.attention_of(runs[-1], split, side).samples) for side in SIDES}
+    if choice.slice:
+        say_slice(choice, "text")
+    if not all(rows.any() for rows in inside.values()):
+        cards.empty("The slice holds none of these captions.", "Clear it, or write another one in the sidebar.")
+        return
     for run in runs:
         if len(runs) > 1:
             cards.label(run.name)
-        image, text = (concepts.attention_of(run, split, side) for side in SIDES)
+        image, text = (_part(concepts.attention_of(run, split, side), inside[side]) for side in SIDES)
         shared, total = concepts.shared_attention(run, split), len(image.mean)
         medians = [f"{np.median(attention.perplexity):.1f}" for attention in (image, text)]
         cards.metrics(
@@ -117,8 +125,8 @@ def amounts(runs: Sequence[RunSummary], split: str) -> None:
                 cards.Metric("top, images", f"{image.named:,}", f"of {total:,}", "top concepts"),
                 cards.Metric("top, captions", f"{text.named:,}", f"of {total:,}", "top concepts"),
                 cards.Metric(
-                    "shared attention", f"{100 * shared.own.mean():.1f} %",
-                    f"{100 * shared.other.mean():.1f} % by chance", "shared",
+                    "shared attention", f"{100 * shared.own[inside['text']].mean():.1f} %",
+                    f"{100 * shared.other[inside['text']].mean():.1f} % by chance", "shared",
                 ),
             ]
         )  # fmt: skip
@@ -127,9 +135,15 @@ def amounts(runs: Sequence[RunSummary], split: str) -> None:
     for (side, name), column in zip(SIDES.items(), st.columns(2, gap="large"), strict=True):
         with column:
             cards.label(name.capitalize())
-            numbers = {run.name: concepts.attention_of(run, split, side).perplexity for run in runs}
+            numbers = {run.name: concepts.attention_of(run, split, side).perplexity[inside[side]] for run in runs}
             figure = charts.concepts_read(numbers, name, charts.tone(theme()))
             downloads.chart(figure, f"amount-{side}", f"concepts that {name} read")
+
+
+def _part(attention: concepts.AttentionSummary, rows: np.ndarray) -> concepts.AttentionSummary:
+    """Of these samples; the mean attention of a concept stays that of all."""
+    parts = {name: getattr(attention, name)[rows] for name in ("samples", "perplexity", "first", "share")}
+    return replace(attention, **parts)
 
 
 def _range(attention: concepts.AttentionSummary) -> str:

@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 from app import charts
 from app.charts import LIGHT
 from coder_core.api import open_run
+from coder_core.api.concepts import summarise_attention
 from coder_core.api.concepts.graph import graph_of
 from tests.support.concept_runs import write_concept_run
 from tests.support.pages import Opened, texts
@@ -67,6 +68,10 @@ def test_every_control(root: Path, opened: Opened) -> None:
     best = found.readers(2, "image", top=1)["attention"][0]
     assert f"{best:.3f}" in texts(app)
     app.text_input(key="slice").set_value("image == 4").run()
+    said = texts(app)
+    read = np.median(summarise_attention(found, "text", np.arange(20, 25)).perplexity)
+    assert f"per caption: {read:.1f} " in said
+    assert "The slice does not narrow the concept graph and the list of all concepts." in said
     [best] = found.readers(2, "image", within=np.array([4]))["attention"]
     grids = [
         part.proto.body
