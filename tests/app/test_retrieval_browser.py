@@ -276,6 +276,11 @@ def test_a_slice_goes_from_its_table_to_the_other_pages(visit: Visit, runs: Path
     assert visit.page.get_by_label("Search or slice", exact=True).input_value() == expression
     run = open_run(runs / "demo")
     inside = np.flatnonzero(select(expression, slice_columns(run, "dev")))
+    visit.page.locator(".st-key-pages").get_by_role("link", name="Overview").click()
+    visit.page.get_by_text(re.compile(f"over the {len(inside)} captions? .* of the slice")).wait_for(timeout=PATIENCE)
+    visit.page.get_by_text(f"Of {len(inside)} queries").wait_for(timeout=PATIENCE)
+    visit.settle()
+    visit.check()
     for page in ("Retrieval", "Diversity"):
         visit.page.get_by_role("link", name=page, exact=True).first.click()
         visit.page.get_by_text(f"1–{min(50, len(inside))} of {len(inside)} captions").wait_for(timeout=PATIENCE)
