@@ -44,6 +44,11 @@ def extended_values(
 ) -> dict[str, np.ndarray]:
     """ "i2t" (n, 5) and "t2i" (m, 5): `VALUES` of every query, from 0 to 1; NaN for one without a positive.
 
+    >>> from coder_core.evaluation import ScoreMatrix, score_tiles
+    >>> tiles = score_tiles([ScoreMatrix(np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]]))], [0, 1, 1])
+    >>> extended_values(tiles, np.array([[0, 0], [1, 1], [2, 0]]))["t2i"][:, 0].tolist()  # mAP@R of three captions
+    [1.0, 1.0, 0.0]
+
     Args:
         scores: of n images and m captions.
         positives: (P, 2) int64, a caption and an image that belong together; labels are positives too and are named

@@ -246,6 +246,11 @@ def best_lists(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best captions of images, or images of captions: found by fast scores, ordered by exact ones.
 
+    >>> from coder_core.evaluation import ScoreMatrix, score_tiles
+    >>> tiles = score_tiles([ScoreMatrix(np.array([[0.5, 0.25, 0.75], [0.25, 1.0, 0.5]]))], [0, 1, 1])
+    >>> [array.tolist() for array in best_lists(tiles, 2, by_image=True)]
+    [[[2, 0], [1, 2]], [[0.75, 0.5], [1.0, 0.5]]]
+
     Args:
         asking: (Q,) int64, the queries; None for all.
 
