@@ -22,5 +22,4 @@ sidebar.page(
     "Judge whether captions and images belong together. Verdicts stay beside the data; training and evaluation take "
     "them when asked.",
     show,
-    whole="what was judged and the recall with it",
 )

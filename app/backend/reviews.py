@@ -115,15 +115,17 @@ def queue(run: RunSummary, split: str, kind: str, within: np.ndarray | None = No
     return [] if likely is None else api.likely_pairs(likely, opened.analysis(split).text_best, within)
 
 
-def recall(run: RunSummary, split: str) -> pd.DataFrame:
-    """`reviewed_recall` of what the file says now."""
+def recall(run: RunSummary, split: str, within: np.ndarray | None = None) -> pd.DataFrame:
+    """`reviewed_recall` of what the file says now, over the captions `within` (None: all)."""
     reviews = load(file_of(run))
-    return _recall(run, split, reviews.fingerprint(), reviews)
+    return _recall(run, split, reviews.fingerprint(), reviews, within)
 
 
 @st.cache_data(max_entries=16, show_spinner=False, hash_funcs=BY_STAMP)
-def _recall(run: RunSummary, split: str, fingerprint: str, _reviews: Reviews) -> pd.DataFrame:
-    return api.reviewed_recall(open_summary(run), split, reviewed_split(run, split), _reviews)
+def _recall(
+    run: RunSummary, split: str, fingerprint: str, _reviews: Reviews, within: np.ndarray | None
+) -> pd.DataFrame:
+    return api.reviewed_recall(open_summary(run), split, reviewed_split(run, split), _reviews, within)
 
 
 def agreement(reviews: Reviews) -> pd.DataFrame:

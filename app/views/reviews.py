@@ -106,11 +106,17 @@ def _show_pair(choice: Choice, image: int, caption: int) -> None:
 def show_judged(choice: Choice, said: Reviews) -> None:
     """Every standing verdict, filtered, with a file of them."""
     run = choice.runs[-1]
-    cards.heading("What was judged", "The last verdict of every reviewer on every pair, newest first.")
+    of_slice = " with a caption of the slice, or an image that one describes" if choice.slice else ""
+    cards.heading("What was judged", f"The last verdict of every reviewer on every pair{of_slice}, newest first.")
     standing = said.standing[::-1]
     if not standing:
         cards.empty("Nothing has been judged yet.", "Judge pairs above, or on the cards of Retrieval and Diversity.")
         return
+    if choice.slice:
+        pairs = reviews.reviewed_split(run, choice.split).rows([review.pair for review in standing])
+        captions, images = (set(slice_members(choice, kind).tolist()) for kind in ("text", "image"))
+        inside = [pair is not None and (pair[1] in captions or (pair[1] < 0 and pair[0] in images)) for pair in pairs]
+        standing = tuple(review for review, chosen in zip(standing, inside, strict=True) if chosen)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         verdicts = ["all", *(verdict for verdict in WORDS if any(review.verdict == verdict for review in standing))]
         verdict = st.selectbox(
@@ -155,12 +161,14 @@ def show_judged(choice: Choice, said: Reviews) -> None:
 
 def show_recall(choice: Choice, said: Reviews) -> None:
     """R@K of the chosen runs by the labels and by the reviewed labels."""
+    of_slice = " Queries are those of the slice." if choice.slice else ""
     cards.heading(
         "Recall with and without the verdicts",
         "Reviewed: labels judged wrong no longer count, other matches do. A query whose labels are all wrong is left "
-        "out.",
+        f"out.{of_slice}",
     )
-    tables, faults = read_each(choice.runs, lambda run: reviews.recall(run, choice.split))
+    within = slice_members(choice, "text") if choice.slice else None
+    tables, faults = read_each(choice.runs, lambda run: reviews.recall(run, choice.split, within))
     if faults:
         cards.faults(faults)
     if not tables:

@@ -103,10 +103,15 @@ class ReviewedSplit:
         return places
 
 
-def reviewed_recall(run: Run, split: str, reviewed: ReviewedSplit, reviews: Reviews) -> pd.DataFrame:
+def reviewed_recall(
+    run: Run, split: str, reviewed: ReviewedSplit, reviews: Reviews, within: Array | None = None
+) -> pd.DataFrame:
     """R@1, 5 and 10 by the labels and by the reviewed labels, from the ten best results of every query.
 
     "all" queries, and those of which a label was judged wrong or another match was found ("changed").
+
+    Args:
+        within: captions that count as queries, and with them their images; None for all.
 
     Returns:
         One row a direction ("i2t", "t2i") and group: direction, queries, count, labels_1, labels_5, labels_10,
@@ -123,11 +128,14 @@ def reviewed_recall(run: Run, split: str, reviewed: ReviewedSplit, reviews: Revi
     )
     rows: list[dict[str, object]] = []
     images = {"i2t": np.arange(n), "t2i": reviewed.image_of_text}
+    captions = np.arange(m) if within is None else within
+    counted = {"i2t": np.arange(n) if within is None else reviewed.image_of_text[captions], "t2i": captions}
     by_image: dict[str, list[Array]] = {"all": [], "changed": []}
     for direction, pairs, best, count, (of_wrong, of_matches) in sides:
         codes = pairs[:, 0] * max(n, m) + pairs[:, 1]
         hits = np.isin(np.arange(count)[:, None] * max(n, m) + np.asarray(best), codes)
         asks = np.isin(np.arange(count), pairs[:, 0]) & (ranks[direction] >= 0)
+        asks &= np.isin(np.arange(count), counted[direction])
         changed = np.zeros(count, bool)
         changed[np.concatenate([of_wrong, of_matches]).astype(np.int64)] = True
         right = np.stack([ranks[direction] < k for k in RANKS] + [hits[:, :k].any(1) for k in RANKS], 1)

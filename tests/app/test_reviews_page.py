@@ -108,6 +108,15 @@ def test_the_page_tells_what_was_judged_what_it_changes_and_how_reviewers_agree(
     assert [row["verdict"] for row in table_rows(app, "tags")[0]] == ["too vague"]
     assert "evaluate" in app.code[0].value
     assert "--reviews" in app.code[0].value
+    owner = int(run.image_of_text("dev")[missed])
+    app = opened(root, "reviews", reviewer="ben", slice=f"image == {owner}")
+    assert [row["verdict"] for row in table_rows(app, "tags")[0]] == ["also matches"] * 2
+    own = np.asarray(run.captions_of("dev", owner))
+    table = reviewed_recall(run, "dev", split, read_reviews(file), own).set_index(["direction", "queries"])
+    assert [row["number"] for row in table_rows(app, "R@1 labels")[0]] == ["1", str(len(own)), "1"]
+    right, hits = (run.ranks("dev")["t2i"][own] < 1), table.loc[("t2i", "all")]
+    assert hits["labels_1"] == pytest.approx(100 * right.mean())
+    assert hits["reviewed_1"] == pytest.approx(100 * (right | (own == missed)).mean())
 
 
 def test_a_sample_on_other_pages_has_the_buttons_and_a_card_the_menu(root: Path, opened: Opened) -> None:
