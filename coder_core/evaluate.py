@@ -72,9 +72,9 @@ class EvaluateArguments:
     """With --blend: draw R@sum against α, as HTML."""
     positives: Annotated[Path | None, tyro.conf.arg(metavar="FILE|eccv|cxc")] = None
     """Captions that fit other images too: mAP@R, R-Precision and extended R@K beside the labels' recall. Lines of
-    x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg), or Flickr8k's expert or crowd annotations (of the
-    experts' also: is diversity low where their grades disagree?). For COCO's test images: eccv (ECCV Caption, Chun et
-    al. 2022) or cxc (CxC, Parekh et al. 2021), from the package eccv-caption."""
+    x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg; a caption's id in the data set may stand for it),
+    or Flickr8k's expert or crowd annotations (of the experts' also: is diversity low where their grades disagree?). For
+    COCO's test images: eccv (ECCV Caption, Chun et al. 2022) or cxc (CxC, Parekh et al. 2021), from eccv-caption."""
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """People's verdicts on pairs (docs/data.md, section 12): R@K without the labels judged wrong and with the pairs
     that also match, beside R@K by the labels. The labels' metrics stay as they are."""

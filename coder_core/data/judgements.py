@@ -55,10 +55,10 @@ def read_judgements(
         )  # fmt: skip
         fact += f"; judged pairs outside this split: {judged.elsewhere:,}" if judged.elsewhere else ""
         return Judgements(COCO_JUDGEMENTS[str(source)], judged.of_texts, judged.of_images, fact)
-    positives = read_positives(Path(source), image_names, image_of_text)
+    positives = read_positives(Path(source), image_names, image_of_text, caption_ids)
     fact = f"{len(positives.pairs):,} positives beyond the labels"
     if positives.elsewhere:
-        fact += f", {positives.elsewhere:,} lines about other splits"
+        fact += f", {positives.elsewhere:,} line{'s' * (positives.elsewhere != 1)} about other splits"
     if positives.rejected:
         fact += f", {positives.rejected:,} pairs that its judges reject"
     pairs = positives.with_labels(image_of_text)

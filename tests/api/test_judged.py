@@ -46,7 +46,7 @@ def test_recall_by_the_labels_and_by_the_judgements(run: Run, tmp_path: Path) ->
     (tmp_path / "CrowdFlowerAnnotations.txt").write_text("2.png\t0.png#0\t0\t0\t3\n")
     assert [file.name for file in judgement_files(tmp_path)] == ["positives.tsv", "CrowdFlowerAnnotations.txt"]
     judgements = run_judgements(run, "dev", tmp_path / "positives.tsv")
-    assert judgements.fact == "2 positives beyond the labels, 1 lines about other splits"
+    assert judgements.fact == "2 positives beyond the labels, 1 line about other splits"
     values = judged_values(run, "dev", judgements)
     table = judged_recall(["three"], [values]).set_index("direction")
     expected = pd.DataFrame(

@@ -289,7 +289,7 @@ def test_positives_beyond_the_labels(runs: list[Path], tmp_path: Path, capsys: p
     asked = [*map(str, runs), "--positives", str(file)]
     assert main([*asked, "--json", str(document)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "2 positives beyond the labels, 1 lines about other splits" in printed
+    assert "2 positives beyond the labels, 1 line about other splits" in printed
     assert "mAP@R" in printed
     one = open_analysis(runs[0], "dev")
     owner = np.asarray(one.image_of_text)

@@ -30,6 +30,27 @@ def test_pairs_are_rows_of_the_split(tmp_path: Path) -> None:
     )
 
 
+def test_captions_are_named_by_their_ids(tmp_path: Path) -> None:
+    path = written(tmp_path, "40\tb.jpg\nb.jpg#1\tc.jpg\n10\ta.jpg\n77\tb.jpg\n")
+    positives = read_positives(path, NAMES, OWNER, np.array([10, 20, 40, 30, 50]))
+    assert positives.pairs.tolist() == [[2, 1], [4, 2]]  # 10 is a label, 77 of another split
+    assert positives.elsewhere == 1
+
+
+@pytest.mark.parametrize(
+    ("ids", "fact"),
+    [
+        (None, "names caption 40 by its id, and no ids of captions are known. Name the caption as x.jpg#2"),
+        ([10, 20, 40, 40, 50], "names caption 40, and rows 2 and 3 have this id. Name the caption as x.jpg#2"),
+    ],
+)
+def test_an_id_that_tells_no_caption_is_named(tmp_path: Path, ids: list[int] | None, fact: str) -> None:
+    with pytest.raises(InputError, match=f"positives.tsv line 2: {fact}"):
+        read_positives(
+            written(tmp_path, "a.jpg#0\tb.jpg\n40\tb.jpg\n"), NAMES, OWNER, None if ids is None else np.array(ids)
+        )
+
+
 @pytest.mark.parametrize(
     ("lines", "pairs", "rejected"),
     [
