@@ -30,7 +30,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest --numprocesses 2 --dist loadfile
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # Damage, kills, bad inputs and links, counted; minutes. See tests/attack.
 attack: $(STAMP)
