@@ -55,8 +55,10 @@ def plan(
 
     Raises:
         InputError: a row cannot be built from the preset, has impossible values, or `root` holds its run with others;
-            it reads a run that is neither among these nor finished.
+            it reads a run that is neither among these nor finished; every row sets an override itself.
     """
+    rows = list(rows)
+    stop_on_errors(_without_effect(rows, overrides))
     runs = list[PlannedRun]()
     for seed in seeds:
         for row in rows:
@@ -69,6 +71,16 @@ def plan(
         _check_same_values(run)
     stop_on_errors(_missing(runs))
     return runs
+
+
+def _without_effect(rows: Sequence[Row], overrides: Mapping[str, Any]) -> list[Fault]:
+    """Overrides that would change no row."""
+    fix = "leave it out, choose other --rows, or write a table of your own (docs/ablations.md)"
+    return [
+        Fault(f"--{flag} {value}", f"has no effect: every chosen row sets --{flag} itself", fix=fix)
+        for flag, value in overrides.items()
+        if all(not isinstance(row.changes.get(flag, Times(1)), Times) and row.changes[flag] != value for row in rows)
+    ]
 
 
 def _missing(runs: Sequence[PlannedRun]) -> list[Fault]:

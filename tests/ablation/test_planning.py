@@ -109,6 +109,20 @@ def test_a_row_starts_from_the_preset_tuned_for_its_loss_and_overrides_come_on_t
     assert config.memory.bank_size == 0  # what the row changes comes last
 
 
+def test_an_override_that_every_row_replaces_is_refused(tmp_path: Path) -> None:
+    table = TABLES["components"]
+    planned = partial(plan, table, seeds=[0], preset="coder-flickr8k", root=tmp_path)
+    with pytest.raises(InputError, match=r"--loss btr-sum: has no effect: every chosen row sets --loss itself"):
+        planned(table.rows[:2], overrides={"loss": "btr-sum", "epochs": 2})
+    runs = planned(table.rows[1:3], overrides={"bank-size": 512})  # the second row has no bank, the third this one
+    assert [run.config.memory.bank_size for run in runs] == [0, 512]
+    multiples = TABLES["clusters"]
+    (half,) = plan(
+        multiples, multiples.rows[:1], [0], preset="coder-flickr8k", overrides={"prototypes": 50}, root=tmp_path
+    )
+    assert half.config.memory.prototypes == 25
+
+
 def test_a_row_that_needs_a_part_the_preset_lacks_says_which_flag() -> None:
     table = TABLES["components"]
     with pytest.raises(
