@@ -7,7 +7,7 @@ each row's seeds, with replacement: training again moves a result, too. Efron an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,25 +116,17 @@ def differences(row: Hits, reference: Hits, *, draws: int = DRAWS, seed: int = S
     """
     if not np.array_equal(row.queries, reference.queries):
         raise ValueError("the runs were evaluated on different captions")
-    images = len(row.queries)
     mine, theirs = row.hits, reference.hits
-    if images > VERY_MANY:
+    if len(row.queries) > VERY_MANY:
         mine, theirs = row.hits - reference.hits, np.zeros_like(reference.hits)
-    rows, counts = np.concatenate([mine, theirs, row.queries], 1), np.ones(images, np.int64)
-    if images > MANY or not row.queries.any(1).all():  # a slice leaves most images without queries
-        rows, counts = np.unique(rows, axis=0, return_counts=True)
-    hits, other, queries = np.split(rows, [row.hits.shape[1], 2 * row.hits.shape[1]], axis=1)
-    random = np.random.default_rng(seed)
 
-    def change(weights: np.ndarray) -> np.ndarray:
+    def change(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        hits, other, queries = np.split(rows, [mine.shape[1], 2 * mine.shape[1]], axis=1)
         return _seven(weights, Hits(hits, queries)) - _seven(weights, Hits(other, queries))
 
-    block = max(1, CELLS // len(rows))
-    sizes = [min(block, draws - start) for start in range(0, draws, block)]
-    drawn = [change(random.multinomial(images, counts / images, size=size).astype(float)) for size in sizes]
-    low, high = np.percentile(np.concatenate(drawn), [2.5, 97.5], axis=0)
-    ends = zip(RECALLS, change(counts[None].astype(float))[0], low, high, strict=True)
-    return {name: Difference(float(mean), float(least), float(most), False) for name, mean, least, most in ends}
+    values = _measured_and_ends(np.concatenate([mine, theirs, row.queries], 1), row.queries, change, draws, seed)
+    by_name = zip(RECALLS, values.tolist(), strict=True)
+    return {name: Difference(mean, low, high, seeds=False) for name, (mean, low, high) in by_name}
 
 
 def recall_intervals(run: Hits, *, draws: int = DRAWS, seed: int = SEED) -> np.ndarray:
@@ -143,10 +135,29 @@ def recall_intervals(run: Hits, *, draws: int = DRAWS, seed: int = SEED) -> np.n
     >>> recall_intervals(count_hits(np.zeros(9, int), np.zeros(9, int), np.arange(9)))[-1]
     array([600., 600., 600.])
     """
-    images = len(run.queries)
-    weights = np.random.default_rng(seed).multinomial(images, np.full(images, 1 / images), size=draws).astype(float)
-    measured, ends = _seven(np.ones((1, images)), run)[0], np.percentile(_seven(weights, run), [2.5, 97.5], axis=0)
-    return np.stack([measured, *ends], 1)
+
+    def recalls(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return _seven(weights, Hits(*np.split(rows, [run.hits.shape[1]], axis=1)))
+
+    return _measured_and_ends(np.concatenate([run.hits, run.queries], 1), run.queries, recalls, draws, seed)
+
+
+def _measured_and_ends(
+    rows: np.ndarray, queries: np.ndarray, value: Callable[[np.ndarray, np.ndarray], np.ndarray], draws: int, seed: int
+) -> np.ndarray:
+    """(7, 3) `value` of (draws, k) weights of k rows: with every image once, and the ends of its 95% interval.
+
+    Args:
+        rows: (n, c) of every image. queries: (n, 2) of every image. value: gives (draws, 7).
+    """
+    images, counts = len(rows), np.ones(len(rows), np.int64)
+    if images > MANY or not queries.any(1).all():  # a slice leaves most images without queries
+        rows, counts = np.unique(rows, axis=0, return_counts=True)
+    random, block = np.random.default_rng(seed), max(1, CELLS // len(rows))
+    sizes = [min(block, draws - start) for start in range(0, draws, block)]
+    drawn = [value(random.multinomial(images, counts / images, size=size).astype(float), rows) for size in sizes]
+    ends = np.percentile(np.concatenate(drawn), [2.5, 97.5], axis=0)
+    return np.stack([value(counts[None].astype(float), rows)[0], *ends], 1)
 
 
 def _seven(weights: np.ndarray, run: Hits) -> np.ndarray:

@@ -122,7 +122,8 @@ def test_the_seven_differences_of_one_pass(monkeypatch: pytest.MonkeyPatch) -> N
     whole = difference([runs[0]], [runs[1]])
     for name in ("mean", "low", "high"):
         assert getattr(seven["rsum"], name) == pytest.approx(getattr(whole, name), abs=1e-9)
-    measured = recall_intervals(runs[0])[:, 0] - recall_intervals(runs[1])[:, 0]
+    alone = recall_intervals(runs[0])
+    measured = alone[:, 0] - recall_intervals(runs[1])[:, 0]
     np.testing.assert_allclose([change.mean for change in seven.values()], measured, atol=1e-9)
     monkeypatch.setattr(bootstrap, "CELLS", 100_000)
     for limit in ("MANY", "VERY_MANY"):
@@ -131,5 +132,8 @@ def test_the_seven_differences_of_one_pass(monkeypatch: pytest.MonkeyPatch) -> N
             width = seven[name].high - seven[name].low
             assert change.mean == pytest.approx(seven[name].mean, abs=1e-9)
             assert (change.low, change.high) == pytest.approx((seven[name].low, seven[name].high), abs=0.1 * width)
+    ends = recall_intervals(runs[0])  # equal hits are drawn together now
+    np.testing.assert_allclose(ends[:, 0], alone[:, 0], atol=1e-9)
+    assert (abs(ends - alone)[:, 1:] < 0.1 * (alone[:, 2:] - alone[:, 1:2])).all()
     with pytest.raises(ValueError, match="different captions"):
         differences(runs[0], count_hits(np.zeros(300, int), np.zeros(1499, int), owner[:-1]))
