@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -26,6 +27,9 @@ from tests.support.tiny_runs import write_tiny_data
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+# A job in the background of a script ignores Ctrl-C, and what it starts inherits that: the tests of Ctrl-C need it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 gc.disable()  # until every test file is imported: nothing of that is garbage, and looking takes a quarter of the time
 
