@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from app.charts.figure import Tone, figure, plain
 
 HEIGHT = 400
-MOST_TICKS, TICK_ROOM = 6, 0.12
+MOST_TICKS, TICK_ROOM = 5, 0.2  # two runs side by side leave a bar of 150 pixels each
 SHARP_HEIGHT = 520  # more than 128 cells a side: a cell should be two pixels or more
 
 
@@ -100,8 +100,8 @@ def heat_map(
         "zmax": scale.high,
         "colorscale": colour_stops(scale, colours),
         "colorbar": {
-            "orientation": "h", "x": 0.5, "y": 1.0, "yanchor": "bottom", "len": 0.7, "thickness": 8, "ypad": 6,
-            "outlinewidth": 0, "tickfont": {"color": colours.faint, "size": 11},
+            "orientation": "h", "x": 0.5, "y": 1.0, "yanchor": "bottom", "len": 0.9, "thickness": 8, "ypad": 6,
+            "outlinewidth": 0, "tickangle": 0, "tickfont": {"color": colours.faint, "size": 11},
             **_ticks(scale),
         },
         "hoverongaps": False,
@@ -113,15 +113,19 @@ def heat_map(
          "showticklabels": False, "ticks": "", "showgrid": False, "constrain": "domain"}
         for names in (columns, rows)
     ]  # fmt: skip
+    below = {  # a title of the axis would lie over the cells: Plotly places it before the matrix has its proportions
+        "text": column_name, "x": 0.5, "y": 0, "xref": "x domain", "yref": "y domain", "yshift": -6, "yanchor": "top",
+        "showarrow": False, "font": {"color": colours.faint},
+    }  # fmt: skip
     tall, wide = values.shape
     axes[0]["range"], axes[1]["range"] = [-0.5, wide - 0.5], [tall - 0.5, -0.5]  # the first row on top
     if max(tall, wide) <= 2 * min(tall, wide):
         axes[1] |= {"scaleanchor": "x", "scaleratio": wide / tall, "constraintoward": "top"}
     height = SHARP_HEIGHT if max(tall, wide) > 128 else HEIGHT
     return figure(
-        colours, [cells], column_name, row_name, height=height, xaxis=axes[0],
-        yaxis=axes[1], showlegend=False, shapes=_cross(marked, colours),
-        margin={"l": 8, "r": 8, "t": 48, "b": 8, "pad": 0}, plot_bgcolor=colours.grid,
+        colours, [cells], "", row_name, height=height, xaxis=axes[0],
+        yaxis=axes[1], showlegend=False, shapes=_cross(marked, colours), annotations=[below],
+        margin={"l": 8, "r": 8, "t": 48, "b": 30, "pad": 0}, plot_bgcolor=colours.grid,
     )  # fmt: skip
 
 
