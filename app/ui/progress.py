@@ -40,12 +40,18 @@ def time_left(run: RunSummary, steps: pd.DataFrame) -> str:
 
 
 def latest(epochs: pd.DataFrame) -> str:
-    """The newest dev R@sum and the best so far, whose weights are saved; "" before the first evaluation."""
+    """The newest dev R@sum and that of the best epoch so far, whose weights are saved; "" before the first evaluation.
+
+    A half of dev may have chosen the epoch (`--choose-on half`), so the best need not have the highest of all.
+    """
     for column in RSUM_COLUMNS:
         if column in epochs and epochs[column].notna().any():
-            scores = epochs[column].dropna()
-            last, best = float(scores.iloc[-1]), float(scores.max())
-            return f" · R@sum on dev {last:.1f}" + (f", best {best:.1f} (saved)" if best > last else "")
+            evaluated = epochs[epochs[column].notna()]
+            saved = evaluated[evaluated["best"].eq(True)] if "best" in evaluated else evaluated.nlargest(1, column)
+            text = f" · R@sum on dev {evaluated[column].iloc[-1]:.1f}"
+            if saved.empty or saved.index[-1] == evaluated.index[-1]:
+                return text
+            return f"{text}, best {saved[column].iloc[-1]:.1f} (saved)"
     return ""
 
 

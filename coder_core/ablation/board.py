@@ -48,7 +48,7 @@ def _bars(bars: Progress, runs: int) -> Callable[[TableProgress], None]:
             if name not in tasks:
                 tasks[name] = bars.add_task(name, total=None, facts="")
             facts = f"step {step:,} of {steps:,}" if steps else "reading data"
-            facts += f" · best R@sum {best:.1f}" if best is not None else ""
+            facts += f" · {best}" if best else ""
             bars.update(tasks[name], total=steps or None, completed=step, facts=facts)
 
     return tell

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from coder_core.ablation.planning import PlannedRun, commands
+from coder_core.console.display import best_so_far
 from coder_core.console.faults import InputError
 from coder_core.console.processes import start_process
 from coder_core.console.signals import StopSignals
@@ -54,7 +55,7 @@ class TableProgress:
 
     Args:
         done, failed, waiting: runs.
-        active: run → (steps done, steps in total, R@sum so far).
+        active: run → (steps done, steps in total, its best R@sum in words).
         share: of all the work, from 0 to 1.
         seconds_left: for all runs; None before anything is known.
     """
@@ -62,7 +63,7 @@ class TableProgress:
     done: list[PlannedRun] = field(default_factory=list)
     failed: list[PlannedRun] = field(default_factory=list)
     waiting: int = 0
-    active: dict[str, tuple[int, int, float | None]] = field(default_factory=dict)
+    active: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     share: float = 0.0
     seconds_left: float | None = None
 
@@ -152,7 +153,8 @@ def _measure(progress: TableProgress, active: Sequence[RowProcess], waiting: Seq
         shares.append(step / steps if steps else 0.0)
         seconds += float(status.get("seconds", 0.0))
         if run.process is not None:
-            progress.active[run.planned.folder.name] = step, steps, status.get("best")
+            best = best_so_far(status.get("best"), run.planned.config.training.choose_on)
+            progress.active[run.planned.folder.name] = step, steps, best
     progress.share = sum(shares) / len(shares) if shares else 1.0
     if sum(shares) > 0 and seconds > 0:
         progress.seconds_left = (len(shares) - sum(shares)) * seconds / sum(shares) / jobs

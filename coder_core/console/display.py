@@ -21,6 +21,19 @@ from coder_core.console.bars import SECONDS_BETWEEN_LINES, TimedLines
 from coder_core.console.output import say
 
 
+def best_so_far(best: float | None, choose_on: str) -> str:
+    """What a run's best epoch has, in words; "" before the first evaluation.
+
+    Args:
+        best: R@sum of the images that choose the epoch, of a status file.
+        choose_on: "dev", or "half" for a half of its images, which has fewer candidates and a higher R@sum.
+
+    >>> best_so_far(291.68, "half")
+    'best R@sum 291.7 of the chosen half'
+    """
+    return "" if best is None else f"best R@sum {best:.1f}" + (" of the chosen half" if choose_on == "half" else "")
+
+
 class Display:
     """Progress of one run.
 
@@ -29,11 +42,15 @@ class Display:
         name: of the run.
         steps: in the whole run.
         per_epoch: steps in an epoch.
+        choose_on: the configuration's, which images choose the best epoch.
         quiet: print nothing (all processes but the first).
     """
 
-    def __init__(self, console: Console, name: str, steps: int, per_epoch: int, *, quiet: bool = False) -> None:
+    def __init__(
+        self, console: Console, name: str, steps: int, per_epoch: int, *, choose_on: str = "dev", quiet: bool = False
+    ) -> None:
         self.console, self.name, self.steps, self.per_epoch, self.quiet = console, name, steps, per_epoch, quiet
+        self.choose_on = choose_on
         self.live = console.is_terminal and not quiet
         self.progress = Progress(
             TextColumn("[bold]{task.fields[name]}"),
@@ -80,9 +97,7 @@ class Display:
         if quartiles:
             facts.append("diversity " + "/".join(f"{value:.2f}" for value in quartiles))
         facts += others
-        if best is not None:
-            facts.append(f"best R@sum {best:.1f}")
-        text = " · ".join(facts)
+        text = " · ".join([*facts, best_so_far(best, self.choose_on)]).removesuffix(" · ")
         epoch = min(step // self.per_epoch + 1, -(-self.steps // self.per_epoch))
         if self.live and self.task is not None:
             self.progress.update(self.task, completed=step, epoch=epoch, facts=text)
@@ -92,9 +107,9 @@ class Display:
 
     def epoch(
         self, epoch: int, metrics: dict[str, float] | None, seconds: float, loss: float, best: bool,
-        others: Sequence[str] = (),
+        others: Sequence[str] = (), *, score: float | None = None,
     ) -> None:  # fmt: skip
-        """One line an epoch, which stays on the screen, and one for each of the further facts."""
+        """One line an epoch, which stays on the screen, and one for each of the further facts; `score` chooses."""
         if self.quiet:
             return
         line = f"{self.name} epoch {epoch}: loss {loss:.4f}, {seconds:.0f} s"
@@ -102,6 +117,7 @@ class Display:
             i2t = " / ".join(f"{metrics[f'i2t_r{k}']:.1f}" for k in (1, 5, 10))
             t2i = " / ".join(f"{metrics[f't2i_r{k}']:.1f}" for k in (1, 5, 10))
             line += f", dev R@1/5/10 image→text {i2t}, text→image {t2i}, R@sum {metrics['rsum']:.1f}"
+            line += f", of the chosen half {score:.1f}" if score is not None and self.choose_on == "half" else ""
             line += " (best)" if best else ""
         say(self.console, line)
         for fact in others:

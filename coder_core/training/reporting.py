@@ -34,16 +34,17 @@ class Reporter:
         steps: in the whole run.
         per_epoch: steps in an epoch.
         device: that trains.
+        choose_on: the configuration's, which images choose the best epoch.
         tensorboard: also write TensorBoard events.
     """
 
     def __init__(
         self, folder: Path, console: Console, steps: int, per_epoch: int, device: torch.device, *,
-        tensorboard: bool = False,
+        choose_on: str = "dev", tensorboard: bool = False,
     ) -> None:  # fmt: skip
         self.folder, self.steps, self.per_epoch, self.device = folder, steps, per_epoch, device
         self.first = parallel.rank() == 0
-        self.display = Display(console, folder.name, steps, per_epoch, quiet=not self.first)
+        self.display = Display(console, folder.name, steps, per_epoch, choose_on=choose_on, quiet=not self.first)
         self.history: HistoryWriter | None = None
         self.events: EventWriter | None = None
         self.tensorboard = tensorboard

@@ -62,8 +62,9 @@ class Trainer:
         self.state = TrainingState(self.model, optimizer, self.parts)
         self.checkpoints = Checkpoints(folder, environment(config, device))
         self.reporter = Reporter(
-            folder, console, self.steps, self.per_epoch, device, tensorboard=config.training.tensorboard
-        )
+            folder, console, self.steps, self.per_epoch, device,
+            choose_on=config.training.choose_on, tensorboard=config.training.tensorboard,
+        )  # fmt: skip
         self.first = parallel.rank() == 0
         self._embed = self._wrap()
 
@@ -197,7 +198,9 @@ class Trainer:
             position, epoch, loss=loss, seconds=round(position.seconds, 2), best=is_best, **fields
         )  # fmt: skip
         self._save()
-        self.reporter.display.epoch(epoch, metrics, position.seconds, loss, bool(is_best), self._facts(reports))
+        self.reporter.display.epoch(
+            epoch, metrics, position.seconds, loss, bool(is_best), self._facts(reports), score=score
+        )
         parallel.barrier()
 
     def _facts(self, reports: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ from streamlit.testing.v1 import AppTest
 from app.backend import jobs, training
 from app.backend.runs import RunSummary
 from app.backend.training import TrainingRun
-from app.ui.progress import time_left
+from app.ui.progress import latest, time_left
 from coder_core.runs.files.status import read_status, write_status
 from coder_core.training.launch import start_run
 from tests.support.pages import Opened, texts
@@ -54,6 +54,14 @@ def fill(app: AppTest, epochs: int, name: str = "mine") -> None:
         app.number_input(key=f"demo-{key}").set_value(value)
     app.run()
     assert not app.exception
+
+
+def test_the_saved_epoch_is_the_one_the_run_calls_best() -> None:
+    epochs = pd.DataFrame({"metrics.rsum": [250.0, 261.0, 262.0], "best": [True, True, False]})  # chosen on half of dev
+    assert latest(epochs) == " · R@sum on dev 262.0, best 261.0 (saved)"
+    assert latest(epochs[:2]) == " · R@sum on dev 261.0"
+    assert latest(epochs.drop(columns="best")[::-1]) == " · R@sum on dev 250.0, best 262.0 (saved)"
+    assert latest(epochs[:0]) == ""
 
 
 def until(condition: Callable[[], bool], seconds: float = 120) -> None:

@@ -16,6 +16,7 @@ import pytest
 from coder_core.ablation.results import collect
 from coder_core.ablation.tables import TABLES
 from coder_core.ablation.writing import markdown
+from coder_core.console.display import best_so_far
 from coder_core.console.faults import InputError
 from coder_core.data.words import Tokens
 from coder_core.runs.files.history import HISTORY, read_history
@@ -191,13 +192,20 @@ def test_a_plateau_needs_dev(data: Path, tmp_path: Path) -> None:
 
 def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path: Path) -> None:
     data = write_tiny_data(tmp_path / "data", images=60)
-    folder = start_run(tiny_config(data, epochs=4, choose_on="half", name="dcl-s0"), tmp_path, quiet())
+    console = quiet()
+    folder = start_run(tiny_config(data, epochs=4, choose_on="half", name="dcl-s0"), tmp_path, console)
     epochs = [line for line in read_history(folder / HISTORY) if line["event"] == "epoch"]
     chosen = [line["metrics"]["chosen_half_rsum"] for line in epochs]
     assert len(set(chosen)) > 1
     best = best_save(folder).document("metrics")
     assert best["epoch"] == 1 + chosen.index(max(chosen))
     assert best["metrics"] == epochs[best["epoch"] - 1]["metrics"]
+    said = printed(console)
+    for line in epochs:  # both, or the best epoch would look like one with less
+        values = f"R@sum {line['metrics']['rsum']:.1f}, of the chosen half {line['metrics']['chosen_half_rsum']:.1f}"
+        assert values + (" (best)" if line["best"] else "") in said
+    assert best_so_far(max(chosen), "half") == f"best R@sum {max(chosen):.1f} of the chosen half"
+    assert best_so_far(max(chosen), "dev") == f"best R@sum {max(chosen):.1f}"
     (row,) = collect(TABLES["objectives"], tmp_path, "dev").rows
     assert row.halves is not None
     assert [half.mean for half in row.halves] == [max(chosen), best["metrics"]["other_half_rsum"]]

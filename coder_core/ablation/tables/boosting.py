@@ -175,7 +175,7 @@ SCORERS = AblationTable(
         _scorer("pvse-3-both", "… both: PVSE as its paper has it", embeddings=3, weight_heads=0.1, weight_mmd=0.01),
         _scorer("interaction", "DBL's single branch", _BASELINE.reported, scorer="interaction"),
         _scorer("cosine-sum", "the cosine, all negatives to the end", loss="btr-sum"),
-        _scorer("interaction-sum", "DBL's single branch, all negatives to the end", scorer="interaction", loss="btr-sum"),
+        _scorer("interaction-sum", "the same, all negatives to the end", scorer="interaction", loss="btr-sum"),
     ),
     "cosine", quoted=PAPER,
 )  # fmt: skip
