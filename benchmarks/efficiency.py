@@ -181,7 +181,8 @@ def figure(rows: Sequence[Efficiency], split: str, images: int) -> go.Figure:
             hovertemplate=f"R@sum {row.rsum:.1f}<br>{row.queries:,.0f} queries a second"
             f"<br>{row.pairs:,.0f} thousand pairs a second<br>{row.slower:.2f} times the first run's time",
         )  # fmt: skip
-    picture.update_xaxes(type="log", title=f"queries a second (captions asking for {images:,} images)")
+    title = f"queries a second (captions asking for {images:,} images)"
+    picture.update_xaxes(type="log", title=title, dtick="D2", tickformat=",d")
     picture.update_yaxes(title=f"R@sum on {split}")
     picture.update_layout(
         template="plotly_white", title="Recall against speed", height=560, font={"size": 14}, showlegend=True,
