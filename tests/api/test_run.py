@@ -188,6 +188,18 @@ def test_differences_name_only_what_differs(root: Path) -> None:
     assert found.loc["objective.loss"].tolist() == ["btr-hardest", "dcl"]
 
 
+def test_differences_are_those_that_trained_otherwise() -> None:
+    plain = {"objective": {"loss": "dcl"}, "boosting": {"boosting_weight": 0.2}}  # of a version that knew little else
+    today = {"objective": {"loss": "dcl", "margin": 0.2, "weight_mmd": 0.0}, "data": {"reviews": ""}, "name": "b"}
+    assert config_differences({"a": plain, "b": today}).empty  # a weight of no boosting, and settings of today
+    boosted = {**plain, "boosting": {"boosting": "rm", "boosting_weight": 0.2}}
+    found = config_differences({"a": boosted, "b": today})
+    assert found.loc["boosting.boosting"].tolist() == ["rm", "none"]
+    assert found.loc["boosting.boosting_weight"].tolist() == ["0.2", "1"]
+    unknown = {"objective": {"loss": "dcl", "of_tomorrow": 3}}
+    assert config_differences({"a": unknown, "b": {}}).loc["objective.of_tomorrow"].tolist() == ["3", "—"]
+
+
 def test_torch_is_not_imported(root: Path) -> None:
     """Everything but a free text works without torch, so that pages open fast."""
     program = (

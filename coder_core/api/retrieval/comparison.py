@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from coder_core.config.schema import from_document, to_document
 from coder_core.console.faults import Fault, InputError
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run
 
 OUTCOMES = ("fixed", "broken", "both wrong", "both right")
+SWITCHES = {"boosting": "boosting", "weighting": "sample_weights"}  # the setting that turns a table's others on
 
 
 def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
@@ -107,18 +109,34 @@ def rank_correlation(first: np.ndarray | pd.Series, second: np.ndarray | pd.Seri
 def config_differences(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """The settings in which the named configurations differ: index = key, one column a run; "—" where a key is absent.
 
-    The run's name and its [about] table (command, versions, date) are left out.
+    A trained run of an older version has what it was trained with in the place of settings it did not know. Left out:
+    the run's name, its [about] table (command, versions, date), and the settings of boosting and of sample weights
+    where no run has any.
     """
     flat = {}
     for name, config in configs.items():
-        settings = {key: value for key, value in config.items() if key not in ("name", "about")}
+        settings = _complete({key: value for key, value in config.items() if key not in ("name", "about")})
         flat[name] = dict(pd.json_normalize(settings).astype(object).iloc[0]) if settings else {}
+    unused = tuple(
+        f"{section}." for section, switch in SWITCHES.items()
+        if all(values.get(f"{section}.{switch}", "none") == "none" for values in flat.values())
+    )  # fmt: skip
     rows = {
         key: [_shown(values[key]) if key in values else "—" for values in flat.values()]
         for key in sorted({key for values in flat.values() for key in values})
-        if len({repr(values.get(key)) for values in flat.values()}) > 1
+        if len({repr(values.get(key)) for values in flat.values()}) > 1 and not key.startswith(unused)
     }
     return pd.DataFrame.from_dict(rows, orient="index", columns=list(flat), dtype=object)
+
+
+def _complete(settings: dict[str, Any]) -> dict[str, Any]:
+    """With every setting of this version; as it is where it describes no training (an imported run)."""
+    if "objective" not in settings:
+        return settings
+    try:
+        return {section: table for section, table in to_document(from_document(settings)).items() if section != "name"}
+    except InputError:
+        return settings
 
 
 def _shown(value: Any) -> str:
