@@ -39,9 +39,20 @@ from coder_core.cpu.allocation import keep_buffers
 from coder_core.cpu.products import product_library, use_onednn
 
 NAMES = (
-    "evaluation", "objectives", "prototypes", "training", "whole", "boosting", "pieces", "loading", "pooling",
-    "embedding", "answers", "app", "commands",
-)  # fmt: skip
+    "evaluation",
+    "objectives",
+    "prototypes",
+    "training",
+    "whole",
+    "boosting",
+    "pieces",
+    "loading",
+    "pooling",
+    "embedding",
+    "answers",
+    "app",
+    "commands",
+)
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,9 @@ def in_process(root: Path) -> Iterator[Measured]:
     """`measure` in a process of its own, result by result."""
     command = [sys.executable, "-m", "benchmarks.app", "--measure", str(root)]
     with tempfile.TemporaryFile("w+") as errors:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=PROJECT) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=PROJECT
+        ) as process:
             assert process.stdout is not None
             for text in process.stdout:
                 if text.startswith(MARK):

@@ -33,7 +33,22 @@ WIDTH = 256
 FEATURES = 64
 CAPTIONS_AN_IMAGE = 5
 LISTED = 10
-WORDS = ("a", "dog", "two", "children", "red", "ball", "on", "the", "beach", "man", "riding", "wave", "grass", "city")
+WORDS = (
+    "a",
+    "dog",
+    "two",
+    "children",
+    "red",
+    "ball",
+    "on",
+    "the",
+    "beach",
+    "man",
+    "riding",
+    "wave",
+    "grass",
+    "city",
+)
 NAMES = {"baseline": ("btr-hardest", 4.0), "coder": ("dcl", 3.0)}  # loss, noise of the captions
 CONCEPT_NAMES = {"concepts-a": 4.0, "concepts-b": 3.0}
 WEIGHT_NAMES = {"weights-a": 4.0, "weights-b": 3.0}
@@ -63,12 +78,21 @@ def _write_reviews(root: Path, images: int) -> None:
     """Random verdicts of two people on pairs of captions with their images."""
     random, captions = np.random.default_rng(8), _captions(images * CAPTIONS_AN_IMAGE)
     lines = [
-        Review(f"{row // CAPTIONS_AN_IMAGE}.jpg", captions[row], VERDICTS[verdict], reviewer, ("colour",), "a note")
+        Review(
+            f"{row // CAPTIONS_AN_IMAGE}.jpg",
+            captions[row],
+            VERDICTS[verdict],
+            reviewer,
+            ("colour",),
+            "a note",
+        )
         for reviewer in ("anna", "ben")
         for row, verdict in zip(
-            random.integers(len(captions), size=JUDGED).tolist(), random.integers(4, size=JUDGED).tolist(), strict=True
+            random.integers(len(captions), size=JUDGED).tolist(),
+            random.integers(4, size=JUDGED).tolist(),
+            strict=True,
         )
-    ]  # fmt: skip
+    ]
     (root / FILE).write_text("".join(f"{json.dumps(review.document())}\n" for review in lines))
 
 
@@ -78,18 +102,24 @@ def _captions(count: int) -> list[str]:
     return [" ".join(WORDS[i] for i in row) for row in words.tolist()]
 
 
-def _concepts(random: np.random.Generator, v: np.ndarray, w: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
+def _concepts(
+    random: np.random.Generator, v: np.ndarray, w: np.ndarray
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Tables of a concept branch whose attention is random."""
     names = [Concept(f"concept{i}", "object", 100, (f"concept{i}",)) for i in range(CONCEPTS)]
     together = np.triu(
         (random.random((CONCEPTS, CONCEPTS)) < TOGETHER) * random.integers(1, 60, (CONCEPTS, CONCEPTS)), 1
     )
     made = Concepts(
-        ConceptVocabulary(tuple(names), "textblob"), together + together.T, np.full(CONCEPTS, 100),
+        ConceptVocabulary(tuple(names), "textblob"),
+        together + together.T,
+        np.full(CONCEPTS, 100),
         random.standard_normal((CONCEPTS, 8), dtype=np.float32),
-    )  # fmt: skip
+    )
     attention = [random.dirichlet(np.full(CONCEPTS, 0.02), len(rows)).astype(np.float16) for rows in (v, w)]
-    return concept_tables(SplitEmbeddings(v, w, v, w, *attention), made, made.graph(threshold=0.3, rescaled=True))
+    return concept_tables(
+        SplitEmbeddings(v, w, v, w, *attention), made, made.graph(threshold=0.3, rescaled=True)
+    )
 
 
 def _weights(random: np.random.Generator, pairs: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -97,21 +127,40 @@ def _weights(random: np.random.Generator, pairs: int) -> tuple[dict[str, Any], d
     raw = {name: random.normal(-0.7, 0.1, (pairs, 2)).astype(np.float32) for name in MEASURES}
     weights = random.lognormal(size=pairs).astype(np.float32)
     of_all = {"mean": dict.fromkeys(MEASURES, 0.7), "std": dict.fromkeys(MEASURES, 0.1)}
-    about = {"sample_weights": "combined", "lambda": 392.0, "neighbours": 20, "text_space": "random", "direction": -1}
-    arrays = {f"weight_{name}": -values for name, values in raw.items()} | {"sample_weight": weights / weights.mean()}
+    about = {
+        "sample_weights": "combined",
+        "lambda": 392.0,
+        "neighbours": 20,
+        "text_space": "random",
+        "direction": -1,
+    }
+    arrays = {f"weight_{name}": -values for name, values in raw.items()} | {
+        "sample_weight": weights / weights.mean()
+    }
     return arrays, {"weighting": about | of_all}
 
 
 def _write_run(
-    root: Path, name: str, loss: str, noise: float, images: int, seed: int, *, concepts: bool = False,
+    root: Path,
+    name: str,
+    loss: str,
+    noise: float,
+    images: int,
+    seed: int,
+    *,
+    concepts: bool = False,
     weights: bool = False,
-) -> Path:  # fmt: skip
+) -> Path:
     vocabulary = Vocabulary.build([" ".join(WORDS)] * 4, threshold=1)
     model = ModelConfig(dimension=WIDTH, concepts=CONCEPTS if concepts else 0)
     config = Config(name=name, model=model, objective=ObjectiveConfig(loss=loss))  # type: ignore[arg-type]
     document = to_document(config) | {"about": {"feature_size": FEATURES, "created": "2026-01-01T00:00:00"}}
-    folder = write_sealed(root / name, {"config.toml": tomli_w.dumps(document), "words.json": vocabulary.to_text()})
-    untrained = build_model(replace(model, concepts=0), feature_size=FEATURES, words=len(vocabulary), pretrained=False)
+    folder = write_sealed(
+        root / name, {"config.toml": tomli_w.dumps(document), "words.json": vocabulary.to_text()}
+    )
+    untrained = build_model(
+        replace(model, concepts=0), feature_size=FEATURES, words=len(vocabulary), pretrained=False
+    )
     SaveStore(folder / "best", keep=1).write("1", {"model": untrained.state_dict()}, {"metrics": {}})
     write_status(folder, "finished", step=1, steps=1)
     random = np.random.default_rng(seed)
@@ -122,17 +171,31 @@ def _write_run(
     w += v[owner]
     for matrix in (v, w):
         matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
-    image_ranks, text_ranks = (np.minimum(random.geometric(0.2, n) - 1, images - 1) for n in (images, len(owner)))
-    arrays, documents = _concepts(random, v, w) if concepts else _weights(random, len(w)) if weights else ({}, {})
+    image_ranks, text_ranks = (
+        np.minimum(random.geometric(0.2, n) - 1, images - 1) for n in (images, len(owner))
+    )
+    arrays, documents = (
+        _concepts(random, v, w) if concepts else _weights(random, len(w)) if weights else ({}, {})
+    )
     write_analysis(
-        folder, "dev", image_embeddings=v, text_embeddings=w, image_of_text=owner,
+        folder,
+        "dev",
+        image_embeddings=v,
+        text_embeddings=w,
+        image_of_text=owner,
         captions=_captions(len(owner)),
-        image_names=[f"{i}.jpg" for i in range(images)], metrics={"rsum": 200.0, "i2t_r1": 20.0, "t2i_r1": 20.0},
-        fingerprint="0" * 64, image_ranks=image_ranks, text_ranks=text_ranks,
+        image_names=[f"{i}.jpg" for i in range(images)],
+        metrics={"rsum": 200.0, "i2t_r1": 20.0, "t2i_r1": 20.0},
+        fingerprint="0" * 64,
+        image_ranks=image_ranks,
+        text_ranks=text_ranks,
         image_best=_best(random, image_ranks, np.arange(images) * CAPTIONS_AN_IMAGE, len(owner)),
-        text_best=_best(random, text_ranks, owner, images), source="random",
-        **arrays, documents=documents, beta=model.beta if concepts else None,
-    )  # fmt: skip
+        text_best=_best(random, text_ranks, owner, images),
+        source="random",
+        **arrays,
+        documents=documents,
+        beta=model.beta if concepts else None,
+    )
     return folder
 
 

@@ -58,7 +58,9 @@ def main() -> None:
         while (job := jobs.current()) is not None and job.running:
             time.sleep(0.5)
     for page in PAGES:
-        clocks = f"{1e3 * alone[page].wall:5.0f} ms alone, {1e3 * beside[page].wall:5.0f} ms beside the training"
+        clocks = (
+            f"{1e3 * alone[page].wall:5.0f} ms alone, {1e3 * beside[page].wall:5.0f} ms beside the training"
+        )
         spent = f"processors {1e3 * alone[page].processor:.0f} and {1e3 * beside[page].processor:.0f} ms"
         print(f"{page:12} {clocks} ({spent})")
 

@@ -39,7 +39,9 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     for name, place, several in (("small", small, 4 * rounds), ("large", folder, rounds)):
         plain, boosted = configurations(place, name)
         prepared = prepare(plain)
-        batches = [prepared.batches(turn) for turn in range(min(several + warm_up, prepared.batches.per_epoch))]
+        batches = [
+            prepared.batches(turn) for turn in range(min(several + warm_up, prepared.batches.per_epoch))
+        ]
         steps = {"plain": stepper(prepared, plain), "boosted": stepper(prepare(boosted), boosted)}
 
         taken = in_turn({kind: on(step, batches) for kind, step in steps.items()}, several, warm_up)

@@ -16,9 +16,17 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def write_clip(
-    folder: Path, *, width: int, layers: int, pixels: int, patch: int, embedding: int, text_width: int = 64,
-    longest: int = LONGEST, words: int = 0,
-) -> Path:  # fmt: skip
+    folder: Path,
+    *,
+    width: int,
+    layers: int,
+    pixels: int,
+    patch: int,
+    embedding: int,
+    text_width: int = 64,
+    longest: int = LONGEST,
+    words: int = 0,
+) -> Path:
     """Both towers of `layers` layers; the pictures' of `width`, the texts' of `text_width`, letters as tokens.
 
     Args:
@@ -26,14 +34,29 @@ def write_clip(
     """
     from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 
-    tokens = ["<|startoftext|>", "<|endoftext|>", *(letter + end for letter in LETTERS for end in ("", "</w>"))]
+    tokens = [
+        "<|startoftext|>",
+        "<|endoftext|>",
+        *(letter + end for letter in LETTERS for end in ("", "</w>")),
+    ]
     shape = {"num_hidden_layers": layers, "num_attention_heads": max(1, width // 64)}
-    vision = shape | {"hidden_size": width, "intermediate_size": 4 * width, "image_size": pixels, "patch_size": patch}
+    vision = shape | {
+        "hidden_size": width,
+        "intermediate_size": 4 * width,
+        "image_size": pixels,
+        "patch_size": patch,
+    }
     text = {
-        "hidden_size": text_width, "intermediate_size": 4 * text_width, "num_hidden_layers": layers,
-        "num_attention_heads": text_width // 64, "max_position_embeddings": longest, "bos_token_id": 0,
-        "eos_token_id": 1, "pad_token_id": 1, "vocab_size": max(words, len(tokens)),
-    }  # fmt: skip
+        "hidden_size": text_width,
+        "intermediate_size": 4 * text_width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": text_width // 64,
+        "max_position_embeddings": longest,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "pad_token_id": 1,
+        "vocab_size": max(words, len(tokens)),
+    }
     config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=embedding)
     torch.manual_seed(0)
     with quiet():

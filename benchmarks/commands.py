@@ -36,5 +36,7 @@ def lines(rounds: int) -> list[Line]:
     for name in ANSWERS:
         note = f"{statistics.median(seconds.wall for seconds in taken[name]):.2f} s on the clock"
         quotients, spent = quotient(taken[name], taken["reference"]), milliseconds(taken[name])
-        answers.append(Line(f"{name} ÷ import tyro, rich", "1 s", *quotients, spent, spent <= 1e3 * SECONDS, note))
+        answers.append(
+            Line(f"{name} ÷ import tyro, rich", "1 s", *quotients, spent, spent <= 1e3 * SECONDS, note)
+        )
     return answers

@@ -38,7 +38,9 @@ def exchange(source: Path, folder: Path) -> np.ndarray:
     moved = moved[: int(SHARE * split.n_texts)]
     rows = np.arange(split.n_texts)
     rows[moved] = np.roll(moved, 1)
-    (folder / f"{SPLIT}_caps.txt").write_text("".join(f"{split.captions[row]}\n" for row in rows.tolist()), "utf-8")
+    (folder / f"{SPLIT}_caps.txt").write_text(
+        "".join(f"{split.captions[row]}\n" for row in rows.tolist()), "utf-8"
+    )
     return np.asarray(owner[rows] != owner)
 
 

@@ -87,7 +87,9 @@ class Searched:
         if self.by_pair:
             if "image_parts" not in analysis.arrays:
                 fix = "measure it on a split of fewer images"
-                raise InputError(Fault(str(folder), f"keeps no image parts of {split}: above 256 MiB", fix=fix))
+                raise InputError(
+                    Fault(str(folder), f"keeps no image parts of {split}: above 256 MiB", fix=fix)
+                )
             vectors = analysis.array("image_parts")
             self.lengths = torch.from_numpy(np.array(analysis.array("image_part_lengths")))
         elif (concepts := analysis.concepts) is not None:
@@ -163,12 +165,18 @@ def measure(runs: Sequence[Searched], *, queries: int, rounds: int) -> list[Effi
     found = []
     for run, answers, seconds in zip(runs, taken, whole, strict=True):
         a_second = queries / statistics.median(seconds)
-        found.append(Efficiency(
-            run.name, run.about, run.rsum, a_second, a_second * len(run.images) / 1_000,
-            1e3 * statistics.median(each.encoding for each in answers) / queries,
-            1e3 * statistics.median(each.scoring for each in answers) / queries,
-            statistics.median(own / first for own, first in zip(seconds, whole[0], strict=True)),
-        ))  # fmt: skip
+        found.append(
+            Efficiency(
+                run.name,
+                run.about,
+                run.rsum,
+                a_second,
+                a_second * len(run.images) / 1_000,
+                1e3 * statistics.median(each.encoding for each in answers) / queries,
+                1e3 * statistics.median(each.scoring for each in answers) / queries,
+                statistics.median(own / first for own, first in zip(seconds, whole[0], strict=True)),
+            )
+        )
     return found
 
 
@@ -177,17 +185,25 @@ def figure(rows: Sequence[Efficiency], split: str, images: int) -> go.Figure:
     picture = go.Figure()
     for row in rows:
         picture.add_scatter(
-            x=[row.queries], y=[row.rsum], mode="markers", marker={"size": 13}, name=f"{row.run}: {row.scored}",
+            x=[row.queries],
+            y=[row.rsum],
+            mode="markers",
+            marker={"size": 13},
+            name=f"{row.run}: {row.scored}",
             hovertemplate=f"R@sum {row.rsum:.1f}<br>{row.queries:,.0f} queries a second"
             f"<br>{row.pairs:,.0f} thousand pairs a second<br>{row.slower:.2f} times the first run's time",
-        )  # fmt: skip
+        )
     title = f"queries a second (captions asking for {images:,} images)"
     picture.update_xaxes(type="log", title=title, dtick="D2", tickformat=",d")
     picture.update_yaxes(title=f"R@sum on {split}")
     picture.update_layout(
-        template="plotly_white", title="Recall against speed", height=560, font={"size": 14}, showlegend=True,
+        template="plotly_white",
+        title="Recall against speed",
+        height=560,
+        font={"size": 14},
+        showlegend=True,
         legend={"orientation": "h", "y": -0.2},
-    )  # fmt: skip
+    )
     return picture
 
 
@@ -203,21 +219,36 @@ def main(arguments: list[str]) -> int:
     runs = [Searched(folder, parsed.split) for folder in parsed.runs]
     for run in runs[1:]:
         if run.captions != runs[0].captions:
-            raise InputError(Fault(run.name, f"was evaluated on other captions than {runs[0].name}", "the same data"))
+            raise InputError(
+                Fault(run.name, f"was evaluated on other captions than {runs[0].name}", "the same data")
+            )
     queries = min(parsed.queries, len(runs[0].captions))
     rows = measure(runs, queries=queries, rounds=parsed.rounds)
     images, console = len(runs[0].images), open_console()
     table = FittingTable(
         f"{queries} captions at a time against {images:,} images, {parsed.threads} threads, {parsed.split}",
-        [Column("run", text=True), Column("scored by", text=True), Column("R@sum"), Column("queries/s"),
-         Column("thousand\npairs/s"), Column("ms to\nencode", dropped=1), Column("ms to\nscore", dropped=1),
-         Column(f"time ÷\n{runs[0].name}")],
-    )  # fmt: skip
+        [
+            Column("run", text=True),
+            Column("scored by", text=True),
+            Column("R@sum"),
+            Column("queries/s"),
+            Column("thousand\npairs/s"),
+            Column("ms to\nencode", dropped=1),
+            Column("ms to\nscore", dropped=1),
+            Column(f"time ÷\n{runs[0].name}"),
+        ],
+    )
     for row in rows:
         table.add_row(
-            row.run, row.scored, f"{row.rsum:.1f}", f"{row.queries:,.0f}", f"{row.pairs:,.0f}", f"{row.encoding:.3f}",
-            f"{row.scoring:.3f}", f"{row.slower:.2f}",
-        )  # fmt: skip
+            row.run,
+            row.scored,
+            f"{row.rsum:.1f}",
+            f"{row.queries:,.0f}",
+            f"{row.pairs:,.0f}",
+            f"{row.encoding:.3f}",
+            f"{row.scoring:.3f}",
+            f"{row.slower:.2f}",
+        )
     console.print(table)
     parsed.out.mkdir(parents=True, exist_ok=True)
     page, numbers = parsed.out / "efficiency.html", parsed.out / "efficiency.csv"

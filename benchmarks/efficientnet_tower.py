@@ -17,7 +17,10 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 SIDE = 224
-MIDDLE, SPREAD = 127.0, 128.0  # of a pixel: the Lite networks were trained so, the other EfficientNets otherwise
+MIDDLE, SPREAD = (
+    127.0,
+    128.0,
+)  # of a pixel: the Lite networks were trained so, the other EfficientNets otherwise
 
 
 class EfficientNetLite:

@@ -35,7 +35,10 @@ PICTURES, SIZE = 96, (500, 375)  # as photographs of Flickr8k, Flickr30K and MS-
 WIDTH, LAYERS, PIXELS, PATCH, EMBEDDING = 768, 12, 224, 32, 512  # CLIP's ViT-B/32
 
 FEW, MANY = 1_000, 100_000  # pictures
-GROWTH, INDEX = 1.1, 400  # of private memory; and bytes a picture of names, captions, ranks and lists (docs/results.md)
+GROWTH, INDEX = (
+    1.1,
+    400,
+)  # of private memory; and bytes a picture of names, captions, ranks and lists (docs/results.md)
 SIZE_MEASURED = 128  # D: the embeddings of the many alone are 98 MiB
 PROCESSES = ("the command", "its worker")
 POLL = 0.05  # seconds
@@ -78,7 +81,11 @@ def lines(folder: Path, rounds: int) -> list[Line]:
 def _speed(folder: Path, rounds: int) -> Line:
     data = write_pictures(folder / "photographs", PICTURES, SIZE)
     towers = DualEncoder(
-        str(write_clip(folder / "clip", width=WIDTH, layers=LAYERS, pixels=PIXELS, patch=PATCH, embedding=EMBEDDING))
+        str(
+            write_clip(
+                folder / "clip", width=WIDTH, layers=LAYERS, pixels=PIXELS, patch=PATCH, embedding=EMBEDDING
+            )
+        )
     )
     split = read_captioned(data).split("train")
     plan, workers = make_plan(split, towers.about, BLOCK_ON_CPU), usual_workers("cpu")
@@ -97,7 +104,11 @@ def _speed(folder: Path, rounds: int) -> Line:
 
     taken: dict[str, list[Seconds]] = {"bare": [], "decode": [], "embed": []}
     for turn in range(rounds + 1):
-        seconds = {"bare": spent(bare), "decode": spent(decode), "embed": _embed(split, towers, folder, turn, workers)}
+        seconds = {
+            "bare": spent(bare),
+            "decode": spent(decode),
+            "embed": _embed(split, towers, folder, turn, workers),
+        }
         for name in taken if turn else ():  # the first round warms up
             taken[name].append(seconds[name])
     slower = max(("bare", "decode"), key=lambda name: milliseconds(taken[name]))
@@ -130,7 +141,13 @@ def _memory(folder: Path) -> Iterator[Line]:
     peaks = {}
     for count in (FEW, MANY):
         data = write_pictures(folder / f"pictures-{count}", count, (32, 32))
-        given = [str(data), f"--model={model}", "--split=train", f"--root={folder / 'runs'}", f"--name=of-{count}"]
+        given = [
+            str(data),
+            f"--model={model}",
+            "--split=train",
+            f"--root={folder / 'runs'}",
+            f"--name=of-{count}",
+        ]
         program = [sys.executable, "-c", MEASURED, "pictures", *given]
         said = subprocess.run(program, capture_output=True, text=True, check=True).stdout
         status, *peaks[count] = json.loads(said.splitlines()[-1])
@@ -138,8 +155,6 @@ def _memory(folder: Path) -> Iterator[Line]:
             raise RuntimeError(f"embedding {count:,} pictures failed: {said}")
     bar = f"≤ {GROWTH:g} × + {INDEX} bytes a picture"
     for place, (few, few_rss), (many, many_rss) in zip(PROCESSES, peaks[FEW], peaks[MANY], strict=True):
-        name = (
-            f"private memory of embed pictures at its peak, {FEW:,} and {MANY:,} pictures, D = {SIZE_MEASURED}: {place}"
-        )
+        name = f"private memory of embed pictures at its peak, {FEW:,} and {MANY:,} pictures, D = {SIZE_MEASURED}: {place}"
         note = f"{few:,.0f} and {many:,.0f} MiB; RSS with mapped files {few_rss:,.0f} and {many_rss:,.0f}"
         yield Line(name, bar, None, many / few, None, many <= GROWTH * few + INDEX * MANY / 2**20, note)

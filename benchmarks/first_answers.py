@@ -68,16 +68,30 @@ def answer(kind: str, run_folder: str, picture_file: str) -> dict[str, list[floa
 def lines(folder: Path, rounds: int) -> list[Line]:
     """One line an answer: the first of a process ÷ the bare model."""
     clip = write_clip(
-        folder / "vit-b-32", width=768, layers=12, pixels=224, patch=32, embedding=512, text_width=512, longest=77,
+        folder / "vit-b-32",
+        width=768,
+        layers=12,
+        pixels=224,
+        patch=32,
+        embedding=512,
+        text_width=512,
+        longest=77,
         words=49_408,
-    )  # fmt: skip
+    )
     data = write_pictures(folder / "first-answers", PICTURES, SIZE)
     split = read_captioned(data).split(SPLIT)
     embed_split(split, DualEncoder(str(clip)), folder / "first", "run", SPLIT, workers=0)
     picture = str(data / SPLIT / split.image_names[0].rpartition("/")[2])
     result = []
     for kind, name in ANSWERS.items():
-        given = [sys.executable, "-m", "benchmarks.first_answers", kind, str(folder / "first" / "run"), picture]
+        given = [
+            sys.executable,
+            "-m",
+            "benchmarks.first_answers",
+            kind,
+            str(folder / "first" / "run"),
+            picture,
+        ]
         taken: dict[str, list[Seconds]] = {"loading": [], "first": [], "bare": []}
         for _ in range(rounds):
             said: dict[str, Any] = json.loads(
@@ -89,7 +103,9 @@ def lines(folder: Path, rounds: int) -> list[Line]:
         note = f"{wall['first']:.2f} s on the clock, bare {wall['bare']:.2f} s; loading took {wall['loading']:.1f} s"
         ratio = quotient(taken["first"], taken["bare"])
         title = f"first answer to {name} ÷ bare ViT-B/32"
-        result.append(Line(title, f"{BUDGET:g} s", *ratio, milliseconds(taken["first"]), wall["first"] <= BUDGET, note))
+        result.append(
+            Line(title, f"{BUDGET:g} s", *ratio, milliseconds(taken["first"]), wall["first"] <= BUDGET, note)
+        )
     return result
 
 

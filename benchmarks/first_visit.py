@@ -90,14 +90,17 @@ def lines(root: Path) -> list[Line]:
     if not CHROMIUM.exists():
         return []
     with served(root) as (port, server), sync_playwright() as session:
-        browser = session.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"])
+        browser = session.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"]
+        )
         first, *later = [visit(browser, port, server) for _ in range(1 + VISITS)]
         browser.close()
     medians = [statistics.median(values) for values in zip(*later, strict=True)]
     result = []
     for name, (taken, own, of_server) in {
-        "first visit of a fresh browser": medians, "the same, of a new server": first
-    }.items():  # fmt: skip
+        "first visit of a fresh browser": medians,
+        "the same, of a new server": first,
+    }.items():
         note = f"{taken:.2f} s on the clock; {own:.1f} s of processors in the browser, {of_server:.1f} s in the server"
         result.append(Line(name, f"≤ {BAR:g} s", None, taken / BAR, None, taken <= BAR, note))
     return result

@@ -9,7 +9,10 @@ import numpy as np
 IMAGES, REGIONS, FEATURES = 512, 36, 2048
 CAPTIONS_AN_IMAGE = 5
 VOCABULARY = 8_000
-MEAN_WORDS, SPREAD_WORDS = 12.3, 5.2  # Flickr30K's training captions: mean and standard deviation of their length
+MEAN_WORDS, SPREAD_WORDS = (
+    12.3,
+    5.2,
+)  # Flickr30K's training captions: mean and standard deviation of their length
 SHORTEST, LONGEST = 3, 60
 
 

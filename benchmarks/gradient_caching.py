@@ -46,7 +46,12 @@ def write_clip(folder: Path) -> Path:
 
     words = {f"{letter}</w>": number for number, letter in enumerate("abcdefghijklmnopqrstuvwxyz", 2)}
     vocabulary = {"<|startoftext|>": 0, "<|endoftext|>": 1, **words}
-    layers = {"hidden_size": WIDTH, "intermediate_size": 4 * WIDTH, "num_hidden_layers": 4, "num_attention_heads": 4}
+    layers = {
+        "hidden_size": WIDTH,
+        "intermediate_size": 4 * WIDTH,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+    }
     text = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "vocab_size": len(vocabulary)}
     vision = {"image_size": SIZE, "patch_size": 16}
     config = CLIPConfig(text_config=layers | text, vision_config=layers | vision, projection_dim=WIDTH)
@@ -74,9 +79,12 @@ def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
     words = torch.randint(2, 28, (PAIRS, WORDS))
     words[:, 0], words[:, -1] = 0, 1
     batch = Batch(
-        torch.randn(PAIRS, 3, SIZE, SIZE), torch.full((PAIRS,), (SIZE // 16) ** 2), words,
-        torch.full((PAIRS,), WORDS), *(torch.arange(PAIRS) for _ in range(3)),
-    )  # fmt: skip
+        torch.randn(PAIRS, 3, SIZE, SIZE),
+        torch.full((PAIRS,), (SIZE // 16) ** 2),
+        words,
+        torch.full((PAIRS,), WORDS),
+        *(torch.arange(PAIRS) for _ in range(3)),
+    )
 
     def step(_: int) -> None:
         optimizer.zero_grad(set_to_none=True)

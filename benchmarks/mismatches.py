@@ -48,10 +48,14 @@ def misspell(caption: str) -> str:
 
 
 PICTURES: dict[str, Copy] = {
-    "at half the size": lambda picture, file: picture.resize((picture.width // 2, picture.height // 2)).save(file),
+    "at half the size": lambda picture, file: picture.resize((picture.width // 2, picture.height // 2)).save(
+        file
+    ),
     "as JPEG of quality 20": lambda picture, file: picture.save(file, "JPEG", quality=20),
     "in grey": lambda picture, file: picture.convert("L").save(file),
-    "brighter by a fifth": lambda picture, file: picture.point(lambda value: min(255, int(1.2 * value))).save(file),
+    "brighter by a fifth": lambda picture, file: picture.point(lambda value: min(255, int(1.2 * value))).save(
+        file
+    ),
     "cut by 3 % at every side": lambda picture, file: cut(picture).save(file),
     "mirrored": lambda picture, file: picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(file),
 }
@@ -83,9 +87,15 @@ def exchanged(run: Run) -> list[tuple[float, ...]]:
         better = 100 * np.searchsorted(np.sort(random), own) / len(random)
         values: list[float] = []
         for score in (-similarity, own):
-            values += [float(roc_auc_score(wrong, score)), float(wrong[np.argsort(-score)[: wrong.sum()]].mean())]
+            values += [
+                float(roc_auc_score(wrong, score)),
+                float(wrong[np.argsort(-score)[: wrong.sum()]].mean()),
+            ]
         for group in (better >= LIKE_RANDOM, (better >= DOUBTFUL) & (better < LIKE_RANDOM)):
-            values += [float(wrong[group].mean()) if group.any() else np.nan, float(wrong[group].sum() / wrong.sum())]
+            values += [
+                float(wrong[group].mean()) if group.any() else np.nan,
+                float(wrong[group].sum() / wrong.sum()),
+            ]
         rows.append(tuple(values))
     return rows
 
@@ -102,27 +112,30 @@ def planted_pictures(run: Run) -> dict[str, float]:
                 picture.save(Path(folder) / names[number])
                 copy(picture, Path(folder) / names[len(originals) + number])
             files, rows = GuardedFiles(Path(folder), names), np.arange(len(names))
-            facts = look_at_pictures(CaptionedSplit(kind, names, [], rows[:0], files, rows), lambda done: None)
+            facts = look_at_pictures(
+                CaptionedSplit(kind, names, [], rows[:0], files, rows), lambda done: None
+            )
         pairs = {tuple(group.tolist()) for group, _ in duplicate_pictures(facts.hashes, facts.tiny)}
-        shares[kind] = sum((number, number + len(originals)) in pairs for number in range(len(originals))) / len(
-            originals
-        )
+        shares[kind] = sum(
+            (number, number + len(originals)) in pairs for number in range(len(originals))
+        ) / len(originals)
     return shares
 
 
 def planted_captions(run: Run) -> dict[str, float]:
     """Kind of copy → share of the copies that are joined with their original."""
     captions = list(run.captions(SPLIT))
-    chosen = [row for row in np.random.default_rng(0).permutation(len(captions)) if len(captions[row].split()) > 5][
-        :COPIES
-    ]
+    chosen = [
+        row for row in np.random.default_rng(0).permutation(len(captions)) if len(captions[row].split()) > 5
+    ][:COPIES]
     shares = {}
     for kind, copy in CAPTIONS.items():
         groups = duplicate_captions([*captions, *(copy(captions[row]) for row in chosen)])
         group_of = {row: number for number, (rows, _) in enumerate(groups) for row in rows.tolist()}
         shares[kind] = sum(
-            group_of.get(row, -1) == group_of.get(len(captions) + number, -2) for number, row in enumerate(chosen)
-        ) / len(chosen)  # fmt: skip
+            group_of.get(row, -1) == group_of.get(len(captions) + number, -2)
+            for number, row in enumerate(chosen)
+        ) / len(chosen)
     return shares
 
 
@@ -134,14 +147,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     console = Console(width=170)
     table = Table(
-        "run", "captions", "AUROC, similarity alone", "precision", "AUROC, suspicion", "precision",
-        "like a random pair: exchanged", "of all exchanged", "doubtful: exchanged", "of all exchanged",
+        "run",
+        "captions",
+        "AUROC, similarity alone",
+        "precision",
+        "AUROC, suspicion",
+        "precision",
+        "like a random pair: exchanged",
+        "of all exchanged",
+        "doubtful: exchanged",
+        "of all exchanged",
         title=f"{SHARE:.0%} of the captions of {SPLIT} exchanged: mean of {SEEDS} draws ± standard deviation",
-    )  # fmt: skip
+    )
     for run in runs:
         values = np.array(exchanged(run))
         cells = [
-            f"{mean:.3f} ± {std:.3f}" for mean, std in zip(np.nanmean(values, 0), np.nanstd(values, 0), strict=True)
+            f"{mean:.3f} ± {std:.3f}"
+            for mean, std in zip(np.nanmean(values, 0), np.nanstd(values, 0), strict=True)
         ]
         table.add_row(run.name, f"{run.count(SPLIT, 'text'):,}", *cells)
     console.print(table)

@@ -49,7 +49,11 @@ def make_step() -> Step:
 
     images, texts = embeddings(BATCH)
     return Step(
-        (images.requires_grad_(), texts.requires_grad_()), embeddings(BATCH), embeddings(BANK), ids(BATCH), ids(BANK)
+        (images.requires_grad_(), texts.requires_grad_()),
+        embeddings(BATCH),
+        embeddings(BANK),
+        ids(BATCH),
+        ids(BANK),
     )
 
 
@@ -76,7 +80,9 @@ def losses(step: Step, negatives_of: Callable[..., Negatives]) -> None:
             (scores, scores.diagonal(), batch_negatives),
             (against_bank, (anchors * partners).sum(1), bank_negatives),
         ):
-            total = total + diversity_contrastive(all_scores, positives, negatives, diversity=diversity).mean()
+            total = (
+                total + diversity_contrastive(all_scores, positives, negatives, diversity=diversity).mean()
+            )
     torch.autograd.grad(total, step.anchors)
 
 

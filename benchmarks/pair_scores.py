@@ -78,7 +78,7 @@ def main(arguments: PairScoresArguments) -> None:
         split, tokens = random_split(Path(name), arguments.images, arguments.texts)
         config = ModelConfig(
             dimension=arguments.dimension, scorer=arguments.scorer, embeddings=arguments.embeddings
-        )  # fmt: skip
+        )
         model = build_model(config, feature_size=FEATURES, words=VOCABULARY)
         began, processor = time.monotonic(), time.process_time()
         scored = [0, 1]

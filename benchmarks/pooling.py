@@ -21,7 +21,9 @@ class PlainPooling(GeneralisedPooling):
         mask = torch.arange(longest) < lengths.unsqueeze(1)
         codes = position_codes(longest, self.code_size).expand(batch, -1, -1)
         packed = nn.utils.rnn.pack_padded_sequence(codes, lengths, batch_first=True, enforce_sorted=False)
-        hidden, _ = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=longest)
+        hidden, _ = nn.utils.rnn.pad_packed_sequence(
+            self.gru(packed)[0], batch_first=True, total_length=longest
+        )
         both = (hidden[..., : self.code_size] + hidden[..., self.code_size :]) / 2
         scores = self.score(both).masked_fill(~mask.unsqueeze(-1), LOWEST)
         weights = torch.softmax(scores / self.temperature, dim=1)

@@ -31,9 +31,15 @@ TOWER = "benchmarks.raw_pixels:SmallTower"
 SIDE = 64
 CHANNELS = (3, 32, 64, 128)
 RECIPE = (
-    "demo", "--data=demo", f"--image-tower={TOWER}", "--image-tuning=full", "--bank-size=0", "--epochs=20",
-    "--save-every=5", "--workers=1",
-)  # fmt: skip
+    "demo",
+    "--data=demo",
+    f"--image-tower={TOWER}",
+    "--image-tuning=full",
+    "--bank-size=0",
+    "--epochs=20",
+    "--save-every=5",
+    "--workers=1",
+)
 TIMES_CHANCE = 8.0
 POLL = 0.2
 
@@ -80,7 +86,9 @@ def train(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
 def events(run: Path, name: str) -> list[dict[str, Any]]:
     """The events of this name in a run's history."""
     return (
-        [event for event in read_history(run / HISTORY) if event["event"] == name] if (run / HISTORY).exists() else []
+        [event for event in read_history(run / HISTORY) if event["event"] == name]
+        if (run / HISTORY).exists()
+        else []
     )
 
 
@@ -120,7 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reached = float(analysis.metrics["rsum"])
     resumed = events(run, "resume")[-1]["step"]
     print(f"killed and resumed at step {resumed}; {seconds:.0f} s in all, {spent:.0f} s of processors")
-    print(f"dev R@sum {reached:.1f} on {images} images × {captions // images} captions; chance is {by_chance:.1f}")
+    print(
+        f"dev R@sum {reached:.1f} on {images} images × {captions // images} captions; chance is {by_chance:.1f}"
+    )
     return 0 if reached > parsed.bar * by_chance else 1
 
 

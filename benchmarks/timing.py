@@ -45,7 +45,9 @@ def clock(work: Callable[[], object]) -> Seconds:
     return Seconds(time.process_time() - processor, time.perf_counter() - wall)
 
 
-def in_turn(programs: Mapping[str, Callable[[int], object]], rounds: int, warm_up: int = 2) -> dict[str, list[Seconds]]:
+def in_turn(
+    programs: Mapping[str, Callable[[int], object]], rounds: int, warm_up: int = 2
+) -> dict[str, list[Seconds]]:
     """Call every program once a round with the round's number; the first rounds warm up and are thrown away."""
     taken: dict[str, list[Seconds]] = {name: [] for name in programs}
     for turn in range(warm_up + rounds):

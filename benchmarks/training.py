@@ -111,7 +111,10 @@ def products(batch: Batch, config: Config, *, lean: bool) -> Products:
 
 def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     """The step ÷ its products, and with twin and banks ÷ without."""
-    plain, banks = configuration(folder, 0), configuration(folder, PRESETS["f30k-bigru"].config.memory.bank_size)
+    plain, banks = (
+        configuration(folder, 0),
+        configuration(folder, PRESETS["f30k-bigru"].config.memory.bank_size),
+    )
     prepared = prepare(plain)
     step, step_with_banks = stepper(prepared, plain), stepper(prepare(banks), banks)
     batches = [prepared.batches(turn) for turn in range(min(rounds + warm_up, prepared.batches.per_epoch))]
@@ -137,6 +140,8 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     with_banks = f"the step with {banks.memory.bank_size} bank slots ÷ without"
     return [
         at_most(f"{name} ÷ its products", BAR, taken["step"], taken["products"], notes["products"]),
-        at_most(f"{name} ÷ the model's own", BAR, taken["step"], taken["lean products"], notes["lean products"]),
+        at_most(
+            f"{name} ÷ the model's own", BAR, taken["step"], taken["lean products"], notes["lean products"]
+        ),
         no_bar(with_banks, taken["banks"], taken["step"]),
     ]

@@ -54,8 +54,12 @@ def filled_prototypes(config: Config, count: int) -> PrototypeClassification:
 
 def whole_stepper(config: Config, count: int) -> Callable[[Batch], None]:
     """The step of a model with made-up concepts, and with `count` prototypes unless that is 0."""
-    concepts = made_up_concepts(config.model.concepts, config.model.word_size) if config.model.concepts else None
-    return stepper(prepare(config, concepts=concepts), config, *([filled_prototypes(config, count)] if count else []))
+    concepts = (
+        made_up_concepts(config.model.concepts, config.model.word_size) if config.model.concepts else None
+    )
+    return stepper(
+        prepare(config, concepts=concepts), config, *([filled_prototypes(config, count)] if count else [])
+    )
 
 
 def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:

@@ -119,7 +119,10 @@ def read_arguments(arguments: Sequence[str]) -> AblateArguments:
         preset = argument.removeprefix("--preset=") if argument.startswith("--preset=") else preset
     if preset not in PRESETS:
         raise InputError(Fault(f"--preset {preset}", "is not there", f"one of {', '.join(PRESETS)}"))
-    for refused, instead in (("--seed", "--seeds 0 1 2"), ("--name", "--root: runs are named by row and seed")):
+    for refused, instead in (
+        ("--seed", "--seeds 0 1 2"),
+        ("--name", "--root: runs are named by row and seed"),
+    ):
         if any(argument.split("=")[0] == refused for argument in arguments):
             raise InputError(Fault(refused, "is not a flag of an ablation", instead))
     about = "Repeat an ablation of the paper on your data."
@@ -156,7 +159,9 @@ def _run(
             _print_plan(planned, parsed.split, threads, console)
             return 0
         with watching(console, len(planned)) as tell:
-            progress, interrupted = run_all(planned, parsed.split, jobs=jobs, threads=threads, gpus=devices, tell=tell)
+            progress, interrupted = run_all(
+                planned, parsed.split, jobs=jobs, threads=threads, gpus=devices, tell=tell
+            )
         failed = progress.failed
     results = collect(table, root, parsed.split, reference=parsed.reference)
     if results.rows:
@@ -164,7 +169,11 @@ def _run(
         written = [*write_all(results, root, command_line), write_figure(results, root)]
         say(console, "written: " + ", ".join(map(str, written)))
     for run in failed:
-        say(console, f"failed: {run.folder.name}; what it said: {root / LOGS / run.folder.name}.log", "bold red")
+        say(
+            console,
+            f"failed: {run.folder.name}; what it said: {root / LOGS / run.folder.name}.log",
+            "bold red",
+        )
     if interrupted:
         raise StoppedBySignalError(f"stopped, and saved. Continue with: {command_line}")
     return 1 if failed else 0
@@ -194,15 +203,23 @@ def print_results(results: Results, console: Console) -> None:
     from coder_core.ablation.writing import against_shown, legend, shown
 
     columns = [
-        Column("row", text=True), Column("", text=True, dropped=1), Column("seeds", dropped=2), Column("R@sum"),
-        Column(f"− {results.reference}", dropped=4), Column("minutes", dropped=3),
-    ]  # fmt: skip
+        Column("row", text=True),
+        Column("", text=True, dropped=1),
+        Column("seeds", dropped=2),
+        Column("R@sum"),
+        Column(f"− {results.reference}", dropped=4),
+        Column("minutes", dropped=3),
+    ]
     table = FittingTable(results.table.name, columns)
     for row in results.rows:
         table.add_row(
-            row.row.name, row.row.about, " ".join(map(str, row.seeds)), shown(row.metrics[SUM]), against_shown(row),
+            row.row.name,
+            row.row.about,
+            " ".join(map(str, row.seeds)),
+            shown(row.metrics[SUM]),
+            against_shown(row),
             f"{row.minutes:.1f}",
-        )  # fmt: skip
+        )
     console.print(table)
     for line in legend(results):
         say(console, line)

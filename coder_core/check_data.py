@@ -88,7 +88,9 @@ def main(arguments: list[str]) -> int:
         return _check_run(parsed)
     if parsed.other is not None:
         fix = "name two runs that trained on complementary halves"
-        raise InputError(Fault(str(parsed.path), f"is no run that {parsed.other} could judge train with", fix=fix))
+        raise InputError(
+            Fault(str(parsed.path), f"is no run that {parsed.other} could judge train with", fix=fix)
+        )
     from coder_core.data.captioned import holds_pictures_only
     from coder_core.data.demo import DEMO_FOLDER, make_demo
     from coder_core.data.description import describe
@@ -99,9 +101,12 @@ def main(arguments: list[str]) -> int:
         if str(path) == "demo" and not path.exists():
             path = make_demo(Path(os.environ.get("CODER_DEMO", DEMO_FOLDER)))
         settings: dict[str, Any] = {
-            "pictures": parsed.pictures, "word_vectors": parsed.word_vectors, "word_size": parsed.word_size,
-            "word_threshold": parsed.word_threshold, "check_values": parsed.values,
-        }  # fmt: skip
+            "pictures": parsed.pictures,
+            "word_vectors": parsed.word_vectors,
+            "word_size": parsed.word_size,
+            "word_threshold": parsed.word_threshold,
+            "check_values": parsed.values,
+        }
         if parsed.reading.format != "auto" or holds_pictures_only(path, parsed.pictures):
             with watching(open_console(stderr=True), "pictures", rate=True) as progress:
                 result = survey_pictures(path, parsed.reading, **settings, progress=progress)
@@ -127,7 +132,9 @@ def _check_run(parsed: CheckDataArguments) -> int:
     """Check the content of the data behind a run."""
     if not parsed.content:
         fix = f"python -m coder_core.check_data {parsed.path} --content"
-        raise InputError(Fault(str(parsed.path), "is a run, whose data can only be checked for its content", fix=fix))
+        raise InputError(
+            Fault(str(parsed.path), "is a run, whose data can only be checked for its content", fix=fix)
+        )
     from coder_core.api import open_run
     from coder_core.api.data_quality import VERDICTS, cross_fitted, splits_of_run
 
@@ -169,15 +176,22 @@ def print_content(console: Console, report: ContentReport) -> None:
         ("groups of near-duplicate captions", report.duplicate_captions),
     ):
         leaks = sum(len(finding.splits) > 1 for finding in findings)
-        first = [", ".join(f"{split} {row}" for split, row in f.samples[:2]) + f"  {f.what}" for f in findings[:1]]
+        first = [
+            ", ".join(f"{split} {row}" for split, row in f.samples[:2]) + f"  {f.what}" for f in findings[:1]
+        ]
         table.add_row(name, f"{len(findings):,}", f"{leaks:,}", *(first or ["–"]))
     console.print(table)
     if report.without_pictures:
-        say(console, f"Only captions were compared in {', '.join(report.without_pictures)}: no pictures are there.")
+        say(
+            console,
+            f"Only captions were compared in {', '.join(report.without_pictures)}: no pictures are there.",
+        )
     console.print()
 
 
-def print_mismatches(console: Console, pairs: pd.DataFrame, captions: Sequence[str], names: Sequence[str]) -> None:
+def print_mismatches(
+    console: Console, pairs: pd.DataFrame, captions: Sequence[str], names: Sequence[str]
+) -> None:
     """Print how many captions of train look like those of another image, and the most suspicious of them."""
     listed = ", ".join(f"{count:,} {verdict}" for verdict, count in pairs["verdict"].value_counts().items())
     columns = [Column("row"), Column("caption", text=True), Column("image", text=True)]
@@ -193,9 +207,12 @@ def print_mismatches(console: Console, pairs: pd.DataFrame, captions: Sequence[s
 
 
 def print_report(
-    console: Console, document: dict[str, Any], faults: Sequence[Fault], batch_size: int,
+    console: Console,
+    document: dict[str, Any],
+    faults: Sequence[Fault],
+    batch_size: int,
     content: ContentReport | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Print tables for a person."""
     if document["splits"]:
         console.print(_splits_table(document["splits"]))
@@ -218,9 +235,15 @@ def _splits_table(splits: list[dict[str, Any]]) -> FittingTable:
     if "layout" in splits[0]:
         return _pictures_table(splits)
     columns = [
-        Column("split", text=True), Column("images"), Column("captions"), Column("captions an image", dropped=2),
-        Column("features"), Column("dtype", dropped=3), Column("on disk", dropped=4), Column("pictures", dropped=1),
-    ]  # fmt: skip
+        Column("split", text=True),
+        Column("images"),
+        Column("captions"),
+        Column("captions an image", dropped=2),
+        Column("features"),
+        Column("dtype", dropped=3),
+        Column("on disk", dropped=4),
+        Column("pictures", dropped=1),
+    ]
     table = FittingTable("Splits", columns)
     for split in splits:
         table.add_row(
@@ -237,7 +260,12 @@ def _splits_table(splits: list[dict[str, Any]]) -> FittingTable:
 
 
 def _pictures_table(splits: list[dict[str, Any]]) -> FittingTable:
-    columns = [Column("split", text=True), Column("images"), Column("captions"), Column("captions an image", dropped=2)]
+    columns = [
+        Column("split", text=True),
+        Column("images"),
+        Column("captions"),
+        Column("captions an image", dropped=2),
+    ]
     table = FittingTable("Splits", [*columns, Column("layout"), Column("pictures", dropped=1)])
     for split in splits:
         where = "in a folder" if split["pictures"] else "packed"

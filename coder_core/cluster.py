@@ -46,7 +46,10 @@ def main(arguments: list[str]) -> int:
         settings = ClusterSettings(parsed.clusters, parsed.seed)
         clusterings = [
             make_clusters(
-                run, parsed.split, settings, tell=within(tell, i / len(parsed.runs), (i + 1) / len(parsed.runs))
+                run,
+                parsed.split,
+                settings,
+                tell=within(tell, i / len(parsed.runs), (i + 1) / len(parsed.runs)),
             )
             for i, run in enumerate(parsed.runs)
         ]

@@ -137,11 +137,18 @@ def _import(arguments: list[str]) -> int:
         embeddings = read_clip_retrieval(parsed.folder, pictures=parsed.pictures)
     else:
         embeddings = read_embeddings(
-            parsed.images, parsed.texts, parsed.captions, ids=parsed.ids, pictures=parsed.pictures,
-            queries=parsed.queries, query_texts=parsed.query_texts,
-        )  # fmt: skip
+            parsed.images,
+            parsed.texts,
+            parsed.captions,
+            ids=parsed.ids,
+            pictures=parsed.pictures,
+            queries=parsed.queries,
+            query_texts=parsed.query_texts,
+        )
     print_faults(console, embeddings.faults)
-    folder, metrics = import_run(embeddings, parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
+    folder, metrics = import_run(
+        embeddings, parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite
+    )
     n, m, width = len(embeddings.images), len(embeddings.texts), embeddings.images.shape[1]
     saved = f", {len(embeddings.query_texts):,} saved queries" if embeddings.query_texts else ""
     say(console, f"{n:,} images and {m:,} captions, {width:,} numbers each{saved}: {folder}")
@@ -189,10 +196,18 @@ def _embed_pictures(arguments: list[str]) -> int:
         )
         workers = usual_workers(device.type) if settings.workers < 0 else settings.workers
         result = embed_split(
-            split, towers, parsed.root, parsed.name, parsed.split, batch_size=settings.batch_size, workers=workers,
-            skip_broken=settings.reading.skip_broken, overwrite=parsed.overwrite, notes=notes,
+            split,
+            towers,
+            parsed.root,
+            parsed.name,
+            parsed.split,
+            batch_size=settings.batch_size,
+            workers=workers,
+            skip_broken=settings.reading.skip_broken,
+            overwrite=parsed.overwrite,
+            notes=notes,
             watching=partial(watching, console, rate=True) if parallel.rank() == 0 else None,
-        )  # fmt: skip
+        )
     finally:
         parallel.finish()
     if result is not None:

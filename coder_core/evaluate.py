@@ -114,7 +114,13 @@ def main(arguments: list[str]) -> int:
 
     from coder_core.cpu.products import use_onednn
     from coder_core.runs.analysis.blend import best_row, ending, write_curve
-    from coder_core.runs.analysis.rows import CHOOSING, HUBS_CORRECTED, write_csv, write_json, write_similarities
+    from coder_core.runs.analysis.rows import (
+        CHOOSING,
+        HUBS_CORRECTED,
+        write_csv,
+        write_json,
+        write_similarities,
+    )
 
     use_onednn()
     console = open_console()
@@ -122,7 +128,9 @@ def main(arguments: list[str]) -> int:
     print_faults(console, _add_metrics(rows, parsed, reviews))
     if probes:
         for row, folder in zip(rows, parsed.runs, strict=False):
-            print_faults(console, add_probe_accuracy(row, folder, parsed.split, probes, parsed.pictures, console))
+            print_faults(
+                console, add_probe_accuracy(row, folder, parsed.split, probes, parsed.pictures, console)
+            )
     if parsed.similarities is not None:
         write_similarities(rows, parsed.similarities, parsed.split)
     table = {row.name: row.metrics for row in rows}
@@ -138,7 +146,9 @@ def main(arguments: list[str]) -> int:
     named = by_run_name(table, parsed.runs, [ending(alpha) for alpha in parsed.blend] or ["", HUBS_CORRECTED])
     if len(parsed.blend) > 1 and parsed.split in CHOOSING:
         best = best_row(rows).metrics["alpha"]
-        named = {f"{row}{BEST}" if row.endswith(ending(best)) else row: metrics for row, metrics in named.items()}
+        named = {
+            f"{row}{BEST}" if row.endswith(ending(best)) else row: metrics for row, metrics in named.items()
+        }
     _print_tables(named, parsed, console)
     return 0
 
@@ -147,7 +157,13 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
     """A row for every run or blend, their ensemble, and the runs with scores corrected for hubs."""
     from coder_core.runs.analysis.blend import blend_rows, check_tuned
     from coder_core.runs.analysis.import_embeddings import is_imported
-    from coder_core.runs.analysis.rows import embedded_row, ensemble, evaluate_run, hub_corrected_row, read_data
+    from coder_core.runs.analysis.rows import (
+        embedded_row,
+        ensemble,
+        evaluate_run,
+        hub_corrected_row,
+        read_data,
+    )
     from coder_core.runs.load import load_model
     from coder_core.training.launch import choose_device
     from coder_core.training.prepare import data_folder
@@ -180,11 +196,7 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
 
 def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews | None) -> list[Fault]:
     """Add what was asked for beside recall to the metrics of every row; returns warnings and notes."""
-    from coder_core.runs.analysis.rows import (
-        add_c_way_accuracy,
-        add_extended_metrics,
-        add_reviewed_metrics,
-    )
+    from coder_core.runs.analysis.rows import add_c_way_accuracy, add_extended_metrics, add_reviewed_metrics
 
     faults: list[Fault] = []
     if parsed.ways:
@@ -210,7 +222,9 @@ def _print_tables(named: Mapping[str, Metrics], parsed: EvaluateArguments, conso
         title = f"{source} · results that score the same count against a query"
         console.print(extended_table(whole, title))
     if parsed.probe:
-        probed = {row: metrics for row, metrics in whole.items() if any(name.startswith(PROBE) for name in metrics)}
+        probed = {
+            row: metrics for row, metrics in whole.items() if any(name.startswith(PROBE) for name in metrics)
+        }
         console.print(probe_table(probed, "probes · caption above wrong caption, %"))
     if parsed.reviews is not None:
         title = f"R@K by the labels, and as {parsed.reviews.name} corrects them"
@@ -238,7 +252,9 @@ def add_probe_accuracy(
 def _faults(parsed: EvaluateArguments) -> list[Fault]:
     faults = []
     if not parsed.runs:
-        faults.append(Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo"))
+        faults.append(
+            Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo")
+        )
     if parsed.ways and parsed.ways_repeats < 2:
         fix = "an interval needs two numbers"
         faults.append(Fault("--ways-repeats", f"is {parsed.ways_repeats}", "2 or more", fix))
@@ -247,14 +263,19 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
     faults += _blend_faults(parsed)
     if parsed.blend:
         given = {"--hub-correction": parsed.hub_correction, "--probe": bool(parsed.probe)}
-        faults += [Fault(flag, "is given with --blend", "one of them") for flag, value in given.items() if value]
+        faults += [
+            Fault(flag, "is given with --blend", "one of them") for flag, value in given.items() if value
+        ]
     for flag, named_file in (("--positives", parsed.positives), ("--reviews", parsed.reviews)):
         packaged = flag == "--positives" and str(named_file) in COCO_JUDGEMENTS
         if named_file is not None and not packaged and not named_file.is_file():
             faults.append(Fault(f"{flag} {named_file}", "there is no such file"))
     outputs = {
-        "--json": parsed.json, "--csv": parsed.csv, "--similarities": parsed.similarities, "--curve": parsed.curve,
-    }  # fmt: skip
+        "--json": parsed.json,
+        "--csv": parsed.csv,
+        "--similarities": parsed.similarities,
+        "--curve": parsed.curve,
+    }
     for flag, file in outputs.items():
         unwritable = check_file(flag, file) if file is not None else []
         faults += unwritable
@@ -275,9 +296,13 @@ def _blend_faults(parsed: EvaluateArguments) -> list[Fault]:
     if twice:
         faults.append(Fault("--blend", f"holds {' '.join(twice)} more than once", fix="give every α once"))
     if alphas and len(parsed.runs) > 1:
-        faults.append(Fault("--blend", f"is given with {len(parsed.runs)} runs", "one", "evaluate them one by one"))
+        faults.append(
+            Fault("--blend", f"is given with {len(parsed.runs)} runs", "one", "evaluate them one by one")
+        )
     if parsed.curve is not None and not alphas:
-        faults.append(Fault("--curve", "is R@sum against α", "--blend 0.0 0.5 1.0", "add --blend, or leave it out"))
+        faults.append(
+            Fault("--curve", "is R@sum against α", "--blend 0.0 0.5 1.0", "add --blend, or leave it out")
+        )
     return faults
 
 
@@ -296,7 +321,9 @@ def by_run_name(
     if len(set(names)) < len(names):
         return table
     ends = [f"{variant}{end}" for variant in variants or ("",) for end in ("", FOLDS)]
-    shown = {f"{folder}{end}": f"{name}{end}" for folder, name in zip(folders, names, strict=True) for end in ends}
+    shown = {
+        f"{folder}{end}": f"{name}{end}" for folder, name in zip(folders, names, strict=True) for end in ends
+    }
     return {shown.get(row, row): metrics for row, metrics in table.items()}
 
 

@@ -73,7 +73,10 @@ def main(arguments: list[str]) -> int:
     of = f"{vectors.run}, {parsed.split}"
     if kind == "faiss":
         count = n if parsed.rows == "images" else m
-        say(console, f"{place}: {count:,} {parsed.rows} of {of}, {size:,} numbers each; {names_file(place)} names them")
+        say(
+            console,
+            f"{place}: {count:,} {parsed.rows} of {of}, {size:,} numbers each; {names_file(place)} names them",
+        )
     else:
         say(console, f"{place}: {n:,} images and {m:,} captions of {of}, {size:,} numbers each")
     return 0
@@ -88,7 +91,9 @@ def _faults(kind: str, place: Path) -> list[Fault]:
         faults = check_file(flag, place)
         names = place.with_name(f"{place.name}.json") if place.name else place
         taken = [file for file in (place, names) if not faults and file.exists()]
-    exists = [Fault(str(file), "exists", "a new name", "choose another; nothing is overwritten") for file in taken]
+    exists = [
+        Fault(str(file), "exists", "a new name", "choose another; nothing is overwritten") for file in taken
+    ]
     return faults or exists
 
 

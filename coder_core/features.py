@@ -66,7 +66,11 @@ def main(arguments: list[str]) -> int:
         own_regions(settings.tower, grid=parsed.grid)
         if settings.tower
         else transformers_regions(
-            settings.model, grid=parsed.grid, revision=settings.revision, device=device, precision=settings.precision
+            settings.model,
+            grid=parsed.grid,
+            revision=settings.revision,
+            device=device,
+            precision=settings.precision,
         )
     )
     folder = RegionFolder(parsed.out, tower, batch_size=settings.batch_size)
@@ -85,7 +89,7 @@ def main(arguments: list[str]) -> int:
         show = partial(watching, console, rate=True)
         left_out = folder.extract(
             split, workers=workers, skip_broken=settings.reading.skip_broken, watching=show
-        )  # fmt: skip
+        )
         print_faults(console, left_out)
         say(console, f"{split.name}: {parsed.out / f'{split.name}_ims.npy'}")
     shown = splits[0].positions.folder

@@ -56,8 +56,13 @@ def main(arguments: list[str]) -> int:
         if not 1 <= len(parsed.runs) <= MOST_RUNS:
             raise InputError(Fault("RUN", f"was given {len(parsed.runs)} times", "one or two run folders"))
         settings = LayoutSettings(
-            parsed.method, parsed.neighbours, parsed.min_distance, parsed.perplexity, parsed.seed, parsed.modalities
-        )  # fmt: skip
+            parsed.method,
+            parsed.neighbours,
+            parsed.min_distance,
+            parsed.perplexity,
+            parsed.seed,
+            parsed.modalities,
+        )
         layouts = make_layouts(list(parsed.runs), parsed.split, settings, tell=tell)
     for place, layout in layouts:
         aligned = "" if layout.disparity is None else f", disparity to the first run {layout.disparity:.3f}"

@@ -55,11 +55,13 @@ def main(arguments: list[str]) -> int:
     console = open_console()
     with console.status("gathering"):
         report = gather(
-            [open_run(folder) for folder in parsed.runs], parsed.split, question=parsed.question,
+            [open_run(folder) for folder in parsed.runs],
+            parsed.split,
+            question=parsed.question,
             command=shlex.join([*PROGRAM.split(), *arguments]),
             reviews=None if parsed.reviews is None else read_reviews(parsed.reviews),
             positives=parsed.positives,
-        )  # fmt: skip
+        )
         parsed.out.write_text(render(report), "utf-8")
     for sentence in report.short:
         say(console, sentence)
@@ -70,7 +72,9 @@ def main(arguments: list[str]) -> int:
 def _faults(parsed: ReportArguments) -> list[Fault]:
     faults = check_file("--out", parsed.out)
     if not parsed.runs:
-        faults.append(Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo"))
+        faults.append(
+            Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo")
+        )
     if not faults and parsed.out.exists() and not parsed.overwrite:
         faults.append(Fault(str(parsed.out), "exists", fix="choose another file, or add --overwrite"))
     return faults

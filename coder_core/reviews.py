@@ -71,7 +71,9 @@ def _merge(arguments: list[str]) -> int:
     parsed = tyro.cli(MergeArguments, prog=f"{PROGRAM} merge", args=arguments)
     faults = check_file("--out", parsed.out)
     if not faults and parsed.out.exists():
-        faults.append(Fault(f"--out {parsed.out}", "exists", "a new name", "choose another; nothing is overwritten"))
+        faults.append(
+            Fault(f"--out {parsed.out}", "exists", "a new name", "choose another; nothing is overwritten")
+        )
     if len(parsed.files) < 2:
         faults.append(Fault("FILE", f"there are {len(parsed.files)}", "two files of reviews or more"))
     stop_on_errors(faults)
@@ -84,7 +86,9 @@ def _merge(arguments: list[str]) -> int:
     text = merge(files)
     parsed.out.write_text(text, "utf-8")
     merged = parse_reviews(text.encode(), str(parsed.out))
-    counts = ", ".join(f"{verdict} {count:,}" for verdict, count in Counter(merged.verdicts.values()).most_common())
+    counts = ", ".join(
+        f"{verdict} {count:,}" for verdict, count in Counter(merged.verdicts.values()).most_common()
+    )
     judged = f"pairs judged: {len(merged.verdicts):,}" + (f" ({counts})" if counts else "")
     say(console, f"{parsed.out}: lines: {len(merged.lines):,}, {judged}")
     return 0
@@ -100,11 +104,15 @@ def _export(arguments: list[str]) -> int:
     console = open_console()
     reviews = read_reviews(parsed.reviews)
     print_faults(console, reviews.faults)
-    done = write_cleaned(parsed.data, reviews, parsed.out, leave_out=parsed.leave_out, add_matches=parsed.add_matches)
+    done = write_cleaned(
+        parsed.data, reviews, parsed.out, leave_out=parsed.leave_out, add_matches=parsed.add_matches
+    )
     counts = {
-        "pairs left out": len(done.left_out), "added": len(done.added),
-        "images left without a caption": len(done.images), "verdicts about pairs elsewhere": done.elsewhere,
-    }  # fmt: skip
+        "pairs left out": len(done.left_out),
+        "added": len(done.added),
+        "images left without a caption": len(done.images),
+        "verdicts about pairs elsewhere": done.elsewhere,
+    }
     listed = ", ".join(f"{what}: {count:,}" for what, count in counts.items())
     say(console, f"{parsed.out}: {listed}; {REPORT} lists what was done")
     return 0

@@ -42,7 +42,9 @@ class TrainArguments:
 def read_arguments(arguments: Sequence[str], default: Config, root: Path = ROOT) -> TrainArguments:
     """Read flags on top of a preset's configuration."""
     about = "Train an image-text retrieval model."
-    return parse(arguments, TrainArguments(default, root), prog="python -m coder_core.train PRESET", description=about)
+    return parse(
+        arguments, TrainArguments(default, root), prog="python -m coder_core.train PRESET", description=about
+    )
 
 
 @command
@@ -78,12 +80,16 @@ def _job(arguments: list[str], console: Console) -> Callable[[], object]:
     if asks_for_help(arguments):
         _print_presets(console)
     parsed = read_arguments(arguments[1:] if name else arguments, default)
-    return partial(_start, replace(parsed.config, name=parsed.config.name or name or "run"), parsed.root, console)
+    return partial(
+        _start, replace(parsed.config, name=parsed.config.name or name or "run"), parsed.root, console
+    )
 
 
 def _print_presets(console: Console) -> None:
     say(console, USAGE)
-    table = Table("preset", "what it is", title="Presets; every value of one can be changed", title_justify="left")
+    table = Table(
+        "preset", "what it is", title="Presets; every value of one can be changed", title_justify="left"
+    )
     for name, preset in PRESETS.items():
         table.add_row(name, preset.about)
     console.print(table)
@@ -103,7 +109,9 @@ def _start(config: Config, root: Path, console: Console) -> None:
 def _resume(folder: Path, arguments: Sequence[str], console: Console) -> None:
     if any(argument.split("=")[0] == "--name" for argument in arguments):
         fix = f"leave it out, or start another run with --name and without --resume; {folder} keeps its name"
-        raise InputError(Fault("--name", "is given with --resume, which continues a run in its folder", fix=fix))
+        raise InputError(
+            Fault("--name", "is given with --resume, which continues a run in its folder", fix=fix)
+        )
 
     from coder_core.runs.load import read_config
     from coder_core.training.launch import continue_run

@@ -53,9 +53,15 @@ def numbers(choice: Choice, results: list[StoredClusters]) -> None:
     assert clusters is not None
     sizes = cluster_table(choice.runs[-1], choice.split, results[-1])["size"]
     shares = [
-        agreement(run, choice.split, one.value) for run, one in zip(choice.runs, results, strict=True) if one.value
+        agreement(run, choice.split, one.value)
+        for run, one in zip(choice.runs, results, strict=True)
+        if one.value
     ]
-    note = f"{choice.first.name} {shares[0][0]:.1f} %" if len(shares) == 2 else f"{shares[-1][1]:.1f} % by chance"
+    note = (
+        f"{choice.first.name} {shares[0][0]:.1f} %"
+        if len(shares) == 2
+        else f"{shares[-1][1]:.1f} % by chance"
+    )
     items = [
         cards.Metric("clusters", f"{len(sizes):,}", f"not empty, of {clusters.count:,}"),
         cards.Metric("pairs per cluster", f"{int(np.median(sizes))}", f"median; largest {sizes.max():,}"),
@@ -72,10 +78,11 @@ def offer(lacking: list[tuple[RunSummary, StoredClusters]], split: str, wanted: 
     runs, names = [run for run, _ in lacking], " and ".join(run.name for run, _ in lacking)
     verb, folder = ("have", "folders of the runs") if len(runs) > 1 else ("has", "folder of the run")
     work = Work(
-        "-".join(result.name for _, result in lacking), cluster_command(runs, split, wanted),
+        "-".join(result.name for _, result in lacking),
+        cluster_command(runs, split, wanted),
         f"Cluster {names}",
         f"{names} {verb} no {wanted.clusters} clusters yet. This takes seconds; the result is stored in the {folder}.",
-    )  # fmt: skip
+    )
     show_work(work, " ".join(result.fault for _, result in lacking if result.fault))
 
 
@@ -84,13 +91,19 @@ def show(chosen: Choice) -> None:
     if choice is None:
         return
     if open_summary(choice.first).count(choice.split, "text") < LEAST:
-        cards.empty("This split has one pair.", f"Clusters need at least {LEAST}. Choose another split or run.")
+        cards.empty(
+            "This split has one pair.", f"Clusters need at least {LEAST}. Choose another split or run."
+        )
         return
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         wanted = settings(choice)
         runs = [run for run in choice.runs if wanted is not None or has_prototypes(run, choice.split)]
         names = [run.name for run in runs]
-        name = choose_one("Show", {n: n for n in reversed(names)}, "clusters-run") if len(names) > 1 else names[0]
+        name = (
+            choose_one("Show", {n: n for n in reversed(names)}, "clusters-run")
+            if len(names) > 1
+            else names[0]
+        )
     only = f" Only {names[0]} has them." if len(names) < len(choice.runs) else ""
     cards.note(LEARNED + only if wanted is None else OFFLINE)
     results = [clusters_of(run, choice.split, wanted) for run in runs]

@@ -17,9 +17,13 @@ WAY_OUT = (
 
 def show(choice: Choice) -> None:
     runs = runs_with(
-        choice, has_concepts, trained="without a concept branch",
-        imported="which have no concept branch", way_out=WAY_OUT, preset="coder-demo",
-    )  # fmt: skip
+        choice,
+        has_concepts,
+        trained="without a concept branch",
+        imported="which have no concept branch",
+        way_out=WAY_OUT,
+        preset="coder-demo",
+    )
     if not runs:
         return
     sample = split_sample(runs[-1], choice.split)

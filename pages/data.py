@@ -11,9 +11,12 @@ from app.ui.state import Choice
 from app.views import data_quality
 
 VIEWS = {
-    "pairs": "Mismatched pairs", "pictures": "Duplicate pictures", "captions": "Duplicate captions",
-    "bad": "Bad pictures", "empty": "Empty captions",
-}  # fmt: skip
+    "pairs": "Mismatched pairs",
+    "pictures": "Duplicate pictures",
+    "captions": "Duplicate captions",
+    "bad": "Bad pictures",
+    "empty": "Empty captions",
+}
 BOTH = "+"  # no run has this name
 
 

@@ -33,17 +33,24 @@ def settings(choice: Choice) -> tuple[dict[str, Any], Loss]:
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         modality = choose_one("Anchors", {"text": "Captions", "image": "Images"}, "anchors", tip("anchor"))
         function = choose_one(
-            "Measure", {"std": "Standard deviation", "entropy": "Entropy"}, "measure", f"{tip('SD')} {tip('entropy')}"
+            "Measure",
+            {"std": "Standard deviation", "entropy": "Entropy"},
+            "measure",
+            f"{tip('SD')} {tip('entropy')}",
         )
         over = {"split": "Whole split", "batch": "A batch", "bank": "A bank"}
         candidates = choose_one("Candidates", over, "over", tip("candidates"))
         sizes = {}
         if candidates == "batch":
             size = last.config.get("training", {}).get("batch_size", 128)
-            sizes["batch_size"] = int(st.number_input("Batch size", 2, 8192, size, **bound_number("batch"), width=130))
+            sizes["batch_size"] = int(
+                st.number_input("Batch size", 2, 8192, size, **bound_number("batch"), width=130)
+            )
         elif candidates == "bank":
             size = last.config.get("memory", {}).get("bank_size", 0) or BANK_SIZE
-            sizes["bank_size"] = int(st.number_input("Bank size", 1, 1 << 20, size, **bound_number("bank"), width=130))
+            sizes["bank_size"] = int(
+                st.number_input("Bank size", 1, 1 << 20, size, **bound_number("bank"), width=130)
+            )
         if sizes:
             sizes["seed"] = int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"), width=110))
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
@@ -60,7 +67,13 @@ def settings(choice: Choice) -> tuple[dict[str, Any], Loss]:
         for run in trained:
             by_loss.setdefault(describe(open_summary(run).loss), []).append(run.name)
         cards.note("In training: " + " · ".join(f"{', '.join(names)}{how}" for how, names in by_loss.items()))
-    chosen = {"modality": modality, "function": function, "candidates": candidates, "temperature": tau, **sizes}
+    chosen = {
+        "modality": modality,
+        "function": function,
+        "candidates": candidates,
+        "temperature": tau,
+        **sizes,
+    }
     return chosen, replace(loss, temperature=mu, gamma=gamma, epsilon=epsilon)
 
 
@@ -106,7 +119,9 @@ def show(choice: Choice) -> None:
         tables = {name: table[inside].reset_index(drop=True) for name, table in tables.items()}
         changes = None if changes is None else changes[inside].reset_index(drop=True)
         if not inside.any():
-            cards.empty("The slice holds none of these anchors.", "Clear it, or write another one in the sidebar.")
+            cards.empty(
+                "The slice holds none of these anchors.", "Clear it, or write another one in the sidebar."
+            )
             return
     diversity.distributions(tables, unit)
     if changes is None:
@@ -120,9 +135,13 @@ def show(choice: Choice) -> None:
     order = diversity.ranked_anchors(choice, tables, changes, modality, target)
     if not follow(target, order):
         return
-    cards.heading("One anchor in detail", "Its similarity to every negative, and the weight of each in the loss.")
+    cards.heading(
+        "One anchor in detail", "Its similarity to every negative, and the weight of each in the loss."
+    )
     count = open_summary(last).count(choice.split, modality)
-    number = step_through(f"{target.capitalize()} number", target, order, count, "The row of the sample in its split.")
+    number = step_through(
+        f"{target.capitalize()} number", target, order, count, "The row of the sample in its split."
+    )
     show_anchor(choice, number, chosen, loss)
 
 

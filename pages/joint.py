@@ -16,14 +16,7 @@ from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.state import Choice, bound, bound_number, theme
 from app.ui.words import count, duration, number
-from app.views.joint_space import (
-    choose_modalities,
-    clear_area,
-    explore,
-    point_rows,
-    points_shown,
-    tables_of,
-)
+from app.views.joint_space import choose_modalities, clear_area, explore, point_rows, points_shown, tables_of
 from app.views.work import Work, show_work
 
 METHODS = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
@@ -37,11 +30,15 @@ def settings(modalities: Modalities) -> LayoutSettings:
         return chosen
     with st.popover("Settings", icon=":material/tune:", width=140):
         if method == "umap":
-            neighbours = int(st.number_input("Neighbours", 2, 200, 15, **bound_number("neighbours"), help=tip("map")))
+            neighbours = int(
+                st.number_input("Neighbours", 2, 200, 15, **bound_number("neighbours"), help=tip("map"))
+            )
             distance = st.number_input("Minimum distance", 0.0, 1.0, 0.1, 0.05, **bound_number("distance"))
             chosen = replace(chosen, neighbours=neighbours, min_distance=float(distance))
         else:
-            value = st.number_input("Perplexity", 2, 500, 30, **bound_number("perplexity"), help=tip("perplexity"))
+            value = st.number_input(
+                "Perplexity", 2, 500, 30, **bound_number("perplexity"), help=tip("perplexity")
+            )
             chosen = replace(chosen, perplexity=float(value))
         return replace(chosen, seed=int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"))))
 
@@ -121,11 +118,12 @@ def stored_layouts(choice: Choice, chosen: LayoutSettings, points: int) -> list[
     time = duration(missing_maps * joint_space.layout_seconds(chosen.method, points))
     compiling = ", and half a minute more the first time, to compile UMAP" if chosen.method == "umap" else ""
     work = Work(
-        stored[-1].name, joint_space.map_command(choice.runs, choice.split, chosen),
+        stored[-1].name,
+        joint_space.map_command(choice.runs, choice.split, chosen),
         f"Compute the {METHODS[chosen.method]} map",
         f"Not computed yet. {points:,} points of {count(missing_maps, 'run')} take {time} on a two-core "
         f"machine{compiling}; the result is stored in the run’s folder. PCA is shown until then.",
-    )  # fmt: skip
+    )
     show_work(work, "; ".join(item.fault for item in stored if item.fault))
     return []
 

@@ -42,18 +42,32 @@ from app.views.separation import show_separation
 Metrics = Mapping[str, Mapping[str, float]]  # run → metric → value
 
 COLUMNS = {
-    "rsum": "R@sum", "i2t_r1": "i→t R@1", "i2t_r5": "i→t R@5", "i2t_r10": "i→t R@10", "t2i_r1": "t→i R@1",
-    "t2i_r5": "t→i R@5", "t2i_r10": "t→i R@10", "md": "MD",
-}  # fmt: skip
+    "rsum": "R@sum",
+    "i2t_r1": "i→t R@1",
+    "i2t_r5": "i→t R@5",
+    "i2t_r10": "i→t R@10",
+    "t2i_r1": "t→i R@1",
+    "t2i_r5": "t→i R@5",
+    "t2i_r10": "t→i R@10",
+    "md": "MD",
+}
 HEADLINE = (
-    ("R@sum", "rsum", "R@sum"), ("image → text R@1", "i2t_r1", "R@K"), ("text → image R@1", "t2i_r1", "R@K"),
-    ("image → text MedR", "i2t_medr", "MedR"), ("text → image MedR", "t2i_medr", "MedR"),
-)  # fmt: skip
+    ("R@sum", "rsum", "R@sum"),
+    ("image → text R@1", "i2t_r1", "R@K"),
+    ("text → image R@1", "t2i_r1", "R@K"),
+    ("image → text MedR", "i2t_medr", "MedR"),
+    ("text → image MedR", "t2i_medr", "MedR"),
+)
 TERMS = {"from": "from", "loss": "loss", "R@sum": "R@sum", "MD": "mean distance"}
 TEXTS = ("run", "from", "loss", "state", "date")
-TABLE = {name: Column(name, "" if name in TEXTS else ".3f" if name == "MD" else ".1f",
-                      TERMS.get(name, "R@K" if "R@" in name else ""))
-         for name in ("run", "from", "loss", *COLUMNS.values(), "state", "date")}  # fmt: skip
+TABLE = {
+    name: Column(
+        name,
+        "" if name in TEXTS else ".3f" if name == "MD" else ".1f",
+        TERMS.get(name, "R@K" if "R@" in name else ""),
+    )
+    for name in ("run", "from", "loss", *COLUMNS.values(), "state", "date")
+}
 
 
 def metrics_by_run(runs: list[RunSummary], choice: Choice, captions: np.ndarray | None) -> Metrics:
@@ -83,7 +97,9 @@ def headline(choice: Choice, metrics: Metrics, captions: np.ndarray | None) -> N
             items.append(cards.Metric(label, value, note, term))
             continue
         delta = f"{after - before:+.1f}" if after != before else "0"
-        items.append(cards.Metric(label, value, note, term, delta, "normal" if changes[key].beyond_noise else "off"))
+        items.append(
+            cards.Metric(label, value, note, term, delta, "normal" if changes[key].beyond_noise else "off")
+        )
     cards.metrics(items)
 
 
@@ -92,7 +108,9 @@ def note_origins(runs: list[RunSummary]) -> None:
     origins = {run.name: numbers_from(run) for run in runs}
     if len(set(origins.values())) > 1:
         listed = "; ".join(f"{name}: {ORIGINS.get(origin, origin)}" for name, origin in origins.items())
-        cards.note(f"These runs are of different kinds, so more than the loss differs between them. {listed}.")
+        cards.note(
+            f"These runs are of different kinds, so more than the loss differs between them. {listed}."
+        )
 
 
 def unevaluated(choice: Choice) -> list[RunSummary]:
@@ -104,9 +122,14 @@ def unevaluated(choice: Choice) -> list[RunSummary]:
 def offer_report(choice: Choice) -> None:
     """A button that writes the report on these runs; the sidebar’s last run is the one that is judged."""
     st.download_button(
-        "Report", partial(report_page, choice.runs, choice.split), f"report-{choice.split}.html", "text/html",
-        icon=":material/summarize:", on_click="ignore", help=tip("report"),
-    )  # fmt: skip
+        "Report",
+        partial(report_page, choice.runs, choice.split),
+        f"report-{choice.split}.html",
+        "text/html",
+        icon=":material/summarize:",
+        on_click="ignore",
+        help=tip("report"),
+    )
 
 
 def show_recall(runs: list[RunSummary], choice: Choice, metrics: Metrics) -> None:
@@ -132,10 +155,16 @@ def show_curves(runs: list[RunSummary]) -> None:
     columns = curves(list(by_epoch.values())) + curves(list(by_step.values()))
     if not columns:
         imported = bool(runs) and all(run.imported for run in runs)
-        fact = "Imported embeddings have no training curves." if imported else "There is no finished epoch to plot."
+        fact = (
+            "Imported embeddings have no training curves."
+            if imported
+            else "There is no finished epoch to plot."
+        )
         cards.empty(fact, "Choose a run that has trained for at least one epoch.")
         return
-    column = st.selectbox("Value", columns, format_func=curve_label, label_visibility="collapsed", **bound("curve"))
+    column = st.selectbox(
+        "Value", columns, format_func=curve_label, label_visibility="collapsed", **bound("curve")
+    )
     frames = by_epoch if any(column in frame for frame in by_epoch.values()) else by_step
     figure = charts.training_curves(frames, column, curve_label(column), charts.tone(theme()))
     downloads.chart(figure, "training_curves", "training curves")
@@ -175,11 +204,15 @@ def show_table(choice: Choice) -> None:
             names = ", ".join(dict.fromkeys(str(row["data"]) for row in rows))
             cards.label(f"{names}: {count(samples.images, 'image')}, {count(samples.captions, 'caption')}")
         plain_table(pd.DataFrame(rows), TABLE, f"runs-{samples.digest if samples else ''}", "runs")
-    downloads.table(pd.DataFrame([row for rows in groups.values() for row in rows]), f"runs-{split}", paper=True)
+    downloads.table(
+        pd.DataFrame([row for rows in groups.values() for row in rows]), f"runs-{split}", paper=True
+    )
 
 
 def show_differences(runs: list[RunSummary]) -> None:
-    cards.heading("Differences between the configurations", "Settings that are equal in all runs are left out.")
+    cards.heading(
+        "Differences between the configurations", "Settings that are equal in all runs are left out."
+    )
     imported = [run.name for run in runs if run.imported]
     if imported:
         cards.note(f"{' and '.join(imported)}: imported embeddings, which have no configuration.")

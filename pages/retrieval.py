@@ -52,12 +52,21 @@ def query_from_split(choice: Choice, modality: str, controls: DeltaGenerator) ->
     cards.heading("One query in detail", f"The ten best candidates and their similarity. {frames}")
     label = "Caption number" if modality == "text" else "Image number"
     number = step_through(
-        label, f"query-{modality}", order, len(ranks), "The row of the sample in its split.", failed=ranks >= at
+        label,
+        f"query-{modality}",
+        order,
+        len(ranks),
+        "The row of the sample in its split.",
+        failed=ranks >= at,
     )
     show_sample(choice, modality, number, here="query")
     notes = rank_change(choice, direction, number)
-    st.toggle("Guess which results are matches that no label names", False, help=tip("likely"), **bound("guess"))
-    side_by_side(choice, modality, lambda run: search(run, number, choice.split, modality, RESULTS), notes, number)
+    st.toggle(
+        "Guess which results are matches that no label names", False, help=tip("likely"), **bound("guess")
+    )
+    side_by_side(
+        choice, modality, lambda run: search(run, number, choice.split, modality, RESULTS), notes, number
+    )
 
     def pairs(run: RunSummary) -> Pairs:
         candidates = search(run, number, choice.split, modality, RESULTS)["candidate"].tolist()

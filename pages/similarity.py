@@ -61,12 +61,16 @@ def settings(choice: Choice) -> Settings:
             seed = int(st.number_input("Seed", 0, 9999, 0, **bound_number("draw"), width=90))
         if source == "chosen":
             example = "0-31, 77 or words"
-            text = st.text_input("Captions", max_chars=CHARACTERS, placeholder=example, **bound("chosen"), width=230)
+            text = st.text_input(
+                "Captions", max_chars=CHARACTERS, placeholder=example, **bound("chosen"), width=230
+            )
             chosen = str(text or "")
         mu = loss_values.slider("μ", "mu", 0.005, 0.5, 0.005, loss.temperature, 130)
         gamma = loss_values.slider("γ", "gamma", -1.0, 1.0, 0.005, loss.gamma, 130)
         epsilon = loss_values.slider("ε", "epsilon", 0.01, 1.0, 0.01, loss.epsilon, 130)
-        measure = choose_one("Measure", {"std": "SD", "entropy": "Entropy"}, "spread", f"{tip('SD')} {tip('entropy')}")
+        measure = choose_one(
+            "Measure", {"std": "SD", "entropy": "Entropy"}, "spread", f"{tip('SD')} {tip('entropy')}"
+        )
         function: Measure = "entropy" if measure == "entropy" else "std"
     if last.imported:
         loss_values.offer_paper_values(last, loss, mu, gamma)
@@ -77,7 +81,9 @@ def settings(choice: Choice) -> Settings:
     return Settings(choice.split, source, size, seed, chosen, order, direction, values, within)
 
 
-def choose_pair(choice: Choice, batch: MatrixSamples, scaled: dict[str, Scaled], chosen: Settings) -> tuple[int, int]:
+def choose_pair(
+    choice: Choice, batch: MatrixSamples, scaled: dict[str, Scaled], chosen: Settings
+) -> tuple[int, int]:
     """The pair to show, as its cell in the batch; for a pair outside the batch the hardest negative."""
     last = choice.runs[-1]
     hardest = similarity.hardest_negative(last, chosen, batch, scaled[last.name])
@@ -85,7 +91,7 @@ def choose_pair(choice: Choice, batch: MatrixSamples, scaled: dict[str, Scaled],
     counts = run.count(choice.split, "image"), run.count(choice.split, "text")
     cards.heading(
         "One pair", "Click on a cell to open it here; for a block, its most similar negative opens."
-    )  # fmt: skip
+    )
     with st.container(horizontal=True, vertical_alignment="bottom"):
         image, text = (
             int(st.number_input(label, 0, count - 1, start, **bound_number(key), width=100))
@@ -95,7 +101,9 @@ def choose_pair(choice: Choice, batch: MatrixSamples, scaled: dict[str, Scaled],
         )
     cell = similarity.positions(batch, chosen.direction, image, text)
     if cell is None:
-        cards.note(f"Image {image} with caption {text} is not in this batch. The hardest negative is shown instead.")
+        cards.note(
+            f"Image {image} with caption {text} is not in this batch. The hardest negative is shown instead."
+        )
         cell = similarity.positions(batch, chosen.direction, *hardest)
     assert cell is not None
     return cell
@@ -136,7 +144,9 @@ def show(choice: Choice) -> None:
             put("pair-caption", text)
 
     clicks.on_cell(keys, "matrix-clicks", open_pair)
-    cards.heading("The same pair, step by step", "How every number of the pair follows from the ones above it.")
+    cards.heading(
+        "The same pair, step by step", "How every number of the pair follows from the ones above it."
+    )
     show_steps(steps)
     cards.heading("Table of all cells")
     downloads.table(similarity.matrices_table(scaled, batch, chosen), f"similarity-{choice.split}")

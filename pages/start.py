@@ -54,9 +54,13 @@ elif trained:
     st.page_link("pages/train.py", label="Train a run of your own", icon=":material/model_training:")
 else:
     if job is not None:
-        cards.empty("Training ended without a finished run.", "The output below says why. Then start it again.")
+        cards.empty(
+            "Training ended without a finished run.", "The output below says why. Then start it again."
+        )
         st.code(job.output, language=None)
-    st.button("Train the demo", type="primary", icon=":material/play_circle:", on_click=attempt, args=(start_demo,))
+    st.button(
+        "Train the demo", type="primary", icon=":material/play_circle:", on_click=attempt, args=(start_demo,)
+    )
     show_refusal()
     damaged = run_faults()
     if damaged:

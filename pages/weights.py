@@ -18,9 +18,12 @@ WAY_OUT = (
 
 def show(choice: Choice) -> None:
     runs = runs_with(
-        choice, has_weights, trained="without sample weights",
-        imported="which have no sample weights", way_out=WAY_OUT,
-    )  # fmt: skip
+        choice,
+        has_weights,
+        trained="without sample weights",
+        imported="which have no sample weights",
+        way_out=WAY_OUT,
+    )
     if not runs:
         return
     captions = slice_members(choice, "text") if choice.slice else None
@@ -33,7 +36,9 @@ def show(choice: Choice) -> None:
     weights.distribution(runs, choice.split, tables, captions)
     name = runs[-1].name
     if len(runs) > 1:
-        name = choose_one("Pairs and measures of", {run.name: run.name for run in reversed(runs)}, "weights-of")
+        name = choose_one(
+            "Pairs and measures of", {run.name: run.name for run in reversed(runs)}, "weights-of"
+        )
     run = next(run for run in runs if run.name == name)
     weights.extremes(run, choice, tables[name])
     weights.all_pairs(run, choice, weights.measures(run, choice.split, captions))

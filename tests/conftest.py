@@ -41,7 +41,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.option.loadscopereorder = False  # xdist would begin with the files of the most tests, not the longest ones
+    config.option.loadscopereorder = (
+        False  # xdist would begin with the files of the most tests, not the longest ones
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -56,7 +58,9 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing a test searches or copies stays in the cache of whoever runs it; its subprocesses share this one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CODER_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.delenv("COLUMNS", raising=False)  # test workers set it; what is printed here goes into no terminal
+        patch.delenv(
+            "COLUMNS", raising=False
+        )  # test workers set it; what is printed here goes into no terminal
         yield
 
 

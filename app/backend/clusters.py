@@ -14,10 +14,24 @@ from coder_core.api.clusters import Clusters, ClusterSettings, Marking, matched,
 from coder_core.api.stored import StoredResult
 
 __all__ = [
-    "ClusterSettings", "Clusters", "Marking", "StoredClusters", "agreement", "between", "cluster_command",
-    "cluster_labels", "cluster_table", "clusters_of", "has_prototypes", "marking_concepts", "marking_words",
-    "matched", "members", "nearest_clusters", "same_grouping",
-]  # fmt: skip
+    "ClusterSettings",
+    "Clusters",
+    "Marking",
+    "StoredClusters",
+    "agreement",
+    "between",
+    "cluster_command",
+    "cluster_labels",
+    "cluster_table",
+    "clusters_of",
+    "has_prototypes",
+    "marking_concepts",
+    "marking_words",
+    "matched",
+    "members",
+    "nearest_clusters",
+    "same_grouping",
+]
 StoredClusters = StoredResult[Clusters]
 BY_NAME = BY_STAMP | {StoredResult: lambda result: result.name}
 
@@ -58,7 +72,9 @@ def marking_words(run: RunSummary, split: str, result: StoredClusters) -> Markin
 def agreement(run: RunSummary, split: str, clusters: Clusters) -> tuple[float, float]:
     """Share (%) of pairs whose image and caption carry the same label, and what chance would give."""
     owner = open_summary(run).image_of_text(split)
-    return 100 * float(tables.agreement(clusters, owner).mean()), 100 * tables.chance_agreement(clusters, owner)
+    return 100 * float(tables.agreement(clusters, owner).mean()), 100 * tables.chance_agreement(
+        clusters, owner
+    )
 
 
 def marking_concepts(run: RunSummary, split: str, clusters: Clusters, cluster: int) -> pd.DataFrame:

@@ -11,10 +11,21 @@ from coder_core.api import concepts as api
 from coder_core.api.concepts import AttentionSummary, ConceptGraph, ConceptView, SharedAttention
 
 __all__ = [
-    "AttentionSummary", "ConceptGraph", "SharedAttention", "attention_of", "concept_graph", "concept_names",
-    "concept_table", "disagreements", "has_concepts", "pair_concepts", "same_graph", "shared_attention",
-    "strongest_only", "top_readers",
-]  # fmt: skip
+    "AttentionSummary",
+    "ConceptGraph",
+    "SharedAttention",
+    "attention_of",
+    "concept_graph",
+    "concept_names",
+    "concept_table",
+    "disagreements",
+    "has_concepts",
+    "pair_concepts",
+    "same_graph",
+    "shared_attention",
+    "strongest_only",
+    "top_readers",
+]
 
 
 def has_concepts(run: RunSummary, split: str) -> bool:
@@ -87,23 +98,34 @@ def disagreements(run: RunSummary, split: str) -> pd.DataFrame:
     """Every caption with its image: caption, image, shared (%), what either reads most and how much (%), rank;
     the least shared first."""
     opened, names = open_summary(run), np.array(concept_names(run, split), dtype=object)
-    shared, image, text = (shared_attention(run, split), *(attention_of(run, split, m) for m in ("image", "text")))
+    shared, image, text = (
+        shared_attention(run, split),
+        *(attention_of(run, split, m) for m in ("image", "text")),
+    )
     owner = opened.image_of_text(split)[shared.texts]
     row = np.searchsorted(image.samples, owner)
     frame = pd.DataFrame(
         {
-            "caption": shared.texts, "image": owner, "shared": 100 * shared.own,
-            "image_reads": names[image.first[row]], "image_share": 100 * image.share[row],
-            "caption_reads": names[text.first], "caption_share": 100 * text.share,
+            "caption": shared.texts,
+            "image": owner,
+            "shared": 100 * shared.own,
+            "image_reads": names[image.first[row]],
+            "image_share": 100 * image.share[row],
+            "caption_reads": names[text.first],
+            "caption_share": 100 * text.share,
             "rank": opened.ranks(split)["t2i"][shared.texts] + 1,
         }
-    )  # fmt: skip
-    confidence = frame["image_share"] * frame["caption_share"]  # among equal shares, the most confident come first
+    )
+    confidence = (
+        frame["image_share"] * frame["caption_share"]
+    )  # among equal shares, the most confident come first
     order = np.lexsort((-confidence.to_numpy(), frame["shared"].round(1).to_numpy()))
     return frame.iloc[order].reset_index(drop=True)
 
 
-def pair_concepts(run: RunSummary, split: str, text: int, top: int) -> tuple[pd.DataFrame, float, dict[str, float]]:
+def pair_concepts(
+    run: RunSummary, split: str, text: int, top: int
+) -> tuple[pd.DataFrame, float, dict[str, float]]:
     """One caption and its image: the `top` concepts of either (word, kind, image, text), the share (%) of attention
     they have in common, and the effective number of concepts either reads."""
     view = _view(run, split)
@@ -112,7 +134,9 @@ def pair_concepts(run: RunSummary, split: str, text: int, top: int) -> tuple[pd.
     table["word"] = np.array(concept_names(run, split), dtype=object)[table["concept"]]
     for side in ("image", "text"):
         table[side] /= max(float(table[side].sum()), 1e-12)
-    strongest = pd.concat([table.nlargest(top, side) for side in ("image", "text")]).drop_duplicates("concept")
+    strongest = pd.concat([table.nlargest(top, side) for side in ("image", "text")]).drop_duplicates(
+        "concept"
+    )
     total = strongest["image"] + strongest["text"]
     strongest = strongest.iloc[np.argsort(-total.to_numpy(), kind="stable")]
     strongest = strongest[strongest["image"] + strongest["text"] >= 0.0005]

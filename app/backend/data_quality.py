@@ -12,25 +12,50 @@ from app.backend.diversity import fitting_images
 from app.backend.jobs import current, module_command
 from app.backend.runs import BY_STAMP, InputError, RunSummary, open_summary, split_sample
 from coder_core.api import data_quality as api
-from coder_core.api.data_quality import DOUBTFUL, LIKE_RANDOM, VERDICTS, CaptionedSplit, ContentReport, Finding
+from coder_core.api.data_quality import (
+    DOUBTFUL,
+    LIKE_RANDOM,
+    VERDICTS,
+    CaptionedSplit,
+    ContentReport,
+    Finding,
+)
 from coder_core.api.stored import StoredResult
 
 __all__ = [
-    "DOUBTFUL", "LIKE_RANDOM", "VERDICTS", "ContentReport", "Finding", "StoredReport", "caption_facts",
-    "content_command", "content_report", "cross_fitted", "finding_picture", "finding_sample", "finding_table",
-    "fitting_images", "mismatches", "sample_rows", "why_not_cross_fitted",
-]  # fmt: skip
+    "DOUBTFUL",
+    "LIKE_RANDOM",
+    "VERDICTS",
+    "ContentReport",
+    "Finding",
+    "StoredReport",
+    "caption_facts",
+    "content_command",
+    "content_report",
+    "cross_fitted",
+    "finding_picture",
+    "finding_sample",
+    "finding_table",
+    "fitting_images",
+    "mismatches",
+    "sample_rows",
+    "why_not_cross_fitted",
+]
 StoredReport = StoredResult[ContentReport]
 KEY_SECONDS = 30  # after which pictures are looked up again, in case one has changed
 
 
-@st.cache_resource(max_entries=8, show_spinner="Comparing every pair with its neighbours …", hash_funcs=BY_STAMP)
+@st.cache_resource(
+    max_entries=8, show_spinner="Comparing every pair with its neighbours …", hash_funcs=BY_STAMP
+)
 def mismatches(run: RunSummary, split: str) -> pd.DataFrame:
     """`mismatches` of the split, or of its sample. Shared: not to be changed."""
     return api.mismatches(open_summary(run), split, sample=split_sample(run, split))
 
 
-@st.cache_resource(max_entries=4, show_spinner="Comparing every pair with its neighbours …", hash_funcs=BY_STAMP)
+@st.cache_resource(
+    max_entries=4, show_spinner="Comparing every pair with its neighbours …", hash_funcs=BY_STAMP
+)
 def cross_fitted(first: RunSummary, second: RunSummary) -> pd.DataFrame:
     """`cross_fitted` of train, or of its sample. Shared: not to be changed."""
     return api.cross_fitted(open_summary(first), open_summary(second), sample=split_sample(first, "train"))
@@ -95,7 +120,9 @@ def sample_rows(run: RunSummary, findings: Sequence[Finding], *, captions: bool)
     return api.sample_rows(findings, _splits(run), captions=captions)
 
 
-def finding_sample(run: RunSummary, name: str, row: int, *, caption: bool) -> tuple[int, list[str], int | None, str]:
+def finding_sample(
+    run: RunSummary, name: str, row: int, *, caption: bool
+) -> tuple[int, list[str], int | None, str]:
     """One sample of a finding: its image, the image's captions, the place of the caption among them, the file."""
     split = next(split for split in _splits(run) if split.name == name)
     image = int(split.image_of_text[row]) if caption else row

@@ -18,9 +18,23 @@ from pathlib import Path
 from coder_core.api.training.processes import Job, JobFolder, Progress, module_command
 
 __all__ = [
-    "CANCELLED", "PROJECT", "TRAINING", "Job", "Progress", "current", "folder_of", "forget", "how_it_ended",
-    "module_command", "runs_root", "start", "start_demo", "start_work", "stop", "train_command",
-]  # fmt: skip
+    "CANCELLED",
+    "PROJECT",
+    "TRAINING",
+    "Job",
+    "Progress",
+    "current",
+    "folder_of",
+    "forget",
+    "how_it_ended",
+    "module_command",
+    "runs_root",
+    "start",
+    "start_demo",
+    "start_work",
+    "stop",
+    "train_command",
+]
 
 PROJECT = Path(__file__).resolve().parents[2]
 TRAINING = "training"

@@ -31,11 +31,30 @@ from coder_core.api.sampling import Sample
 from coder_core.api.stored import StoredResult
 
 __all__ = [
-    "FEWEST", "METHODS", "MOST_TSNE", "Distributions", "Layout", "LayoutSettings", "Method", "Modalities",
-    "ModalityGap", "Sample", "Separation", "distributions", "draw_points", "layout_seconds",
-    "map_command", "modality_gap", "points_sample", "principal_maps", "samples", "score_distributions",
-    "score_separation", "selection_table", "stored_maps",
-]  # fmt: skip
+    "FEWEST",
+    "METHODS",
+    "MOST_TSNE",
+    "Distributions",
+    "Layout",
+    "LayoutSettings",
+    "Method",
+    "Modalities",
+    "ModalityGap",
+    "Sample",
+    "Separation",
+    "distributions",
+    "draw_points",
+    "layout_seconds",
+    "map_command",
+    "modality_gap",
+    "points_sample",
+    "principal_maps",
+    "samples",
+    "score_distributions",
+    "score_separation",
+    "selection_table",
+    "stored_maps",
+]
 
 
 @st.cache_resource(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)
@@ -79,7 +98,9 @@ def score_distributions(run: RunSummary, split: str) -> Distributions:
 
 
 @st.cache_resource(max_entries=16, show_spinner="Computing the PCA map …", hash_funcs=BY_STAMP)
-def principal_maps(runs: Sequence[RunSummary], split: str, sampled: bool, modalities: Modalities) -> list[Layout]:
+def principal_maps(
+    runs: Sequence[RunSummary], split: str, sampled: bool, modalities: Modalities
+) -> list[Layout]:
     """The PCA map of every run, the second aligned to the first. Fast enough to be computed at once."""
     sample = _sample(runs[0], split, sampled)
     first, *others = (open_summary(run) for run in runs)
@@ -89,7 +110,9 @@ def principal_maps(runs: Sequence[RunSummary], split: str, sampled: bool, modali
     ]
 
 
-def stored_maps(runs: Sequence[RunSummary], split: str, settings: LayoutSettings) -> list[StoredResult[Layout]]:
+def stored_maps(
+    runs: Sequence[RunSummary], split: str, settings: LayoutSettings
+) -> list[StoredResult[Layout]]:
     """Maps computed before, the second aligned to the first; read anew each time, every byte checked."""
     first = open_summary(runs[0])
     others = [stored_layout(open_summary(run), split, settings, first) for run in runs[1:]]
@@ -99,15 +122,29 @@ def stored_maps(runs: Sequence[RunSummary], split: str, settings: LayoutSettings
 def map_command(runs: Sequence[RunSummary], split: str, settings: LayoutSettings) -> tuple[str, ...]:
     """The command that computes these maps."""
     values = [
-        "--split", split, "--method", settings.method, "--neighbours", str(settings.neighbours), "--min-distance",
-        repr(settings.min_distance), "--perplexity", repr(settings.perplexity), "--seed", str(settings.seed),
-        "--modalities", settings.modalities,
-    ]  # fmt: skip
+        "--split",
+        split,
+        "--method",
+        settings.method,
+        "--neighbours",
+        str(settings.neighbours),
+        "--min-distance",
+        repr(settings.min_distance),
+        "--perplexity",
+        repr(settings.perplexity),
+        "--seed",
+        str(settings.seed),
+        "--modalities",
+        settings.modalities,
+    ]
     return module_command("coder_core.project", *(str(run.path) for run in runs), *values)
 
 
 def selection_table(
-    runs: Sequence[RunSummary], tables: Sequence[pd.DataFrame], planes: Sequence[np.ndarray], points: np.ndarray
+    runs: Sequence[RunSummary],
+    tables: Sequence[pd.DataFrame],
+    planes: Sequence[np.ndarray],
+    points: np.ndarray,
 ) -> pd.DataFrame:
     """The selected samples as one table: what they are, then every run's numbers under "column (run)".
 

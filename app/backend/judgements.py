@@ -87,13 +87,13 @@ def results(source: Source, run: RunSummary, direction: str) -> np.ndarray:
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=BY_STAMP)
 def _results(
     run: RunSummary, split: str, direction: str, place: str, state: State, _judged: Judgements
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     return api.judged_results(open_summary(run), split, direction, _judged)  # type: ignore[arg-type]
 
 
 def recall(
     source: Source, runs: Sequence[RunSummary], queries: Mapping[str, np.ndarray] | None = None
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """`judged_recall` of runs on the source's samples, over the queries of each direction or all."""
     judged = _judgements(source)
     values = [_values(run, source.split, source.place, source.state, judged) for run in runs]

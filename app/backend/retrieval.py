@@ -9,16 +9,44 @@ import pandas as pd
 import streamlit as st
 
 from app.backend.runs import BY_STAMP, RunSummary, open_summary, split_sample
-from coder_core.api import ALIKE, OUTCOMES, LookAlike, compare, decode, found_by, hubness, jpeg, margins, occurrences
+from coder_core.api import (
+    ALIKE,
+    OUTCOMES,
+    LookAlike,
+    compare,
+    decode,
+    found_by,
+    hubness,
+    jpeg,
+    margins,
+    occurrences,
+)
 from coder_core.api import retrieval as api
 from coder_core.api.retrieval import HubCorrection
 from coder_core.api.stored import StoredResult
 
 __all__ = [
-    "ALIKE", "OUTCOMES", "HubCorrection", "LookAlike", "answers", "corrected_queries", "decode", "found_by",
-    "hub_correction", "hubness", "jpeg", "likely_matches", "likely_results", "look_alike", "margin_table",
-    "occurrence_table", "rank_changes", "search", "search_picture", "unknown_words",
-]  # fmt: skip
+    "ALIKE",
+    "OUTCOMES",
+    "HubCorrection",
+    "LookAlike",
+    "answers",
+    "corrected_queries",
+    "decode",
+    "found_by",
+    "hub_correction",
+    "hubness",
+    "jpeg",
+    "likely_matches",
+    "likely_results",
+    "look_alike",
+    "margin_table",
+    "occurrence_table",
+    "rank_changes",
+    "search",
+    "search_picture",
+    "unknown_words",
+]
 
 
 @st.cache_resource(max_entries=32, show_spinner=False, hash_funcs=BY_STAMP)
@@ -57,18 +85,24 @@ def hub_correction(run: RunSummary, split: str) -> StoredResult[HubCorrection]:
     return api.stored_correction(open_summary(run), split)
 
 
-def corrected_queries(run: RunSummary, split: str, direction: str, correction: HubCorrection, at: int) -> pd.DataFrame:
+def corrected_queries(
+    run: RunSummary, split: str, direction: str, correction: HubCorrection, at: int
+) -> pd.DataFrame:
     """`corrected_queries`: the answers that come or go with the correction."""
     return api.corrected_queries(open_summary(run), split, direction, correction, at)  # type: ignore[arg-type]
 
 
-@st.cache_resource(max_entries=8, show_spinner="Comparing the captions with one another …", hash_funcs=BY_STAMP)
+@st.cache_resource(
+    max_entries=8, show_spinner="Comparing the captions with one another …", hash_funcs=BY_STAMP
+)
 def _text_vectors(run: RunSummary, split: str) -> np.ndarray | api.TfidfSpace | None:
     opened, sample = open_summary(run), split_sample(run, split)
     return api.text_vectors(opened, split) if sample is None else api.sampled_space(opened, split, sample)
 
 
-@st.cache_resource(max_entries=32, show_spinner="Comparing the captions with one another …", hash_funcs=BY_STAMP)
+@st.cache_resource(
+    max_entries=32, show_spinner="Comparing the captions with one another …", hash_funcs=BY_STAMP
+)
 def likely_matches(run: RunSummary, split: str, direction: str) -> api.LikelyMatches | None:
     """`likely_matches`, of a large split those of a sample of its queries; None where the captions share no words.
     Shared: not to be changed."""
@@ -95,7 +129,9 @@ def likely_results(run: RunSummary, split: str, direction: str, query: int) -> n
 
 
 @st.cache_data(max_entries=512, show_spinner=False, hash_funcs=BY_STAMP)
-def search(run: RunSummary, query: str | int, split: str, modality: str = "text", top: int = 10) -> pd.DataFrame:
+def search(
+    run: RunSummary, query: str | int, split: str, modality: str = "text", top: int = 10
+) -> pd.DataFrame:
     """`Run.search`; a free text loads the run's model the first time."""
     return open_summary(run).search(query, split=split, modality=modality, top=top)  # type: ignore[arg-type]
 

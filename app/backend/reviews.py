@@ -17,10 +17,27 @@ from coder_core.api import reviews as api
 from coder_core.api.reviews import LONGEST, LONGEST_TAG, MOST_TAGS, VERDICTS, Review, ReviewedSplit, Reviews
 
 __all__ = [
-    "LONGEST", "LONGEST_TAG", "MOST_TAGS", "QUEUES", "VERDICTS", "Review", "ReviewedSplit", "Reviews", "agreement",
-    "data_folder", "file_of", "give", "load", "of_data", "own_verdicts", "queue", "recall", "reviewed_split",
-    "same_data", "undo",
-]  # fmt: skip
+    "LONGEST",
+    "LONGEST_TAG",
+    "MOST_TAGS",
+    "QUEUES",
+    "VERDICTS",
+    "Review",
+    "ReviewedSplit",
+    "Reviews",
+    "agreement",
+    "data_folder",
+    "file_of",
+    "give",
+    "load",
+    "of_data",
+    "own_verdicts",
+    "queue",
+    "recall",
+    "reviewed_split",
+    "same_data",
+    "undo",
+]
 
 QUEUES = {"ambiguous": "Most ambiguous", "near": "Near misses", "likely": "Likely matches"}
 
@@ -43,7 +60,9 @@ def data_folder(run: RunSummary) -> Path:
 
 @st.cache_data(ttl=30, max_entries=64, show_spinner=False)
 def _data_folder(data: str, root: str) -> Path:
-    return api.data_folder(data, [Path(entry.path) for entry in data_sets() if entry.path != "demo"], Path(root))
+    return api.data_folder(
+        data, [Path(entry.path) for entry in data_sets() if entry.path != "demo"], Path(root)
+    )
 
 
 def same_data(entry: DataSet, data: str) -> bool:
@@ -77,8 +96,16 @@ def reviewed_split(run: RunSummary, split: str) -> ReviewedSplit:
     return ReviewedSplit.of(open_summary(run), split)
 
 
-def give(run: RunSummary, split: str, image: int, caption: int | None, verdict: str, reviewer: str,
-         tags: tuple[str, ...] = (), note: str = "") -> None:  # fmt: skip
+def give(
+    run: RunSummary,
+    split: str,
+    image: int,
+    caption: int | None,
+    verdict: str,
+    reviewer: str,
+    tags: tuple[str, ...] = (),
+    note: str = "",
+) -> None:
     """Append a verdict on a pair of the split; without a caption on the image with all its captions.
 
     Raises:

@@ -29,11 +29,33 @@ from coder_core.api import (
 )
 
 __all__ = [
-    "BY_STAMP", "METRICS", "ORIGINS", "InputError", "Loss", "Run", "RunSummary", "Sample", "SplitSamples", "all_runs",
-    "analysis_fault", "comparable", "configuration_changes", "epochs", "facts", "has_embeddings", "history_faults",
-    "numbers_from", "open_summary", "read_each", "run_faults", "runs_root", "split_sample", "steps", "thumbnail",
+    "BY_STAMP",
+    "METRICS",
+    "ORIGINS",
+    "InputError",
+    "Loss",
+    "Run",
+    "RunSummary",
+    "Sample",
+    "SplitSamples",
+    "all_runs",
+    "analysis_fault",
+    "comparable",
+    "configuration_changes",
+    "epochs",
+    "facts",
+    "has_embeddings",
+    "history_faults",
+    "numbers_from",
+    "open_summary",
+    "read_each",
+    "run_faults",
+    "runs_root",
+    "split_sample",
+    "steps",
+    "thumbnail",
     "thumbnails",
-]  # fmt: skip
+]
 
 # Several visitors share the server, and no page multiplies more than takes one processor a second: a second thread of
 # linear algebra mostly spins while it waits (a PCA map: 1.0 s of processor time with two threads, 0.06 with one).
@@ -138,6 +160,8 @@ def thumbnail(run: RunSummary, split: str, image: int, size: int = 280) -> bytes
     return open_summary(run).picture(split, image, size)
 
 
-def thumbnails(run: RunSummary, split: str, images: Sequence[int] | np.ndarray, size: int = 96) -> list[bytes | None]:
+def thumbnails(
+    run: RunSummary, split: str, images: Sequence[int] | np.ndarray, size: int = 96
+) -> list[bytes | None]:
     """Pictures of several images, in order."""
     return [thumbnail(run, split, int(image), size) for image in images]

@@ -7,12 +7,26 @@ import streamlit as st
 
 from app.backend.runs import BY_STAMP, RunSummary, open_summary
 from coder_core.api.training import sample_weights
-from coder_core.api.training.sample_weights import CODER, DISCREPANCY, DIVERSITY, WEIGHT, Weighting, correlations
+from coder_core.api.training.sample_weights import (
+    CODER,
+    DISCREPANCY,
+    DIVERSITY,
+    WEIGHT,
+    Weighting,
+    correlations,
+)
 
 __all__ = [
-    "CODER", "DISCREPANCY", "DIVERSITY", "WEIGHT", "Weighting", "correlations", "has_weights", "weight_table",
+    "CODER",
+    "DISCREPANCY",
+    "DIVERSITY",
+    "WEIGHT",
+    "Weighting",
+    "correlations",
+    "has_weights",
+    "weight_table",
     "weighting",
-]  # fmt: skip
+]
 
 
 def has_weights(run: RunSummary, split: str) -> bool:

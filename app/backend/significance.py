@@ -15,7 +15,9 @@ __all__ = ["Difference", "gain", "gain_of_ranks", "gains", "interval"]
 
 
 @st.cache_data(max_entries=64, show_spinner=False, hash_funcs=BY_STAMP)
-def gains(first: RunSummary, last: RunSummary, split: str, captions: np.ndarray | None = None) -> dict[str, Difference]:
+def gains(
+    first: RunSummary, last: RunSummary, split: str, captions: np.ndarray | None = None
+) -> dict[str, Difference]:
     """`gains`: every recall of one run minus that of another, of the captions of a slice or of all."""
     return api.gains(open_summary(first), open_summary(last), split, captions)
 
@@ -29,9 +31,13 @@ def gain(
 
 
 def gain_of_ranks(
-    run: RunSummary, split: str, recall: str, after: Mapping[str, np.ndarray], row: str,
+    run: RunSummary,
+    split: str,
+    recall: str,
+    after: Mapping[str, np.ndarray],
+    row: str,
     captions: np.ndarray | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """A recall by other ranks of a run, `row`, against that by its own, in words."""
     opened = open_summary(run)
     change = api.rank_gains(opened.ranks(split), after, opened.image_of_text(split), captions)[recall]

@@ -33,10 +33,25 @@ from coder_core.api.similarity import (
 )
 
 __all__ = [
-    "Direction", "Loss", "MatrixSamples", "Measure", "Pair", "Scaled", "Settings", "StartingValues", "batch_of",
-    "hardest_negative", "labels", "matrices_table", "matrix", "own_values", "pair_at", "pair_numbers", "positions",
+    "Direction",
+    "Loss",
+    "MatrixSamples",
+    "Measure",
+    "Pair",
+    "Scaled",
+    "Settings",
+    "StartingValues",
+    "batch_of",
+    "hardest_negative",
+    "labels",
+    "matrices_table",
+    "matrix",
+    "own_values",
+    "pair_at",
+    "pair_numbers",
+    "positions",
     "starting_loss",
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True)
@@ -89,7 +104,9 @@ def batch_of(run: RunSummary, settings: Settings) -> MatrixSamples:
 def _batch(run: RunSummary, settings: Settings) -> MatrixSamples:
     opened, s = open_summary(run), settings
     source = cast(Source, s.source)
-    batch = choose_samples(opened, s.split, source, size=s.size, seed=s.seed, chosen=s.chosen, within=s.within)
+    batch = choose_samples(
+        opened, s.split, source, size=s.size, seed=s.seed, chosen=s.chosen, within=s.within
+    )
     return ordered(opened, s.split, batch, cast(Order, s.order), s.direction, s.loss)
 
 
@@ -107,7 +124,9 @@ def matrix(run: RunSummary, by: RunSummary, settings: Settings) -> Scaled:
     """A run's matrix over the batch that the run `by` chose and ordered."""
     base = settings.without_sliders()
     batch, spread = _batch(by, base), _spread(run, by, base)
-    return scaled_matrix(open_summary(run), settings.split, batch, settings.direction, settings.loss, spread=spread)
+    return scaled_matrix(
+        open_summary(run), settings.split, batch, settings.direction, settings.loss, spread=spread
+    )
 
 
 def pair_at(
@@ -119,7 +138,9 @@ def pair_at(
     return int(batch.images[image]), int(batch.texts[text])
 
 
-def hardest_negative(run: RunSummary, settings: Settings, batch: MatrixSamples, scaled: Scaled) -> tuple[int, int]:
+def hardest_negative(
+    run: RunSummary, settings: Settings, batch: MatrixSamples, scaled: Scaled
+) -> tuple[int, int]:
     """The image and the caption of the most similar negative (of blocks: in the most similar block)."""
     negatives = np.where(np.isnan(scaled.exponent), -np.inf, scaled.similarity)
     cell = np.unravel_index(int(negatives.argmax()), negatives.shape)

@@ -13,9 +13,15 @@ from app.backend.runs import BY_STAMP, InputError, RunSummary, open_summary
 from coder_core.api import slices as api
 
 __all__ = [
-    "LONGEST_EXPRESSION", "images_counted", "metrics_of", "neighbours", "plain_words", "recalls_of", "selected",
+    "LONGEST_EXPRESSION",
+    "images_counted",
+    "metrics_of",
+    "neighbours",
+    "plain_words",
+    "recalls_of",
+    "selected",
     "slice_table",
-]  # fmt: skip
+]
 
 LONGEST_EXPRESSION = api.LONGEST_EXPRESSION
 
@@ -23,7 +29,9 @@ LONGEST_EXPRESSION = api.LONGEST_EXPRESSION
 @st.cache_resource(max_entries=4, show_spinner="Reading the captions …", hash_funcs=BY_STAMP)
 def _columns(run: RunSummary, split: str, reviews: str) -> api.Columns:
     said = load(file_of(run)) if reviews else None
-    return api.slice_columns(open_summary(run), split, tags=reviewed_split(run, split).tags(said) if said else None)
+    return api.slice_columns(
+        open_summary(run), split, tags=reviewed_split(run, split).tags(said) if said else None
+    )
 
 
 def _reviews(run: RunSummary) -> str:
@@ -78,7 +86,9 @@ def slice_table(runs: Sequence[RunSummary], split: str, direction: str, at: int)
 
 
 @st.cache_data(max_entries=32, show_spinner="Comparing slices …", hash_funcs=BY_STAMP)
-def _slice_table(runs: Sequence[RunSummary], split: str, direction: str, at: int, reviews: str) -> pd.DataFrame:
+def _slice_table(
+    runs: Sequence[RunSummary], split: str, direction: str, at: int, reviews: str
+) -> pd.DataFrame:
     columns = _columns(runs[-1], split, reviews)
     opened = [open_summary(run) for run in runs]
     return api.slice_table(opened, split, direction, at, api.usual_slices(columns), columns)  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ __all__ = [
     "teachers",
     "training_runs",
     "wanted_data",
-]  # fmt: skip
+]
 
 PREFIX, EVALUATION = "train-", "evaluate-"
 LONGEST = 90  # hexadecimal digits; a job name has at most 100 letters
@@ -104,7 +104,12 @@ def training_runs() -> list[TrainingRun]:
         run, own_name = by_name.get(name), job_name(name)
         entry = TrainingRun(name, run, jobs.current(own_name), own_name)
         demo_pid = demo.pid if demo is not None and demo.running else None
-        if not entry.stoppable and run is not None and demo_pid is not None and run.status.get("pid") == demo_pid:
+        if (
+            not entry.stoppable
+            and run is not None
+            and demo_pid is not None
+            and run.status.get("pid") == demo_pid
+        ):
             entry = TrainingRun(name, run, demo, jobs.TRAINING)  # one job trains all demo runs
         entries.append(entry)
     return sorted(entries, key=lambda entry: (not entry.alive, entry.name))
@@ -134,9 +139,13 @@ def teachers(preset: str, data: DataSet, changes: Mapping[str, Any]) -> list[Tea
 
 
 def start(
-    preset: str, name: str, data: DataSet, changes: Mapping[str, Any], teacher: TeacherRun | None = None,
+    preset: str,
+    name: str,
+    data: DataSet,
+    changes: Mapping[str, Any],
+    teacher: TeacherRun | None = None,
     reviews: Path | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Start a run in a process of its own.
 
     Raises:

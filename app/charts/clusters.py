@@ -17,30 +17,51 @@ def cluster_map(table: pd.DataFrame, opened: int | None, colours: Tone) -> go.Fi
     opacity = {"marker": {"opacity": 0.75}}
     traces = [
         {
-            "type": "scatter", "mode": "markers", "x": size, "y": agreement, "customdata": number,
+            "type": "scatter",
+            "mode": "markers",
+            "x": size,
+            "y": agreement,
+            "customdata": number,
             "text": [f"cluster {c}: {plain(words)}" for c, words in zip(number, table["words"], strict=True)],
             "hovertemplate": "%{text}<br>%{x:,} pairs, %{y:.0f} % agree<extra></extra>",
             "marker": {"color": colours.runs[1], "size": 9, "opacity": 0.75, "line": {"width": 0}},
-            "selected": opacity, "unselected": opacity,
+            "selected": opacity,
+            "unselected": opacity,
         }
-    ]  # fmt: skip
+    ]
     here = np.flatnonzero(number == opened) if opened is not None else np.zeros(0, dtype=int)
     if len(here):
         traces.append(rings(size[here], agreement[here], colours, 17))
     return figure(
-        colours, traces, "pairs in the cluster", "image and caption agree, %", showlegend=False,
-        xaxis={"rangemode": "tozero"}, yaxis={"range": [-4, 104]}, dragmode="pan",
-    )  # fmt: skip
+        colours,
+        traces,
+        "pairs in the cluster",
+        "image and caption agree, %",
+        showlegend=False,
+        xaxis={"rangemode": "tozero"},
+        yaxis={"range": [-4, 104]},
+        dragmode="pan",
+    )
 
 
 def word_bars(words: pd.DataFrame, colours: Tone) -> go.Figure:
     """The words that mark a cluster, the strongest on top."""
     shown = words.iloc[::-1]
     words_bar = bar(
-        shown["score"].to_numpy(), [plain(word) for word in shown["word"]], "", colours.mark,
-        "%{y}: z %{x:.1f}, %{customdata} times here", orientation="h", customdata=shown["count"].to_numpy(),
-    )  # fmt: skip
+        shown["score"].to_numpy(),
+        [plain(word) for word in shown["word"]],
+        "",
+        colours.mark,
+        "%{y}: z %{x:.1f}, %{customdata} times here",
+        orientation="h",
+        customdata=shown["count"].to_numpy(),
+    )
     return figure(
-        colours, [words_bar], "log-odds of the word in the cluster, z", "", height=WORDS_HEIGHT, showlegend=False,
+        colours,
+        [words_bar],
+        "log-odds of the word in the cluster, z",
+        "",
+        height=WORDS_HEIGHT,
+        showlegend=False,
         yaxis={"type": "category", "showgrid": False, "tickfont": {"size": 13, "color": colours.ink}},
-    )  # fmt: skip
+    )

@@ -82,7 +82,14 @@ def ramp(name: str, values: np.ndarray, colours: Tone) -> Ramp:
         powers = range(1, int(end) + 1)
         marks = [-(10**p) for p in reversed(powers)] + [0] + [10**p for p in powers]
         ticks = [float(np.sign(m) * np.log10(1 + abs(m))) for m in marks]
-        return Ramp(placed, -end, end, _spaced(_DIVERGING), tuple(ticks), tuple(f"{m:+,}" if m else "0" for m in marks))
+        return Ramp(
+            placed,
+            -end,
+            end,
+            _spaced(_DIVERGING),
+            tuple(ticks),
+            tuple(f"{m:+,}" if m else "0" for m in marks),
+        )
     if name in LOGARITHMIC:
         placed = np.log10(np.maximum(numbers, 0) + (0 if name == "rank" else 1))
         end = max(float(np.nanmax(placed, initial=0.0)), 1.0)

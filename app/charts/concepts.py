@@ -53,15 +53,24 @@ def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, chosen: int | None, 
         words = [plain(word) for word in of_kind["word"]]
         traces.append(
             {
-                "type": "scatter", "mode": "markers+text", "name": label, "x": of_kind["x"], "y": of_kind["y"],
-                "text": words, "textposition": "top center", "textfont": {"color": colours.ink, "size": 12.5},
+                "type": "scatter",
+                "mode": "markers+text",
+                "name": label,
+                "x": of_kind["x"],
+                "y": of_kind["y"],
+                "text": words,
+                "textposition": "top center",
+                "textfont": {"color": colours.ink, "size": 12.5},
                 "customdata": of_kind["concept"].to_numpy(),
                 "marker": {
-                    "color": kind_colour(kind, colours), "symbol": symbol, "opacity": 1,
+                    "color": kind_colour(kind, colours),
+                    "symbol": symbol,
+                    "opacity": 1,
                     "size": [size_of[number] for number in of_kind["concept"]],
                     "line": {"color": colours.paper, "width": 1.5},
                 },
-                "selected": {"marker": {"opacity": 1}}, "unselected": {"marker": {"opacity": 1}},
+                "selected": {"marker": {"opacity": 1}},
+                "unselected": {"marker": {"opacity": 1}},
                 "hovertext": [
                     f"{word}: in {count:,} training captions, reads {reads}, read by {read_by}"
                     for word, count, reads, read_by in zip(
@@ -70,31 +79,55 @@ def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, chosen: int | None, 
                 ],
                 "hovertemplate": "%{hovertext}<extra></extra>",
             }
-        )  # fmt: skip
+        )
     bare = {"visible": False, "showgrid": False}
     return figure(
-        colours, traces, "", "", height=GRAPH_HEIGHT, dragmode="pan", hovermode="closest",
-        xaxis={**bare, "range": [-0.07, 1.07]}, yaxis={**bare, "range": [-0.05, 1.09]},
+        colours,
+        traces,
+        "",
+        "",
+        height=GRAPH_HEIGHT,
+        dragmode="pan",
+        hovermode="closest",
+        xaxis={**bare, "range": [-0.07, 1.07]},
+        yaxis={**bare, "range": [-0.05, 1.09]},
         legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "itemsizing": "constant"},
-    )  # fmt: skip
+    )
 
 
 def _arrows(
-    nodes: pd.DataFrame, edges: pd.DataFrame, size_of: Mapping[int, float], colour: str, width: float, opacity: float
+    nodes: pd.DataFrame,
+    edges: pd.DataFrame,
+    size_of: Mapping[int, float],
+    colour: str,
+    width: float,
+    opacity: float,
 ) -> dict[str, object]:
     places = nodes.set_index("concept")[["x", "y"]]
     begin, end = (places.loc[edges[name]].to_numpy() for name in ("concept", "neighbour"))
     gap = np.full(len(edges), np.nan)
     x, y = (np.stack([begin[:, axis], end[:, axis], gap], axis=1).ravel() for axis in (0, 1))
     heads = np.tile([0.0, 8.0, 0.0], len(edges))
-    short = np.stack([np.zeros(len(edges)), [size_of[n] / 2 for n in edges["neighbour"]], gap * 0], axis=1).ravel()
+    short = np.stack(
+        [np.zeros(len(edges)), [size_of[n] / 2 for n in edges["neighbour"]], gap * 0], axis=1
+    ).ravel()
     return {
-        "type": "scatter", "mode": "lines+markers", "x": x, "y": y, "hoverinfo": "skip", "showlegend": False,
-        "opacity": opacity, "line": {"color": colour, "width": width},
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": x,
+        "y": y,
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "opacity": opacity,
+        "line": {"color": colour, "width": width},
         "marker": {
-            "symbol": "arrow", "angleref": "previous", "size": heads, "standoff": np.nan_to_num(short), "color": colour
+            "symbol": "arrow",
+            "angleref": "previous",
+            "size": heads,
+            "standoff": np.nan_to_num(short),
+            "color": colour,
         },
-    }  # fmt: skip
+    }
 
 
 def _sizes(counts: np.ndarray) -> np.ndarray:
@@ -114,9 +147,15 @@ def concepts_read(numbers: Mapping[str, np.ndarray], unit: str, colours: Tone) -
         )
         traces.append(bar(labels, 100 * counts / max(len(values), 1), name, colour, hover, customdata=counts))
     return figure(
-        colours, traces, "effective number of concepts read", f"{unit}, %", height=BANDS_HEIGHT,
-        showlegend=len(numbers) > 1, xaxis={"type": "category"}, yaxis={"rangemode": "tozero"},
-    )  # fmt: skip
+        colours,
+        traces,
+        "effective number of concepts read",
+        f"{unit}, %",
+        height=BANDS_HEIGHT,
+        showlegend=len(numbers) > 1,
+        xaxis={"type": "category"},
+        yaxis={"rangemode": "tozero"},
+    )
 
 
 def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
@@ -132,24 +171,44 @@ def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
             share = 100 * shown[side].to_numpy(dtype=float)[rows]
             traces.append(
                 {
-                    "type": "bar", "orientation": "h", "x": sign * share, "y": [words[row] for row in rows],
-                    "name": label, "legendgroup": kind, "showlegend": side == "text", "customdata": share,
+                    "type": "bar",
+                    "orientation": "h",
+                    "x": sign * share,
+                    "y": [words[row] for row in rows],
+                    "name": label,
+                    "legendgroup": kind,
+                    "showlegend": side == "text",
+                    "customdata": share,
                     "marker": {"color": kind_colour(kind, colours), "cornerradius": 3},
                     "hovertemplate": (
-                        "%{y}: %{customdata:.1f} % of the " + ("image" if side == "image" else "caption")
+                        "%{y}: %{customdata:.1f} % of the "
+                        + ("image" if side == "image" else "caption")
                         + "’s attention<extra></extra>"
                     ),
                 }
-            )  # fmt: skip
+            )
     ticks = [-100, -75, -50, -25, 0, 25, 50, 75, 100]
     middle = {"type": "line", "x0": 0, "x1": 0, "y0": 0, "y1": 1, "yref": "y domain"}
     return figure(
-        colours, traces, "← image reads · attention, % · caption reads →", "",
-        height=110 + ROW_HEIGHT * max(len(shown), 3), barmode="overlay", bargap=0.3,
+        colours,
+        traces,
+        "← image reads · attention, % · caption reads →",
+        "",
+        height=110 + ROW_HEIGHT * max(len(shown), 3),
+        barmode="overlay",
+        bargap=0.3,
         shapes=[{**middle, "line": {"color": colours.faint, "width": 1}}],
-        xaxis={"range": [-104, 104], "tickvals": ticks, "ticktext": [str(abs(t)) for t in ticks], "showgrid": True},
+        xaxis={
+            "range": [-104, 104],
+            "tickvals": ticks,
+            "ticktext": [str(abs(t)) for t in ticks],
+            "showgrid": True,
+        },
         yaxis={
-            "type": "category", "showgrid": False, "categoryorder": "array", "categoryarray": words,
+            "type": "category",
+            "showgrid": False,
+            "categoryorder": "array",
+            "categoryarray": words,
             "tickfont": {"size": 13, "color": colours.ink},
         },
-    )  # fmt: skip
+    )

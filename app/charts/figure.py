@@ -35,14 +35,26 @@ class Tone:
 
 LIGHT = Tone(
     runs=("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#B58900", "#56B4E9"),
-    ink="#1B2733", faint="#6B7885", grid="#E3E9EF", mark="#009E73", ramp=("#F3F6F9", "#0072B2"), paper="#FFFFFF",
-    good="#00795A", bad="#B84A00",
-)  # fmt: skip
+    ink="#1B2733",
+    faint="#6B7885",
+    grid="#E3E9EF",
+    mark="#009E73",
+    ramp=("#F3F6F9", "#0072B2"),
+    paper="#FFFFFF",
+    good="#00795A",
+    bad="#B84A00",
+)
 DARK = Tone(
     runs=("#F0914A", "#56B4E9", "#2FC79B", "#E3A3C6", "#F0E442", "#B9A5F2"),
-    ink="#E4EAF0", faint="#93A1AF", grid="#27323D", mark="#2FC79B", ramp=("#1A232D", "#56B4E9"), paper="#10161D",
-    good="#2FC79B", bad="#F0914A",
-)  # fmt: skip
+    ink="#E4EAF0",
+    faint="#93A1AF",
+    grid="#27323D",
+    mark="#2FC79B",
+    ramp=("#1A232D", "#56B4E9"),
+    paper="#10161D",
+    good="#2FC79B",
+    bad="#F0914A",
+)
 
 
 def tone(theme: str | None) -> Tone:
@@ -68,11 +80,23 @@ def legend_room(runs: int) -> int:
 
 
 def figure(
-    colours: Tone, traces: Sequence[dict[str, Any]], x: str, y: str, *, height: int = HEIGHT,
-    xaxis: Mapping[str, Any] | None = None, yaxis: Mapping[str, Any] | None = None, **layout: Any,
-) -> go.Figure:  # fmt: skip
+    colours: Tone,
+    traces: Sequence[dict[str, Any]],
+    x: str,
+    y: str,
+    *,
+    height: int = HEIGHT,
+    xaxis: Mapping[str, Any] | None = None,
+    yaxis: Mapping[str, Any] | None = None,
+    **layout: Any,
+) -> go.Figure:
     """Traces with the common layout. Built in one step, because Plotly's update_* methods take ten times as long."""
-    axis = {"gridcolor": colours.grid, "zeroline": False, "automargin": True, "tickfont": {"color": colours.faint}}
+    axis = {
+        "gridcolor": colours.grid,
+        "zeroline": False,
+        "automargin": True,
+        "tickfont": {"color": colours.faint},
+    }
     title = {"font": {"color": colours.faint}}
     shared = {
         "height": height,
@@ -99,29 +123,48 @@ def vertical_line(x: float, colour: str, width: float, dash: str) -> dict[str, A
 def bar(x: Any, y: Any, name: str, colour: str, hover: str, **more: Any) -> dict[str, Any]:
     """Bars of one run or kind; `hover` is Plotly's template for a bar."""
     return {
-        "type": "bar", "x": x, "y": y, "name": plain(name), "marker": {"color": colour, "cornerradius": 3},
-        "hovertemplate": f"{hover}<extra>{plain(name)}</extra>", **more,
-    }  # fmt: skip
+        "type": "bar",
+        "x": x,
+        "y": y,
+        "name": plain(name),
+        "marker": {"color": colour, "cornerradius": 3},
+        "hovertemplate": f"{hover}<extra>{plain(name)}</extra>",
+        **more,
+    }
 
 
-def line(x: Any, y: Any, name: str, colour: str, hover: str, *, dots: bool = False, **style: Any) -> dict[str, Any]:
+def line(
+    x: Any, y: Any, name: str, colour: str, hover: str, *, dots: bool = False, **style: Any
+) -> dict[str, Any]:
     """A line of one run or kind, with dots at its points; `style` is Plotly's for lines."""
     return {
-        "type": "scatter", "mode": "lines+markers" if dots else "lines", "x": x, "y": y, "name": plain(name),
-        "line": {"color": colour, "width": 2, **style}, "marker": {"size": 6},
+        "type": "scatter",
+        "mode": "lines+markers" if dots else "lines",
+        "x": x,
+        "y": y,
+        "name": plain(name),
+        "line": {"color": colour, "width": 2, **style},
+        "marker": {"size": 6},
         "hovertemplate": f"{hover}<extra>{plain(name)}</extra>",
-    }  # fmt: skip
+    }
 
 
 def rings(x: Any, y: Any, colours: Tone, size: Any) -> dict[str, Any]:
     """Rings around points; they show no hover text."""
     return {
-        "type": "scatter", "mode": "markers", "x": x, "y": y, "hoverinfo": "skip", "showlegend": False,
+        "type": "scatter",
+        "mode": "markers",
+        "x": x,
+        "y": y,
+        "hoverinfo": "skip",
+        "showlegend": False,
         "marker": {"color": colours.ink, "size": size, "symbol": "circle-open", "line": {"width": 2.5}},
-    }  # fmt: skip
+    }
 
 
-def bars(edges: np.ndarray, counts: np.ndarray, name: str, colour: str, opacity: float, unit: str) -> dict[str, Any]:
+def bars(
+    edges: np.ndarray, counts: np.ndarray, name: str, colour: str, opacity: float, unit: str
+) -> dict[str, Any]:
     """The bars of a histogram."""
     middles, marker = (edges[:-1] + edges[1:]) / 2, {"color": colour, "line": {"width": 0}}
     hover = "%{x:.3f}: %{y} " + unit

@@ -8,14 +8,24 @@ import plotly.graph_objects as go
 from app.charts.figure import Tone, bar, figure, plain
 
 HEIGHT, BARS_HEIGHT = 420, 240
-VEIL = [[0.0, "rgba(10,14,20,0.88)"], [1.0, "rgba(10,14,20,0)"]]  # the picture keeps its own colours where it is lit
+VEIL = [
+    [0.0, "rgba(10,14,20,0.88)"],
+    [1.0, "rgba(10,14,20,0)"],
+]  # the picture keeps its own colours where it is lit
 GREYS = [[0.0, "#1C2026"], [1.0, "#FFFFFF"]]  # the same on the colour bar, which stands over no picture
 
 
 def regions_over_picture(
-    values: np.ndarray, x: np.ndarray, y: np.ndarray, picture: str, aspect: float, bounds: tuple[float, float],
-    box: np.ndarray, unit: str, colours: Tone,
-) -> go.Figure:  # fmt: skip
+    values: np.ndarray,
+    x: np.ndarray,
+    y: np.ndarray,
+    picture: str,
+    aspect: float,
+    bounds: tuple[float, float],
+    box: np.ndarray,
+    unit: str,
+    colours: Tone,
+) -> go.Figure:
     """Regions laid over a picture as light: low values are dark.
 
     Args:
@@ -24,38 +34,78 @@ def regions_over_picture(
             the region to frame. unit: the name of a value.
     """
     cells = {
-        "type": "heatmap", "z": values, "x": x, "y": y, "zmin": bounds[0], "zmax": bounds[1],
-        "colorscale": VEIL, "hoverongaps": False,
-        "hovertemplate": plain(unit) + " = %{z:.3f}, %{x:.0%} from the left, %{y:.0%} from the top<extra></extra>",
+        "type": "heatmap",
+        "z": values,
+        "x": x,
+        "y": y,
+        "zmin": bounds[0],
+        "zmax": bounds[1],
+        "colorscale": VEIL,
+        "hoverongaps": False,
+        "hovertemplate": plain(unit)
+        + " = %{z:.3f}, %{x:.0%} from the left, %{y:.0%} from the top<extra></extra>",
         "showscale": False,
-    }  # fmt: skip
+    }
     bar_only = {
-        "type": "scatter", "x": [None], "y": [None], "hoverinfo": "skip",
+        "type": "scatter",
+        "x": [None],
+        "y": [None],
+        "hoverinfo": "skip",
         "marker": {
-            "cmin": bounds[0], "cmax": bounds[1], "color": [bounds[0]], "colorscale": GREYS, "showscale": True,
+            "cmin": bounds[0],
+            "cmax": bounds[1],
+            "color": [bounds[0]],
+            "colorscale": GREYS,
+            "showscale": True,
             "colorbar": {
-                "orientation": "h", "x": 0.5, "y": 1.0, "yanchor": "bottom", "len": 0.7, "thickness": 8, "ypad": 6,
-                "outlinewidth": 1, "outlinecolor": colours.faint, "nticks": 5,
+                "orientation": "h",
+                "x": 0.5,
+                "y": 1.0,
+                "yanchor": "bottom",
+                "len": 0.7,
+                "thickness": 8,
+                "ypad": 6,
+                "outlinewidth": 1,
+                "outlinecolor": colours.faint,
+                "nticks": 5,
                 "tickfont": {"color": colours.faint, "size": 11},
             },
         },
-    }  # fmt: skip
+    }
     hidden = {"visible": False, "showgrid": False, "constrain": "domain"}
     image = {
-        "source": picture, "xref": "x", "yref": "y", "x": 0, "y": 0, "sizex": 1, "sizey": 1, "sizing": "stretch",
+        "source": picture,
+        "xref": "x",
+        "yref": "y",
+        "x": 0,
+        "y": 0,
+        "sizex": 1,
+        "sizey": 1,
+        "sizing": "stretch",
         "layer": "below",
-    }  # fmt: skip
+    }
     left, top, right, bottom = box.tolist()
     frame = {
-        "type": "rect", "x0": left, "y0": top, "x1": right, "y1": bottom,
+        "type": "rect",
+        "x0": left,
+        "y0": top,
+        "x1": right,
+        "y1": bottom,
         "line": {"color": colours.runs[0], "width": 2.5},
-    }  # fmt: skip
+    }
     return figure(
-        colours, [cells, bar_only], "", "", height=HEIGHT, images=[image], shapes=[frame], showlegend=False,
+        colours,
+        [cells, bar_only],
+        "",
+        "",
+        height=HEIGHT,
+        images=[image],
+        shapes=[frame],
+        showlegend=False,
         xaxis=hidden | {"range": [0, 1]},
         yaxis=hidden | {"range": [1, 0], "scaleanchor": "x", "scaleratio": aspect, "constraintoward": "top"},
         margin={"l": 8, "r": 8, "t": 48, "b": 8, "pad": 0},
-    )  # fmt: skip
+    )
 
 
 def region_bars(values: np.ndarray, bounds: tuple[float, float], unit: str, colours: Tone) -> go.Figure:
@@ -65,5 +115,5 @@ def region_bars(values: np.ndarray, bounds: tuple[float, float], unit: str, colo
     bars = bar(numbers, values, unit, colours.runs[1], hover)
     low, high = min(bounds[0], 0.0), max(bounds[1], 0.0)
     return figure(
-        colours, [bars], "region", unit, height=BARS_HEIGHT, showlegend=False, yaxis={"range": [low, high]},
-    )  # fmt: skip
+        colours, [bars], "region", unit, height=BARS_HEIGHT, showlegend=False, yaxis={"range": [low, high]}
+    )

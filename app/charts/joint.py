@@ -51,9 +51,14 @@ class Marks:
 
 
 def joint_map(
-    maps: Sequence[Map], images: int, plotted: np.ndarray, labels: Sequence[str], marks: Marks, colours: Tone,
+    maps: Sequence[Map],
+    images: int,
+    plotted: np.ndarray,
+    labels: Sequence[str],
+    marks: Marks,
+    colours: Tone,
     title: str = "",
-) -> go.Figure:  # fmt: skip
+) -> go.Figure:
     """Images as diamonds, captions as dots; what is not selected fades.
 
     Args:
@@ -86,7 +91,9 @@ def _points(
     if isinstance(panel.colouring, Kinds):
         codes = panel.colouring.codes[plotted]
         # the last kind first: "other" lies at the bottom
-        groups = [(np.flatnonzero(codes == code), code) for code in reversed(range(len(panel.colouring.names)))]
+        groups = [
+            (np.flatnonzero(codes == code), code) for code in reversed(range(len(panel.colouring.names)))
+        ]
     else:
         groups = [(np.flatnonzero(caption), -1), (np.flatnonzero(~caption), -1)]  # the few images on top
     text = np.asarray(labels, dtype=object)
@@ -97,9 +104,11 @@ def _points(
         points = plotted[members]
         is_caption = caption[members].astype(int)
         marker: dict[str, Any] = {
-            "size": np.asarray(size)[is_caption], "symbol": np.asarray(SYMBOLS, dtype=object)[is_caption],
-            "opacity": 0.85, "line": {"width": 0},
-        }  # fmt: skip
+            "size": np.asarray(size)[is_caption],
+            "symbol": np.asarray(SYMBOLS, dtype=object)[is_caption],
+            "opacity": 0.85,
+            "line": {"width": 0},
+        }
         name, legend = "", False
         if isinstance(panel.colouring, Kinds):
             marker["color"], name = panel.colouring.colours[code], plain(panel.colouring.names[code])
@@ -108,13 +117,22 @@ def _points(
             marker |= {"color": panel.colouring.values[points], "coloraxis": "coloraxis"}
         traces.append(
             {
-                "type": "scattergl", "mode": "markers", "x": panel.plane[points, 0], "y": panel.plane[points, 1],
-                "customdata": points, "text": text[members], "hovertemplate": "%{text}<extra></extra>",
-                "marker": marker, "name": name, "legendgroup": name, "showlegend": legend,
-                "selected": {"marker": {"opacity": 1.0}}, "unselected": {"marker": {"opacity": DIM}},
+                "type": "scattergl",
+                "mode": "markers",
+                "x": panel.plane[points, 0],
+                "y": panel.plane[points, 1],
+                "customdata": points,
+                "text": text[members],
+                "hovertemplate": "%{text}<extra></extra>",
+                "marker": marker,
+                "name": name,
+                "legendgroup": name,
+                "showlegend": legend,
+                "selected": {"marker": {"opacity": 1.0}},
+                "unselected": {"marker": {"opacity": DIM}},
                 "selectedpoints": None if marks.selected is None else np.flatnonzero(marks.selected[points]),
             }
-        )  # fmt: skip
+        )
     return traces
 
 
@@ -122,10 +140,15 @@ def _density(plane: np.ndarray, colours: Tone) -> dict[str, Any]:
     """Density of all points, for maps with more points than are plotted."""
     counts, x, y = np.histogram2d(plane[:, 0], plane[:, 1], bins=GROUND_CELLS)
     return {
-        "type": "heatmap", "x": (x[:-1] + x[1:]) / 2, "y": (y[:-1] + y[1:]) / 2, "showscale": False,
-        "z": np.where(counts > 0, np.log1p(counts), np.nan).T, "hoverinfo": "skip", "opacity": 0.5,
+        "type": "heatmap",
+        "x": (x[:-1] + x[1:]) / 2,
+        "y": (y[:-1] + y[1:]) / 2,
+        "showscale": False,
+        "z": np.where(counts > 0, np.log1p(counts), np.nan).T,
+        "hoverinfo": "skip",
+        "opacity": 0.5,
         "colorscale": [[0, colours.grid], [1, colours.faint]],
-    }  # fmt: skip
+    }
 
 
 def _lines(plane: np.ndarray, pairs: np.ndarray, colours: Tone) -> dict[str, Any]:
@@ -133,16 +156,28 @@ def _lines(plane: np.ndarray, pairs: np.ndarray, colours: Tone) -> dict[str, Any
     ends[:, 0], ends[:, 1] = plane[pairs[:, 0]], plane[pairs[:, 1]]
     flat = ends.reshape(-1, 2)
     return {
-        "type": "scattergl", "mode": "lines", "x": flat[:, 0], "y": flat[:, 1], "hoverinfo": "skip",
-        "showlegend": False, "opacity": FAINT_LINE, "line": {"color": colours.faint, "width": 1},
-    }  # fmt: skip
+        "type": "scattergl",
+        "mode": "lines",
+        "x": flat[:, 0],
+        "y": flat[:, 1],
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "opacity": FAINT_LINE,
+        "line": {"color": colours.faint, "width": 1},
+    }
 
 
 def _layout(maps: Sequence[Map], marks: Marks, colours: Tone, title: str) -> dict[str, Any]:
     bare: Mapping[str, Any] = {
-        "showgrid": False, "zeroline": False, "showticklabels": False, "ticks": "", "showline": True,
-        "linecolor": colours.grid, "mirror": True, "title": {"text": ""},
-    }  # fmt: skip
+        "showgrid": False,
+        "zeroline": False,
+        "showticklabels": False,
+        "ticks": "",
+        "showline": True,
+        "linecolor": colours.grid,
+        "mirror": True,
+        "title": {"text": ""},
+    }
     width = 1.0 if len(maps) == 1 else 0.495
     x_range, y_range = _ranges(maps)
     layout: dict[str, Any] = {
@@ -154,28 +189,51 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone, title: str) -> dic
         "margin": {"l": 4, "r": 4, "t": 30, "b": 8},
         "annotations": [
             {
-                "text": f"<b>{plain(panel.name)}</b>", "xref": "paper", "yref": "paper", "y": 1, "yanchor": "bottom",
-                "x": 0 if number == 0 else 1 - width, "xanchor": "left", "showarrow": False,
+                "text": f"<b>{plain(panel.name)}</b>",
+                "xref": "paper",
+                "yref": "paper",
+                "y": 1,
+                "yanchor": "bottom",
+                "x": 0 if number == 0 else 1 - width,
+                "xanchor": "left",
+                "showarrow": False,
                 "font": {"size": 14, "color": colours.ink},
             }
             for number, panel in enumerate(maps)
         ],
-        "shapes": [_outline(number, corners, colours) for number, corners in marks.areas if number < len(maps)],
-    }  # fmt: skip
+        "shapes": [
+            _outline(number, corners, colours) for number, corners in marks.areas if number < len(maps)
+        ],
+    }
     if len(maps) > 1:
-        layout["xaxis2"] = {**bare, "domain": [1 - width, 1], "anchor": "y2", "matches": "x"}  # one zoom for both
+        layout["xaxis2"] = {
+            **bare,
+            "domain": [1 - width, 1],
+            "anchor": "y2",
+            "matches": "x",
+        }  # one zoom for both
         layout["yaxis2"] = {**bare, "anchor": "x2", "matches": "y"}
     colouring = maps[0].colouring
     if isinstance(colouring, Ramp):
         layout["coloraxis"] = {
-            "cmin": colouring.low, "cmax": colouring.high, "colorscale": [list(step) for step in colouring.scale],
+            "cmin": colouring.low,
+            "cmax": colouring.high,
+            "colorscale": [list(step) for step in colouring.scale],
             "colorbar": {
-                "orientation": "h", "x": 0, "xanchor": "left", "y": -0.02, "yanchor": "top", "len": 0.4,
-                "thickness": 9, "outlinewidth": 0, "tickvals": colouring.ticks, "ticktext": colouring.labels,
+                "orientation": "h",
+                "x": 0,
+                "xanchor": "left",
+                "y": -0.02,
+                "yanchor": "top",
+                "len": 0.4,
+                "thickness": 9,
+                "outlinewidth": 0,
+                "tickvals": colouring.ticks,
+                "ticktext": colouring.labels,
                 "title": {"text": title, "side": "top", "font": {"size": 12, "color": colours.faint}},
                 "tickfont": {"color": colours.faint, "size": 11},
             },
-        }  # fmt: skip
+        }
     return layout
 
 
@@ -192,6 +250,10 @@ def _outline(number: int, corners: Sequence[tuple[float, float]], colours: Tone)
     path = "M" + "L".join(f"{x:g},{y:g}" for x, y in corners) + "Z"
     suffix = str(number + 1) if number else ""
     return {
-        "type": "path", "path": path, "xref": f"x{suffix}", "yref": f"y{suffix}",
-        "line": {"color": colours.ink, "width": 1, "dash": "dot"}, "layer": "above",
-    }  # fmt: skip
+        "type": "path",
+        "path": path,
+        "xref": f"x{suffix}",
+        "yref": f"y{suffix}",
+        "line": {"color": colours.ink, "width": 1, "dash": "dot"},
+        "layer": "above",
+    }

@@ -70,12 +70,16 @@ def _ticks(scale: HeatScale) -> dict[str, Any]:
     """Round numbers on the colour bar, and the centre by its name; an arrow where it lies beyond an end."""
     low, high, centre = scale.low, scale.high, scale.centre
     step = 10 ** np.floor(np.log10(high - low) - 1)
-    step *= next(factor for factor in (1, 2, 5, 10, 20, 50, 100) if (high - low) / (step * factor) <= MOST_TICKS)
+    step *= next(
+        factor for factor in (1, 2, 5, 10, 20, 50, 100) if (high - low) / (step * factor) <= MOST_TICKS
+    )
     marks = {round(float(value), 10): "" for value in np.arange(np.ceil(low / step), high / step) * step}
     if scale.name and centre is not None:
         at, label = min(max(centre, low), high), f"{plain(scale.name)} {centre:g}"
         label = f"{label} →" if centre > high else f"← {label}" if centre < low else label
-        marks = {value: "" for value in marks if abs(value - at) > TICK_ROOM * (high - low)} | {at: f"<b>{label}</b>"}
+        marks = {value: "" for value in marks if abs(value - at) > TICK_ROOM * (high - low)} | {
+            at: f"<b>{label}</b>"
+        }
     return {
         "tickmode": "array",
         "tickvals": list(marks),
@@ -84,9 +88,17 @@ def _ticks(scale: HeatScale) -> dict[str, Any]:
 
 
 def heat_map(
-    values: np.ndarray, rows: Sequence[str], columns: Sequence[str], scale: HeatScale, colours: Tone, *,
-    unit: str, row_name: str, column_name: str, marked: tuple[int, int] | None = None,
-) -> go.Figure:  # fmt: skip
+    values: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    scale: HeatScale,
+    colours: Tone,
+    *,
+    unit: str,
+    row_name: str,
+    column_name: str,
+    marked: tuple[int, int] | None = None,
+) -> go.Figure:
     """One matrix; missing cells show the background.
 
     Args:
@@ -100,33 +112,64 @@ def heat_map(
         "zmax": scale.high,
         "colorscale": colour_stops(scale, colours),
         "colorbar": {
-            "orientation": "h", "x": 0.5, "y": 1.0, "yanchor": "bottom", "len": 0.9, "thickness": 8, "ypad": 6,
-            "outlinewidth": 0, "tickangle": 0, "tickfont": {"color": colours.faint, "size": 11},
+            "orientation": "h",
+            "x": 0.5,
+            "y": 1.0,
+            "yanchor": "bottom",
+            "len": 0.9,
+            "thickness": 8,
+            "ypad": 6,
+            "outlinewidth": 0,
+            "tickangle": 0,
+            "tickfont": {"color": colours.faint, "size": 11},
             **_ticks(scale),
         },
         "hoverongaps": False,
         "hovertemplate": "%{y} · %{x}<br>" + plain(unit) + " = %{z:.4f}<extra></extra>",
-    }  # fmt: skip
+    }
     # On a hidden axis the text of a tick is what %{x} shows: ids on hover without a table of them for every cell
     axes = [
-        {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": [plain(name) for name in names],
-         "showticklabels": False, "ticks": "", "showgrid": False, "constrain": "domain"}
+        {
+            "tickmode": "array",
+            "tickvals": list(range(len(names))),
+            "ticktext": [plain(name) for name in names],
+            "showticklabels": False,
+            "ticks": "",
+            "showgrid": False,
+            "constrain": "domain",
+        }
         for names in (columns, rows)
-    ]  # fmt: skip
+    ]
     below = {  # a title of the axis would lie over the cells: Plotly places it before the matrix has its proportions
-        "text": column_name, "x": 0.5, "y": 0, "xref": "x domain", "yref": "y domain", "yshift": -6, "yanchor": "top",
-        "showarrow": False, "font": {"color": colours.faint},
-    }  # fmt: skip
+        "text": column_name,
+        "x": 0.5,
+        "y": 0,
+        "xref": "x domain",
+        "yref": "y domain",
+        "yshift": -6,
+        "yanchor": "top",
+        "showarrow": False,
+        "font": {"color": colours.faint},
+    }
     tall, wide = values.shape
     axes[0]["range"], axes[1]["range"] = [-0.5, wide - 0.5], [tall - 0.5, -0.5]  # the first row on top
     if max(tall, wide) <= 2 * min(tall, wide):
         axes[1] |= {"scaleanchor": "x", "scaleratio": wide / tall, "constraintoward": "top"}
     height = SHARP_HEIGHT if max(tall, wide) > 128 else HEIGHT
     return figure(
-        colours, [cells], "", row_name, height=height, xaxis=axes[0],
-        yaxis=axes[1], showlegend=False, shapes=_cross(marked, colours), annotations=[below],
-        margin={"l": 8, "r": 8, "t": 48, "b": 30, "pad": 0}, plot_bgcolor=colours.grid,
-    )  # fmt: skip
+        colours,
+        [cells],
+        "",
+        row_name,
+        height=height,
+        xaxis=axes[0],
+        yaxis=axes[1],
+        showlegend=False,
+        shapes=_cross(marked, colours),
+        annotations=[below],
+        margin={"l": 8, "r": 8, "t": 48, "b": 30, "pad": 0},
+        plot_bgcolor=colours.grid,
+    )
 
 
 def _cross(marked: tuple[int, int] | None, colours: Tone) -> list[dict[str, Any]]:
@@ -135,7 +178,14 @@ def _cross(marked: tuple[int, int] | None, colours: Tone) -> list[dict[str, Any]
         return []
     row, column = marked
     line = {"color": colours.ink, "width": 2}
-    frame = {"type": "rect", "x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5, "line": line}
+    frame = {
+        "type": "rect",
+        "x0": column - 0.5,
+        "x1": column + 0.5,
+        "y0": row - 0.5,
+        "y1": row + 0.5,
+        "line": line,
+    }
     faint = {"color": colours.ink, "width": 0.5, "dash": "dot"}
     return [
         frame,

@@ -29,26 +29,47 @@ def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) 
     counts = np.zeros((size, size), dtype=int)
     np.add.at(counts, (rank_band(changes["rank_a"].to_numpy()), rank_band(changes["rank_b"].to_numpy())), 1)
     cells = {
-        "type": "heatmap", "z": np.sqrt(counts), "x": RANK_LABELS, "y": RANK_LABELS, "customdata": counts,
-        "showscale": False, "xgap": 3, "ygap": 3, "colorscale": [[0, colours.ramp[0]], [1, colours.ramp[1]]],
-        "text": np.where(counts > 0, counts.astype(str), ""), "texttemplate": "%{text}", "textfont": {"size": 13},
+        "type": "heatmap",
+        "z": np.sqrt(counts),
+        "x": RANK_LABELS,
+        "y": RANK_LABELS,
+        "customdata": counts,
+        "showscale": False,
+        "xgap": 3,
+        "ygap": 3,
+        "colorscale": [[0, colours.ramp[0]], [1, colours.ramp[1]]],
+        "text": np.where(counts > 0, counts.astype(str), ""),
+        "texttemplate": "%{text}",
+        "textfont": {"size": 13},
         "hovertemplate": "%{y} → %{x}: %{customdata} queries<extra></extra>",
-    }  # fmt: skip
+    }
     diagonal = {
-        "type": "line", "x0": -0.5, "y0": -0.5, "x1": size - 0.5, "y1": size - 0.5,
+        "type": "line",
+        "x0": -0.5,
+        "y0": -0.5,
+        "x1": size - 0.5,
+        "y1": size - 0.5,
         "line": {"color": colours.faint, "width": 1, "dash": "dot"},
-    }  # fmt: skip
+    }
     return figure(
-        colours, [cells], f"rank in {plain(name_b)}", f"rank in {plain(name_a)}", height=RANK_HEIGHT,
+        colours,
+        [cells],
+        f"rank in {plain(name_b)}",
+        f"rank in {plain(name_a)}",
+        height=RANK_HEIGHT,
         xaxis={"type": "category", "tickangle": 0, "tickfont": {"size": 11, "color": colours.faint}},
-        yaxis={"type": "category", "autorange": "reversed", "showgrid": False}, showlegend=False, shapes=[diagonal],
-    )  # fmt: skip
+        yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
+        showlegend=False,
+        shapes=[diagonal],
+    )
 
 
 def rank_distribution(ranks: Mapping[str, Sequence[int] | np.ndarray], colours: Tone) -> go.Figure:
     """How many queries lie in each band of ranks, one bar per run; ranks count from 1."""
     bands = {name: rank_band(np.asarray(numbers)) for name, numbers in ranks.items()}
-    return _bands(bands, RANK_LABELS, "rank of the best true match", "rank %{x}: %{y} queries", "queries", colours)
+    return _bands(
+        bands, RANK_LABELS, "rank of the best true match", "rank %{x}: %{y} queries", "queries", colours
+    )
 
 
 def occurrence_band(counts: np.ndarray) -> np.ndarray:
@@ -60,7 +81,9 @@ def occurrence_bands(counts: Mapping[str, np.ndarray], k: int, colours: Tone) ->
     """How many candidates are among the first k results of how many queries, one bar per run."""
     bands = {name: occurrence_band(numbers) for name, numbers in counts.items()}
     label = f"queries with the candidate among their first {k}"
-    return _bands(bands, OCCURRENCE_LABELS, label, "retrieved by %{x} queries: %{y} candidates", "candidates", colours)
+    return _bands(
+        bands, OCCURRENCE_LABELS, label, "retrieved by %{x} queries: %{y} candidates", "candidates", colours
+    )
 
 
 def margin_histogram(margins: Mapping[str, np.ndarray], colours: Tone) -> go.Figure:
@@ -78,6 +101,8 @@ def _bands(
         counts = np.bincount(band, minlength=len(labels))
         colour = run_colour(position, len(bands), colours)
         text = counts if len(bands) <= MOST_NUMBERED else None
-        traces.append(bar(labels, counts, name, colour, hover, text=text, textposition="outside", cliponaxis=False))
+        traces.append(
+            bar(labels, counts, name, colour, hover, text=text, textposition="outside", cliponaxis=False)
+        )
     height = RANK_HEIGHT + legend_room(len(bands))
     return figure(colours, traces, x, y, height=height, xaxis={"type": "category"})

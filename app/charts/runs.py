@@ -26,15 +26,27 @@ def recall_bars(metrics: Mapping[str, Mapping[str, float]], colours: Tone) -> go
         colour = run_colour(position, len(metrics), colours)
         traces.append(
             bar(
-                groups, heights, name, colour, "%{y:.1f} %",
+                groups,
+                heights,
+                name,
+                colour,
+                "%{y:.1f} %",
                 text=[f"{value:.1f}" for value in heights] if len(metrics) <= MOST_NUMBERED else None,
-                textposition="outside", cliponaxis=False, textfont={"size": 11, "color": colours.ink},
+                textposition="outside",
+                cliponaxis=False,
+                textfont={"size": 11, "color": colours.ink},
             )
-        )  # fmt: skip
+        )
     return figure(
-        colours, traces, "", "recall, %", xaxis={"dividercolor": colours.grid}, yaxis={"rangemode": "tozero"},
-        bargroupgap=0.08, height=HEIGHT + legend_room(len(metrics)),
-    )  # fmt: skip
+        colours,
+        traces,
+        "",
+        "recall, %",
+        xaxis={"dividercolor": colours.grid},
+        yaxis={"rangemode": "tozero"},
+        bargroupgap=0.08,
+        height=HEIGHT + legend_room(len(metrics)),
+    )
 
 
 def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str, colours: Tone) -> go.Figure:
@@ -49,10 +61,15 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
         dash = LINE_STYLES[position // len(colours.runs) % len(LINE_STYLES)]
         traces.append(
             line(
-                values["epoch"].to_numpy(), values[column].to_numpy(), name,
-                run_colour(position, len(frames), colours), "epoch %{x}: %{y:.4g}", dots=len(values) <= 60, dash=dash,
+                values["epoch"].to_numpy(),
+                values[column].to_numpy(),
+                name,
+                run_colour(position, len(frames), colours),
+                "epoch %{x}: %{y:.4g}",
+                dots=len(values) <= 60,
+                dash=dash,
             )
-        )  # fmt: skip
+        )
     dtick = max(1, round(last / EPOCH_TICKS))
     height = CURVE_HEIGHT + legend_room(len(traces))
     return figure(colours, traces, "epoch", plain(label), height=height, xaxis={"tick0": 0, "dtick": dtick})

@@ -14,9 +14,12 @@ HEIGHT = 300
 
 
 def similarity_curves(
-    names: Sequence[str], edges: np.ndarray, positive: Sequence[np.ndarray], negative: Sequence[np.ndarray],
+    names: Sequence[str],
+    edges: np.ndarray,
+    positive: Sequence[np.ndarray],
+    negative: Sequence[np.ndarray],
     colours: Tone,
-) -> go.Figure:  # fmt: skip
+) -> go.Figure:
     """Matching pairs (filled) and all others (line): share of the pairs in each bin."""
     traces = []
     for number, name in enumerate(names):
@@ -27,15 +30,24 @@ def similarity_curves(
             trace["line"]["dash"] = "solid" if fill else "dot"
             traces.append(trace | {"fill": "tozeroy" if fill else None, "opacity": 0.9})
     return figure(
-        colours, traces, "similarity of image and caption", "share of the pairs, %", height=HEIGHT,
-        xaxis={"range": _occupied(edges, [*positive, *negative])}, yaxis={"rangemode": "tozero"},
-    )  # fmt: skip
+        colours,
+        traces,
+        "similarity of image and caption",
+        "share of the pairs, %",
+        height=HEIGHT,
+        xaxis={"range": _occupied(edges, [*positive, *negative])},
+        yaxis={"rangemode": "tozero"},
+    )
 
 
 def similarity_densities(
-    names: Sequence[str], edges: np.ndarray, counts: Sequence[np.ndarray], shown: Sequence[np.ndarray], what: str,
+    names: Sequence[str],
+    edges: np.ndarray,
+    counts: Sequence[np.ndarray],
+    shown: Sequence[np.ndarray],
+    what: str,
     colours: Tone,
-) -> go.Figure:  # fmt: skip
+) -> go.Figure:
     """One kind of pairs of any number of runs, every curve of area 1. DBL's figures 6 and 7.
 
     Args:
@@ -45,16 +57,24 @@ def similarity_densities(
     width = float(edges[1] - edges[0])
     traces = [
         _steps(
-            edges, one / (max(int(one.sum()), 1) * width), name, run_colour(number, len(names), colours),
+            edges,
+            one / (max(int(one.sum()), 1) * width),
+            name,
+            run_colour(number, len(names), colours),
             "%{x:.2f}: %{y:.2f}",
         )
         | {"fill": "tozeroy"}
         for number, (name, one) in enumerate(zip(names, counts, strict=True))
-    ]  # fmt: skip
+    ]
     return figure(
-        colours, traces, f"similarity of {what}", "density", height=HEIGHT + legend_room(len(names)),
-        xaxis={"range": _occupied(edges, shown)}, yaxis={"rangemode": "tozero"},
-    )  # fmt: skip
+        colours,
+        traces,
+        f"similarity of {what}",
+        "density",
+        height=HEIGHT + legend_room(len(names)),
+        xaxis={"range": _occupied(edges, shown)},
+        yaxis={"rangemode": "tozero"},
+    )
 
 
 def _steps(edges: np.ndarray, heights: np.ndarray, name: str, colour: str, hover: str) -> dict[str, Any]:

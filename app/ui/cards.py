@@ -69,7 +69,9 @@ def results_html(results: Sequence[Result]) -> str:
     """Ranked candidates: pictures as a grid, texts as a list; true and judged matches carry a mark and a green edge."""
     parts = []
     for result in results:
-        kind, word = ("is-match", "match") if result.match else ("is-judged", "judged") if result.judged else ("", "")
+        kind, word = (
+            ("is-match", "match") if result.match else ("is-judged", "judged") if result.judged else ("", "")
+        )
         mark = f'<span class="cl-match">✓ {word}</span>' if word else ""
         notes = "".join(f"<span>{html.escape(note)}</span>" for note in result.notes)
         head = f'<div class="cl-head"><b>{result.place}</b><span>{result.score:.3f}</span>{notes}{mark}</div>'
@@ -117,15 +119,23 @@ def links_html(links: Sequence[tuple[str, str]]) -> str:
 
 
 def sample_html(
-    picture: bytes | None, captions: Sequence[str], title: str, highlighted: int | None = None,
-    links: Sequence[tuple[str, str]] = (), image: int | None = None,
-) -> str:  # fmt: skip
+    picture: bytes | None,
+    captions: Sequence[str],
+    title: str,
+    highlighted: int | None = None,
+    links: Sequence[tuple[str, str]] = (),
+    image: int | None = None,
+) -> str:
     """One sample: its picture (if there is one) beside its captions; the highlighted caption is the query."""
     lines = "".join(
         f'<li class="{"cl-query" if position == highlighted else ""}">{html.escape(caption)}</li>'
         for position, caption in enumerate(captions)
     )
-    shown = "" if picture is None else picture_html(picture, image, captions[highlighted or 0] if captions else title)
+    shown = (
+        ""
+        if picture is None
+        else picture_html(picture, image, captions[highlighted or 0] if captions else title)
+    )
     return (
         f'<div class="cl-sample">{shown}'
         f'<div class="cl-body"><div class="cl-label">{html.escape(title)}</div>'
@@ -139,9 +149,16 @@ def metrics(items: Iterable[Metric], *, compact: bool = False) -> None:
     for item, column in zip(shown, st.columns(len(shown), gap="small"), strict=True):
         with column:
             st.metric(
-                literal(item.label), item.value, item.delta, item.colour, delta_arrow=item.arrow, height="stretch",
-                delta_description=literal(item.note) or None, help=TERMS.get(item.term), border=not compact,
-            )  # fmt: skip
+                literal(item.label),
+                item.value,
+                item.delta,
+                item.colour,
+                delta_arrow=item.arrow,
+                height="stretch",
+                delta_description=literal(item.note) or None,
+                help=TERMS.get(item.term),
+                border=not compact,
+            )
 
 
 def results(items: Sequence[Result]) -> None:
@@ -149,9 +166,13 @@ def results(items: Sequence[Result]) -> None:
 
 
 def sample(
-    picture: bytes | None, captions: Sequence[str], title: str, highlighted: int | None = None,
-    links: Sequence[tuple[str, str]] = (), image: int | None = None,
-) -> None:  # fmt: skip
+    picture: bytes | None,
+    captions: Sequence[str],
+    title: str,
+    highlighted: int | None = None,
+    links: Sequence[tuple[str, str]] = (),
+    image: int | None = None,
+) -> None:
     st.html(sample_html(picture, captions, title, highlighted, links, image))
 
 

@@ -13,9 +13,13 @@ from app.ui.state import bound, bound_number, put
 
 
 def step_through(
-    label: str, key: str, order: Sequence[int] | np.ndarray, count: int, help_text: str,
+    label: str,
+    key: str,
+    order: Sequence[int] | np.ndarray,
+    count: int,
+    help_text: str,
     failed: np.ndarray | None = None,
-) -> int:  # fmt: skip
+) -> int:
     """A sample's number, with buttons (and arrow keys) to the previous and next sample of `order`.
 
     With `failed` (a bool for every sample) two more lead to the previous and next failure (Shift and an arrow key).
@@ -28,19 +32,26 @@ def step_through(
         put(key, min(first, count - 1))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         number = int(
-            st.number_input(label, 0, count - 1, first, 1, **bound_number(key), help=help_text, width=190) or 0
+            st.number_input(label, 0, count - 1, first, 1, **bound_number(key), help=help_text, width=190)
+            or 0
         )
         for step, name, arrow in ((-1, "Previous", "Left"), (1, "Next", "Right")):
             st.button(
-                name, key=f"{key}-{name.lower()}", icon=f":material/arrow_{'back' if step < 0 else 'forward'}:",
-                on_click=lambda step=step: put(key, neighbour(order, number, step)), shortcut=arrow,
-            )  # fmt: skip
+                name,
+                key=f"{key}-{name.lower()}",
+                icon=f":material/arrow_{'back' if step < 0 else 'forward'}:",
+                on_click=lambda step=step: put(key, neighbour(order, number, step)),
+                shortcut=arrow,
+            )
         if failed is not None:
             for step, name, arrow in ((-1, "Previous failure", "Left"), (1, "Next failure", "Right")):
                 st.button(
-                    name, key=f"{key}-failure-{step}", shortcut=f"Shift+{arrow}", disabled=not failed.any(),
+                    name,
+                    key=f"{key}-failure-{step}",
+                    shortcut=f"Shift+{arrow}",
+                    disabled=not failed.any(),
                     on_click=lambda step=step: put(key, next_failure(order, failed, number, step)),
-                )  # fmt: skip
+                )
     return number
 
 
@@ -60,14 +71,23 @@ def follow(key: str, rows: Sequence[int] | np.ndarray) -> bool:
 
 
 def choose_one(
-    label: str, options: Mapping[str, str], key: str, help_text: str | None = None,
+    label: str,
+    options: Mapping[str, str],
+    key: str,
+    help_text: str | None = None,
     on_change: Callable[[], None] | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """One of a few options, as buttons: value → label. The URL holds the label as it is escaped for Streamlit."""
     names = list(options)
     return str(
         st.segmented_control(
-            label, names, default=names[0], required=True, help=help_text,
-            format_func=lambda name: cards.literal(options[name]), on_change=on_change, **bound(key),
+            label,
+            names,
+            default=names[0],
+            required=True,
+            help=help_text,
+            format_func=lambda name: cards.literal(options[name]),
+            on_change=on_change,
+            **bound(key),
         )
-    )  # fmt: skip
+    )

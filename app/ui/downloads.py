@@ -34,8 +34,14 @@ def table(frame: pd.DataFrame, name: str, *, paper: bool = False) -> None:
     with st.popover("Download table", icon=":material/download:"):
         for label, (make, ending, kind) in kinds.items():
             st.download_button(
-                label, make, f"{name}.{ending}", kind, on_click="ignore", key=f"{name}-{ending}", width="stretch",
-            )  # fmt: skip
+                label,
+                make,
+                f"{name}.{ending}",
+                kind,
+                on_click="ignore",
+                key=f"{name}-{ending}",
+                width="stretch",
+            )
 
 
 def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
@@ -49,7 +55,11 @@ def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
     drawn = st.plotly_chart(figure, key=key, alt=alt, config={"toImageButtonOptions": camera}, **arguments)
     if st.session_state.get(VALUES, st.query_params.get(VALUES) == "true"):
         rows = charts.hover_texts(figure)
-        columns = {"series": Column("series"), "value": Column(alt)} if any(rows["series"]) else {"value": Column(alt)}
+        columns = (
+            {"series": Column("series"), "value": Column(alt)}
+            if any(rows["series"])
+            else {"value": Column(alt)}
+        )
         rows_table(rows, columns, np.arange(len(rows)), f"{key}-values", "values", None, None, height=300)
         if len(rows) == charts.MOST:
             cards.note(f"The first {len(rows):,} values of the figure; the tables of this page have all.")
@@ -69,12 +79,18 @@ def figures() -> None:
         return
     st.sidebar.toggle("Values below figures", **bound(VALUES), help=tip("values"))
     with st.sidebar.popover("Save figures", icon=":material/photo_camera:", width="stretch"):
-        st.segmented_control("The camera button saves", FORMATS, default=FORMATS[0], required=True, **bound(FORMAT))
+        st.segmented_control(
+            "The camera button saves", FORMATS, default=FORMATS[0], required=True, **bound(FORMAT)
+        )
         cards.note("Or one HTML file per figure, which zooms and hovers without the app:")
         paper = charts.tone(theme()).paper
         for name, figure in shown.items():
             st.download_button(
-                cards.literal(name[:1].upper() + name[1:]), partial(export.page, figure, paper),
-                f"{export.file_name(name)}.html", "text/html", icon=":material/download:", on_click="ignore",
+                cards.literal(name[:1].upper() + name[1:]),
+                partial(export.page, figure, paper),
+                f"{export.file_name(name)}.html",
+                "text/html",
+                icon=":material/download:",
+                on_click="ignore",
                 key=f"html-{name}",
-            )  # fmt: skip
+            )

@@ -91,7 +91,10 @@ def captions_html(choice: Choice, image: int) -> str:
         ranks, scores = run.ranks(split), run.similarity([image], own, split=split)[0]
         for quantity in ("rank", "similarity"):
             heads.append(f'<th scope="col">{html.escape(f"{quantity} in {summary.name}")}</th>')
-        columns += [[f"{rank + 1:,}" for rank in ranks["t2i"][own].tolist()], [f"{score:.4f}" for score in scores]]
+        columns += [
+            [f"{rank + 1:,}" for rank in ranks["t2i"][own].tolist()],
+            [f"{score:.4f}" for score in scores],
+        ]
         firsts += [f"{int(ranks['i2t'][image]) + 1:,}", f"{scores.max():.4f}"]
     values = "".join(f"<td>{value}</td>" for value in firsts)
     lines = [f'<tr><th scope="row">the image, by its best caption</th>{values}</tr>']
@@ -99,7 +102,9 @@ def captions_html(choice: Choice, image: int) -> str:
         values = "".join(f"<td>{column[position]}</td>" for column in columns)
         text = f"{html.escape(captions[caption])} <small>caption {caption}</small>"
         matrix = ("similarity", _confused(choice, caption))
-        pages = cards.links_html((*links.of_sample(choice, "text", caption), matrix, *_similar(choice, caption)))
+        pages = cards.links_html(
+            (*links.of_sample(choice, "text", caption), matrix, *_similar(choice, caption))
+        )
         menu = reviewing.menu_html(choice, image, caption, enlarged=True)
         lines.append(f'<tr><th scope="row">{text}{pages}{menu}</th>{values}</tr>')
     head = f'<tr><th scope="col">query</th>{"".join(heads)}</tr>'

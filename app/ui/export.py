@@ -16,7 +16,9 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 def csv(frame: pd.DataFrame) -> bytes:
     """UTF-8 CSV. An apostrophe precedes text that a spreadsheet would run as a formula."""
-    safe = frame.map(lambda cell: f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell)
+    safe = frame.map(
+        lambda cell: f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell
+    )
     return bytes(safe.to_csv(index=False).encode())
 
 
@@ -30,7 +32,9 @@ def parquet(frame: pd.DataFrame) -> bytes:
 def latex(frame: pd.DataFrame) -> str:
     """A booktabs table; text is escaped, missing values are a dash, numbers have the `decimals` of their column."""
     table = frame.map(lambda cell: " ".join(cell.split()) if isinstance(cell, str) else cell).style
-    formats: dict[Any, Any] = {name: f"{{:.{decimals(name, frame[name])}f}}" for name in frame.select_dtypes("number")}
+    formats: dict[Any, Any] = {
+        name: f"{{:.{decimals(name, frame[name])}f}}" for name in frame.select_dtypes("number")
+    }
     table = table.hide(axis="index").format(formats, na_rep="--", escape="latex")
     text = str(table.format_index(escape="latex", axis=1).to_latex(hrules=True))
     return text.replace("→", r"$\rightarrow$").replace("—", "---")

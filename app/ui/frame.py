@@ -26,11 +26,20 @@ def page_list() -> list[st.Page]:
     training = job is not None and job.running
     start: dict[str, Any] = {"title": START[usable], "icon": ":material/play_circle:"}
     overview: dict[str, Any] = {"title": OVERVIEW, "icon": ":material/leaderboard:"}
-    home: dict[str, Any] = {"url_path": "home", "default": True, "visibility": "hidden"}  # see app.ui.addresses
+    home: dict[str, Any] = {
+        "url_path": "home",
+        "default": True,
+        "visibility": "hidden",
+    }  # see app.ui.addresses
     return [
-        st.Page("pages/overview.py", **overview, **home) if usable else st.Page("pages/start.py", **start, **home),
+        st.Page("pages/overview.py", **overview, **home)
+        if usable
+        else st.Page("pages/start.py", **start, **home),
         st.Page(
-            "pages/start.py", **start, url_path="start", visibility="visible" if training or not usable else "hidden"
+            "pages/start.py",
+            **start,
+            url_path="start",
+            visibility="visible" if training or not usable else "hidden",
         ),
         st.Page("pages/overview.py", **overview, url_path="overview"),
         st.Page("pages/diversity.py", title="Diversity", icon=":material/blur_on:"),

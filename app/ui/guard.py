@@ -28,7 +28,15 @@ _POLICY = (
     "object-src 'none'; frame-src 'none'; media-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _IMPORT = re.compile(r'(?:from|import)"\./([\w.-]+\.js)"')
-ELEMENTS = ("PlotlyChart", "Html", "PageLink", "Selectbox", "Metric", "Multiselect", "BidiComponent")  # of most pages
+ELEMENTS = (
+    "PlotlyChart",
+    "Html",
+    "PageLink",
+    "Selectbox",
+    "Metric",
+    "Multiselect",
+    "BidiComponent",
+)  # of most pages
 _BEGINNINGS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
 
 
@@ -95,9 +103,15 @@ class Guard:
 
         async def protected(message: Any) -> None:
             if message["type"] in _BEGINNINGS:
-                others = [(name, value) for name, value in message.get("headers", []) if name.lower() not in own]
+                others = [
+                    (name, value) for name, value in message.get("headers", []) if name.lower() not in own
+                ]
                 message = message | {"headers": [*others, *headers]}
-                if any(value.startswith(b"text/html") for name, value in others if name.lower() == b"content-type"):
+                if any(
+                    value.startswith(b"text/html")
+                    for name, value in others
+                    if name.lower() == b"content-type"
+                ):
                     message["headers"].append((b"link", _elements()))
             await send(message)
 
@@ -108,7 +122,9 @@ class Guard:
         if scope["type"] == "websocket":
             await receive()
             if "websocket.http.response" not in (scope.get("extensions") or {}):
-                await send({"type": "websocket.close", "code": 1008})  # before it is accepted: the server answers 403
+                await send(
+                    {"type": "websocket.close", "code": 1008}
+                )  # before it is accepted: the server answers 403
                 return
             answer = "websocket.http.response"
         kind = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(REFUSED))]

@@ -29,7 +29,10 @@ def address(page: str, choice: Choice, **values: str | int) -> str:
 def diversity(choice: Choice, modality: str, number: int) -> str:
     """The sample opened as an anchor."""
     return address(
-        "diversity", choice, anchors=ANCHORS[modality], **{"caption" if modality == "text" else "image": number}
+        "diversity",
+        choice,
+        anchors=ANCHORS[modality],
+        **{"caption" if modality == "text" else "image": number},
     )
 
 

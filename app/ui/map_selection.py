@@ -92,7 +92,9 @@ def _area(shape: Mapping[str, Any], x: Sequence[Any], y: Sequence[Any]) -> Area 
     if not np.isfinite(corners).all():
         return None
     extent = float(np.ptp(corners, axis=0).max()) or 1.0
-    digits = min(max(3 - int(np.floor(np.log10(extent))), 0), 5)  # a thousandth of the area: less than a point's size
+    digits = min(
+        max(3 - int(np.floor(np.log10(extent))), 0), 5
+    )  # a thousandth of the area: less than a point's size
     corners = np.round(corners, digits)
     if len(corners) > MOST_CORNERS:
         corners = corners[np.linspace(0, len(corners) - 1, MOST_CORNERS).round().astype(int)]
@@ -166,7 +168,9 @@ def matching_points(table: pd.DataFrame, image_names: Sequence[str], query: str)
         of_kind = np.ones(len(table), dtype=bool) if numbered[1] is None else modality == numbered[1]
         return np.flatnonzero(of_kind & (table["number"].to_numpy() == int(numbered[2])))
     words = query.split()
-    holds = np.array([all(word in text for word in words) for text in table["text"].str.casefold()], dtype=bool)
+    holds = np.array(
+        [all(word in text for word in words) for text in table["text"].str.casefold()], dtype=bool
+    )
     named = np.array([query in image_names[number].casefold() for number in image.tolist()], dtype=bool)
     owners = np.isin(image, image[holds & (modality == "caption")])
     return np.flatnonzero(np.where(modality == "caption", holds, holds | owners | named))

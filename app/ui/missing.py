@@ -12,13 +12,20 @@ from app.backend.runs import InputError, RunSummary, all_runs, comparable, has_e
 from app.ui import cards
 from app.ui.state import NO_RUN, Choice, put
 
-OTHER_PAGES = "Overview, Diversity, Similarity and Retrieval work with such a run. Choose another run for this page."
+OTHER_PAGES = (
+    "Overview, Diversity, Similarity and Retrieval work with such a run. Choose another run for this page."
+)
 
 
 def runs_with(
-    choice: Choice, has: Callable[[RunSummary, str], bool], *, trained: str, imported: str, way_out: str,
+    choice: Choice,
+    has: Callable[[RunSummary, str], bool],
+    *,
+    trained: str,
+    imported: str,
+    way_out: str,
     preset: str = "",
-) -> list[RunSummary]:  # fmt: skip
+) -> list[RunSummary]:
     """The chosen runs that have it, after naming those that do not; where none has it, a button to another run that
     does, and how to train one.
 
@@ -63,7 +70,11 @@ def _offer_another(choice: Choice, has: Callable[[RunSummary, str], bool]) -> No
         return
     beside = comparable(choice.first, run, split)
     first, second = (choice.first.name, run.name) if beside else (run.name, NO_RUN)
-    label = f"Compare {cards.literal(first)} with {cards.literal(second)}" if beside else f"Show {cards.literal(first)}"
+    label = (
+        f"Compare {cards.literal(first)} with {cards.literal(second)}"
+        if beside
+        else f"Show {cards.literal(first)}"
+    )
     st.button(label, type="primary", key="another-run", on_click=_choose, args=(first, second))
 
 

@@ -63,9 +63,13 @@ def reviewer() -> str:
 def reviewer_field() -> None:
     """The field for the reviewer's name; it stays in the address from page to page."""
     st.text_input(
-        "Reviewer", placeholder=login(), max_chars=LONGEST["reviewer"], width=220, **bound(REVIEWER),
+        "Reviewer",
+        placeholder=login(),
+        max_chars=LONGEST["reviewer"],
+        width=220,
+        **bound(REVIEWER),
         help="Stands with every verdict. Without a name it is the login name of whoever started the app.",
-    )  # fmt: skip
+    )
 
 
 def is_own(choice: Choice, image: int, caption: int | None) -> bool:
@@ -141,15 +145,24 @@ def judge(
         for verdict, label in offered(choice, image, caption).items():
             given = review is not None and review.verdict == verdict
             st.button(
-                label, key=f"{key}-{verdict}", on_click=give, args=(choice, image, caption, verdict),
-                icon=":material/check:" if given else None, shortcut=LABELS[verdict][2] if keys else None,
+                label,
+                key=f"{key}-{verdict}",
+                on_click=give,
+                args=(choice, image, caption, verdict),
+                icon=":material/check:" if given else None,
+                shortcut=LABELS[verdict][2] if keys else None,
                 type="primary" if given else "secondary",
-            )  # fmt: skip
+            )
         if undo and review is not None:
             st.button(
-                "Undo", key=f"{key}-undo", on_click=give, args=(choice, image, caption, UNDO), type="tertiary",
-                icon=":material/undo:", shortcut="U" if keys else None,
-            )  # fmt: skip
+                "Undo",
+                key=f"{key}-undo",
+                on_click=give,
+                args=(choice, image, caption, UNDO),
+                type="tertiary",
+                icon=":material/undo:",
+                shortcut="U" if keys else None,
+            )
         _remarks(choice, image, caption, review, key)
     if review is not None and (review.tags or review.note):
         cards.note(" · ".join(part for part in (", ".join(review.tags), review.note) if part))
@@ -167,9 +180,11 @@ def _remarks(choice: Choice, image: int, caption: int | None, review: Review | N
 
     with st.popover("Tags and note", icon=":material/edit_note:"):
         st.text_input(
-            "Tags, with commas between them", ", ".join(review.tags) if review else "", key=f"{key}-tags",
+            "Tags, with commas between them",
+            ", ".join(review.tags) if review else "",
+            key=f"{key}-tags",
             max_chars=MOST_TAGS * (LONGEST_TAG + 2),
-        )  # fmt: skip
+        )
         st.text_area("Note", review.note if review else "", key=f"{key}-note", max_chars=LONGEST["note"])
         st.button("Save", key=f"{key}-save", on_click=save)
         cards.note(f"Reviewer: {reviewer()}. The Reviews page takes another name.")

@@ -84,10 +84,15 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
     first_name, second_name = default_pair(names)
     first = _picker("Run", "run", names, first_name, "Usually the baseline.")
     second = _picker(
-        "Compared with", "versus", [NO_RUN, *names], NO_RUN if linked else second_name,
+        "Compared with",
+        "versus",
+        [NO_RUN, *names],
+        NO_RUN if linked else second_name,
         f"Shown beside the first run on every page; {NO_RUN} shows the first run alone.",
-    )  # fmt: skip
-    problems = [unavailable.run(name, runs.get(name)) for name in (first, second) if name not in (*names, NO_RUN)]
+    )
+    problems = [
+        unavailable.run(name, runs.get(name)) for name in (first, second) if name not in (*names, NO_RUN)
+    ]
     chosen = [runs[name] for name in dict.fromkeys((first, second)) if name in names]
     query: Query = {"run": first, "versus": second}
     if first not in names:
@@ -134,16 +139,23 @@ def _more(runs: Mapping[str, RunSummary], pair: tuple[str, str], split: str) -> 
     elsewhere = ", ".join(name for name in others if name not in offered)
     left_out = f" Runs on other samples of {split} are not offered, here {elsewhere}." if elsewhere else ""
     st.multiselect(
-        "Also", [*offered, *(name for name in value if name not in offered)], key=ALSO, max_selections=MOST_ALSO,
+        "Also",
+        [*offered, *(name for name in value if name not in offered)],
+        key=ALSO,
+        max_selections=MOST_ALSO,
         placeholder="more runs on these samples",
-        help=cards.literal(f"Up to {MOST_ALSO} runs between these two, on pages that show more than two.{left_out}"),
-    )  # fmt: skip
+        help=cards.literal(
+            f"Up to {MOST_ALSO} runs between these two, on pages that show more than two.{left_out}"
+        ),
+    )
     return value
 
 
 def _same_data(run: RunSummary, first: RunSummary, split: str) -> bool:
     """Whether a run was evaluated on the samples of another, or waits to be."""
-    return run.samples[split] == first.samples.get(split) if split in run.samples else _waits(run, first, split)
+    return (
+        run.samples[split] == first.samples.get(split) if split in run.samples else _waits(run, first, split)
+    )
 
 
 def _waits(run: RunSummary, first: RunSummary, split: str) -> bool:
@@ -159,9 +171,13 @@ def _slice(shown: Choice | None) -> str:
     if asked != st.session_state.get(seen, ""):
         st.session_state[SLICE] = asked
     st.text_input(
-        "Search or slice", key=SLICE, max_chars=LONGEST_EXPRESSION, placeholder="dog frisbee, or length > 15",
-        help=tip("slice"), disabled=shown is None,
-    )  # fmt: skip
+        "Search or slice",
+        key=SLICE,
+        max_chars=LONGEST_EXPRESSION,
+        placeholder="dog frisbee, or length > 15",
+        help=tip("slice"),
+        disabled=shown is None,
+    )
     st.session_state[seen] = str(st.session_state.get(SLICE) or "").strip()
     return str(st.session_state[seen])
 
@@ -202,7 +218,9 @@ def _shown(chosen: Sequence[RunSummary], split: str) -> tuple[Choice | None, lis
     """Those of the chosen runs that can be shown on the split, and why the others cannot."""
     first, sound, problems = chosen[0], [], []
     for run in chosen:
-        problem = unavailable.split(run, split) if split not in run.splits else unavailable.analysis(run, split)
+        problem = (
+            unavailable.split(run, split) if split not in run.splits else unavailable.analysis(run, split)
+        )
         if problem is None and first in sound and not comparable(first, run, split):
             problem = unavailable.other_samples(first, run, split)
         if problem is None:
@@ -254,14 +272,22 @@ def page(
         except InputError as error:
             cards.empty("The rest of this page cannot be shown.", str(error))
         return
-    others = [run for run in all_runs() if run.usable and run.name not in [problem.name for problem in problems]]
+    others = [
+        run for run in all_runs() if run.usable and run.name not in [problem.name for problem in problems]
+    ]
     if others:
-        offered = [(run.name, links.address("", Choice(run, None, run.splits[0]))) for run in others[:OFFERED]]
-        cards.label("Runs that can be shown:" if len(others) <= OFFERED else f"{OFFERED} of {len(others)} runs:")
+        offered = [
+            (run.name, links.address("", Choice(run, None, run.splits[0]))) for run in others[:OFFERED]
+        ]
+        cards.label(
+            "Runs that can be shown:" if len(others) <= OFFERED else f"{OFFERED} of {len(others)} runs:"
+        )
         st.html(cards.links_html(offered))
         return
     broken = run_faults()
     if broken:
         cards.faults(broken)
-    cards.empty("There is no evaluated run yet.", "Train the demo on the start page, or evaluate a run of your own.")
+    cards.empty(
+        "There is no evaluated run yet.", "Train the demo on the start page, or evaluate a run of your own."
+    )
     st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")

@@ -53,14 +53,31 @@ Samples = Callable[[np.ndarray], list[Sample]]
 
 
 def picking_table(
-    frame: pd.DataFrame, columns: Mapping[str, Column], ids: np.ndarray, target: str, key: str, label: str, *,
-    height: int = 420, samples: Samples | None = None,
-) -> np.ndarray:  # fmt: skip
+    frame: pd.DataFrame,
+    columns: Mapping[str, Column],
+    ids: np.ndarray,
+    target: str,
+    key: str,
+    label: str,
+    *,
+    height: int = 420,
+    samples: Samples | None = None,
+) -> np.ndarray:
     """`rows_table` whose opened row is the value of the number widget `target`."""
-    value = str(st.session_state.get(target, st.query_params.get(target, "")))  # the URL's, before the widget is drawn
+    value = str(
+        st.session_state.get(target, st.query_params.get(target, ""))
+    )  # the URL's, before the widget is drawn
     current = int(value) if value.isdecimal() and len(value) < 12 else None
     return rows_table(
-        frame, columns, ids, key, label, current, lambda chosen: put(target, chosen), height=height, samples=samples
+        frame,
+        columns,
+        ids,
+        key,
+        label,
+        current,
+        lambda chosen: put(target, chosen),
+        height=height,
+        samples=samples,
     )
 
 
@@ -70,9 +87,17 @@ def plain_table(frame: pd.DataFrame, columns: Mapping[str, Column], key: str, la
 
 
 def rows_table(
-    frame: pd.DataFrame, columns: Mapping[str, Column], ids: np.ndarray, key: str, label: str, current: int | None,
-    on_pick: Callable[[int], None] | None, *, height: int | None = 420, samples: Samples | None = None,
-) -> np.ndarray:  # fmt: skip
+    frame: pd.DataFrame,
+    columns: Mapping[str, Column],
+    ids: np.ndarray,
+    key: str,
+    label: str,
+    current: int | None,
+    on_pick: Callable[[int], None] | None,
+    *,
+    height: int | None = 420,
+    samples: Samples | None = None,
+) -> np.ndarray:
     """A table in which a click on a row, Enter or Space calls `on_pick` with the row's id before the page reruns.
 
     Args:
@@ -114,10 +139,15 @@ def rows_table(
         if is_index(value.get("sort"), len(names)):
             view.update(sort=next_sort(view["sort"], names[value["sort"]]), page=0)
 
-    draw = st.components.v2.component(NAME, js=(HERE / "table.js").read_text(), css=(HERE / "table.css").read_text())
+    draw = st.components.v2.component(
+        NAME, js=(HERE / "table.js").read_text(), css=(HERE / "table.css").read_text()
+    )
     sort = view["sort"] if view["sort"] and view["sort"][0] in names else None
     draw(
-        key=key, on_row_change=report, on_page_change=report, on_sort_change=report,
+        key=key,
+        on_row_change=report,
+        on_page_change=report,
+        on_sort_change=report,
         data={
             "columns": [
                 {
@@ -131,12 +161,17 @@ def rows_table(
                 {"cells": [column[row] for column in cells], "sample": asdict(parts[row]) if parts else None}
                 for row in range(len(shown))
             ],
-            "opens": on_pick is not None, "picked": int(picked[0]) if len(picked) else -1, "label": label,
+            "opens": on_pick is not None,
+            "picked": int(picked[0]) if len(picked) else -1,
+            "label": label,
             "sample": "sample" if samples else "",
             "sorted": [names.index(sort[0]), sort[1]] if sort else None,
-            "page": page, "pages": pages, "range": page_range(page, len(ids), label), "height": height,
+            "page": page,
+            "pages": pages,
+            "range": page_range(page, len(ids), label),
+            "height": height,
         },
-    )  # fmt: skip
+    )
     return order
 
 

@@ -32,7 +32,9 @@ def run(name: str, summary: RunSummary | None) -> Problem:
     if summary.damaged:
         return Problem(name, f"The analysis of {short} is damaged.", " ".join(summary.damaged.values()))
     if summary.state == "running":
-        return Problem(name, f"{short} is still training.", "It is evaluated when training ends; see the Train page.")
+        return Problem(
+            name, f"{short} is still training.", "It is evaluated when training ends; see the Train page."
+        )
     way_out = f"Evaluate it on the Train page, or: {_evaluate(summary, 'dev')}"
     return Problem(name, f"{short} is not evaluated yet (state: {summary.state}).", way_out)
 

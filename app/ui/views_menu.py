@@ -34,7 +34,9 @@ def draw(page: str) -> None:
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.html(cards.links_html([(name, address)]))
                 st.button(
-                    "Remove", key=f"remove-view-{number}", on_click=lambda name=name: _try(saved_views.remove, name)
+                    "Remove",
+                    key=f"remove-view-{number}",
+                    on_click=lambda name=name: _try(saved_views.remove, name),
                 )
 
 

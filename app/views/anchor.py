@@ -49,10 +49,14 @@ def show_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Los
                 figure = charts.similarity_histogram(
                     anchor.similarities, anchor.positives, loss.gamma, run.name, position, len(runs), colours
                 )
-                downloads.chart(figure, f"similarities-{position}", f"similarities to the negatives {position + 1}")
+                downloads.chart(
+                    figure, f"similarities-{position}", f"similarities to the negatives {position + 1}"
+                )
             with parts[1]:
                 figure = charts.negative_weights(anchor.nearest(NEAREST), colours)
-                downloads.chart(figure, f"weights-{position}", f"weights of the nearest negatives {position + 1}")
+                downloads.chart(
+                    figure, f"weights-{position}", f"weights of the nearest negatives {position + 1}"
+                )
             _nearest(choice, run, anchor, number)
         nearest[run.name] = anchor.nearest(NEAREST)["candidate"].tolist()
 
@@ -85,7 +89,9 @@ def _numbers(anchor: Anchor, function: str) -> None:
             cards.Metric(spread, f"{anchor.spread:.4f}", f"n = {len(anchor.similarities):,}", spread),
             cards.Metric("undivided", f"{anchor.raw:.4f}", "1 to 2", "raw"),
             cards.Metric("diversity", f"{anchor.diversity:.4f}", "0.5 to 1", "diversity"),
-            cards.Metric("μ·div", f"{anchor.temperature:.4f}", f"μ = {anchor.loss.temperature:g}", "temperature"),
+            cards.Metric(
+                "μ·div", f"{anchor.temperature:.4f}", f"μ = {anchor.loss.temperature:g}", "temperature"
+            ),
         ],
         compact=True,
     )
@@ -95,11 +101,15 @@ def _table(anchors: Mapping[str, Anchor], function: str) -> None:
     """What `_numbers` has of one run, of several: a row each."""
     spread = "SD" if function == "std" else "entropy"
     columns = {
-        "run": Column("run"), "spread": Column(spread, ".4f", spread), "raw": Column("undivided", ".4f", "raw"),
-        "diversity": Column("diversity", ".4f", "diversity"), "temperature": Column("μ·div", ".4f", "temperature"),
-    }  # fmt: skip
+        "run": Column("run"),
+        "spread": Column(spread, ".4f", spread),
+        "raw": Column("undivided", ".4f", "raw"),
+        "diversity": Column("diversity", ".4f", "diversity"),
+        "temperature": Column("μ·div", ".4f", "temperature"),
+    }
     rows = [
-        {"run": name, **{key: getattr(anchor, key) for key in list(columns)[1:]}} for name, anchor in anchors.items()
+        {"run": name, **{key: getattr(anchor, key) for key in list(columns)[1:]}}
+        for name, anchor in anchors.items()
     ]
     plain_table(pd.DataFrame(rows), columns, "anchor", "runs")
 
@@ -111,10 +121,20 @@ def _nearest(choice: Choice, run: RunSummary, anchor: Anchor, number: int) -> No
         candidate = int(row["candidate"])
         weights = (f"{_percent(row['weight_plain'])} → {_percent(row['weight_diversity'])} %",)
         pages = (("diversity", links.diversity(choice, other, candidate)),)
-        items.append(sample_card(
-            run, choice.split, other, candidate, place, row["similarity"], notes=weights, links=pages,
-            pictured=other == "image", review=review_menu(choice, anchor.modality, number, candidate),
-        ))  # fmt: skip
+        items.append(
+            sample_card(
+                run,
+                choice.split,
+                other,
+                candidate,
+                place,
+                row["similarity"],
+                notes=weights,
+                links=pages,
+                pictured=other == "image",
+                review=review_menu(choice, anchor.modality, number, candidate),
+            )
+        )
     cards.note("Nearest negatives: rank, similarity, share of the loss without → with diversity.")
     cards.results(items)
 

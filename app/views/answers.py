@@ -26,10 +26,16 @@ def show_answers(runs: list[RunSummary], choice: Choice) -> None:
     queries = slice_members(choice, "text" if way == "t2i" else "image") if choice.slice else None
     right = answers(runs, choice.split, way, 1, queries)
     rows = [
-        {"run": run.name, **{other.name: None if other is run else int((own & ~theirs).sum())
-                             for other, theirs in zip(runs, right, strict=True)}, "answered": int(own.sum())}
+        {
+            "run": run.name,
+            **{
+                other.name: None if other is run else int((own & ~theirs).sum())
+                for other, theirs in zip(runs, right, strict=True)
+            },
+            "answered": int(own.sum()),
+        }
         for run, own in zip(runs, right, strict=True)
-    ]  # fmt: skip
+    ]
     columns = {run.name: Column(f"not by {run.name}", ",d") for run in runs}
     plain_table(
         pd.DataFrame(rows),
@@ -38,4 +44,6 @@ def show_answers(runs: list[RunSummary], choice: Choice) -> None:
         "runs",
     )
     every, none = int(right.all(0).sum()), int((~right.any(0)).sum())
-    cards.note(f"Of {right.shape[1]:,} queries {every:,} are answered by all of these runs, {none:,} by none.")
+    cards.note(
+        f"Of {right.shape[1]:,} queries {every:,} are answered by all of these runs, {none:,} by none."
+    )

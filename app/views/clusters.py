@@ -36,20 +36,30 @@ def overview(run: RunSummary, choice: Choice, result: StoredClusters) -> pd.Data
     selected = int(number) if number.isdecimal() else None
     left, right = st.columns([3, 7], gap="medium")
     with left:
-        cards.heading("Size and agreement", "Each dot is a cluster. In low ones images and captions fall apart.")
+        cards.heading(
+            "Size and agreement", "Each dot is a cluster. In low ones images and captions fall apart."
+        )
         figure = charts.cluster_map(table, selected, charts.tone(theme()))
         downloads.chart(figure, CHART, "clusters by size", on_select=_pick, selection_mode="points")
     with right:
         first = "those with most pairs of the slice" if choice.slice else "largest"
-        cards.heading("All clusters", f"{len(table):,} not empty, {first} first. Click on a row to open a cluster.")
+        cards.heading(
+            "All clusters", f"{len(table):,} not empty, {first} first. Click on a row to open a cluster."
+        )
         columns = {
-            "cluster": Column("cluster", "d"), "words": Column("marking words"), "size": Column("pairs", ",d"),
-            "inside": Column("of the slice", ",d", "slice"), "images": Column("images", ",d"),
-            "agreement": Column("agree", ".0f", "agreement", " %"), "cohesion": Column("cohesion", ".2f", "cohesion"),
+            "cluster": Column("cluster", "d"),
+            "words": Column("marking words"),
+            "size": Column("pairs", ",d"),
+            "inside": Column("of the slice", ",d", "slice"),
+            "images": Column("images", ",d"),
+            "agreement": Column("agree", ".0f", "agreement", " %"),
+            "cohesion": Column("cohesion", ".2f", "cohesion"),
             "trained": Column("in training", ",d", "in training"),
-        }  # fmt: skip
+        }
         columns = {name: column for name, column in columns.items() if name in table}
-        picking_table(table, columns, table["cluster"].to_numpy(), TARGET, "clusters-table", "clusters", height=330)
+        picking_table(
+            table, columns, table["cluster"].to_numpy(), TARGET, "clusters-table", "clusters", height=330
+        )
     downloads.table(table, f"clusters-{choice.split}")
     return table
 
@@ -67,7 +77,9 @@ def show_cluster(run: RunSummary, choice: Choice, result: StoredClusters, table:
     help_text = "The number of the cluster; Next follows the table above."
     number = step_through("Cluster", TARGET, table["cluster"].to_numpy(), result.value.count, help_text)
     if number not in table["cluster"].to_numpy():
-        cards.empty(f"Cluster {number} contains no pair of this split.", "Choose another cluster in the table.")
+        cards.empty(
+            f"Cluster {number} contains no pair of this split.", "Choose another cluster in the table."
+        )
         return
     near = clusters.nearest_clusters(result.value, number)
     words_of = dict(zip(table["cluster"], table["words"], strict=True))
@@ -76,16 +88,20 @@ def show_cluster(run: RunSummary, choice: Choice, result: StoredClusters, table:
         cards.label("Marking words")
         marking = clusters.marking_words(run, choice.split, result).top(number, WORDS_SHOWN)
         if len(marking):
-            downloads.chart(charts.word_bars(marking, charts.tone(theme())), "words", "words that mark the cluster")
+            downloads.chart(
+                charts.word_bars(marking, charts.tone(theme())), "words", "words that mark the cluster"
+            )
         else:
             cards.note("No word is more frequent here than elsewhere.")
     with right:
         if len(near):
             cards.label("Nearest clusters")
             columns = {
-                "cluster": Column("cluster", "d"), "cosine": Column("cosine", ".2f"), "size": Column("pairs", ",d"),
+                "cluster": Column("cluster", "d"),
+                "cosine": Column("cosine", ".2f"),
+                "size": Column("pairs", ",d"),
                 "words": Column("marking words"),
-            }  # fmt: skip
+            }
             rows = near.assign(words=[words_of.get(c, "") for c in near["cluster"]])
             picking_table(
                 rows, columns, near["cluster"].to_numpy(), TARGET, "near-table", "clusters nearby", height=250
@@ -110,14 +126,20 @@ def _concepts(table: pd.DataFrame) -> None:
 def _members(run: RunSummary, choice: Choice, all_clusters: Clusters, number: int) -> None:
     pairs = clusters.members(run, choice.split, all_clusters, number)
     pairs = pairs[in_slice(choice, "text", pairs["caption"])]
-    kinds = {"centre": "Nearest to the centroid", "edge": "Furthest from it", "apart": "Image and caption disagree"}
+    kinds = {
+        "centre": "Nearest to the centroid",
+        "edge": "Furthest from it",
+        "apart": "Image and caption disagree",
+    }
     kind = choose_one("Members", kinds, "members")
     if kind == "apart":
         pairs = pairs[~pairs["agree"]]
     elif kind == "edge":
         pairs = pairs.iloc[::-1]
     if not len(pairs) and choice.slice:
-        cards.empty("The slice holds no such pair of this cluster.", "Show other members, or clear the slice.")
+        cards.empty(
+            "The slice holds no such pair of this cluster.", "Show other members, or clear the slice."
+        )
         return
     if not len(pairs):
         cards.empty("All images and captions of this cluster agree.", "Show the other members.")
@@ -129,18 +151,28 @@ def _members(run: RunSummary, choice: Choice, all_clusters: Clusters, number: in
         "clusters of image and caption."
     )
     notes = [
-        "" if row.agree else f" (image in {row.image_label}, caption in {row.text_label})" for row in pairs.itertuples()
+        "" if row.agree else f" (image in {row.image_label}, caption in {row.text_label})"
+        for row in pairs.itertuples()
     ]
     _cards(run, choice, pairs, "cosine", notes)
 
 
 def _between(
-    run: RunSummary, choice: Choice, all_clusters: Clusters, number: int, near: pd.DataFrame, words_of: dict[int, str]
+    run: RunSummary,
+    choice: Choice,
+    all_clusters: Clusters,
+    number: int,
+    near: pd.DataFrame,
+    words_of: dict[int, str],
 ) -> None:
     cards.heading("Between two clusters", "Pairs about equally close to both centroids, the most even first.")
     names = {str(c): f"{c}: {words_of.get(c, '')}" for c in near["cluster"].tolist()}
-    other = int(st.selectbox("Other cluster", list(names), format_func=names.__getitem__, width=420,
-                             **bound("other-cluster")) or 0)  # fmt: skip
+    other = int(
+        st.selectbox(
+            "Other cluster", list(names), format_func=names.__getitem__, width=420, **bound("other-cluster")
+        )
+        or 0
+    )
     within = slice_members(choice, "text") if choice.slice else None
     pairs = clusters.between(run, choice.split, all_clusters, number, other, within)
     if not len(pairs):
@@ -159,10 +191,15 @@ def _cards(run: RunSummary, choice: Choice, pairs: pd.DataFrame, score: str, not
         best = own.iloc[0]
         lines = [
             f"{row[score]:.3f} · {captions[row['caption']]}{row['note']}" for row in own.to_dict("records")
-        ]  # fmt: skip
+        ]
         card = sample_card(
-            run, choice.split, "image", image, image, float(best[score]),
+            run,
+            choice.split,
+            "image",
+            image,
+            image,
+            float(best[score]),
             links=links.of_sample(choice, "text", int(best["caption"])),
-        )  # fmt: skip
+        )
         items.append(replace(card, caption="\n".join(lines), hover=captions[int(best["caption"])]))
     cards.results(items)

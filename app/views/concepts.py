@@ -65,7 +65,9 @@ def graphs(runs: Sequence[RunSummary], split: str) -> str:
     return word
 
 
-def _graph(run: RunSummary, split: str, position: int, word: str, part: str, by: str, kind: str, count: int) -> None:
+def _graph(
+    run: RunSummary, split: str, position: int, word: str, part: str, by: str, kind: str, count: int
+) -> None:
     names = concepts.concept_names(run, split)
     number = names.index(word) if word in names else None
     if part == "around" and number is None:
@@ -76,7 +78,11 @@ def _graph(run: RunSummary, split: str, position: int, word: str, part: str, by:
     key = f"concept-graph-{position}"
     figure = charts.concept_graph(graph.nodes, graph.edges, number, charts.tone(theme()))
     downloads.chart(
-        figure, key, f"concept graph {position + 1}", on_select=partial(_pick, key, names), selection_mode="points"
+        figure,
+        key,
+        f"concept graph {position + 1}",
+        on_select=partial(_pick, key, names),
+        selection_mode="points",
     )
     nodes = set(graph.nodes["concept"])
     isolated = len(nodes - set(graph.edges["concept"]) - set(graph.edges["neighbour"]))
@@ -87,7 +93,8 @@ def _graph(run: RunSummary, split: str, position: int, word: str, part: str, by:
         note += f" “{word}” is not among them; “{PARTS['around']}” shows it."
     cards.note(note)
     edges = graph.edges.assign(
-        concept=[names[i] for i in graph.edges["concept"]], neighbour=[names[i] for i in graph.edges["neighbour"]]
+        concept=[names[i] for i in graph.edges["concept"]],
+        neighbour=[names[i] for i in graph.edges["neighbour"]],
     )
     downloads.table(edges, f"concept-edges-{run.name}-{split}")
 
@@ -106,11 +113,15 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
         "How many concepts does a sample read?",
         "Effective number of concepts: at 1 a sample attends to a single concept, further right to more of them.",
     )
-    inside = {side: in_slice(choice, side, concepts.attention_of(runs[-1], split, side).samples) for side in SIDES}
+    inside = {
+        side: in_slice(choice, side, concepts.attention_of(runs[-1], split, side).samples) for side in SIDES
+    }
     if choice.slice:
         say_slice(choice, "text")
     if not all(rows.any() for rows in inside.values()):
-        cards.empty("The slice holds none of these captions.", "Clear it, or write another one in the sidebar.")
+        cards.empty(
+            "The slice holds none of these captions.", "Clear it, or write another one in the sidebar."
+        )
         return
     for run in runs:
         if len(runs) > 1:
@@ -125,17 +136,23 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
                 cards.Metric("top, images", f"{image.named:,}", f"of {total:,}", "top concepts"),
                 cards.Metric("top, captions", f"{text.named:,}", f"of {total:,}", "top concepts"),
                 cards.Metric(
-                    "shared attention", f"{100 * shared.own[inside['text']].mean():.1f} %",
-                    f"{100 * shared.other[inside['text']].mean():.1f} % by chance", "shared",
+                    "shared attention",
+                    f"{100 * shared.own[inside['text']].mean():.1f} %",
+                    f"{100 * shared.other[inside['text']].mean():.1f} % by chance",
+                    "shared",
                 ),
             ]
-        )  # fmt: skip
+        )
         if concepts.strongest_only(run, split):
-            cards.note("The analysis stores only the strongest concepts of every sample; shares are of those.")
+            cards.note(
+                "The analysis stores only the strongest concepts of every sample; shares are of those."
+            )
     for (side, name), column in zip(SIDES.items(), st.columns(2, gap="large"), strict=True):
         with column:
             cards.label(name.capitalize())
-            numbers = {run.name: concepts.attention_of(run, split, side).perplexity[inside[side]] for run in runs}
+            numbers = {
+                run.name: concepts.attention_of(run, split, side).perplexity[inside[side]] for run in runs
+            }
             figure = charts.concepts_read(numbers, name, charts.tone(theme()))
             downloads.chart(figure, f"amount-{side}", f"concepts that {name} read")
 
@@ -154,8 +171,9 @@ def _range(attention: concepts.AttentionSummary) -> str:
 NUMBERS = {
     "image_share": ("image’s share, %", ".0f", "attention"),
     "caption_share": ("caption’s share, %", ".0f", "attention"),
-    "shared": ("shared, %", ".1f", "shared"), "rank": ("rank", ",d", "rank"),
-}  # fmt: skip
+    "shared": ("shared, %", ".1f", "shared"),
+    "rank": ("rank", ",d", "rank"),
+}
 
 
 def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
@@ -184,9 +202,15 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
         "caption_reads": Column("caption’s top concept", "", "attention"),
     } | {name: Column(label, digits, term) for name, (label, digits, term) in NUMBERS.items()}
     return sample_table(
-        alone, "text", numbers, table.drop(columns=["caption", "image"]), columns,
-        target=CAPTION, key=f"disagreements-{first}", file=f"concepts-{choice.split}-shared-{run.name}",
-    )  # fmt: skip
+        alone,
+        "text",
+        numbers,
+        table.drop(columns=["caption", "image"]),
+        columns,
+        target=CAPTION,
+        key=f"disagreements-{first}",
+        file=f"concepts-{choice.split}-shared-{run.name}",
+    )
 
 
 def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> None:
@@ -243,7 +267,8 @@ def _readers(run: RunSummary, choice: Choice, concept: int, side: str) -> None:
     if not len(table):
         of_slice = " of the slice" if choice.slice else ""
         cards.empty(
-            f"No {'image' if side == 'image' else 'caption'}{of_slice} reads it at all.", "Choose another concept."
+            f"No {'image' if side == 'image' else 'caption'}{of_slice} reads it at all.",
+            "Choose another concept.",
         )
         return
     pictured, first = side == "image", open_summary(run).first_captions(choice.split)
@@ -254,9 +279,19 @@ def _readers(run: RunSummary, choice: Choice, concept: int, side: str) -> None:
         pages: tuple[tuple[str, str], ...] = (("open", links.concepts(choice, text)),) if text >= 0 else ()
         if not pictured:
             pages += links.of_sample(choice, side, number, here="concepts")
-        items.append(sample_card(
-            run, choice.split, side, number, place, float(share), links=pages, term="attention", pictured=pictured
-        ))  # fmt: skip
+        items.append(
+            sample_card(
+                run,
+                choice.split,
+                side,
+                number,
+                place,
+                float(share),
+                links=pages,
+                term="attention",
+                pictured=pictured,
+            )
+        )
     cards.results(items)
 
 
@@ -271,15 +306,25 @@ def all_concepts(runs: Sequence[RunSummary], split: str) -> None:
     table = table.sort_values("read", ascending=False, kind="stable", ignore_index=True)
 
     columns = {
-        "word": Column("concept"), "kind": Column("kind"), "image": Column("images’ attention, %", ".2f", "attention"),
-        "text": Column("captions’ attention, %", ".2f", "attention"), "count": Column("training captions", ",d"),
-        "reads": Column("reads", ",d", "concept edge"), "read_by": Column("read by", ",d", "concept edge"),
+        "word": Column("concept"),
+        "kind": Column("kind"),
+        "image": Column("images’ attention, %", ".2f", "attention"),
+        "text": Column("captions’ attention, %", ".2f", "attention"),
+        "count": Column("training captions", ",d"),
+        "reads": Column("reads", ",d", "concept edge"),
+        "read_by": Column("read by", ",d", "concept edge"),
         "forms": Column("word forms"),
-    }  # fmt: skip
+    }
     words = table["word"].tolist()
     chosen = st.session_state.get(CONCEPT)
     rows_table(
-        table, columns, np.arange(len(table)), "concepts-table", "concepts",
-        words.index(chosen) if chosen in words else None, lambda row: put(CONCEPT, words[row]), height=330,
-    )  # fmt: skip
+        table,
+        columns,
+        np.arange(len(table)),
+        "concepts-table",
+        "concepts",
+        words.index(chosen) if chosen in words else None,
+        lambda row: put(CONCEPT, words[row]),
+        height=330,
+    )
     downloads.table(table.drop(columns="read"), f"concepts-{run.name}-{split}")

@@ -24,9 +24,10 @@ from app.views.work import Work, show_work
 PAIR, CAPTION = "pair-caption-number", "empty-caption"
 MEMBERS_SHOWN = 12
 EXPECTED = {
-    VERDICTS[0]: "at least half of random pairs look better", VERDICTS[1]: "at least a tenth do",
+    VERDICTS[0]: "at least half of random pairs look better",
+    VERDICTS[1]: "at least a tenth do",
     VERDICTS[2]: "fewer do",
-}  # fmt: skip
+}
 HEADINGS = {
     "pictures": (
         "Near-duplicate pictures",
@@ -38,7 +39,10 @@ HEADINGS = {
         "The same but for case, punctuation, articles and the spelling of one word. On different images they are no "
         "copies by themselves, but such a caption fits several pictures.",
     ),
-    "bad": ("Broken, tiny and blank pictures", "Decoded one by one; below 64 pixels a side a picture counts as tiny."),
+    "bad": (
+        "Broken, tiny and blank pictures",
+        "Decoded one by one; below 64 pixels a side a picture counts as tiny.",
+    ),
 }
 
 
@@ -59,12 +63,20 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
         _note_seen(choice, run)
     note_sample(run, choice.split)
     table = (
-        data_quality.cross_fitted(*cross_fitted) if cross_fitted else data_quality.mismatches(run, choice.split)
-    )  # fmt: skip
+        data_quality.cross_fitted(*cross_fitted)
+        if cross_fitted
+        else data_quality.mismatches(run, choice.split)
+    )
     table = table[in_slice(choice, "text", table["caption"])]
     counts = table["verdict"].value_counts()
-    cards.metrics(cards.Metric(name, f"{counts.get(name, 0):,}", EXPECTED[name], "random pairs") for name in VERDICTS)
-    by = "Every pair is judged by the run that did not see its image." if cross_fitted else _judges(choice, run)
+    cards.metrics(
+        cards.Metric(name, f"{counts.get(name, 0):,}", EXPECTED[name], "random pairs") for name in VERDICTS
+    )
+    by = (
+        "Every pair is judged by the run that did not see its image."
+        if cross_fitted
+        else _judges(choice, run)
+    )
     cards.heading(
         "Captions that may belong to another image",
         f"{by} Most suspicious first. Vague captions are here, too: they suit their image no better "
@@ -76,8 +88,9 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
     columns = {
         "score": Column("suspicion", ".1f", "mismatch"),
         "random": Column("random pairs better", ".0f", "random pairs", " %"),
-        "verdict": Column("looks"), "rank": Column("rank of its image", ",d", "rank"),
-    }  # fmt: skip
+        "verdict": Column("looks"),
+        "rank": Column("rank of its image", ",d", "rank"),
+    }
     if cross_fitted:
         columns["judge"] = Column("judged by")
     filtered = search_words(f"{PAIR}-words")
@@ -109,13 +122,16 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
         by = choose_one("Order", orders, "empty-order", tip("fits"))
         filtered = search_words(f"{CAPTION}-words")
     columns = {
-        "content": Column("content words", ",d", "content words"), "words": Column("words", ",d"),
+        "content": Column("content words", ",d", "content words"),
+        "words": Column("words", ",d"),
         "diversity": Column(f"diversity in {run.name}", ".4f", "diversity"),
-    }  # fmt: skip
+    }
     if by == "generic":
         fits = data_quality.fitting_images(run, choice.split)
         if fits is None:
-            cards.note("These captions share hardly any word, so they cannot tell which other images each would fit.")
+            cards.note(
+                "These captions share hardly any word, so they cannot tell which other images each would fit."
+            )
             return
         facts = facts.assign(fits=fits)
         columns = {"fits": Column("images it fits", ",d", "fits")} | columns
@@ -131,9 +147,15 @@ def _judges(choice: Choice, run: RunSummary) -> str:
 
 
 def _open_captions(
-    choice: Choice, run: RunSummary, table: pd.DataFrame, columns: dict[str, Column], filtered: str, target: str,
-    file: str, title: str,
-) -> None:  # fmt: skip
+    choice: Choice,
+    run: RunSummary,
+    table: pd.DataFrame,
+    columns: dict[str, Column],
+    filtered: str,
+    target: str,
+    file: str,
+    title: str,
+) -> None:
     """A table of the captions that hold the words of `filtered`, and the one that is open."""
     numbers = table["caption"].to_numpy()
     rows = holding(choice, "text", numbers, filtered)
@@ -141,9 +163,15 @@ def _open_captions(
         cards.empty(*NO_WORDS)
         return
     order = sample_table(
-        choice, "text", numbers[rows], table.iloc[rows][list(columns)], columns, target=target, key=f"{target}-table",
+        choice,
+        "text",
+        numbers[rows],
+        table.iloc[rows][list(columns)],
+        columns,
+        target=target,
+        key=f"{target}-table",
         file=f"{file}-{choice.split}",
-    )  # fmt: skip
+    )
     if not follow(target, order):
         return
     cards.heading(title)
@@ -158,18 +186,22 @@ def findings(choice: Choice, run: RunSummary, view: str) -> None:
     if result.value is None:
         show_work(
             Work(
-                result.name, data_quality.content_command(run), "Check pictures and captions",
+                result.name,
+                data_quality.content_command(run),
+                "Check pictures and captions",
                 "Looks at every picture of the data and compares all pictures and captions: about a minute for 10,000 "
                 "pictures on two cores. The report is kept until the data changes.",
             )
-        )  # fmt: skip
+        )
         return
     report = result.value
     cards.heading(*HEADINGS[view])
     cards.note(_extent(report, view) + (" The slice does not narrow this list." if choice.slice else ""))
-    listed = {"pictures": report.duplicate_pictures, "captions": report.duplicate_captions, "bad": report.pictures}[
-        view
-    ]
+    listed = {
+        "pictures": report.duplicate_pictures,
+        "captions": report.duplicate_captions,
+        "bad": report.pictures,
+    }[view]
     leaks = [finding for finding in listed if len(finding.splits) > 1]
     if view != "bad" and len(report.splits) > 1:
         label = f"Only across splits ({len(leaks):,} of {len(listed):,})"
@@ -189,7 +221,9 @@ def _extent(report: ContentReport, view: str) -> str:
         lacking = f" The pictures of {' and '.join(report.without_pictures)} are not here, so they were not looked at."
     alone = " Other splits of the data are not here." if len(parts) == 1 else ""
     return (
-        f"Compared: {', '.join(parts)}.{lacking}{alone}" if view != "bad" else f"Splits: {', '.join(parts)}.{lacking}"
+        f"Compared: {', '.join(parts)}.{lacking}{alone}"
+        if view != "bad"
+        else f"Splits: {', '.join(parts)}.{lacking}"
     )
 
 
@@ -202,9 +236,10 @@ def _listed(choice: Choice, run: RunSummary, listed: tuple[Finding, ...], view: 
         columns |= {"what": Column("what is wrong"), "splits": Column("split")}
     else:
         columns |= {
-            "samples": Column(view, ",d"), "splits": Column("splits"),
+            "samples": Column(view, ",d"),
+            "splits": Column("splits"),
             "likeness": Column("likeness", ".1f", "likeness", " %"),
-        }  # fmt: skip
+        }
     ids = np.arange(len(listed))
     order = ids[picking_table(table, columns, ids, target, f"{target}-table", "findings", height=330)]
     downloads.table(data_quality.sample_rows(run, listed, captions=captions), f"data-{view}")
@@ -219,7 +254,9 @@ def _listed(choice: Choice, run: RunSummary, listed: tuple[Finding, ...], view: 
 
 def _member(choice: Choice, run: RunSummary, name: str, row: int, modality: str) -> None:
     """One sample of a finding: picture, captions, and links where the run was evaluated on its split."""
-    image, captions, highlighted, file = data_quality.finding_sample(run, name, row, caption=modality == "text")
+    image, captions, highlighted, file = data_quality.finding_sample(
+        run, name, row, caption=modality == "text"
+    )
     title = " · ".join(
         dict.fromkeys((name, f"{'caption' if modality == 'text' else 'image'} {row}", f"image {image}", file))
     )

@@ -23,8 +23,11 @@ from app.views.samples import NO_WORDS, holding, of_run, sample_table, search_wo
 RECALL_AT = 10
 MEASURES = {"diversity": "Diversity", "SD": "Standard deviation", "entropy": "Entropy"}
 NUMBERS = {
-    "diversity": (".4f", "diversity"), "SD": (".4f", "SD"), "entropy": (".4f", "entropy"), "rank": (",d", "rank"),
-}  # fmt: skip
+    "diversity": (".4f", "diversity"),
+    "SD": (".4f", "SD"),
+    "entropy": (".4f", "entropy"),
+    "rank": (",d", "rank"),
+}
 Tables = Mapping[str, pd.DataFrame]
 
 
@@ -33,7 +36,9 @@ def distributions(tables: Tables, unit: str) -> None:
     colours = charts.tone(theme())
     left, right = st.columns([3, 2], gap="large")
     with left:
-        cards.heading("How diverse are the anchors?", "Further left is more ambiguous. Dashed lines are medians.")
+        cards.heading(
+            "How diverse are the anchors?", "Further left is more ambiguous. Dashed lines are medians."
+        )
         measure = choose_one("Histogram of", MEASURES, "shown", tip("raw"))
         values = {name: table[measure].to_numpy() for name, table in tables.items()}
         label = MEASURES[measure].lower()
@@ -51,8 +56,12 @@ def distributions(tables: Tables, unit: str) -> None:
         recalls = {}
         for name, table in tables.items():
             ranked = table[table["rank"].notna()]
-            recalls[name] = recall_by_tenth(ranked["diversity"].to_numpy(), ranked["rank"].to_numpy() - 1, RECALL_AT)
-        downloads.chart(charts.recall_by_diversity(recalls, RECALL_AT, colours), "tenths", "recall by diversity")
+            recalls[name] = recall_by_tenth(
+                ranked["diversity"].to_numpy(), ranked["rank"].to_numpy() - 1, RECALL_AT
+            )
+        downloads.chart(
+            charts.recall_by_diversity(recalls, RECALL_AT, colours), "tenths", "recall by diversity"
+        )
 
 
 def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
@@ -65,9 +74,13 @@ def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
         "ambiguous anchors count as diverse.",
     )
     figure = charts.density(
-        table["SD"].to_numpy(), table["entropy"].to_numpy(), "standard deviation", "entropy, bits", unit,
+        table["SD"].to_numpy(),
+        table["entropy"].to_numpy(),
+        "standard deviation",
+        "entropy, bits",
+        unit,
         charts.tone(theme()),
-    )  # fmt: skip
+    )
     downloads.chart(figure, "measures", "standard deviation and entropy")
 
 
@@ -84,10 +97,14 @@ def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None
         f"{correlation(rho)}; {overlap:.0f} % of the most ambiguous tenth are the same.",
     )
     figure = charts.density(
-        changes["place_a"].to_numpy(), changes["place_b"].to_numpy(),
-        f"percentile in {charts.plain(choice.first.name)}", f"percentile in {charts.plain(choice.second.name)}", unit,
-        charts.tone(theme()), diagonal=True,
-    )  # fmt: skip
+        changes["place_a"].to_numpy(),
+        changes["place_b"].to_numpy(),
+        f"percentile in {charts.plain(choice.first.name)}",
+        f"percentile in {charts.plain(choice.second.name)}",
+        unit,
+        charts.tone(theme()),
+        diagonal=True,
+    )
     downloads.chart(figure, "changes", "percentiles in both runs")
 
 
@@ -100,12 +117,16 @@ def ranked_anchors(
     cards.heading(f"The most ambiguous {unit}", "Click on a row to open the anchor below.")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         orders = {
-            "second": f"Lowest in {last.name}", "first": f"Lowest in {choice.first.name}", "fell": "Largest decrease",
+            "second": f"Lowest in {last.name}",
+            "first": f"Lowest in {choice.first.name}",
+            "fell": "Largest decrease",
             "rose": "Largest increase",
-        }  # fmt: skip
+        }
         by = choose_one("Rank by", orders, "ranked", tip("change")) if changes is not None else "second"
         words = search_words("words")
-        count_fits = modality == "text" and st.toggle("Images it fits", False, help=tip("fits"), **bound("fits"))
+        count_fits = modality == "text" and st.toggle(
+            "Images it fits", False, help=tip("fits"), **bound("fits")
+        )
     table = tables[last.name]
     fits = fitting_images(last, choice.split) if count_fits else None
     if fits is not None:
@@ -129,9 +150,15 @@ def ranked_anchors(
         values["images it fits"] = fits
         columns["images it fits"] = Column("images it fits", ",d", "fits")
     return sample_table(
-        choice, modality, anchors[order], values.iloc[order], columns, target=target, key=f"table-{modality}",
+        choice,
+        modality,
+        anchors[order],
+        values.iloc[order],
+        columns,
+        target=target,
+        key=f"table-{modality}",
         file=f"diversity-{choice.split}-{unit}",
-    )  # fmt: skip
+    )
 
 
 def _agreement(tables: Tables, fits: np.ndarray | None) -> str:
@@ -140,7 +167,8 @@ def _agreement(tables: Tables, fits: np.ndarray | None) -> str:
         return "These captions share hardly any word, so they cannot tell which other images each would fit."
     counts = pd.Series(fits)
     correlations = " · ".join(
-        f"{name} {correlation(rank_correlation(table['diversity'], counts))}" for name, table in tables.items()
+        f"{name} {correlation(rank_correlation(table['diversity'], counts))}"
+        for name, table in tables.items()
     )
     return (
         "Images it fits: other images with a caption like this one, by the captions alone. Spearman’s ρ with diversity "
@@ -148,7 +176,9 @@ def _agreement(tables: Tables, fits: np.ndarray | None) -> str:
     )
 
 
-def _numbers(choice: Choice, tables: Tables, changes: pd.DataFrame | None) -> tuple[pd.DataFrame, dict[str, Column]]:
+def _numbers(
+    choice: Choice, tables: Tables, changes: pd.DataFrame | None
+) -> tuple[pd.DataFrame, dict[str, Column]]:
     """Every number of every anchor, each run's under its name, and how they are shown."""
     values, columns = {}, {}
     for run in (choice.runs[-1], *choice.runs[:-1]):

@@ -34,11 +34,16 @@ def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.n
     total = max(len(changes), 1)
     cards.metrics(
         cards.Metric(
-            name, f"{count:,}", f"of {total:,}", name, f"{100 * count / total:.1f} %",
-            {"fixed": "green", "broken": "red"}.get(name, "off") if count else "off", "off",  # type: ignore[arg-type]
+            name,
+            f"{count:,}",
+            f"of {total:,}",
+            name,
+            f"{100 * count / total:.1f} %",
+            {"fixed": "green", "broken": "red"}.get(name, "off") if count else "off",  # type: ignore[arg-type]
+            "off",
         )
         for name, count in outcome_counts(changes, OUTCOMES).items()
-    )  # fmt: skip
+    )
     say_gains(choice, direction, at)
     left, right = st.columns([2, 3], gap="large")
     with left:
@@ -60,10 +65,14 @@ def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.n
     clicks.on_cell(["ranks"], "rank-clicks", open_cell)
     with right:
         cards.heading("Queries by outcome", "Largest change of rank first. Click on a row to open the query.")
-        outcome = choose_one("Show", {"all": "All", **{name: name.capitalize() for name in OUTCOMES}}, "outcome")
+        outcome = choose_one(
+            "Show", {"all": "All", **{name: name.capitalize() for name in OUTCOMES}}, "outcome"
+        )
         with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-            bands = [choose_band(of_run(choice, "Rank", run), key) for run, key in
-                     zip(choice.runs, ("from-rank", "to-rank"), strict=True)]  # fmt: skip
+            bands = [
+                choose_band(of_run(choice, "Rank", run), key)
+                for run, key in zip(choice.runs, ("from-rank", "to-rank"), strict=True)
+            ]
             words = search_words("words")
         queries = by_outcome(changes, None if outcome == "all" else outcome)
         for column, band in zip(("rank_a", "rank_b"), bands, strict=True):
@@ -73,12 +82,17 @@ def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.n
             "rank_a": Column(of_run(choice, "rank", choice.first), ",d", "rank"),
             "rank_b": Column(of_run(choice, "rank", choice.second), ",d", "rank"),
             "change": Column("gain", "+,d", "gain"),
-        }  # fmt: skip
+        }
         fact = f"No query is {outcome}." if outcome != "all" and not any(bands) else "There is no such query."
         return query_table(
-            choice, modality, queries.drop(columns="direction"), columns, words, fact,
+            choice,
+            modality,
+            queries.drop(columns="direction"),
+            columns,
+            words,
+            fact,
             f"ranks-{choice.split}-{direction}-{export.file_name(outcome)}",
-        )  # fmt: skip
+        )
 
 
 def ranks_of_runs(choice: Choice, direction: str, at: int, modality: str) -> np.ndarray:
@@ -93,9 +107,12 @@ def ranks_of_runs(choice: Choice, direction: str, at: int, modality: str) -> np.
     left, right = figure_and_table(choice)
     with left:
         cards.heading(
-            "Ranks of the true matches", "The more queries on the left, the better. Click on a bar for its queries."
+            "Ranks of the true matches",
+            "The more queries on the left, the better. Click on a bar for its queries.",
         )
-        figure = charts.rank_distribution({name: table[name].to_numpy() for name in ranks}, charts.tone(theme()))
+        figure = charts.rank_distribution(
+            {name: table[name].to_numpy() for name in ranks}, charts.tone(theme())
+        )
         downloads.chart(figure, "ranks", "ranks of the true matches")
 
     def open_bar(value: object) -> None:
@@ -130,9 +147,14 @@ def ranks_of_runs(choice: Choice, direction: str, at: int, modality: str) -> np.
         if answer in ("missed", "found") and not band:
             fact = f"No query is {'missed' if answer == 'missed' else 'answered'}."
         return query_table(
-            choice, modality, rows, columns, words, fact,
+            choice,
+            modality,
+            rows,
+            columns,
+            words,
+            fact,
             f"ranks-{choice.split}-{direction}-{export.file_name(answer)}",
-        )  # fmt: skip
+        )
 
 
 def count_answers(choice: Choice, direction: str, at: int, table: pd.DataFrame) -> None:
@@ -142,15 +164,23 @@ def count_answers(choice: Choice, direction: str, at: int, table: pd.DataFrame) 
     shares = {"by all": every, "by some": len(table) - every - none, "by none": none}
     cards.metrics(
         cards.Metric(
-            f"answered {by}", f"{held:,}", f"of {total:,}", "answered by", f"{100 * held / total:.1f} %", "off", "off"
+            f"answered {by}",
+            f"{held:,}",
+            f"of {total:,}",
+            "answered by",
+            f"{100 * held / total:.1f} %",
+            "off",
+            "off",
         )
         for by, held in shares.items()
-    )  # fmt: skip
+    )
     alone = [f"{int((own & (right.sum(1) == 1)).sum()):,}" for own in right.T]
     say_gains(choice, direction, at, {"answers alone": alone})
 
 
-def say_gains(choice: Choice, direction: str, at: int, more: Mapping[str, Sequence[str]] | None = None) -> None:
+def say_gains(
+    choice: Choice, direction: str, at: int, more: Mapping[str, Sequence[str]] | None = None
+) -> None:
     """Whether the recall of the runs over that of the first is noise, over the slice where there is one."""
     captions = slice_members(choice, "text") if choice.slice else None
     label = f"{'text → image' if direction == 't2i' else 'image → text'} R@{at}"
@@ -162,12 +192,16 @@ def choose_answered(choice: Choice, table: pd.DataFrame, at: int) -> tuple[str, 
     right = table[[run.name for run in choice.runs]].to_numpy() <= at
     times = right.sum(1)
     options = {"all": np.full(len(table), True), "by all": right.all(1), "by none": times == 0}
-    options |= {f"only by {run.name}": own & (times == 1) for run, own in zip(choice.runs, right.T, strict=True)}
+    options |= {
+        f"only by {run.name}": own & (times == 1) for run, own in zip(choice.runs, right.T, strict=True)
+    }
     options |= {
         f"by all but {run.name}": ~own & (times == len(choice.runs) - 1)
         for run, own in zip(choice.runs, right.T, strict=True)
     }
-    chosen = str(st.selectbox("Answered", list(options), help=tip("answered by"), **bound("answered-by"), width=230))
+    chosen = str(
+        st.selectbox("Answered", list(options), help=tip("answered by"), **bound("answered-by"), width=230)
+    )
     return chosen, options[chosen]
 
 
@@ -179,7 +213,10 @@ def figure_and_table(choice: Choice) -> Sequence[DeltaGenerator]:
 def only_guessed(choice: Choice, direction: str, at: int, queries: pd.DataFrame) -> pd.DataFrame:
     """The queries, or, when asked for, those that are probably right in the last run though no label says so."""
     if not st.toggle(
-        f"Only probably right in {cards.literal(choice.runs[-1].name)}", False, help=tip("likely"), **bound("likely")
+        f"Only probably right in {cards.literal(choice.runs[-1].name)}",
+        False,
+        help=tip("likely"),
+        **bound("likely"),
     ):
         return queries
     sentences, guesses, modality = [], None, "text" if direction == "t2i" else "image"
@@ -188,8 +225,12 @@ def only_guessed(choice: Choice, direction: str, at: int, queries: pd.DataFrame)
         if guesses is None:
             cards.note("These captions share hardly any word, so nothing can be guessed from them.")
             return queries
-        labelled, with_likely = guesses.recall(at, queries=slice_members(choice, modality) if choice.slice else None)
-        sentences.append(f"{run.name} {labelled:.1f} % by the labels, {with_likely:.1f} % with likely matches")
+        labelled, with_likely = guesses.recall(
+            at, queries=slice_members(choice, modality) if choice.slice else None
+        )
+        sentences.append(
+            f"{run.name} {labelled:.1f} % by the labels, {with_likely:.1f} % with likely matches"
+        )
     assert guesses is not None
     unit = "captions" if modality == "text" else "images"
     sampled, of = guesses.queries, ""
@@ -217,9 +258,15 @@ def in_band(ranks: np.ndarray, band: str) -> np.ndarray:
 
 
 def query_table(
-    choice: Choice, modality: str, queries: pd.DataFrame, columns: Mapping[str, Column], words: str, fact: str,
-    file: str, height: int = 420,
-) -> np.ndarray:  # fmt: skip
+    choice: Choice,
+    modality: str,
+    queries: pd.DataFrame,
+    columns: Mapping[str, Column],
+    words: str,
+    fact: str,
+    file: str,
+    height: int = 420,
+) -> np.ndarray:
     """The table of queries that hold the words; returns them in the order shown. `fact` is said without a query."""
     if not len(queries):
         cards.empty(fact, "Show others, or choose another number of results.")
@@ -230,9 +277,16 @@ def query_table(
         cards.empty(*NO_WORDS)
         return np.zeros(0, dtype=np.int64)
     return sample_table(
-        choice, modality, numbers[rows], queries.iloc[rows].drop(columns="query"), columns,
-        target=f"query-{modality}", key=f"queries-{modality}-{'-'.join(columns)}", file=file, height=height,
-    )  # fmt: skip
+        choice,
+        modality,
+        numbers[rows],
+        queries.iloc[rows].drop(columns="query"),
+        columns,
+        target=f"query-{modality}",
+        key=f"queries-{modality}-{'-'.join(columns)}",
+        file=file,
+        height=height,
+    )
 
 
 def near_misses(choice: Choice, direction: str, modality: str) -> np.ndarray:
@@ -273,13 +327,17 @@ def near_misses(choice: Choice, direction: str, modality: str) -> np.ndarray:
     with right:
         cards.heading("Smallest margins", "A small change of the model would change these results.")
         with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-            side = choose_one("Show", {"lost": "Just missed", "held": "Just answered"}, "calls", tip("margin"))
+            side = choose_one(
+                "Show", {"lost": "Just missed", "held": "Just answered"}, "calls", tip("margin")
+            )
             words = search_words("words")
         missed = (table["rank"] > 1).to_numpy()
         queries = table[missed == (side == "lost")]
         queries = queries.iloc[np.argsort(queries["margin"].abs().to_numpy(), kind="stable")]
-        columns = {"margin": Column(of_run(choice, "margin", last), "+.4f", "margin"), "rank": Column(
-            of_run(choice, "rank", last), ",d", "rank")}  # fmt: skip
+        columns = {
+            "margin": Column(of_run(choice, "margin", last), "+.4f", "margin"),
+            "rank": Column(of_run(choice, "rank", last), ",d", "rank"),
+        }
         for run in others:
             columns[f"margin {run.name}"] = Column(of_run(choice, "margin", run), "+.4f", "margin")
         file = f"margins-{choice.split}-{direction}-{side}"

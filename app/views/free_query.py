@@ -24,14 +24,22 @@ PICTURE_SIZE = 280
 def query_with_text(choice: Choice) -> None:
     """Rank the split's pictures by a sentence; imported runs answer the sentences saved with them."""
     text = st.text_input(
-        "Text query", **bound("text"), placeholder="a dog runs through shallow water", icon=":material/search:"
+        "Text query",
+        **bound("text"),
+        placeholder="a dog runs through shallow water",
+        icon=":material/search:",
     )
     query = str(text or "").strip()
-    saved = list(dict.fromkeys(q for run in choice.runs for q in open_summary(run).saved_queries(choice.split)))
+    saved = list(
+        dict.fromkeys(q for run in choice.runs for q in open_summary(run).saved_queries(choice.split))
+    )
     if saved:
         _saved_queries(saved, query)
     if not query:
-        cards.empty("No query yet.", "Type a sentence and press Enter. Every run then ranks the pictures of the split.")
+        cards.empty(
+            "No query yet.",
+            "Type a sentence and press Enter. Every run then ranks the pictures of the split.",
+        )
         return
     side_by_side(choice, "text", lambda run: _pictures_of(choice, run, query))
 
@@ -44,7 +52,9 @@ def query_with_text(choice: Choice) -> None:
 
 def _saved_queries(saved: list[str], query: str) -> None:
     """The texts whose embeddings were imported; a click on a row asks one."""
-    cards.heading("Saved queries", "Their embeddings were imported with the run. Click on a row to ask with it.")
+    cards.heading(
+        "Saved queries", "Their embeddings were imported with the run. Click on a row to ask with it."
+    )
     words = search_words("query-words", "of the queries")
     rows = matching(saved, words)
     if not len(rows):
@@ -53,9 +63,15 @@ def _saved_queries(saved: list[str], query: str) -> None:
     table = pd.DataFrame({"query": [saved[row] for row in rows]})
     current = saved.index(query) if query in saved else -1
     rows_table(
-        table, {"query": Column("query")}, rows, "saved-queries", "saved queries", current,
-        lambda row: put("text", saved[row]), height=240,
-    )  # fmt: skip
+        table,
+        {"query": Column("query")},
+        rows,
+        "saved-queries",
+        "saved queries",
+        current,
+        lambda row: put("text", saved[row]),
+        height=240,
+    )
 
 
 def _pictures_of(choice: Choice, run: RunSummary, query: str) -> pd.DataFrame:
@@ -115,13 +131,17 @@ def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFram
         f"{similar.likeness:.2f}; {ALIKE} is needed, 1 is the same picture)"
     )
     if similar.likeness < ALIKE:
-        cards.empty("There is no answer.", f"{reason} No picture of the split is nearly equal to yours: {nearest}.")
+        cards.empty(
+            "There is no answer.", f"{reason} No picture of the split is nearly equal to yours: {nearest}."
+        )
         return None
     cards.note(f"{reason} Using image {similar.image} as the query instead: {nearest}.")
     opened = open_summary(run)
     cards.sample(
-        thumbnail(run, choice.split, similar.image), [],
+        thumbnail(run, choice.split, similar.image),
+        [],
         f"Image {similar.image} · {opened.image_names(choice.split)[similar.image]}, used as the query",
-        links=links.of_sample(choice, "image", similar.image), image=similar.image,
-    )  # fmt: skip
+        links=links.of_sample(choice, "image", similar.image),
+        image=similar.image,
+    )
     return search(run, similar.image, choice.split, "image", RESULTS).assign(match=False)

@@ -15,9 +15,11 @@ from app.ui.words import gain_cell
 
 
 def show_gains(
-    choice: Choice, recalls: Mapping[str, str], captions: np.ndarray | None = None,
+    choice: Choice,
+    recalls: Mapping[str, str],
+    captions: np.ndarray | None = None,
     more: Mapping[str, Sequence[str]] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Whether gains over the first run are noise: a sentence a recall for two runs, a table for more.
 
     Args:
@@ -36,7 +38,9 @@ def show_gains(
     changes = [gains(choice.first, run, choice.split, captions) for run in choice.runs[1:]]
     table: dict[str, Sequence[str]] = {"run": [run.name for run in choice.runs], **(more or {})}
     for recall in recalls:
-        cells = [gain_cell(change[recall].mean, change[recall].low, change[recall].high) for change in changes]
+        cells = [
+            gain_cell(change[recall].mean, change[recall].low, change[recall].high) for change in changes
+        ]
         table[recall] = ["–", *cells]
     columns = {name: Column(recalls.get(name, name), right=name != "run") for name in table}
     plain_table(pd.DataFrame(table), columns, f"gains-{'-'.join(recalls)}", "runs")

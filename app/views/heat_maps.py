@@ -41,7 +41,12 @@ Pairs = Mapping[str, Pair]
 
 
 def candidate_pairs(
-    choice: Choice, run: RunSummary, modality: str, query: str | int | bytes, candidates: list[int], own: str = ""
+    choice: Choice,
+    run: RunSummary,
+    modality: str,
+    query: str | int | bytes,
+    candidates: list[int],
+    own: str = "",
 ) -> dict[str, Pair]:
     """The query with each of a run's candidates, by their places from 1; the own match first, where `own` names it.
 
@@ -52,7 +57,9 @@ def candidate_pairs(
     captions = opened.captions(split)
     numbers = {str(place): candidate for place, candidate in enumerate(candidates, start=1)}
     if own and isinstance(query, int):
-        match = int(opened.image_of_text(split)[query]) if modality == "text" else _best_caption(choice, query)
+        match = (
+            int(opened.image_of_text(split)[query]) if modality == "text" else _best_caption(choice, query)
+        )
         numbers = ({own: match} if match >= 0 else {}) | numbers
     if modality == "text":
         text = captions[query] if isinstance(query, int) else str(query)
@@ -89,7 +96,9 @@ def show_heat_maps(choice: Choice, label: str, pairs_of: Callable[[RunSummary], 
         offered = list(dict.fromkeys(way for run in choice.runs for way in ways(run, choice.split)))
         with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
             chosen = choose_one(label, {name: name for name in labels}, "pair")
-            way = choose_one("Map", {name: LABELS[name] for name in offered}, "map") if len(offered) > 1 else ""
+            way = (
+                choose_one("Map", {name: LABELS[name] for name in offered}, "map") if len(offered) > 1 else ""
+            )
         for run in choice.runs:
             pair = pairs.get(run.name, {}).get(chosen)
             own = ways(run, choice.split)
@@ -101,8 +110,12 @@ def show_heat_maps(choice: Choice, label: str, pairs_of: Callable[[RunSummary], 
                 maps[run.name] = pair, word_regions(run, choice.split, pair.text, pair.image, used), used
             except (InputError, OSError, ImportError) as error:
                 reasons[run.name] = str(error)
-    word = _choose_word([numbered(heat.words) for _, heat, _ in maps.values()], [heat for _, heat, _ in maps.values()])
-    for position, (run, column) in enumerate(zip(choice.runs, st.columns(len(choice.runs), gap="small"), strict=True)):
+    word = _choose_word(
+        [numbered(heat.words) for _, heat, _ in maps.values()], [heat for _, heat, _ in maps.values()]
+    )
+    for position, (run, column) in enumerate(
+        zip(choice.runs, st.columns(len(choice.runs), gap="small"), strict=True)
+    ):
         with column:
             cards.label(run.name)
             if run.name in maps:
@@ -111,7 +124,9 @@ def show_heat_maps(choice: Choice, label: str, pairs_of: Callable[[RunSummary], 
                 cards.empty("There is no heat map of this run.", reasons.get(run.name, ""))
 
 
-def _collect(choice: Choice, pairs_of: Callable[[RunSummary], Pairs]) -> tuple[dict[str, Pairs], dict[str, str]]:
+def _collect(
+    choice: Choice, pairs_of: Callable[[RunSummary], Pairs]
+) -> tuple[dict[str, Pairs], dict[str, str]]:
     pairs, reasons = {}, {}
     for run in choice.runs:
         try:
@@ -141,13 +156,13 @@ def _choose_word(named: list[list[str]], maps: list[HeatMap]) -> str:
     first = named[-1][min(maps[-1].most_varied(), MOST_WORDS - 1)]
     if any(len(names) > MOST_WORDS for names in named):
         cards.note(f"The first {MOST_WORDS} words can be picked; the table has all.")
-    word = st.pills(
-        "Word", options, default=first, required=True, format_func=cards.literal, **bound(WORD)
-    )  # fmt: skip
+    word = st.pills("Word", options, default=first, required=True, format_func=cards.literal, **bound(WORD))
     return str(word)
 
 
-def _show(choice: Choice, run: RunSummary, position: int, pair: Pair, heat: HeatMap, way: str, word: str) -> None:
+def _show(
+    choice: Choice, run: RunSummary, position: int, pair: Pair, heat: HeatMap, way: str, word: str
+) -> None:
     names, unit = numbered(heat.words), UNITS[way]
     row = names.index(word) if word in names else 0 if way == "tower" else None
     if row is None:
@@ -158,14 +173,21 @@ def _show(choice: Choice, run: RunSummary, position: int, pair: Pair, heat: Heat
     if heat.boxes is not None and picture is not None:
         laid = [lay_over(word_values, heat.boxes) for word_values in heat.values]
         figure = charts.regions_over_picture(
-            *laid[row], cards.data_url(picture[0]), picture[1], _bounds([part.values for part in laid]),
-            heat.boxes[strongest], unit, colours,
-        )  # fmt: skip
+            *laid[row],
+            cards.data_url(picture[0]),
+            picture[1],
+            _bounds([part.values for part in laid]),
+            heat.boxes[strongest],
+            unit,
+            colours,
+        )
     else:
         figure = charts.region_bars(values, _bounds([heat.values]), unit, colours)
         cards.note(heat.unknown or "This run has no readable picture of the image.")
     downloads.chart(figure, f"heat-{position}", f"heat map {position + 1}")
-    cards.note(f"“{names[row]}” reads region {strongest + 1} most ({unit} {values[strongest]:.3f}). {NOTES[way]}")
+    cards.note(
+        f"“{names[row]}” reads region {strongest + 1} most ({unit} {values[strongest]:.3f}). {NOTES[way]}"
+    )
     with st.expander("All words and regions as a table"):
         st.html(table_html(names, heat.values, unit))
         downloads.table(_long(names, heat), f"heat-map-{position}")
@@ -199,10 +221,13 @@ def _cell(value: float, strongest: bool) -> str:
 def _long(words: list[str], heat: HeatMap) -> pd.DataFrame:
     """One row a word and region, with the region's box where it is known."""
     count = heat.values.shape[1]
-    frame = pd.DataFrame({
-        "word": np.repeat(words, count), "region": np.tile(np.arange(1, count + 1), len(words)),
-        "value": heat.values.ravel(),
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "word": np.repeat(words, count),
+            "region": np.tile(np.arange(1, count + 1), len(words)),
+            "value": heat.values.ravel(),
+        }
+    )
     if heat.boxes is not None:
         for side, column in enumerate(("left", "top", "right", "bottom")):
             frame[column] = np.tile(heat.boxes[:, side], len(words))

@@ -36,10 +36,14 @@ def show_hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
     """Candidates that rank high for too many queries, and the queries that retrieve them wrongly."""
     k = int(choose_one("Among the first", {"10": "10", "5": "5", "1": "1"}, "k", tip("occurrences")))
     inside = slice_members(choice, modality) if choice.slice else None
-    tables = {run.name: retrieval.occurrence_table(run, choice.split, direction, k, inside) for run in choice.runs}
+    tables = {
+        run.name: retrieval.occurrence_table(run, choice.split, direction, k, inside) for run in choice.runs
+    }
     if len(tables) > 2:
         _hubness_table(tables, k)
-    for name, column in zip(tables, st.columns(len(tables), gap="large"), strict=True) if len(tables) < 3 else ():
+    for name, column in (
+        zip(tables, st.columns(len(tables), gap="large"), strict=True) if len(tables) < 3 else ()
+    ):
         counts = tables[name]["count"].to_numpy()
         statistics, largest = retrieval.hubness(counts, k), int(counts.max())
         with column:
@@ -47,7 +51,9 @@ def show_hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
             cards.metrics(
                 [
                     cards.Metric("skewness", f"{statistics.skewness:.2f}", "0 is symmetric", "skewness"),
-                    cards.Metric("never retrieved", f"{statistics.never:.1f} %", "of the candidates", "occurrences"),
+                    cards.Metric(
+                        "never retrieved", f"{statistics.never:.1f} %", "of the candidates", "occurrences"
+                    ),
                     cards.Metric("largest hub", f"{largest:,}", f"mean {statistics.mean:.1f} queries", "hub"),
                 ],
                 compact=True,
@@ -78,7 +84,9 @@ def show_hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
 
     clicks.on_cell(["hubs"], "hub-clicks", open_band)
     with right:
-        cards.heading("Largest hubs", f"Of {last.name}. Click on a row for the queries that wrongly retrieve the hub.")
+        cards.heading(
+            "Largest hubs", f"Of {last.name}. Click on a row for the queries that wrongly retrieve the hub."
+        )
         hub = _hub_table(choice, kind, target, table, f"hubs-{choice.split}-{direction}-{k}")
     correction = retrieval.hub_correction(last, choice.split)
     if correction.value is not None:
@@ -106,14 +114,18 @@ def _hubness_table(tables: Mapping[str, pd.DataFrame], k: int) -> None:
     """The numbers of several runs, one below the other."""
     counts = {name: table["count"].to_numpy() for name, table in tables.items()}
     statistics = {name: retrieval.hubness(values, k) for name, values in counts.items()}
-    rows = pd.DataFrame([
-        {"run": name, "skewness": one.skewness, "never": one.never, "largest": int(counts[name].max())}
-        for name, one in statistics.items()
-    ])  # fmt: skip
+    rows = pd.DataFrame(
+        [
+            {"run": name, "skewness": one.skewness, "never": one.never, "largest": int(counts[name].max())}
+            for name, one in statistics.items()
+        ]
+    )
     columns = {
-        "run": Column("run"), "skewness": Column("skewness", ".2f", "skewness"),
-        "never": Column("never retrieved", ".1f", "occurrences", " %"), "largest": Column("largest hub", ",d", "hub"),
-    }  # fmt: skip
+        "run": Column("run"),
+        "skewness": Column("skewness", ".2f", "skewness"),
+        "never": Column("never retrieved", ".1f", "occurrences", " %"),
+        "largest": Column("largest hub", ",d", "hub"),
+    }
     plain_table(rows, columns, "hubness", "runs")
 
 
@@ -141,12 +153,19 @@ def _corrected(
         f"{len(table) - mended:,} go. Click on a row to open the query; its results below are the uncorrected ones.",
     )
     cards.note(
-        gain_of_ranks(last, choice.split, f"{direction}_r{k}", ranks, f"of {last.name} with the correction", captions)
+        gain_of_ranks(
+            last, choice.split, f"{direction}_r{k}", ranks, f"of {last.name} with the correction", captions
+        )
     )
-    columns = {"rank": Column("rank", ",d", "rank"), "corrected": Column("corrected rank", ",d", "hub correction")}
+    columns = {
+        "rank": Column("rank", ",d", "rank"),
+        "corrected": Column("corrected rank", ",d", "hub correction"),
+    }
     queries = table[table["mended"] == (which == "mended")].drop(columns="mended")
     file = f"hub-correction-{which}-{choice.split}-{direction}-{k}"
-    return query_table(choice, modality, queries, columns, search_words("words"), "There is no such query.", file, 330)
+    return query_table(
+        choice, modality, queries, columns, search_words("words"), "There is no such query.", file, 330
+    )
 
 
 def _hub_table(choice: Choice, kind: str, target: str, table: pd.DataFrame, file: str) -> int:
@@ -155,20 +174,32 @@ def _hub_table(choice: Choice, kind: str, target: str, table: pd.DataFrame, file
     columns = {
         "count": Column(of_run(choice, "queries", last), ",d", "occurrences"),
         "wrong": Column("of them wrongly", ",d", "hub"),
-    }  # fmt: skip
+    }
     for run in choice.runs[:-1]:
         columns[f"count {run.name}"] = Column(of_run(choice, "queries", run), ",d", "occurrences")
     numbers = table["candidate"].to_numpy()
     words = search_words(f"{target}-words")
-    rows = holding(replace(choice, slice=""), kind, numbers, words)  # a slice chooses the queries, not the hubs
+    rows = holding(
+        replace(choice, slice=""), kind, numbers, words
+    )  # a slice chooses the queries, not the hubs
     if len(rows):
         values = table.iloc[rows].drop(columns="candidate")
         numbers = sample_table(
-            choice, kind, numbers[rows], values, columns, target=target, key=f"{target}-table", file=file, height=360
+            choice,
+            kind,
+            numbers[rows],
+            values,
+            columns,
+            target=target,
+            key=f"{target}-table",
+            file=file,
+            height=360,
         )
     else:
         cards.empty(*NO_WORDS)
     total = open_summary(last).count(choice.split, kind)  # type: ignore[arg-type]
-    hub = int(st.number_input("Hub", 0, total - 1, int(numbers[0]), 1, **bound_number(target), width=190) or 0)
+    hub = int(
+        st.number_input("Hub", 0, total - 1, int(numbers[0]), 1, **bound_number(target), width=190) or 0
+    )
     st.html(cards.links_html(links.of_sample(choice, kind, hub)))
     return hub

@@ -82,7 +82,9 @@ def position(rows: np.ndarray, point: int | None) -> int | None:
 
 
 @st.fragment
-def explore(choice: Choice, planes: Planes, whole_tables: Tables, modalities: Modalities, remark: str) -> None:
+def explore(
+    choice: Choice, planes: Planes, whole_tables: Tables, modalities: Modalities, remark: str
+) -> None:
     """Draw it. Only this part of the page reruns after a lasso.
 
     Args:
@@ -99,9 +101,13 @@ def explore(choice: Choice, planes: Planes, whole_tables: Tables, modalities: Mo
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         column = str(st.selectbox("Colour", names, **bound("colour"), width=150))
         query = st.text_input(
-            "Find on the map", max_chars=QUERY_LENGTH, placeholder="words, image 12, a file", help=tip("find"),
-            width=210, **bound(FIND),
-        )  # fmt: skip
+            "Find on the map",
+            max_chars=QUERY_LENGTH,
+            placeholder="words, image 12, a file",
+            help=tip("find"),
+            width=210,
+            **bound(FIND),
+        )
         label = "Lines between images and their captions"
         lines = st.toggle(label, True, **bound("lines"), help=tip("pair lines")) if both else False
         selection = map_selection.from_text(st.query_params.get(AREA))
@@ -137,17 +143,22 @@ def explore(choice: Choice, planes: Planes, whole_tables: Tables, modalities: Mo
     areas = tuple((area.map, area.corners) for area in selection.areas)
     marks = charts.Marks(mask, pairs if lines else None, focus, areas, matches[:MOST_MATCHES])
     downloads.chart(
-        _figure(choice, planes, tables, column, images, marks), CHART,
-        f"joint space of {' and '.join(run.name for run in choice.runs)}, coloured by {column}", on_select=_select,
-        selection_mode=("points", "box", "lasso"), theme=None,
-    )  # fmt: skip
+        _figure(choice, planes, tables, column, images, marks),
+        CHART,
+        f"joint space of {' and '.join(run.name for run in choice.runs)}, coloured by {column}",
+        on_select=_select,
+        selection_mode=("points", "box", "lasso"),
+        theme=None,
+    )
     if selection:
         _table(choice, planes, tables, points, rows)
         _pictures(choice, tables[-1], points)
     if opened is not None:
         cards.heading("One sample in detail")
         if focus is None:
-            cards.note("The map does not show it: it is not in the random sample, or of the modality left out.")
+            cards.note(
+                "The map does not show it: it is not in the random sample, or of the modality left out."
+            )
         is_image = opened < all_images
         number = opened if is_image else opened - all_images
         show_sample(choice, "image" if is_image else "text", number, here="joint space")
@@ -158,13 +169,18 @@ def _matched(query: str, matches: np.ndarray, images: int) -> str:
     if not len(matches):
         return f"Nothing on the map matches “{query}”: no number, no file name, no caption that holds every word."
     of_images = int((matches < images).sum())
-    parts = [words.count(number, name) for number, name in ((of_images, "image"), (len(matches) - of_images, "caption"))
-             if number]  # fmt: skip
+    parts = [
+        words.count(number, name)
+        for number, name in ((of_images, "image"), (len(matches) - of_images, "caption"))
+        if number
+    ]
     limit = f" The first {MOST_MATCHES:,} have a ring." if len(matches) > MOST_MATCHES else ""
     return f"“{query}” matches {' and '.join(parts)}, marked by rings.{limit}"
 
 
-def _figure(choice: Choice, planes: Planes, tables: Tables, column: str, images: int, marks: charts.Marks) -> go.Figure:
+def _figure(
+    choice: Choice, planes: Planes, tables: Tables, column: str, images: int, marks: charts.Marks
+) -> go.Figure:
     colours = charts.tone(theme())
     plotted = joint_space.draw_points(images, len(planes[0]) - images, MOST_DRAWN)
     table = tables[0].iloc[plotted]
@@ -179,14 +195,20 @@ def _figure(choice: Choice, planes: Planes, tables: Tables, column: str, images:
     if column in KINDS:
         values = [t[column] for t in tables]
         order: tuple[str, ...] = ("image", "caption") if column == "modality" else ()
-        if column == "cluster" and len(values) == 2:  # the same colour for clusters that share the most samples
+        if (
+            column == "cluster" and len(values) == 2
+        ):  # the same colour for clusters that share the most samples
             values[1] = pd.Series(matched(values[0].to_numpy(), values[1].to_numpy()))
             order = charts.frequent(values[0])
         colouring = [charts.kinds(labels_of_run, colours, order) for labels_of_run in values]
     else:
-        joined = charts.ramp(column, np.concatenate([t[column].to_numpy(dtype=float) for t in tables]), colours)
+        joined = charts.ramp(
+            column, np.concatenate([t[column].to_numpy(dtype=float) for t in tables]), colours
+        )
         colouring = list(charts.split_ramp(joined, len(tables)))
-    maps = [charts.Map(run.name, plane, c) for run, plane, c in zip(choice.runs, planes, colouring, strict=True)]
+    maps = [
+        charts.Map(run.name, plane, c) for run, plane, c in zip(choice.runs, planes, colouring, strict=True)
+    ]
     return charts.joint_map(maps, images, plotted, labels, marks, colours, column)
 
 
@@ -200,8 +222,14 @@ def _summary(images: int, captions: int, points: np.ndarray, pairs: int, lines: 
         )
     if len(points):
         selected = int((points < images).sum())
-        kinds = [words.count(number, name) for number, of_all, name in (
-            (selected, images, "image"), (len(points) - selected, captions, "caption")) if of_all]  # fmt: skip
+        kinds = [
+            words.count(number, name)
+            for number, of_all, name in (
+                (selected, images, "image"),
+                (len(points) - selected, captions, "caption"),
+            )
+            if of_all
+        ]
         parts.append(f"{len(points):,} of {count:,} selected: {', '.join(kinds)}.")
         if lines and pairs > MOST_LINES:
             parts.append(f"Lines show {MOST_LINES:,} of their {pairs:,} pairs.")
@@ -232,9 +260,9 @@ def _table(choice: Choice, planes: Planes, tables: Tables, points: np.ndarray, a
     images = len(open_summary(choice.first).ranks(choice.split)["i2t"])
     selected = joint_space.selection_table(choice.runs, tables, planes, points)
     cards.heading(
-        "Selected samples", "Click on a row to open the sample below and mark it on the map. The files contain every "
-        "column.",
-    )  # fmt: skip
+        "Selected samples",
+        "Click on a row to open the sample below and mark it on the map. The files contain every column.",
+    )
     if not len(selected):
         cards.empty("No point lies in this area.", "Select other points, or clear the selection.")
         return
@@ -252,17 +280,26 @@ def _table(choice: Choice, planes: Planes, tables: Tables, points: np.ndarray, a
         pictures = thumbnails(choice.runs[-1], split, selected["image"].to_numpy()[rows], TABLE_PICTURE)
         return [
             Sample(
-                int(selected["image"].iloc[row]), name_of(kind, numbers[row]), str(selected["text"].iloc[row]),
-                ids_of(run, split, kind, numbers[row]), cards.data_url(picture),
+                int(selected["image"].iloc[row]),
+                name_of(kind, numbers[row]),
+                str(selected["text"].iloc[row]),
+                ids_of(run, split, kind, numbers[row]),
+                cards.data_url(picture),
             )
             for row, kind, picture in zip(rows.tolist(), kinds, pictures, strict=True)
-        ]  # fmt: skip
+        ]
 
     rows_table(
-        selected, columns, all_rows[points], TABLE, "samples",
+        selected,
+        columns,
+        all_rows[points],
+        TABLE,
+        "samples",
         map_selection.focus_point(st.query_params.get(FOCUS), images, len(run.image_of_text(split))),
-        lambda point: _set_query(FOCUS, map_selection.focus_name(point, images)), height=360, samples=page,
-    )  # fmt: skip
+        lambda point: _set_query(FOCUS, map_selection.focus_name(point, images)),
+        height=360,
+        samples=page,
+    )
     downloads.table(selected, f"selection-{choice.split}")
 
 
@@ -272,13 +309,20 @@ def _pictures(choice: Choice, table: pd.DataFrame, points: np.ndarray) -> None:
     if not len(images):
         return
     shown = f"{min(len(images), PICTURES_SHOWN)} of {words.count(len(images), 'picture')}"
-    cards.heading("Their pictures", f"{shown}: the image’s number, and its similarity to its best own caption.")
+    cards.heading(
+        "Their pictures", f"{shown}: the image’s number, and its similarity to its best own caption."
+    )
     best = table.groupby("image")["similarity"].max()  # of an image, and of its captions, to their best match
     items = [
         sample_card(
-            choice.runs[-1], choice.split, "image", image, image, float(best[image]),
+            choice.runs[-1],
+            choice.split,
+            "image",
+            image,
+            image,
+            float(best[image]),
             links=links.of_sample(choice, "image", image, here="joint space"),
         )
         for image in images[:PICTURES_SHOWN].tolist()
-    ]  # fmt: skip
+    ]
     cards.results(items)

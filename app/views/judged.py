@@ -51,7 +51,10 @@ def only_judged(choice: Choice, direction: str, at: int, queries: pd.DataFrame) 
     """The queries, or, when asked for, those that the last run answers by the judgements though not by the labels."""
     source = judged_by(choice)
     if source is None or not st.toggle(
-        f"Only judged right in {cards.literal(choice.runs[-1].name)}", False, help=tip("judged"), **bound("judged")
+        f"Only judged right in {cards.literal(choice.runs[-1].name)}",
+        False,
+        help=tip("judged"),
+        **bound("judged"),
     ):
         return queries
     cards.note(f"Queries with a match by {source.label}, and none by the labels, within the first {at}.")

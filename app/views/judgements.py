@@ -46,15 +46,22 @@ def show_recall(choice: Choice, source: Source) -> None:
     )
     queries = None
     if choice.slice:
-        queries = {way: slice_members(choice, modality) for way, modality in (("i2t", "image"), ("t2i", "text"))}
+        queries = {
+            way: slice_members(choice, modality) for way, modality in (("i2t", "image"), ("t2i", "text"))
+        }
     table = judgements.recall(source, choice.runs, queries)
     table["direction"] = table["direction"].map({"i2t": "image → text", "t2i": "text → image"})
     columns = {"direction": Column("direction"), "run": Column("run"), "queries": Column("queries", ",d")}
     for names, by, term in ((LABELLED, "labels", "R@K"), (JUDGED, "judges", "judged R@K")):
         columns |= {name: Column(f"{by} R@{name.rpartition('_')[2]}", ".1f", term) for name in names}
-    columns |= {"map_at_r": Column("mAP@R", ".1f", "mAP@R"), "r_precision": Column("R-Prec.", ".1f", "R-Precision")}
+    columns |= {
+        "map_at_r": Column("mAP@R", ".1f", "mAP@R"),
+        "r_precision": Column("R-Prec.", ".1f", "R-Precision"),
+    }
     table = table[list(columns)]
     plain_table(table, columns, "judged-recall", "rows")
-    cards.note(f"{source.place}: {source.fact}." if source.place != source.key else f"{source.label}: {source.fact}.")
+    cards.note(
+        f"{source.place}: {source.fact}." if source.place != source.key else f"{source.label}: {source.fact}."
+    )
     content = table.rename(columns={name: column.label for name, column in columns.items()})
     downloads.table(content, f"judged-{choice.split}-{export.file_name(source.key)}")

@@ -31,9 +31,12 @@ def offer_paper_values(run: RunSummary, own: Loss, mu: float, gamma: float) -> N
     with st.container(horizontal=True):
         for label, loss in ((f"{run.name}’s own values", own), ("The paper’s values", PAPER)):
             st.button(
-                cards.literal(f"{label}: μ = {loss.temperature:g}, γ = {loss.gamma:g}"), on_click=_take, args=(loss,),
-                disabled=(mu, gamma) == (loss.temperature, loss.gamma), key=f"values-{loss is PAPER}",
-            )  # fmt: skip
+                cards.literal(f"{label}: μ = {loss.temperature:g}, γ = {loss.gamma:g}"),
+                on_click=_take,
+                args=(loss,),
+                disabled=(mu, gamma) == (loss.temperature, loss.gamma),
+                key=f"values-{loss is PAPER}",
+            )
 
 
 def _take(loss: Loss) -> None:

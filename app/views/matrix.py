@@ -26,17 +26,20 @@ KINDS = {
     ),
     "exponent": (
         "After: (S − γ) / (μ·div)",
-        "The exponents of the loss. The row of an ambiguous anchor gains contrast. Matching pairs are left out.", "x",
+        "The exponents of the loss. The row of an ambiguous anchor gains contrast. Matching pairs are left out.",
+        "x",
     ),
     "change": (
         "The difference: what diversity adds to (S − γ) / μ",
-        "Vermilion pairs are pushed away more than without diversity, blue pairs less.", "x − x without div",
+        "Vermilion pairs are pushed away more than without diversity, blue pairs less.",
+        "x − x without div",
     ),
     "share": (
         "Negative probabilities",
-        "Each negative’s share of the anchor’s loss: the model learns from strong colours.", "p",
+        "Each negative’s share of the anchor’s loss: the model learns from strong colours.",
+        "p",
     ),
-}  # fmt: skip
+}
 
 
 def draw_matrices(
@@ -86,12 +89,24 @@ def _draw_difference(scaled: dict[str, Scaled], names: Names, settings: Settings
 
 
 def _draw(
-    values: np.ndarray, names: Names, settings: Settings, marked: Cell, scale: charts.HeatScale, unit: str, key: str,
+    values: np.ndarray,
+    names: Names,
+    settings: Settings,
+    marked: Cell,
+    scale: charts.HeatScale,
+    unit: str,
+    key: str,
     alt: str,
-) -> None:  # fmt: skip
+) -> None:
     anchors, candidates = AXES[settings.direction]
     figure = charts.heat_map(
-        values, *names, scale, charts.tone(theme()), unit=unit, row_name=f"anchors: {anchors}",
-        column_name=candidates, marked=marked,
-    )  # fmt: skip
+        values,
+        *names,
+        scale,
+        charts.tone(theme()),
+        unit=unit,
+        row_name=f"anchors: {anchors}",
+        column_name=candidates,
+        marked=marked,
+    )
     downloads.chart(figure, key, alt, height="stretch")  # style.css: as high as the column is wide

@@ -29,7 +29,11 @@ def steps(pair: Pair, function: str) -> list[Step]:
             f"of the anchor’s similarities to its {words.count(pair.negatives, 'negative')} here",
             f"{pair.spread:.4f}",
         ),
-        ("undivided", f"1 / sigmoid(ε / {spread}) = 1 + exp(−{epsilon:g} / {pair.spread:.4f})", f"{pair.raw:.4f}"),
+        (
+            "undivided",
+            f"1 / sigmoid(ε / {spread}) = 1 + exp(−{epsilon:g} / {pair.spread:.4f})",
+            f"{pair.raw:.4f}",
+        ),
         (
             "div",
             f"undivided over the largest of all anchors here = {pair.raw:.4f} / {pair.largest:.4f}",
@@ -43,8 +47,16 @@ def steps(pair: Pair, function: str) -> list[Step]:
         rows += [
             ("x without div", f"(S − γ) / μ = ({difference}) / {mu:g}", f"{pair.plain:.3f}"),
             ("x", f"(S − γ) / (μ·div) = ({difference}) / {pair.effective:.4f}", f"{pair.exponent:.3f}"),
-            ("p without div", f"exp({pair.plain:.3f}) / {_large(pair.total_plain)}", _percent(pair.share_plain)),
-            ("p", f"exp(x) / (1 + Σ exp) = exp({pair.exponent:.3f}) / {_large(pair.total)}", _percent(pair.share)),
+            (
+                "p without div",
+                f"exp({pair.plain:.3f}) / {_large(pair.total_plain)}",
+                _percent(pair.share_plain),
+            ),
+            (
+                "p",
+                f"exp(x) / (1 + Σ exp) = exp({pair.exponent:.3f}) / {_large(pair.total)}",
+                _percent(pair.share),
+            ),
         ]
     if pair.positive == pair.positive:
         formula = f"μ·log(1 + Σ exp) − log(1 + S⁺) = {mu:g} × log({_large(pair.total)}) − log(1 + {pair.positive:.4f})"
@@ -59,7 +71,9 @@ def steps(pair: Pair, function: str) -> list[Step]:
 def steps_html(rows: Sequence[Step]) -> str:
     """The steps as an HTML table, escaped."""
     lines = ((html.escape(text) for text in row) for row in rows)
-    body = "".join(f"<tr><th>{symbol}</th><td>{formula}</td><td>{value}</td></tr>" for symbol, formula, value in lines)
+    body = "".join(
+        f"<tr><th>{symbol}</th><td>{formula}</td><td>{value}</td></tr>" for symbol, formula, value in lines
+    )
     return f'<table class="cl-steps"><tbody>{body}</tbody></table>'
 
 
@@ -85,7 +99,11 @@ def pair_steps(
 
 
 def show_pair(
-    choice: Choice, batch: MatrixSamples, settings: Settings, cell: tuple[int, int], rows: Mapping[str, Sequence[Step]]
+    choice: Choice,
+    batch: MatrixSamples,
+    settings: Settings,
+    cell: tuple[int, int],
+    rows: Mapping[str, Sequence[Step]],
 ) -> None:
     """The picture with the caption, and the numbers of every run."""
     image, text = cell if settings.direction == "i2t" else cell[::-1]

@@ -22,7 +22,11 @@ Search = Callable[[RunSummary], pd.DataFrame | None]
 
 
 def side_by_side(
-    choice: Choice, modality: str, search: Search, notes: Mapping[str, str] | None = None, query: int | None = None
+    choice: Choice,
+    modality: str,
+    search: Search,
+    notes: Mapping[str, str] | None = None,
+    query: int | None = None,
 ) -> None:
     """Every run's ten best candidates; `notes` stand below a run's name. `search` returns None where it has said
     why there are none. Results of a sample of the split, `query`, can be judged."""
@@ -38,7 +42,9 @@ def side_by_side(
                 results(choice, run, modality, candidates, query)
 
 
-def results(choice: Choice, run: RunSummary, modality: str, candidates: pd.DataFrame, query: int | None = None) -> None:
+def results(
+    choice: Choice, run: RunSummary, modality: str, candidates: pd.DataFrame, query: int | None = None
+) -> None:
     """Ranked candidates with links to the other pages; `modality` is the query's."""
     other = "image" if modality == "text" else "text"
     judged = judged_candidates(choice, run, modality, query)
@@ -46,15 +52,25 @@ def results(choice: Choice, run: RunSummary, modality: str, candidates: pd.DataF
     if query is not None and st.session_state.get("guess"):
         direction = "t2i" if modality == "text" else "i2t"
         likely = set(likely_results(run, choice.split, direction, query).tolist()) - judged
-    cards.results([
-        sample_card(
-            run, choice.split, other, int(row["candidate"]), int(row["place"]), float(row["score"]),
-            match=bool(row["match"]), links=links.of_sample(choice, other, int(row["candidate"])),
-            pictured=other == "image", notes=(LIKELY,) if int(row["candidate"]) in likely else (),
-            review=review_menu(choice, modality, query, int(row["candidate"])), judged=int(row["candidate"]) in judged,
-        )
-        for row in candidates.to_dict("records")
-    ])  # fmt: skip
+    cards.results(
+        [
+            sample_card(
+                run,
+                choice.split,
+                other,
+                int(row["candidate"]),
+                int(row["place"]),
+                float(row["score"]),
+                match=bool(row["match"]),
+                links=links.of_sample(choice, other, int(row["candidate"])),
+                pictured=other == "image",
+                notes=(LIKELY,) if int(row["candidate"]) in likely else (),
+                review=review_menu(choice, modality, query, int(row["candidate"])),
+                judged=int(row["candidate"]) in judged,
+            )
+            for row in candidates.to_dict("records")
+        ]
+    )
 
 
 def review_menu(choice: Choice, modality: str, query: int | None, candidate: int) -> str:

@@ -19,13 +19,24 @@ from app.ui.selection import matching
 from app.ui.state import Choice, bound
 from app.ui.table import Column, Sample, plain_table, rows_table
 from app.ui.words import count, gain_cell
-from app.views.samples import TABLE_PICTURE, ids_text, note_sample, search_words, similar_button, slice_members
+from app.views.samples import (
+    TABLE_PICTURE,
+    ids_text,
+    note_sample,
+    search_words,
+    similar_button,
+    slice_members,
+)
 
 SKIPPED = "review-skipped"
 WORDS = {
-    "wrong-caption": "wrong caption", "also-matches": "also matches", "too-vague": "too vague",
-    "duplicate": "duplicate", "label-right": "label is right", "none": "remark",
-}  # fmt: skip
+    "wrong-caption": "wrong caption",
+    "also-matches": "also matches",
+    "too-vague": "too vague",
+    "duplicate": "duplicate",
+    "label-right": "label is right",
+    "none": "remark",
+}
 HOW = {
     "ambiguous": "The captions of the lowest diversity, with their own images.",
     "near": "Captions that miss their image by the smallest margin, with the image ranked above it.",
@@ -37,7 +48,9 @@ DIRECTION = {"i2t": "image → text", "t2i": "text → image"}
 def show_queue(choice: Choice) -> None:
     """The next pair of the chosen queue that this reviewer has not judged; a verdict brings the one after it."""
     run, of_slice = choice.runs[-1], " in the slice" if choice.slice else ""
-    cards.heading("Judge", f"A verdict brings the next pair. Keys stand on the buttons. Pairs of {run.name}{of_slice}.")
+    cards.heading(
+        "Judge", f"A verdict brings the next pair. Keys stand on the buttons. Pairs of {run.name}{of_slice}."
+    )
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         kind = choose_one("Queue", QUEUES, "queue", tip("queue"))
         reviewing.reviewer_field()
@@ -97,7 +110,11 @@ def _show_pair(choice: Choice, image: int, caption: int) -> None:
         shown = {image: "Does the caption match this image?", owner: "Its own image"}
     for (row, title), column in zip(shown.items(), st.columns(len(shown), gap="small"), strict=True):
         own = [captions[text] for text in opened.captions_of(choice.split, row) if text != caption]
-        pages = links.of_sample(choice, "image", row) if row != owner else links.of_sample(choice, "text", caption)
+        pages = (
+            links.of_sample(choice, "image", row)
+            if row != owner
+            else links.of_sample(choice, "text", caption)
+        )
         name = f"{title} · {ids_text('text', caption, row, opened.image_names(choice.split)[row])}"
         with column:
             cards.sample(thumbnail(run, choice.split, row), [captions[caption], *own], name, 0, pages, row)
@@ -107,39 +124,58 @@ def show_judged(choice: Choice, said: Reviews) -> None:
     """Every standing verdict, filtered, with a file of them."""
     run = choice.runs[-1]
     of_slice = " with a caption of the slice, or an image that one describes" if choice.slice else ""
-    cards.heading("What was judged", f"The last verdict of every reviewer on every pair{of_slice}, newest first.")
+    cards.heading(
+        "What was judged", f"The last verdict of every reviewer on every pair{of_slice}, newest first."
+    )
     standing = said.standing[::-1]
     if not standing:
-        cards.empty("Nothing has been judged yet.", "Judge pairs above, or on the cards of Retrieval and Diversity.")
+        cards.empty(
+            "Nothing has been judged yet.", "Judge pairs above, or on the cards of Retrieval and Diversity."
+        )
         return
     if choice.slice:
         pairs = reviews.reviewed_split(run, choice.split).rows([review.pair for review in standing])
         captions, images = (set(slice_members(choice, kind).tolist()) for kind in ("text", "image"))
-        inside = [pair is not None and (pair[1] in captions or (pair[1] < 0 and pair[0] in images)) for pair in pairs]
+        inside = [
+            pair is not None and (pair[1] in captions or (pair[1] < 0 and pair[0] in images))
+            for pair in pairs
+        ]
         standing = tuple(review for review, chosen in zip(standing, inside, strict=True) if chosen)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        verdicts = ["all", *(verdict for verdict in WORDS if any(review.verdict == verdict for review in standing))]
+        verdicts = [
+            "all",
+            *(verdict for verdict in WORDS if any(review.verdict == verdict for review in standing)),
+        ]
         verdict = st.selectbox(
-            "Verdict", verdicts, format_func=lambda value: WORDS.get(value, value), **bound("verdict"), width=180
-        )  # fmt: skip
+            "Verdict",
+            verdicts,
+            format_func=lambda value: WORDS.get(value, value),
+            **bound("verdict"),
+            width=180,
+        )
         reviewers = ["all", *dict.fromkeys(cards.literal(review.reviewer) for review in standing)]
         by = st.selectbox("By", reviewers, **bound("by"), width=180)
         words = search_words("words", "of captions, tags and notes")
     texts = [f"{review.caption} {review.image} {' '.join(review.tags)} {review.note}" for review in standing]
     rows = [
-        row for row in (matching(texts, words) if words.split() else range(len(standing)))
+        row
+        for row in (matching(texts, words) if words.split() else range(len(standing)))
         if verdict in ("all", standing[row].verdict) and by in ("all", cards.literal(standing[row].reviewer))
-    ]  # fmt: skip
+    ]
     chosen = [standing[row] for row in rows]
     if not chosen:
         cards.empty("No verdict fits.", "Choose others, or clear the field.")
         return
     places = reviews.reviewed_split(run, choice.split).rows([review.pair for review in chosen])
-    frame = pd.DataFrame({
-        "verdict": [WORDS[review.verdict] for review in chosen], "reviewer": [review.reviewer for review in chosen],
-        "tags": [", ".join(review.tags) for review in chosen], "note": [review.note for review in chosen],
-        "time": [review.time for review in chosen],
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "verdict": [WORDS[review.verdict] for review in chosen],
+            "reviewer": [review.reviewer for review in chosen],
+            "tags": [", ".join(review.tags) for review in chosen],
+            "note": [review.note for review in chosen],
+            "time": [review.time for review in chosen],
+        }
+    )
     names = open_summary(run).image_names(choice.split)
 
     def samples(positions: np.ndarray) -> list[Sample]:
@@ -150,12 +186,16 @@ def show_judged(choice: Choice, said: Reviews) -> None:
             kind, number = ("text", text) if text >= 0 else ("image", image)
             small = ids_text(kind, number, image, names[image]) if place else "elsewhere"
             picture = cards.data_url(thumbnail(run, choice.split, image, TABLE_PICTURE)) if place else ""
-            shown.append(Sample(image, "the pair", review.caption or f"all captions of {review.image}", small, picture))
+            shown.append(
+                Sample(image, "the pair", review.caption or f"all captions of {review.image}", small, picture)
+            )
         return shown
 
     columns = {str(name): Column(str(name)) for name in frame}
     rows_table(frame, columns, np.arange(len(frame)), "judged", "verdicts", None, None, samples=samples)
-    content = frame.assign(image=[review.image for review in chosen], caption=[review.caption for review in chosen])
+    content = frame.assign(
+        image=[review.image for review in chosen], caption=[review.caption for review in chosen]
+    )
     downloads.table(content, "reviews")
 
 
@@ -181,9 +221,11 @@ def show_recall(choice: Choice, said: Reviews) -> None:
         parts.append(table.assign(run=name, direction=table["direction"].map(DIRECTION), change=cells))
     frame = pd.concat(parts)
     columns = {
-        "run": Column("run"), "direction": Column("direction"), "queries": Column("queries", term="changed queries"),
+        "run": Column("run"),
+        "direction": Column("direction"),
+        "queries": Column("queries", term="changed queries"),
         "count": Column("number", ",d"),
-    }  # fmt: skip
+    }
     for k in (1, 5, 10):
         columns[f"labels_{k}"] = Column(f"R@{k} labels", ".1f", "R@K")
         columns[f"reviewed_{k}"] = Column(f"R@{k} reviewed", ".1f", "reviewed")
@@ -191,7 +233,9 @@ def show_recall(choice: Choice, said: Reviews) -> None:
             columns["change"] = Column("change of R@1", term="change of recall", right=True)
     plain_table(frame.reset_index(drop=True), columns, "reviewed-recall", "rows")
     ends = {f"{end}_{k}": f"R@{k} change, {end} end" for end in ("low", "high") for k in (1, 5, 10)}
-    labelled = frame.drop(columns="change").rename(columns=ends | {name: one.label for name, one in columns.items()})
+    labelled = frame.drop(columns="change").rename(
+        columns=ends | {name: one.label for name, one in columns.items()}
+    )
     downloads.table(labelled, "reviewed-recall", paper=True)
     cards.note(f"Fingerprint of the verdicts that count: {said.fingerprint()[:12]}.")
 
@@ -208,9 +252,12 @@ def show_agreement(said: Reviews) -> None:
         )
         return
     columns = {
-        "first": Column("reviewer"), "second": Column("and"), "pairs": Column("pairs", ",d"),
-        "same": Column("same verdict", ".1f", "", " %"), "kappa": Column("Cohen’s κ", ".2f", "kappa"),
-    }  # fmt: skip
+        "first": Column("reviewer"),
+        "second": Column("and"),
+        "pairs": Column("pairs", ",d"),
+        "same": Column("same verdict", ".1f", "", " %"),
+        "kappa": Column("Cohen’s κ", ".2f", "kappa"),
+    }
     plain_table(table, columns, "agreement", "pairs of reviewers")
 
 

@@ -58,10 +58,21 @@ def texts_of(run: Run, split: str, modality: str, numbers: np.ndarray) -> list[s
 
 
 def sample_card(
-    run: RunSummary, split: str, modality: str, number: int, place: int, score: float, *, match: bool = False,
-    notes: tuple[str, ...] = (), links: tuple[tuple[str, str], ...] = (), term: str = "similarity",
-    pictured: bool = True, review: str = "", judged: bool = False,
-) -> cards.Result:  # fmt: skip
+    run: RunSummary,
+    split: str,
+    modality: str,
+    number: int,
+    place: int,
+    score: float,
+    *,
+    match: bool = False,
+    notes: tuple[str, ...] = (),
+    links: tuple[tuple[str, str], ...] = (),
+    term: str = "similarity",
+    pictured: bool = True,
+    review: str = "",
+    judged: bool = False,
+) -> cards.Result:
     """A card of a sample: an image by its picture, or by its captions where there is none; a caption by its text and,
     with `pictured`, its image's picture."""
     opened = open_summary(run)
@@ -71,9 +82,13 @@ def sample_card(
     text = first
     if modality == "image":
         captions = opened.captions(split)
-        text = "" if picture else "\n".join(captions[row] for row in opened.captions_of(split, image).tolist())
+        text = (
+            "" if picture else "\n".join(captions[row] for row in opened.captions_of(split, image).tolist())
+        )
     ids = ids_of(opened, split, modality, number)
-    return cards.Result(place, score, match, text, picture, notes, links, term, ids, image, first, review, judged)
+    return cards.Result(
+        place, score, match, text, picture, notes, links, term, ids, image, first, review, judged
+    )
 
 
 def sample_columns(run: Run, split: str, modality: str, numbers: np.ndarray) -> pd.DataFrame:
@@ -142,22 +157,36 @@ def slice_members(choice: Choice, modality: str) -> np.ndarray:
     """The captions of the slice, or the images with such a caption."""
     run = choice.slice_run or choice.runs[-1]
     captions = np.flatnonzero(selected(run, choice.split, choice.slice))
-    return captions if modality == "text" else np.unique(open_summary(run).image_of_text(choice.split)[captions])
+    return (
+        captions if modality == "text" else np.unique(open_summary(run).image_of_text(choice.split)[captions])
+    )
 
 
 def similar_button(choice: Choice, modality: str, number: int, key: str) -> None:
     """A button that makes the samples most similar to this one the slice, for a run that has such."""
     if similar := neighbours(choice.slice_run or choice.runs[-1], choice.split, modality, number):
         st.button(
-            f"Similar {'captions' if modality == 'text' else 'images'}", key=f"{key}-similar", type="tertiary",
-            icon=":material/join_inner:", help=tip("similar"), on_click=lambda: put(SLICE, similar),
-        )  # fmt: skip
+            f"Similar {'captions' if modality == 'text' else 'images'}",
+            key=f"{key}-similar",
+            type="tertiary",
+            icon=":material/join_inner:",
+            help=tip("similar"),
+            on_click=lambda: put(SLICE, similar),
+        )
 
 
 def sample_table(
-    choice: Choice, modality: str, numbers: np.ndarray, values: pd.DataFrame, columns: Mapping[str, Column], *,
-    target: str, key: str, file: str, height: int = 420,
-) -> np.ndarray:  # fmt: skip
+    choice: Choice,
+    modality: str,
+    numbers: np.ndarray,
+    values: pd.DataFrame,
+    columns: Mapping[str, Column],
+    *,
+    target: str,
+    key: str,
+    file: str,
+    height: int = 420,
+) -> np.ndarray:
     """Samples with their numbers, paged, with one download; a click on a row opens the sample.
 
     Args:
@@ -175,12 +204,17 @@ def sample_table(
         images = images_of(run, split, modality, samples)
         pictures = thumbnails(choice.runs[-1], split, images, TABLE_PICTURE)
         return [
-            Sample(int(image), name_of(modality, int(number)), text, ids_of(run, split, modality, int(number)),
-                   cards.data_url(picture))
+            Sample(
+                int(image),
+                name_of(modality, int(number)),
+                text,
+                ids_of(run, split, modality, int(number)),
+                cards.data_url(picture),
+            )
             for number, image, text, picture in zip(
                 samples, images, texts_of(run, split, modality, samples), pictures, strict=True
             )
-        ]  # fmt: skip
+        ]
 
     unit = "captions" if modality == "text" else "images"
     values = values.reset_index(drop=True)

@@ -27,9 +27,7 @@ def show_separation(runs: Sequence[RunSummary], split: str) -> None:
     sampled = max(distributions, key=lambda counts: counts.of_images - counts.images)
     note = ""
     if sampled.images < sampled.of_images:
-        note = (
-            f" Counted over {sampled.images:,} of {sampled.of_images:,} images, drawn at random; the means are exact."
-        )
+        note = f" Counted over {sampled.images:,} of {sampled.of_images:,} images, drawn at random; the means are exact."
     cards.heading(
         "How well are matching pairs separated from the others?",
         "A run whose curves on the left (matching pairs) and on the right (other pairs) overlap cannot tell them "
@@ -41,7 +39,9 @@ def show_separation(runs: Sequence[RunSummary], split: str) -> None:
     for column, (kind, label) in zip(st.columns(2, gap="large"), kinds.items(), strict=True):
         with column:
             counts = [getattr(run, kind) for run in distributions]
-            figure = charts.similarity_densities(names, distributions[0].edges, counts, all_counts, label, colours)
+            figure = charts.similarity_densities(
+                names, distributions[0].edges, counts, all_counts, label, colours
+            )
             downloads.chart(figure, f"densities-{kind}", f"similarities of {label}")
     means = [score_separation(run, split) for run in evaluated if run.name in counted]
     table = pd.DataFrame(
@@ -53,8 +53,10 @@ def show_separation(runs: Sequence[RunSummary], split: str) -> None:
         }
     )
     columns = {
-        "run": Column("run"), "matching pairs": Column("matching pairs", ".3f", "mean similarity"),
-        "other pairs": Column("other pairs", ".3f", "mean similarity"), "MD": Column("MD", ".3f", "mean distance"),
-    }  # fmt: skip
+        "run": Column("run"),
+        "matching pairs": Column("matching pairs", ".3f", "mean similarity"),
+        "other pairs": Column("other pairs", ".3f", "mean similarity"),
+        "MD": Column("MD", ".3f", "mean distance"),
+    }
     plain_table(table, columns, "separation", "runs")
     downloads.table(table, f"separation-{split}", paper=True)

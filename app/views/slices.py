@@ -34,14 +34,20 @@ def show_table(choice: Choice, runs: list[RunSummary]) -> None:
         cards.note(f"The table counts the queries of {counted:,} of {images:,} images, drawn at random.")
     table = slice_table(runs, choice.split, "t2i" if modality == "text" else "i2t", at)
     if not len(table):
-        cards.empty("No slice has enough queries.", "One is listed from 20 queries in either half of the images on.")
+        cards.empty(
+            "No slice has enough queries.", "One is listed from 20 queries in either half of the images on."
+        )
         return
     kinds = {"all": "All", **{kind: kind.capitalize() for kind in dict.fromkeys(table["kind"])}}
     kind = choose_one("Show", kinds, "kind")
-    rows = np.flatnonzero((table["kind"] == kind).to_numpy() if kind != "all" else np.ones(len(table), dtype=bool))
+    rows = np.flatnonzero(
+        (table["kind"] == kind).to_numpy() if kind != "all" else np.ones(len(table), dtype=bool)
+    )
     shown, columns = _columns(table.iloc[rows], runs, at)
     recalls = {
-        run.name: table.iloc[rows[:PICTURED]][[f"recall_{number}", f"low_{number}", f"high_{number}"]].to_numpy()
+        run.name: table.iloc[rows[:PICTURED]][
+            [f"recall_{number}", f"low_{number}", f"high_{number}"]
+        ].to_numpy()
         for number, run in enumerate(runs)
     }
     figure = charts.slice_recalls(
@@ -50,9 +56,15 @@ def show_table(choice: Choice, runs: list[RunSummary]) -> None:
     downloads.chart(figure, "slice-recalls", "recall of the first slices")
     current = np.flatnonzero((table["expression"] == choice.slice).to_numpy())
     rows_table(
-        shown, columns, rows, f"slices-{modality}-{at}-{kind}", "slices", int(current[0]) if len(current) else -1,
-        lambda row: put(SLICE, str(table["expression"].iloc[row])), height=560,
-    )  # fmt: skip
+        shown,
+        columns,
+        rows,
+        f"slices-{modality}-{at}-{kind}",
+        "slices",
+        int(current[0]) if len(current) else -1,
+        lambda row: put(SLICE, str(table["expression"].iloc[row])),
+        height=560,
+    )
     downloads.table(table.iloc[rows], f"slices-{choice.split}")
     if choice.slice:
         pages = {"Failures of this slice": "retrieval", "Its diversity": "diversity", "On the map": "joint"}
@@ -62,21 +74,26 @@ def show_table(choice: Choice, runs: list[RunSummary]) -> None:
 def _columns(table: pd.DataFrame, runs: list[RunSummary], at: int) -> tuple[pd.DataFrame, dict[str, Column]]:
     shown = table[["expression", "queries"]].assign(excess=table["excess"].round() + 0.0)  # no "-0"
     columns = {
-        "expression": Column("slice", "", "slice"), "queries": Column("queries", ",d"),
+        "expression": Column("slice", "", "slice"),
+        "queries": Column("queries", ",d"),
         "excess": Column("excess misses", "+,.0f", "excess"),
-    }  # fmt: skip
+    }
     for number, run in enumerate(runs):
         shown[f"recall_{number}"] = [
-            f"{mean:.1f} [{low:.1f}, {high:.1f}]" for mean, low, high in
-            table[[f"recall_{number}", f"low_{number}", f"high_{number}"]].itertuples(index=False)
-        ]  # fmt: skip
+            f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+            for mean, low, high in table[[f"recall_{number}", f"low_{number}", f"high_{number}"]].itertuples(
+                index=False
+            )
+        ]
         columns[f"recall_{number}"] = Column(f"R@{at} of {run.name}", "", "R@K")
     if len(runs) > 1:
         shown["gain"] = [
             f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
             for mean, low, high in table[["gain", "gain_low", "gain_high"]].itertuples(index=False)
         ]
-        shown["noise"] = np.where((table["gain_low"] > 0) | (table["gain_high"] < 0), "beyond noise", "may be noise")
+        shown["noise"] = np.where(
+            (table["gain_low"] > 0) | (table["gain_high"] < 0), "beyond noise", "may be noise"
+        )
         columns["gain"] = Column(f"gain over {runs[0].name}", "", "slice gain")
         columns["noise"] = Column("is it noise?", "", "slice gain")
     return shown, columns

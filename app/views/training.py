@@ -102,7 +102,9 @@ def _without_run(entry: TrainingRun) -> None:
         cards.note("Reading the data and building the model …")
         st.button("Stop", key="train-stop", on_click=training.stop, args=(entry,), icon=":material/stop:")
     else:
-        cards.empty(f"{entry.name} did not start.", "The output below says why. Change the values and start again.")
+        cards.empty(
+            f"{entry.name} did not start.", "The output below says why. Change the values and start again."
+        )
         st.button("Dismiss", key="train-dismiss", on_click=training.dismiss, args=(entry,))
     _output(entry, expanded=True)
 
@@ -111,14 +113,23 @@ def _buttons(entry: TrainingRun) -> None:
     assert entry.run is not None
     if entry.stoppable:
         st.button(
-            "Stop", key="train-stop", icon=":material/stop:", on_click=training.stop, args=(entry,),
+            "Stop",
+            key="train-stop",
+            icon=":material/stop:",
+            on_click=training.stop,
+            args=(entry,),
             help="It saves and exits within seconds; nothing is lost.",
-        )  # fmt: skip
+        )
     elif not entry.alive and entry.run.state != "finished":
         st.button(
-            "Resume", key="train-resume", type="primary", icon=":material/play_arrow:",
-            on_click=attempt, args=(training.resume, entry.run), help="Continues from the newest save.",
-        )  # fmt: skip
+            "Resume",
+            key="train-resume",
+            type="primary",
+            icon=":material/play_arrow:",
+            on_click=attempt,
+            args=(training.resume, entry.run),
+            help="Continues from the newest save.",
+        )
 
 
 def _evaluation(entry: TrainingRun) -> None:
@@ -131,12 +142,18 @@ def _evaluation(entry: TrainingRun) -> None:
         cards.note("Evaluating the best model on dev …")
         return
     if job is not None and not run.damaged:
-        cards.empty("The evaluation ended without a result.", (job.output.strip().splitlines() or [jobs.CANCELLED])[-1])
+        cards.empty(
+            "The evaluation ended without a result.",
+            (job.output.strip().splitlines() or [jobs.CANCELLED])[-1],
+        )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
-            "Evaluate", key="train-evaluate", icon=":material/leaderboard:", on_click=attempt,
+            "Evaluate",
+            key="train-evaluate",
+            icon=":material/leaderboard:",
+            on_click=attempt,
             args=(training.evaluate, run),
-        )  # fmt: skip
+        )
         cards.note("Rank dev with the best model so far, so that every page can show this run.")
 
 
@@ -155,7 +172,9 @@ def _curves(entry: TrainingRun) -> None:
     for (label, key, values, frame, alt), column in zip(panels, st.columns(2, gap="large"), strict=False):
         with column:
             value = st.selectbox(label, values, format_func=curve_label, **bound(key))
-            figure = charts.training_curves({entry.name: frame}, value, curve_label(value), charts.tone(theme()))
+            figure = charts.training_curves(
+                {entry.name: frame}, value, curve_label(value), charts.tone(theme())
+            )
             downloads.chart(figure, f"{key}-curve", alt)
 
 

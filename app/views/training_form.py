@@ -21,7 +21,9 @@ from app.views.training import REFUSAL, attempt
 METHODS = ("boosting", "weighting")  # sections with fields of their own
 SCENARIO, OFFLINE, START, WEIGHTS = "boosting_scenario", "offline", "boosting_start", "sample_weights"
 USUAL = ("epochs", "batch_size", "learning_rate", "seed")
-FIELDS = frozenset({"preset", "data", "name", "set", "set-boosting", "set-weighting", "teacher", "use-reviews"})
+FIELDS = frozenset(
+    {"preset", "data", "name", "set", "set-boosting", "set-weighting", "teacher", "use-reviews"}
+)
 ASKED = "train-asked"
 COLUMNS = 4
 _FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
@@ -38,13 +40,17 @@ def value_of(option: Option, preset: str) -> Any:
     if option.kind == "switch":
         return st.toggle(label, bool(option.value), help=about, **bound(key))
     if option.kind == "choice":
-        return st.selectbox(label, option.choices, option.choices.index(option.value), help=about, **bound(key))
+        return st.selectbox(
+            label, option.choices, option.choices.index(option.value), help=about, **bound(key)
+        )
     number: type[int] | type[float] = int if option.kind == "number" else float
-    smallest, largest = (limit if limit is None else number(limit) for limit in (option.smallest, option.largest))
+    smallest, largest = (
+        limit if limit is None else number(limit) for limit in (option.smallest, option.largest)
+    )
     steps: dict[str, Any] = {"step": 1} if option.kind == "number" else {"format": "%g"}
     value = st.number_input(
         label, smallest, largest, number(option.value), **steps, help=about, **bound_number(key)
-    )  # fmt: skip
+    )
     return number(value)
 
 
@@ -55,34 +61,51 @@ def words(key: str) -> str:
 
 def in_words(message: str) -> str:
     """A message of the command line with the form's labels in the place of flags."""
-    return _FLAG.sub(lambda flag: "“Run name”" if flag[1] == "name" else f"“{flag[1].replace('-', ' ')}”", message)
+    return _FLAG.sub(
+        lambda flag: "“Run name”" if flag[1] == "name" else f"“{flag[1].replace('-', ' ')}”", message
+    )
 
 
 def show_form() -> None:
     """Draw the form."""
     data_sets = {data.name: data for data in training.data_sets()}
     wanted = st.query_params.get("preset", "demo")
-    fits = [number for number, entry in enumerate(data_sets.values()) if wanted in training.presets(entry)] or [0]
+    fits = [
+        number for number, entry in enumerate(data_sets.values()) if wanted in training.presets(entry)
+    ] or [0]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         data = st.selectbox("Data set", list(data_sets), fits[0], help=DATA_HELP, **bound("data"), width=240)
         presets = training.presets(data_sets[data])
         usual = "demo" if "demo" in presets else next(iter(presets))
-        preset = st.selectbox("Preset", list(presets), list(presets).index(usual), **bound("preset"), width=240)
+        preset = st.selectbox(
+            "Preset", list(presets), list(presets).index(usual), **bound("preset"), width=240
+        )
         default_name = training.free_name(preset)
         longest = training.LONGEST_NAME
-        name = st.text_input("Run name", max_chars=longest, placeholder=default_name, **bound("name"), width=240)
+        name = st.text_input(
+            "Run name", max_chars=longest, placeholder=default_name, **bound("name"), width=240
+        )
     if wanted in training.presets() and wanted not in presets:
-        cards.note(f"The preset {wanted} needs {training.wanted_data(wanted)}; {data} takes the presets above.")
+        cards.note(
+            f"The preset {wanted} needs {training.wanted_data(wanted)}; {data} takes the presets above."
+        )
     cards.note(f"{presets[preset][:1].upper()}{presets[preset][1:]}.")
     if missing := training.missing_models(preset):
-        cards.empty("A model of this preset is not on this machine.", " ".join(str(fault) for fault in missing))
+        cards.empty(
+            "A model of this preset is not on this machine.", " ".join(str(fault) for fault in missing)
+        )
         return
     options = {option.key: option for option in training.options(preset)}
     keys = [key for key, option in options.items() if option.section not in METHODS]
     changed = st.multiselect(
-        "Settings to change", keys, [key for key in USUAL if key in options], format_func=words,
-        placeholder="none: all as in the preset", help="All other settings stay as in the preset.", **bound("set"),
-    )  # fmt: skip
+        "Settings to change",
+        keys,
+        [key for key in USUAL if key in options],
+        format_func=words,
+        placeholder="none: all as in the preset",
+        help="All other settings stay as in the preset.",
+        **bound("set"),
+    )
     values = {}
     columns = st.columns(COLUMNS)
     for position, key in enumerate(changed):
@@ -96,7 +119,14 @@ def show_form() -> None:
             weights = {WEIGHTS: value_of(options[WEIGHTS], preset)}
             weights |= _section("weighting", "Settings of the weights", preset, options, exclude=(WEIGHTS,))
     judged = _reviews(data_sets[data])
-    _offer(preset, (name or "").strip() or default_name, data_sets[data], values | boosting | weights, teacher, judged)
+    _offer(
+        preset,
+        (name or "").strip() or default_name,
+        data_sets[data],
+        values | boosting | weights,
+        teacher,
+        judged,
+    )
 
 
 def _reviews(data: DataSet) -> Path | None:
@@ -114,7 +144,9 @@ def _reviews(data: DataSet) -> Path | None:
     return path if st.toggle(label, False, help=help_text, **bound("use-reviews")) else None
 
 
-def _section(name: str, label: str, preset: str, options: Options, exclude: tuple[str, ...]) -> dict[str, Any]:
+def _section(
+    name: str, label: str, preset: str, options: Options, exclude: tuple[str, ...]
+) -> dict[str, Any]:
     """A picker for the other settings of a section, and their widgets."""
     keys = [key for key, option in options.items() if option.section == name and key not in exclude]
     changed = st.multiselect(
@@ -133,8 +165,12 @@ def _boosting(
     runs = {run.name: run for run in training.teachers(preset, data, values)}
     scenario = options[SCENARIO]
     if not runs:
-        scenario = replace(scenario, choices=tuple(choice for choice in scenario.choices if choice != OFFLINE))
-        cards.note("Offline boosting needs a finished run on this data with the same vocabulary; there is none yet.")
+        scenario = replace(
+            scenario, choices=tuple(choice for choice in scenario.choices if choice != OFFLINE)
+        )
+        cards.note(
+            "Offline boosting needs a finished run on this data with the same vocabulary; there is none yet."
+        )
     chosen[SCENARIO] = value_of(scenario, preset)
     teacher = None
     if chosen[SCENARIO] == OFFLINE:
@@ -150,7 +186,12 @@ def _boosting(
 
 
 def _offer(
-    preset: str, name: str, data: DataSet, values: dict[str, Any], teacher: TeacherRun | None, judged: Path | None
+    preset: str,
+    name: str,
+    data: DataSet,
+    values: dict[str, Any],
+    teacher: TeacherRun | None,
+    judged: Path | None,
 ) -> None:
     try:
         arguments, warnings = training.arguments(preset, name, data, values, teacher, judged)
@@ -166,9 +207,13 @@ def _offer(
     begin = (preset, name, data, values, teacher, judged)
     asks = _from_link()
     st.button(
-        f"Train {cards.literal(name)}", type="primary", icon=":material/play_arrow:", key="train-start",
-        on_click=put if asks else _begin, args=(ASKED, command) if asks else begin,
-    )  # fmt: skip
+        f"Train {cards.literal(name)}",
+        type="primary",
+        icon=":material/play_arrow:",
+        key="train-start",
+        on_click=put if asks else _begin,
+        args=(ASKED, command) if asks else begin,
+    )
     if asks and st.session_state.get(ASKED) == command:
         cards.empty(
             f"A link filled this form. It starts a training of {name} on {data.name} with the preset {preset}.",

@@ -41,7 +41,9 @@ def distribution(
         figure = charts.histogram(values, "weight of a pair", "pairs", charts.tone(theme()))
         downloads.chart(figure, "weights", "weights of the pairs")
     with right:
-        cards.heading("Statistics of the scores", "Mean μ and standard deviation σ over all pairs and both modalities.")
+        cards.heading(
+            "Statistics of the scores", "Mean μ and standard deviation σ over all pairs and both modalities."
+        )
         weightings = {run.name: sample_weights.weighting(run, split) for run in runs}
         rows = []
         for name, weighting in weightings.items():
@@ -78,13 +80,21 @@ def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
     order = order[in_slice(choice, "text", order)]
     for heading, rows in (("Highest weights", order), ("Lowest weights", order[::-1])):
         cards.heading(heading)
-        cards.results([
-            sample_card(
-                run, choice.split, "text", int(row), place, float(table[WEIGHT].iloc[row]), term="sample weight",
-                links=links.of_sample(choice, "text", int(row)),
-            )
-            for place, row in enumerate(rows[:EXTREMES], start=1)
-        ])  # fmt: skip
+        cards.results(
+            [
+                sample_card(
+                    run,
+                    choice.split,
+                    "text",
+                    int(row),
+                    place,
+                    float(table[WEIGHT].iloc[row]),
+                    term="sample weight",
+                    links=links.of_sample(choice, "text", int(row)),
+                )
+                for place, row in enumerate(rows[:EXTREMES], start=1)
+            ]
+        )
 
 
 def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.DataFrame:
@@ -106,7 +116,9 @@ def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.Dat
         plain_table(shown, columns, "weight-correlations", "measures")
         downloads.table(shown, f"weight-correlations-{split}", paper=True)
     with right:
-        pairs = {f"{NAMES[a]} and {NAMES[b]}": (a, b) for a, b in combinations(reversed(correlations.columns), 2)}
+        pairs = {
+            f"{NAMES[a]} and {NAMES[b]}": (a, b) for a, b in combinations(reversed(correlations.columns), 2)
+        }
         a, b = pairs[str(st.selectbox("Figure of", list(pairs), **bound("drawn"), width=300))]
         figure = charts.density(
             inside[a].to_numpy(), inside[b].to_numpy(), NAMES[a], NAMES[b], "pairs", charts.tone(theme())
@@ -117,7 +129,9 @@ def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.Dat
 
 def all_pairs(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
     """Every pair, ranked; one of them opened."""
-    cards.heading("All pairs", "Click on a row to open the pair below. The files contain all numbers of these pairs.")
+    cards.heading(
+        "All pairs", "Click on a row to open the pair below. The files contain all numbers of these pairs."
+    )
     alone = replace(choice, first=run, second=None)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         by = choose_one("Order", {"high": "Highest first", "low": "Lowest first"}, "ranked-weights")
@@ -130,7 +144,14 @@ def all_pairs(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
         columns["rank"] = Column("rank", ",d", "rank")
         values = table.iloc[order].drop(columns=["text", "image"])
         order = sample_table(
-            alone, "text", order, values, columns, target=TARGET, key="weights-table", file=f"weights-{choice.split}"
+            alone,
+            "text",
+            order,
+            values,
+            columns,
+            target=TARGET,
+            key="weights-table",
+            file=f"weights-{choice.split}",
         )
     else:
         cards.empty(*NO_WORDS)

@@ -39,9 +39,13 @@ def show_work(item: Work, fault: str = "") -> None:
         cards.empty("The last attempt did not finish.", reason)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
-            cards.literal(item.label), key=f"begin-{item.name}", type="primary", icon=":material/play_arrow:",
-            on_click=_begin, args=(item,),
-        )  # fmt: skip
+            cards.literal(item.label),
+            key=f"begin-{item.name}",
+            type="primary",
+            icon=":material/play_arrow:",
+            on_click=_begin,
+            args=(item,),
+        )
         cards.note(item.about)
 
 
@@ -61,7 +65,11 @@ def _watch(item: Work) -> None:
     st.progress(progress.fraction)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
-            "Cancel", key=f"cancel-{item.name}", icon=":material/close:", on_click=jobs.stop, args=(item.name,),
+            "Cancel",
+            key=f"cancel-{item.name}",
+            icon=":material/close:",
+            on_click=jobs.stop,
+            args=(item.name,),
             help="Nothing unfinished is stored.",
-        )  # fmt: skip
+        )
         cards.note(f"{100 * progress.fraction:.0f} % · {progress.phase}")

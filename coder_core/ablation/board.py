@@ -68,7 +68,9 @@ def _lines(console: Console, runs: int) -> Callable[[TableProgress], None]:
                 say(console, event)
         if time.monotonic() - said_at > SECONDS_BETWEEN_LINES and progress.seconds_left is not None:
             said_at = time.monotonic()
-            steps = ", ".join(f"{name} step {step:,} of {of:,}" for name, (step, of, _) in progress.active.items())
+            steps = ", ".join(
+                f"{name} step {step:,} of {of:,}" for name, (step, of, _) in progress.active.items()
+            )
             say(console, f"{len(progress.done)} of {runs} runs done · {steps} · {time_left(progress)}")
 
     return tell

@@ -38,9 +38,12 @@ def figure(results: Results) -> go.Figure:
     curve = bool(results.table.x_name) and all(row.row.x is not None for row in rows)
     gains = curve and bool(results.table.compared_with)
     picture = make_subplots(
-        cols=2, rows=1, horizontal_spacing=0.1 if gains else 0.24 if curve else 0.04, shared_yaxes=not curve,
+        cols=2,
+        rows=1,
+        horizontal_spacing=0.1 if gains else 0.24 if curve else 0.04,
+        shared_yaxes=not curve,
         subplot_titles=(f"R@sum on {results.split}", f"R@sum − {html.escape(results.reference)}"),
-    )  # fmt: skip
+    )
     if curve:
         _add_curves(picture, results)
     else:
@@ -52,10 +55,17 @@ def figure(results: Results) -> go.Figure:
     about = html.escape(results.table.about)
     height = SMALLEST + MARGINS if gains else max(SMALLEST, MARGINS + ROW_HEIGHT * len(rows))
     picture.update_layout(
-        title={"text": f"<b>{html.escape(results.table.name)}</b><br><sup>{about}</sup>", "x": 0.01, "xanchor": "left"},
-        height=height, template="plotly_white", margin={"t": 110, "l": 20},
-        font={"size": 14}, legend={"orientation": "h", "y": -70 / (height - MARGINS), "x": 0},
-    )  # fmt: skip
+        title={
+            "text": f"<b>{html.escape(results.table.name)}</b><br><sup>{about}</sup>",
+            "x": 0.01,
+            "xanchor": "left",
+        },
+        height=height,
+        template="plotly_white",
+        margin={"t": 110, "l": 20},
+        font={"size": 14},
+        legend={"orientation": "h", "y": -70 / (height - MARGINS), "x": 0},
+    )
     for axis in () if gains else ("yaxis2",) if curve else ("yaxis", "yaxis2"):
         picture.layout[axis].update(categoryorder="array", categoryarray=_labels(rows)[::-1])
     return picture
@@ -79,14 +89,28 @@ def _add_dots(picture: go.Figure, rows: Sequence[ResultRow]) -> None:
     ]
     values, labels, numbers = (list(column) for column in zip(*seeds, strict=True))
     picture.add_scatter(
-        x=values, y=labels, mode="markers", name="one seed", marker={"size": 8, "color": SEEDS}, customdata=numbers,
-        hovertemplate="seed %{customdata}: %{x:.1f}<extra></extra>", row=1, col=1,
-    )  # fmt: skip
+        x=values,
+        y=labels,
+        mode="markers",
+        name="one seed",
+        marker={"size": 8, "color": SEEDS},
+        customdata=numbers,
+        hovertemplate="seed %{customdata}: %{x:.1f}<extra></extra>",
+        row=1,
+        col=1,
+    )
     means, bars = _means(rows)
     picture.add_scatter(
-        x=means, y=_labels(rows), mode="markers", name="mean ± spread", marker={"size": 13, "color": MEASURED},
-        error_x=bars, hovertemplate="mean %{x:.1f}<extra></extra>", row=1, col=1,
-    )  # fmt: skip
+        x=means,
+        y=_labels(rows),
+        mode="markers",
+        name="mean ± spread",
+        marker={"size": 13, "color": MEASURED},
+        error_x=bars,
+        hovertemplate="mean %{x:.1f}<extra></extra>",
+        row=1,
+        col=1,
+    )
 
 
 def _add_curves(picture: go.Figure, results: Results) -> None:
@@ -94,9 +118,17 @@ def _add_curves(picture: go.Figure, results: Results) -> None:
     for colour, (group, rows) in zip(cycle(LINES), _groups(results.rows), strict=False):
         means, bars = _means(rows)
         picture.add_scatter(
-            x=_positions(rows), y=means, mode="lines+markers", error_y=bars, name=html.escape(group) or "mean ± spread",
-            line={"color": colour}, marker={"size": 11}, legendgroup=group, row=1, col=1,
-        )  # fmt: skip
+            x=_positions(rows),
+            y=means,
+            mode="lines+markers",
+            error_y=bars,
+            name=html.escape(group) or "mean ± spread",
+            line={"color": colour},
+            marker={"size": 11},
+            legendgroup=group,
+            row=1,
+            col=1,
+        )
     _label_positions(picture, results, 1)
     picture.update_yaxes(title="R@sum", row=1, col=1)
 
@@ -107,14 +139,24 @@ def _add_gains(picture: go.Figure, results: Results) -> None:
         compared = [row for row in rows if row.against is not None]
         gains = [row.against for row in compared if row.against is not None]
         picture.add_scatter(
-            x=_positions(compared), y=[gain.mean for gain in gains], mode="lines+markers", line={"color": colour},
-            marker={"size": 11}, legendgroup=group, name=html.escape(group), showlegend=False,
+            x=_positions(compared),
+            y=[gain.mean for gain in gains],
+            mode="lines+markers",
+            line={"color": colour},
+            marker={"size": 11},
+            legendgroup=group,
+            name=html.escape(group),
+            showlegend=False,
             error_y={
-                "type": "data", "symmetric": False, "array": [gain.high - gain.mean for gain in gains],
+                "type": "data",
+                "symmetric": False,
+                "array": [gain.high - gain.mean for gain in gains],
                 "arrayminus": [gain.mean - gain.low for gain in gains],
             },
-            hovertemplate="%{y:+.1f}", row=1, col=2,
-        )  # fmt: skip
+            hovertemplate="%{y:+.1f}",
+            row=1,
+            col=2,
+        )
     _label_positions(picture, results, 2)
     picture.add_hline(y=0, line={"color": NOISE, "width": 1, "dash": "dot"}, row=1, col=2)
 
@@ -123,7 +165,8 @@ def _groups(rows: Sequence[ResultRow]) -> list[tuple[str, list[ResultRow]]]:
     """The rows of every line, by `x`."""
     ordered = sorted(rows, key=lambda row: row.row.x or 0.0)
     return [
-        (name, [row for row in ordered if row.row.group == name]) for name in dict.fromkeys(r.row.group for r in rows)
+        (name, [row for row in ordered if row.row.group == name])
+        for name in dict.fromkeys(r.row.group for r in rows)
     ]
 
 
@@ -134,25 +177,35 @@ def _positions(rows: Sequence[ResultRow]) -> list[str]:
 def _label_positions(picture: go.Figure, results: Results, column: int) -> None:
     positions = sorted({row.row.x or 0.0 for row in results.rows})
     picture.update_xaxes(
-        title=html.escape(results.table.x_name), type="category", categoryorder="array",
-        categoryarray=[f"{x:g}" for x in positions], row=1, col=column,
-    )  # fmt: skip
+        title=html.escape(results.table.x_name),
+        type="category",
+        categoryorder="array",
+        categoryarray=[f"{x:g}" for x in positions],
+        row=1,
+        col=column,
+    )
 
 
 def _add_differences(picture: go.Figure, results: Results) -> None:
     compared = [(row, row.against) for row in results.rows if row.against is not None]
     differences = [difference for _, difference in compared]
     picture.add_scatter(
-        x=[difference.mean for difference in differences], y=_labels([row for row, _ in compared]), mode="markers",
+        x=[difference.mean for difference in differences],
+        y=_labels([row for row, _ in compared]),
+        mode="markers",
         showlegend=False,
         marker={"size": 13, "color": [MEASURED if value.beyond_noise else NOISE for value in differences]},
         error_x={
-            "type": "data", "symmetric": False, "color": NOISE,
+            "type": "data",
+            "symmetric": False,
+            "color": NOISE,
             "array": [difference.high - difference.mean for difference in differences],
             "arrayminus": [difference.mean - difference.low for difference in differences],
         },
-        hovertemplate="%{x:+.1f}<extra></extra>", row=1, col=2,
-    )  # fmt: skip
+        hovertemplate="%{x:+.1f}<extra></extra>",
+        row=1,
+        col=2,
+    )
     for colour, name in ((MEASURED, "beyond noise (95%)"), (NOISE, "within noise")):
         picture.add_scatter(
             x=[None], y=[None], mode="markers", marker={"size": 11, "color": colour}, name=name, row=1, col=2
@@ -162,9 +215,13 @@ def _add_differences(picture: go.Figure, results: Results) -> None:
     rows = [row for row in results.rows if base is not None and reported.get(row.row.name) is not None]
     if rows:
         picture.add_scatter(
-            x=[(reported[row.row.name] or 0.0) - (base or 0.0) for row in rows], y=_labels(rows), mode="markers",
+            x=[(reported[row.row.name] or 0.0) - (base or 0.0) for row in rows],
+            y=_labels(rows),
+            mode="markers",
             name="the paper's difference (Flickr30K)",
             marker={"size": 11, "color": PAPER, "symbol": "diamond-open", "line": {"width": 2}},
-            hovertemplate="the paper: %{x:+.1f}<extra></extra>", row=1, col=2,
-        )  # fmt: skip
+            hovertemplate="the paper: %{x:+.1f}<extra></extra>",
+            row=1,
+            col=2,
+        )
     picture.add_vline(x=0, line={"color": NOISE, "width": 1, "dash": "dot"}, row=1, col=2)

@@ -49,22 +49,30 @@ def read_grid(path: Path) -> AblationTable:
         raise InputError(Fault(str(path), f"is not TOML: {error}")) from None
     unknown = sorted(set(document) - KEYS)
     if unknown:
-        raise InputError([Fault(f"{path} key {key}", "is not known", f"one of {', '.join(KEYS)}") for key in unknown])
+        raise InputError(
+            [Fault(f"{path} key {key}", "is not known", f"one of {', '.join(KEYS)}") for key in unknown]
+        )
     if ("rows" in document) == ("grid" in document):
-        raise InputError(Fault(str(path), "needs either [[rows]] or [grid]", fix="docs/ablations.md shows both"))
+        raise InputError(
+            Fault(str(path), "needs either [[rows]] or [grid]", fix="docs/ablations.md shows both")
+        )
     rows = _rows(document["rows"], path) if "rows" in document else _crossed(document["grid"], path)
     names = [row.name for row in rows]
     places = {name: f"{path} row {name!r}" for name in names}
     faults = [Fault(places[name], "stands there twice") for name in places if names.count(name) > 1]
     expected = "at most 200 letters, digits, '.', '_' and '-'"
     faults += [
-        Fault(place, "cannot name a folder", expected) for name, place in places.items() if not RUN_NAME.fullmatch(name)
+        Fault(place, "cannot name a folder", expected)
+        for name, place in places.items()
+        if not RUN_NAME.fullmatch(name)
     ]
     faults += [] if rows else [Fault(str(path), "holds no row")]
     if faults:
         raise InputError(faults)
     for row in rows:
-        changed(Config(), row.changes, f"{path} row {row.name}")  # names and types, before anything is trained
+        changed(
+            Config(), row.changes, f"{path} row {row.name}"
+        )  # names and types, before anything is trained
     reference = str(document.get("reference", names[0]))
     if reference not in names:
         raise InputError(Fault(f"{path} reference", f"is {reference!r}", f"one of {', '.join(names)}"))
@@ -79,7 +87,10 @@ def _rows(tables: Any, path: Path) -> list[Row]:
     changes = [{key: row[key] for key in row if key not in ("name", "about")} for row in tables]
     for row, values in zip(tables, changes, strict=True):
         _check_keys(values, f"{path} row {row['name']}")
-    return [Row(row["name"], str(row.get("about", "")), values) for row, values in zip(tables, changes, strict=True)]
+    return [
+        Row(row["name"], str(row.get("about", "")), values)
+        for row, values in zip(tables, changes, strict=True)
+    ]
 
 
 def _crossed(grid: Any, path: Path) -> list[Row]:
@@ -101,7 +112,12 @@ def _check_keys(keys: Iterable[str], place: str) -> None:
         setting = find_setting(key)
         spellings.setdefault(setting.key if setting else key, []).append(key)
     faults = [
-        Fault(f"{place}, {' and '.join(names)}", "are the same setting", "every setting once", "remove all but one")
+        Fault(
+            f"{place}, {' and '.join(names)}",
+            "are the same setting",
+            "every setting once",
+            "remove all but one",
+        )
         for names in spellings.values()
         if len(names) > 1
     ]

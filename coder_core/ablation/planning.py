@@ -48,9 +48,14 @@ def run_name(row: str, seed: int) -> str:
 
 
 def plan(
-    table: AblationTable, rows: Iterable[Row], seeds: Sequence[int], *, preset: str, overrides: Mapping[str, Any],
+    table: AblationTable,
+    rows: Iterable[Row],
+    seeds: Sequence[int],
+    *,
+    preset: str,
+    overrides: Mapping[str, Any],
     root: Path,
-) -> list[PlannedRun]:  # fmt: skip
+) -> list[PlannedRun]:
     """All runs of the rows, seed by seed, so that every row has a result early.
 
     Raises:
@@ -79,7 +84,10 @@ def _without_effect(rows: Sequence[Row], overrides: Mapping[str, Any]) -> list[F
     return [
         Fault(f"--{flag} {value}", f"has no effect: every chosen row sets --{flag} itself", fix=fix)
         for flag, value in overrides.items()
-        if all(not isinstance(row.changes.get(flag, Times(1)), Times) and row.changes[flag] != value for row in rows)
+        if all(
+            not isinstance(row.changes.get(flag, Times(1)), Times) and row.changes[flag] != value
+            for row in rows
+        )
     ]
 
 
@@ -94,9 +102,15 @@ def _missing(runs: Sequence[PlannedRun]) -> list[Fault]:
 
 
 def row_config(
-    table: AblationTable, row: Row, preset: str, overrides: Mapping[str, Any], *, name: str, seed: int,
+    table: AblationTable,
+    row: Row,
+    preset: str,
+    overrides: Mapping[str, Any],
+    *,
+    name: str,
+    seed: int,
     root: Path = Path(),
-) -> tuple[str, Config]:  # fmt: skip
+) -> tuple[str, Config]:
     """The preset a row starts from and its configuration.
 
     A preset tuned for the row's loss (`presets.tuned_for`) takes the place of `preset`. The overrides of the command
@@ -114,7 +128,9 @@ def row_config(
     missing = [flag for flag in row.needs if not value_of(config, flag)]
     if missing:
         fix = f"give {' and '.join(f'--{flag} N' for flag in missing)}, or choose a preset that has them"
-        raise InputError([Fault(place, f"needs {flag}, which preset {start} leaves out", fix=fix) for flag in missing])
+        raise InputError(
+            [Fault(place, f"needs {flag}, which preset {start} leaves out", fix=fix) for flag in missing]
+        )
     return start, replace(config, name=name)
 
 
@@ -142,14 +158,19 @@ def value_of(config: Config, flag: str) -> Any:
 
 def named_flags(arguments: Sequence[str], config: Config) -> dict[str, Change]:
     """The values of `config` that the arguments name, those that equal the default included."""
-    return {setting.flag.removeprefix("--"): value_of(config, setting.flag) for setting in named_settings(arguments)}
+    return {
+        setting.flag.removeprefix("--"): value_of(config, setting.flag)
+        for setting in named_settings(arguments)
+    }
 
 
 def _check_same_values(run: PlannedRun) -> None:
     if state_of(run.folder) == "new":
         return
     stored, _ = read_config(run.folder)
-    changes = {key: values for key, values in differences(stored, run.config).items() if key not in MAY_CHANGE}
+    changes = {
+        key: values for key, values in differences(stored, run.config).items() if key not in MAY_CHANGE
+    }
     if changes:
         text = ", ".join(f"{key} {stored!r} (now {wanted!r})" for key, (stored, wanted) in changes.items())
         fix = "give the values it was begun with, or choose another --root"
@@ -165,7 +186,10 @@ def state_of(folder: Path) -> State:
 
 def is_evaluated(folder: Path, split: str) -> bool:
     """Whether the run's best model has been evaluated on a split."""
-    return split in list_splits(folder) and open_analysis(folder, split).fingerprint == best_save(folder).fingerprint
+    return (
+        split in list_splits(folder)
+        and open_analysis(folder, split).fingerprint == best_save(folder).fingerprint
+    )
 
 
 def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[tuple[str, ...]]:

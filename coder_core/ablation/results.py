@@ -87,10 +87,14 @@ def collect(table: AblationTable, root: Path, split: str, *, reference: str = ""
     """
     if reference and reference not in {row.name for row in table.rows}:
         names = ", ".join(row.name for row in table.rows)
-        raise InputError(Fault(f"--reference {reference}", f"is not a row of {table.name}", f"one of {names}"))
+        raise InputError(
+            Fault(f"--reference {reference}", f"is not a row of {table.name}", f"one of {names}")
+        )
     runs = {row.name: _finished(row, root, split) for row in table.rows}
     _check_same_queries(table, runs, split)
-    hits = {name: {seed: _hits(folder, split) for seed, folder in seeds.items()} for name, seeds in runs.items()}
+    hits = {
+        name: {seed: _hits(folder, split) for seed, folder in seeds.items()} for name, seeds in runs.items()
+    }
     rows = []
     for row in table.rows:
         if runs[row.name]:
@@ -131,7 +135,9 @@ def _check_same_queries(table: AblationTable, runs: Mapping[str, Runs], split: s
     if len(first_with) > 1:
         first, second, *_ = first_with.values()
         fix = f"evaluate both with python -m coder_core.evaluate … --split {split} on the same --data"
-        raise InputError(Fault(str(second), f"was evaluated on other captions than {first}, in {table.name}", fix=fix))
+        raise InputError(
+            Fault(str(second), f"was evaluated on other captions than {first}, in {table.name}", fix=fix)
+        )
 
 
 def _hits(folder: Path, split: str) -> Hits:
@@ -160,7 +166,9 @@ def _halves(runs: Runs) -> tuple[Measured, Measured] | None:
     best = [best_save(folder).document("metrics")["metrics"] or {} for folder in runs.values()]
     if not all(CHOSEN_HALF in metrics and OTHER_HALF in metrics for metrics in best):
         return None
-    return measured([metrics[CHOSEN_HALF] for metrics in best]), measured([metrics[OTHER_HALF] for metrics in best])
+    return measured([metrics[CHOSEN_HALF] for metrics in best]), measured(
+        [metrics[OTHER_HALF] for metrics in best]
+    )
 
 
 def measured(values: Sequence[float]) -> Measured:

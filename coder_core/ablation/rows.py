@@ -88,7 +88,9 @@ class AblationTable:
         unknown = [name for name in names if name not in by_name]
         if unknown:
             expected = f"one of {', '.join(row.name for row in self.rows)}"
-            raise InputError([Fault(f"--rows {name}", f"is not a row of {self.name}", expected) for name in unknown])
+            raise InputError(
+                [Fault(f"--rows {name}", f"is not a row of {self.name}", expected) for name in unknown]
+            )
         chosen = [by_name[name] for name in names]
         return tuple(row for row in self.rows if row in chosen or not names)
 
@@ -96,4 +98,7 @@ class AblationTable:
 NO_PROTOTYPES: dict[str, Change] = {"prototypes": 0, "prototype-recluster": 0}
 NO_CONCEPTS: dict[str, Change] = {"concepts": 0, "concept-list": "", **NO_PROTOTYPES}
 INSTANCE: dict[str, Change] = {**NO_CONCEPTS, "bank-size": 0}
-TRIPLET: dict[str, Change] = {"weight-instance": 1.0, **INSTANCE}  # λ = 3 belongs to DCL; triplets are summed already
+TRIPLET: dict[str, Change] = {
+    "weight-instance": 1.0,
+    **INSTANCE,
+}  # λ = 3 belongs to DCL; triplets are summed already

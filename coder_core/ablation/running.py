@@ -80,9 +80,14 @@ class _CountSignals(StopSignals):
 
 
 def run_all(
-    planned: Sequence[PlannedRun], split: str, *, jobs: int = 1, threads: int = 0, gpus: Sequence[str] = (),
+    planned: Sequence[PlannedRun],
+    split: str,
+    *,
+    jobs: int = 1,
+    threads: int = 0,
+    gpus: Sequence[str] = (),
     tell: Callable[[TableProgress], None] = lambda progress: None,
-) -> tuple[TableProgress, bool]:  # fmt: skip
+) -> tuple[TableProgress, bool]:
     """Run what is not finished yet.
 
     Args:
@@ -142,7 +147,9 @@ def _still_going(run: RowProcess, progress: TableProgress, gpus: Sequence[str], 
     return False
 
 
-def _measure(progress: TableProgress, active: Sequence[RowProcess], waiting: Sequence[RowProcess], jobs: int) -> None:
+def _measure(
+    progress: TableProgress, active: Sequence[RowProcess], waiting: Sequence[RowProcess], jobs: int
+) -> None:
     """Steps of the active runs, and the time left: from the share of each run that is done and the seconds it took."""
     progress.waiting, progress.active = len(waiting), {}
     shares = [1.0] * len(progress.done)

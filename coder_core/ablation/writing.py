@@ -13,10 +13,21 @@ from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF
 METRICS = (*RECALLS, SUM)
 HEADS = ("image→text R@1", "R@5", "R@10", "text→image R@1", "R@5", "R@10", "R@sum")
 HALF_HEADS = ("R@sum, chosen half", "R@sum, other half")
-LATEX_HEADS = [(way, f"R@{k}") for way in ("image → text", "text → image") for k in (1, 5, 10)] + [(" ", "R@sum")]
-SYMBOLS = {letter: f"${command}$" for letter, command in {
-    "μ": r"\mu", "ε": r"\varepsilon", "γ": r"\gamma", "α": r"\alpha", "Δ": r"\Delta", "×": r"\times", "→": r"\to",
-}.items()}  # fmt: skip
+LATEX_HEADS = [(way, f"R@{k}") for way in ("image → text", "text → image") for k in (1, 5, 10)] + [
+    (" ", "R@sum")
+]
+SYMBOLS = {
+    letter: f"${command}$"
+    for letter, command in {
+        "μ": r"\mu",
+        "ε": r"\varepsilon",
+        "γ": r"\gamma",
+        "α": r"\alpha",
+        "Δ": r"\Delta",
+        "×": r"\times",
+        "→": r"\to",
+    }.items()
+}
 
 
 def write_all(results: Results, folder: Path, command: str) -> list[Path]:
@@ -45,26 +56,48 @@ def markdown(results: Results, command: str) -> str:
     """The table with its legend."""
     halves = any(row.halves for row in results.rows)
     heads = [
-        "row", "seeds", *HEADS, *(HALF_HEADS if halves else ()), f"R@sum − {results.reference}", "minutes", "MiB",
-        "the paper", "its R@sum",
-    ]  # fmt: skip
+        "row",
+        "seeds",
+        *HEADS,
+        *(HALF_HEADS if halves else ()),
+        f"R@sum − {results.reference}",
+        "minutes",
+        "MiB",
+        "the paper",
+        "its R@sum",
+    ]
     cells = [
         [
-            f"{row.row.name}: {row.row.about}", ", ".join(map(str, row.seeds)),
-            *(shown(row.metrics[name]) for name in RECALLS), f"**{shown(row.metrics[SUM])}**",
-            *([shown(half) for half in row.halves] if row.halves else ["–", "–"] if halves else []), against_shown(row),
-            f"{row.minutes:.1f}", "–" if row.mebibytes is None else f"{row.mebibytes:.0f}", _reported(row),
+            f"{row.row.name}: {row.row.about}",
+            ", ".join(map(str, row.seeds)),
+            *(shown(row.metrics[name]) for name in RECALLS),
+            f"**{shown(row.metrics[SUM])}**",
+            *([shown(half) for half in row.halves] if row.halves else ["–", "–"] if halves else []),
+            against_shown(row),
+            f"{row.minutes:.1f}",
+            "–" if row.mebibytes is None else f"{row.mebibytes:.0f}",
+            _reported(row),
             _number(reported_sum(row.row.reported)),
         ]
         for row in results.rows
-    ]  # fmt: skip
+    ]
     lines = ["| " + " | ".join(line) + " |" for line in (heads, *cells)]
     lines.insert(1, "|" + "---|" * len(heads))
     about = results.table.about
     return "\n".join(
-        [f"# {results.table.name}", "", f"{about[:1].upper()}{about[1:]}.", "", *lines, "", *legend(results), "",
-         f"    {command}", ""]
-    )  # fmt: skip
+        [
+            f"# {results.table.name}",
+            "",
+            f"{about[:1].upper()}{about[1:]}.",
+            "",
+            *lines,
+            "",
+            *legend(results),
+            "",
+            f"    {command}",
+            "",
+        ]
+    )
 
 
 def legend(results: Results) -> list[str]:
@@ -74,7 +107,11 @@ def legend(results: Results) -> list[str]:
         f"Measured on {results.split}; mean ± sample standard deviation over the seeds.",
         f"R@sum − {results.reference}: over the seeds both rows have (all, where they share none); 95% interval of a "
         "paired bootstrap over images with their captions"
-        + (" and, where both rows have several, over seeds" if seeds else " (the spread of seeds is not in it)")
+        + (
+            " and, where both rows have several, over seeds"
+            if seeds
+            else " (the spread of seeds is not in it)"
+        )
         + "; * where it excludes zero.",
     ]
     if any(row.halves for row in results.rows):
@@ -95,10 +132,14 @@ def latex(results: Results) -> str:
     row_head, delta, paper = ("  ", "row"), ("   ", f"Δ {results.reference}"), ("paper", "R@sum")
     columns = pd.MultiIndex.from_tuples([row_head, *LATEX_HEADS, delta, paper])
     cells = [
-        [row.row.about, *(_math(row.metrics[name]) for name in METRICS), _difference(row),
-         _number(reported_sum(row.row.reported)).replace("–", "--")]
+        [
+            row.row.about,
+            *(_math(row.metrics[name]) for name in METRICS),
+            _difference(row),
+            _number(reported_sum(row.row.reported)).replace("–", "--"),
+        ]
         for row in results.rows
-    ]  # fmt: skip
+    ]
     style = pd.DataFrame(cells, columns=columns).style.hide(axis="index")
     style = style.format(escape="latex", subset=[row_head]).format_index(escape="latex", axis=1)
     text = style.to_latex(hrules=True, column_format="l" + "r" * (len(columns) - 1), multicol_align="c")

@@ -34,9 +34,7 @@ ORIGINS = {
     "zero-shot": "a pretrained model as it is: nothing was trained",
     "imported": "embeddings that another program computed",
 }
-METRICS = (
-    "i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum",
-)  # fmt: skip
+METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum")
 
 
 class SplitSamples(NamedTuple):
@@ -117,7 +115,9 @@ def list_runs(root: str | Path) -> list[RunSummary]:
 def _holds_run(path: Path) -> bool:
     """Whether a folder looks like a run. One that cannot be read does: `summarise` says why."""
     try:
-        return any((path / part).exists() for part in ("config.toml", "history.jsonl", "status.json", "analysis"))
+        return any(
+            (path / part).exists() for part in ("config.toml", "history.jsonl", "status.json", "analysis")
+        )
     except OSError:
         return True
 
@@ -125,7 +125,9 @@ def _holds_run(path: Path) -> bool:
 def _left_out(path: Path) -> RunSummary:
     target = path.resolve()
     fix = f"move the run here, or start the app with CODER_CHECKPOINTS={target.parent}"
-    fault = Fault(str(path), f"is a link to {target}, and links are followed inside {path.parent.name} only", fix=fix)
+    fault = Fault(
+        str(path), f"is a link to {target}, and links are followed inside {path.parent.name} only", fix=fix
+    )
     return RunSummary(path.name, path, "left out", str(fault))
 
 
@@ -146,18 +148,28 @@ def summarise(path: Path) -> RunSummary:
         return RunSummary(path.name, path, "damaged", str(error))
     except OSError as error:
         fault = Fault(
-            error.filename or str(path), f"cannot be read ({error.strerror})", fix="change its owner or rights"
+            error.filename or str(path),
+            f"cannot be read ({error.strerror})",
+            fix="change its owner or rights",
         )
         return RunSummary(path.name, path, "damaged", str(fault))
     return RunSummary(
-        path.name, path, str(status.get("state", "unknown")), config=config, status=status,
+        path.name,
+        path,
+        str(status.get("state", "unknown")),
+        config=config,
+        status=status,
         splits=tuple(split for split in manifests if split not in damaged),
         metrics={split: manifests[split]["metrics"] for split in manifests if split not in damaged},
-        stamp="|".join(f"{place.name}:{manifests[place.name].get('self', '')}:{_changed(place)}" for place in splits),
-        origin=origin, damaged=damaged, has_best=has_best,
+        stamp="|".join(
+            f"{place.name}:{manifests[place.name].get('self', '')}:{_changed(place)}" for place in splits
+        ),
+        origin=origin,
+        damaged=damaged,
+        has_best=has_best,
         documents=frozenset(str(name) for manifest in manifests.values() for name in manifest["documents"]),
         samples={split: _samples(manifests[split]) for split in manifests if split not in damaged},
-    )  # fmt: skip
+    )
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -193,7 +205,9 @@ def _changed(folder: Path) -> int:
 
 def _imported(path: Path, manifests: Iterable[Mapping[str, Any]]) -> bool:
     """Whether a run is nothing but analyses of another model's embeddings."""
-    return {manifest.get("kind") for manifest in manifests} == {KIND_IMPORTED} and not (path / "config.toml").exists()
+    return {manifest.get("kind") for manifest in manifests} == {KIND_IMPORTED} and not (
+        path / "config.toml"
+    ).exists()
 
 
 def _origin(path: Path, manifests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -227,10 +241,13 @@ def loss_values(config: Mapping[str, Any]) -> Loss:
     if str(objective.get("loss", "")) not in ("dcl", "dcl-i"):
         return Loss()
     return Loss(
-        float(objective.get("temperature", 0.1)), float(objective.get("gamma", 0.3)),
-        float(objective.get("epsilon", 0.1)), "entropy" if objective.get("diversity") == "entropy" else "std",
-        float(objective.get("entropy_temperature", 1.0)), trained=True,
-    )  # fmt: skip
+        float(objective.get("temperature", 0.1)),
+        float(objective.get("gamma", 0.3)),
+        float(objective.get("epsilon", 0.1)),
+        "entropy" if objective.get("diversity") == "entropy" else "std",
+        float(objective.get("entropy_temperature", 1.0)),
+        trained=True,
+    )
 
 
 def numbers_from(run: RunSummary) -> str:
@@ -266,7 +283,9 @@ def facts(run: RunSummary) -> dict[str, Any]:
         "seed": training.get("seed"),
         "epochs": training.get("epochs"),
         "bank": _table(run.config, "memory").get("bank_size"),
-        "dimension": run.origin.get("dimension") if run.imported else _table(run.config, "model").get("dimension"),
+        "dimension": run.origin.get("dimension")
+        if run.imported
+        else _table(run.config, "model").get("dimension"),
         "created": str(about.get("created", ""))[:16],
         "step": run.status.get("step"),
         "steps": run.status.get("steps"),

@@ -51,7 +51,9 @@ def sample_picture(run: StoredRun, split: str, image: int, *, size: int | None =
             raise InputError(replace(error.faults[0], place=packed.place(image))) from None
     if not analysis.picture_folder:
         fix = "evaluate or embed it again with its pictures"
-        raise InputError(Fault(f"run {run.name}", f"does not say where the pictures of {split} lie", "pictures", fix))
+        raise InputError(
+            Fault(f"run {run.name}", f"does not say where the pictures of {split} lie", "pictures", fix)
+        )
     return open_picture(analysis.picture_folder, run.image_names(split)[image], size=size)
 
 

@@ -38,10 +38,27 @@ if TYPE_CHECKING:
     from coder_core.api.run import Run
 
 __all__ = [
-    "FILE", "LONGEST", "LONGEST_TAG", "MOST_TAGS", "QUEUE", "VERDICTS", "Pair", "Review", "ReviewedSplit", "Reviews",
-    "Verdict", "agreement", "ambiguous_pairs", "append_review", "append_undo", "data_folder", "likely_pairs",
-    "near_miss_pairs", "read_reviews", "reviewed_recall",
-]  # fmt: skip
+    "FILE",
+    "LONGEST",
+    "LONGEST_TAG",
+    "MOST_TAGS",
+    "QUEUE",
+    "VERDICTS",
+    "Pair",
+    "Review",
+    "ReviewedSplit",
+    "Reviews",
+    "Verdict",
+    "agreement",
+    "ambiguous_pairs",
+    "append_review",
+    "append_undo",
+    "data_folder",
+    "likely_pairs",
+    "near_miss_pairs",
+    "read_reviews",
+    "reviewed_recall",
+]
 
 QUEUE = 50  # pairs of a queue
 
@@ -86,12 +103,17 @@ class ReviewedSplit:
         for review in reviews.standing:
             verdict = {review.verdict} - {"none"}
             tags.setdefault(review.pair, set()).update(tag.casefold() for tag in (*review.tags, *verdict))
-        pairs = ((self.keys[image], caption) for image, caption in zip(self.image_of_text, self.captions, strict=True))
+        pairs = (
+            (self.keys[image], caption)
+            for image, caption in zip(self.image_of_text, self.captions, strict=True)
+        )
         return {row: sorted(tags[pair]) for row, pair in enumerate(pairs) if tags.get(pair)}
 
     def judged(self, reviews: Reviews) -> JudgedSplit:
         """The verdicts as rows of this split."""
-        return judge_split(reviews.verdicts, list(self.keys), self.captions, self.image_of_text, len(self.keys))
+        return judge_split(
+            reviews.verdicts, list(self.keys), self.captions, self.image_of_text, len(self.keys)
+        )
 
     def rows(self, pairs: Iterable[Pair]) -> list[tuple[int, int] | None]:
         """(image, caption) of every pair, the first where a caption stands twice, −1 for no caption; None elsewhere."""
@@ -123,7 +145,13 @@ def reviewed_recall(
     n, m = len(reviewed.keys), len(reviewed.captions)
     wrong = np.flatnonzero(judged.labels == "wrong-caption")
     sides = (
-        ("i2t", positives[:, ::-1], analysis.image_best, n, (reviewed.image_of_text[wrong], judged.matches[:, 1])),
+        (
+            "i2t",
+            positives[:, ::-1],
+            analysis.image_best,
+            n,
+            (reviewed.image_of_text[wrong], judged.matches[:, 1]),
+        ),
         ("t2i", positives, analysis.text_best, m, (wrong, judged.matches[:, 0])),
     )
     rows: list[dict[str, object]] = []
@@ -171,7 +199,9 @@ def near_miss_pairs(margins: pd.DataFrame) -> list[tuple[int, int]]:
     """(image, caption): captions that miss their image by the smallest margins, with the image ranked above it."""
     missed = margins[margins["rank"] > 1]
     nearest = missed.iloc[np.argsort(missed["margin"].abs().to_numpy(), kind="stable")[:QUEUE]]
-    return list(zip(nearest["wrong"].astype(int).tolist(), nearest["query"].astype(int).tolist(), strict=True))
+    return list(
+        zip(nearest["wrong"].astype(int).tolist(), nearest["query"].astype(int).tolist(), strict=True)
+    )
 
 
 def likely_pairs(likely: LikelyMatches, best: Array, within: Array | None = None) -> list[tuple[int, int]]:

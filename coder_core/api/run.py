@@ -21,7 +21,13 @@ from coder_core.api.sides import Array, Modality
 from coder_core.api.stored_run import StoredRun, check_number
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.demo.encoding import features_of, makes_features
-from coder_core.runs.analysis.tables import DOCUMENT_REGIONS, DOCUMENT_TOWERS, IMAGE_PART_LENGTHS, IMAGE_PARTS, QUERIES
+from coder_core.runs.analysis.tables import (
+    DOCUMENT_REGIONS,
+    DOCUMENT_TOWERS,
+    IMAGE_PART_LENGTHS,
+    IMAGE_PARTS,
+    QUERIES,
+)
 
 LONGEST_QUERY = 500  # characters of a free text
 
@@ -60,7 +66,9 @@ class Run(StoredRun):
             modality = "text"
         if isinstance(query, str) and len(query) > LONGEST_QUERY:
             fact = f"has {len(query):,} characters"
-            raise InputError(Fault("the text query", fact, f"at most {LONGEST_QUERY}", "ask with a shorter sentence"))
+            raise InputError(
+                Fault("the text query", fact, f"at most {LONGEST_QUERY}", "ask with a shorter sentence")
+            )
         if isinstance(query, str) and self.scores(split) is not None:
             scores = self._score_text(query, split)
             match = np.zeros(len(scores), dtype=bool)
@@ -108,7 +116,9 @@ class Run(StoredRun):
         if not known:
             shown = f" ({', '.join(unknown[:10])})" if unknown else ""
             fix = "ask with words of the captions it was trained with"
-            raise InputError(Fault("the text query", f"has no word that run {self.name} knows{shown}", fix=fix))
+            raise InputError(
+                Fault("the text query", f"has no word that run {self.name} knows{shown}", fix=fix)
+            )
 
     def _score_text(self, text: str, split: str) -> Array:
         """(n,) scores of a free text with every image, of a model that scores pair by pair."""
@@ -218,7 +228,9 @@ def open_run(path: str | Path) -> Run:
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise InputError(Fault(str(folder), "there is no such run", fix="`list_runs(folder)` names those there are"))
+        raise InputError(
+            Fault(str(folder), "there is no such run", fix="`list_runs(folder)` names those there are")
+        )
     summary = summarise(folder)
     if summary.fault:
         raise InputError(Fault(f"run {summary.name}", summary.fault))

@@ -57,7 +57,9 @@ class SplitPart:
         return sides(self.images, self.texts, self.owner, modality, self.scores)
 
 
-def draw_sample(images: int, image_of_text: Array, *, scores: int | None = None, seed: int = 0) -> Sample | None:
+def draw_sample(
+    images: int, image_of_text: Array, *, scores: int | None = None, seed: int = 0
+) -> Sample | None:
     """As many images as keep images × captions within `scores`; None when the whole split does.
 
     Args:
@@ -67,7 +69,9 @@ def draw_sample(images: int, image_of_text: Array, *, scores: int | None = None,
     if images * texts <= scores:
         return None
     rng = np.random.default_rng(seed)
-    count = max(2, int((scores / texts * images) ** 0.5))  # k images have about k·m/n captions, and k·k·m/n = scores
+    count = max(
+        2, int((scores / texts * images) ** 0.5)
+    )  # k images have about k·m/n captions, and k·k·m/n = scores
     return sample_of(rng.choice(images, min(count, images), replace=False), images, image_of_text, seed)
 
 
@@ -75,11 +79,18 @@ def sample_of(chosen: Array, images: int, image_of_text: Array, seed: int = 0) -
     """These images with all their captions; the other arguments as for `draw_sample`."""
     inside = np.zeros(images, dtype=bool)
     inside[chosen] = True
-    return Sample(np.flatnonzero(inside), np.flatnonzero(inside[image_of_text]), images, len(image_of_text), seed)
+    return Sample(
+        np.flatnonzero(inside), np.flatnonzero(inside[image_of_text]), images, len(image_of_text), seed
+    )
 
 
 def draw_points_sample(
-    images: int, image_of_text: Array, *, points: int = POINTS_AT_MOST, scores: int | None = None, seed: int = 0
+    images: int,
+    image_of_text: Array,
+    *,
+    points: int = POINTS_AT_MOST,
+    scores: int | None = None,
+    seed: int = 0,
 ) -> Sample | None:
     """About `points` images and captions together; None where `draw_sample` takes the whole split."""
     texts, scores = len(image_of_text), SCORES_AT_MOST if scores is None else scores
@@ -89,7 +100,9 @@ def draw_points_sample(
     return draw_sample(images, image_of_text, scores=int(count * count * texts / images), seed=seed)
 
 
-def draw_query_sample(images: int, image_of_text: Array, *, scores: int | None = None, seed: int = 0) -> Sample | None:
+def draw_query_sample(
+    images: int, image_of_text: Array, *, scores: int | None = None, seed: int = 0
+) -> Sample | None:
     """Images with about QUERIES_AT_MOST captions; None where `draw_sample` takes the whole split."""
     texts, scores = len(image_of_text), SCORES_AT_MOST if scores is None else scores
     if images * texts <= scores:
@@ -107,4 +120,6 @@ def part_of(
         return SplitPart(images, texts, np.arange(len(images)), np.arange(len(texts)), image_of_text, scores)
     owner = np.searchsorted(sample.images, image_of_text[sample.texts])
     part_scores = None if scores is None else scores[sample.images[:, None], sample.texts[None, :]]
-    return SplitPart(images[sample.images], texts[sample.texts], sample.images, sample.texts, owner, part_scores)
+    return SplitPart(
+        images[sample.images], texts[sample.texts], sample.images, sample.texts, owner, part_scores
+    )

@@ -41,7 +41,11 @@ class Sides:
 
     def tiles(self, elements: int) -> Iterator[tuple[slice, Array, tuple[Array, Array]]]:
         """Cut all similarities into tiles of at most `elements`: rows, the tile, and the places of own pairs in it."""
-        s = self if self.scores is not None else replace(self, candidates=np.ascontiguousarray(self.candidates))
+        s = (
+            self
+            if self.scores is not None
+            else replace(self, candidates=np.ascontiguousarray(self.candidates))
+        )
         _, anchor, candidate = self.own_pairs()
         for rows in slices(len(self.anchors), elements // max(len(self.candidates), 1)):
             first, last = np.searchsorted(anchor, (rows.start, rows.stop))
@@ -81,7 +85,9 @@ class Sides:
         return Sides(self.anchors, self.candidates[candidates], self.anchor_images, images, scores)
 
 
-def sides(images: Array, texts: Array, image_of_text: Array, modality: Modality, scores: Array | None = None) -> Sides:
+def sides(
+    images: Array, texts: Array, image_of_text: Array, modality: Modality, scores: Array | None = None
+) -> Sides:
     """Images (n, D) and texts (m, D) as anchors and candidates; `modality` names the anchors.
 
     Args:
@@ -102,5 +108,7 @@ def slices(count: int, size: int) -> Iterator[slice]:
 def first_captions(image_of_text: Array, images: int) -> Array:
     """(n,) the first caption of each image; −1 for an image without captions."""
     first = np.full(images, -1, dtype=np.int64)
-    first[image_of_text[::-1]] = np.arange(len(image_of_text))[::-1]  # the last value written to a place stays
+    first[image_of_text[::-1]] = np.arange(len(image_of_text))[
+        ::-1
+    ]  # the last value written to a place stays
     return first

@@ -15,7 +15,14 @@ from coder_core.api.diversity.negatives import BANK_SIZE, Candidates, DiversityS
 from coder_core.api.diversity.table import Measure, normalise
 from coder_core.api.listing import RunSummary, loss_values
 from coder_core.api.pictures import thumbnail
-from coder_core.api.sampling import Sample, SplitPart, draw_points_sample, draw_query_sample, draw_sample, part_of
+from coder_core.api.sampling import (
+    Sample,
+    SplitPart,
+    draw_points_sample,
+    draw_query_sample,
+    draw_sample,
+    part_of,
+)
 from coder_core.api.sides import Array, Modality, Sides, first_captions
 from coder_core.console.faults import Fault, InputError
 from coder_core.ops.diversity_scaling import squash
@@ -70,7 +77,9 @@ class StoredRun:
         """The analysis folder of a split; the name is matched against `splits`, never joined to a path."""
         if split not in (*self.splits, *self.summary.damaged):
             names = ", ".join(self.splits) or "none; run `python -m coder_core.evaluate` on it"
-            raise InputError(Fault(f"run {self.name}", f"has no analysis of split {split!r}", f"one of: {names}"))
+            raise InputError(
+                Fault(f"run {self.name}", f"has no analysis of split {split!r}", f"one of: {names}")
+            )
         if split not in self._analyses:
             self._analyses[split] = open_analysis(self.path, split)
         return self._analyses[split]
@@ -215,10 +224,19 @@ class StoredRun:
         return self._spread(split, DiversitySettings(**settings), sample)
 
     def diversity(
-        self, split: str, *, modality: Modality = "text", function: Measure = "std", epsilon: float = 0.1,
-        candidates: Candidates = "split", batch_size: int = 128, bank_size: int = BANK_SIZE, seed: int = 0,
-        temperature: float = 1.0, sample: Sample | None = None,
-    ) -> pd.DataFrame:  # fmt: skip
+        self,
+        split: str,
+        *,
+        modality: Modality = "text",
+        function: Measure = "std",
+        epsilon: float = 0.1,
+        candidates: Candidates = "split",
+        batch_size: int = 128,
+        bank_size: int = BANK_SIZE,
+        seed: int = 0,
+        temperature: float = 1.0,
+        sample: Sample | None = None,
+    ) -> pd.DataFrame:
         """Diversity of every anchor. CODER eq. 3.
 
         Args:
@@ -241,16 +259,25 @@ class StoredRun:
         ranks = self.ranks(split)["i2t" if modality == "image" else "t2i"][rows]
         return pd.DataFrame(
             {
-                "anchor": rows, "image": rows if modality == "image" else part.image_rows[part.owner],
-                "spread": spreads, "raw": raw, "diversity": normalise(raw, draw.batch_of if draw else None),
+                "anchor": rows,
+                "image": rows if modality == "image" else part.image_rows[part.owner],
+                "spread": spreads,
+                "raw": raw,
+                "diversity": normalise(raw, draw.batch_of if draw else None),
                 "rank": np.where(ranks < 0, np.nan, ranks + 1.0),
             }
-        )  # fmt: skip
+        )
 
     def anchor(
-        self, number: int, *, split: str, loss: Loss | None = None, epsilon: float | None = None,
-        sample: Sample | None = None, **settings: Any,
-    ) -> Anchor:  # fmt: skip
+        self,
+        number: int,
+        *,
+        split: str,
+        loss: Loss | None = None,
+        epsilon: float | None = None,
+        sample: Sample | None = None,
+        **settings: Any,
+    ) -> Anchor:
         """One anchor: its negatives, its diversity, and the weight of each negative with and without it.
 
         Args:
@@ -266,7 +293,9 @@ class StoredRun:
         check_number(number, len(s.anchors), how.modality)
         loss = loss or self.loss
         epsilon = loss.epsilon if epsilon is None else epsilon
-        return open_anchor(s, number, self._part(split, sample), how, self._spread(split, how, sample), loss, epsilon)
+        return open_anchor(
+            s, number, self._part(split, sample), how, self._spread(split, how, sample), loss, epsilon
+        )
 
 
 def check_number(number: int, count: int, modality: Modality) -> None:

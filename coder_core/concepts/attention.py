@@ -53,9 +53,16 @@ class ConceptBranch(nn.Module):
     """
 
     def __init__(
-        self, graph: Tensor, vectors: Tensor, dimension: int, *, layers: int = 1, narrow: bool = True,
-        smoothing: float = 10.0, unit_queries: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        graph: Tensor,
+        vectors: Tensor,
+        dimension: int,
+        *,
+        layers: int = 1,
+        narrow: bool = True,
+        smoothing: float = 10.0,
+        unit_queries: bool = False,
+    ) -> None:
         super().__init__()
         self.network = ConceptGraphNetwork(graph, vectors, dimension, layers=layers, narrow=narrow)
         self.image_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dimension, dimension)))
@@ -83,6 +90,8 @@ class ConceptBranch(nn.Module):
         return self._attend(queries, nodes, self.text_weight)
 
     def _attend(self, queries: Tensor, nodes: Tensor, weight: Tensor) -> ConceptEmbeddings:
-        with torch.autocast(queries.device.type, enabled=False):  # λ_s magnifies a half-precision error tenfold
+        with torch.autocast(
+            queries.device.type, enabled=False
+        ):  # λ_s magnifies a half-precision error tenfold
             queries = normalise(queries) if self.unit_queries else full_precision(queries)
             return attend(queries, nodes, weight, smoothing=self.smoothing)

@@ -29,7 +29,9 @@ def count_together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[np
     named = [sorted(set(caption)) for caption in captions]
     starts = np.cumsum([0, *map(len, named)])
     columns = np.fromiter((concept for caption in named for concept in caption), np.int64, starts[-1])
-    occurs = sparse.csr_matrix((np.ones(len(columns), np.int64), columns, starts), shape=(len(named), concepts))
+    occurs = sparse.csr_matrix(
+        (np.ones(len(columns), np.int64), columns, starts), shape=(len(named), concepts)
+    )
     together = np.asarray((occurs.T @ occurs).todense(), dtype=np.int64)
     occurrences = together.diagonal().copy()
     np.fill_diagonal(together, 0)
@@ -92,9 +94,13 @@ def _inverse_root(degree: np.ndarray) -> np.ndarray:
 
 
 def concept_graph(
-    together: np.ndarray, occurrences: np.ndarray, *, threshold: float = 0.3, rescaled: bool = True,
+    together: np.ndarray,
+    occurrences: np.ndarray,
+    *,
+    threshold: float = 0.3,
+    rescaled: bool = True,
     norm: GraphNorm = "columns",
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Counts → Â, (g, g) float32.
 
     Args:

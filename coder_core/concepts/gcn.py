@@ -44,7 +44,9 @@ class ConceptGraphNetwork(nn.Module):
     graph: Tensor
     vectors: Tensor
 
-    def __init__(self, graph: Tensor, vectors: Tensor, dimension: int, *, layers: int = 1, narrow: bool = True) -> None:
+    def __init__(
+        self, graph: Tensor, vectors: Tensor, dimension: int, *, layers: int = 1, narrow: bool = True
+    ) -> None:
         super().__init__()
         # Both come from the run's own files, so saves leave them out.
         self.register_buffer("graph", graph, persistent=False)
@@ -52,7 +54,9 @@ class ConceptGraphNetwork(nn.Module):
         self.narrow = narrow and layers > 1
         hidden = dimension // 2 if self.narrow else dimension
         widths = [vectors.shape[1], *[hidden] * (layers - 1), dimension]
-        self.weights = nn.ParameterList(nn.init.xavier_uniform_(torch.empty(a, b)) for a, b in pairwise(widths))
+        self.weights = nn.ParameterList(
+            nn.init.xavier_uniform_(torch.empty(a, b)) for a, b in pairwise(widths)
+        )
 
     def forward(self) -> Tensor:
         """(g, F) unit rows in float32."""

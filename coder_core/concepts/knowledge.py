@@ -40,7 +40,9 @@ class Concepts:
 
     def graph(self, *, threshold: float, rescaled: bool, norm: GraphNorm = "columns") -> np.ndarray:
         """Â, (g, g) float32."""
-        return concept_graph(self.together, self.occurrences, threshold=threshold, rescaled=rescaled, norm=norm)
+        return concept_graph(
+            self.together, self.occurrences, threshold=threshold, rescaled=rescaled, norm=norm
+        )
 
     def to_files(self) -> dict[str, bytes | str]:
         """concepts.json and concepts.safetensors."""
@@ -59,7 +61,9 @@ class Concepts:
         try:
             vocabulary = _read_names(names)
         except (ValueError, RecursionError) as error:
-            raise InputError(Fault(f"{folder}/{NAMES}", f"cannot be read: {error}", f'the format "{FORMAT}"')) from None
+            raise InputError(
+                Fault(f"{folder}/{NAMES}", f"cannot be read: {error}", f'the format "{FORMAT}"')
+            ) from None
         try:
             tensors = load(arrays)
         except SafetensorError as error:
@@ -72,14 +76,18 @@ class Concepts:
         }
         layout = {name: f"{array.dtype}{list(array.shape)}" for name, array in sorted(tensors.items())}
         if layout != expected:
-            contents, wanted = (" ".join(f"{k} {v}" for k, v in arrays.items()) for arrays in (layout, expected))
+            contents, wanted = (
+                " ".join(f"{k} {v}" for k, v in arrays.items()) for arrays in (layout, expected)
+            )
             raise InputError(Fault(f"{folder}/{ARRAYS}", f"holds {contents}", wanted))
         return cls(vocabulary, **tensors)
 
 
 def _read_names(content: bytes) -> ConceptVocabulary:
     match json.loads(content):
-        case {"format": str(form), "source": str(source), "concepts": [_, _, *_] as entries} if form == FORMAT:
+        case {"format": str(form), "source": str(source), "concepts": [_, _, *_] as entries} if (
+            form == FORMAT
+        ):
             if source in get_args(Source):
                 return ConceptVocabulary(tuple(map(_read_concept, entries)), cast(Source, source))
     raise ValueError("not a run's list of two or more concepts")

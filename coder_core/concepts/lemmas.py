@@ -13,36 +13,119 @@ from typing import Literal
 
 Kind = Literal["object", "property", "motion"]
 
-LEAST_SINGULAR = 0.05  # share of a plural's count that a singular must have: "pants" is no form of a stray "pant"
+LEAST_SINGULAR = (
+    0.05  # share of a plural's count that a singular must have: "pants" is no form of a stray "pant"
+)
 VOWELS = "aeiou"
 IRREGULAR_NOUNS = {
-    "men": "man", "women": "woman", "children": "child", "feet": "foot", "teeth": "tooth", "mice": "mouse",
-    "geese": "goose", "oxen": "ox", "policemen": "policeman", "firemen": "fireman", "fishermen": "fisherman",
-    "snowmen": "snowman", "businessmen": "businessman", "cowmen": "cowman", "sportsmen": "sportsman",
-}  # fmt: skip
+    "men": "man",
+    "women": "woman",
+    "children": "child",
+    "feet": "foot",
+    "teeth": "tooth",
+    "mice": "mouse",
+    "geese": "goose",
+    "oxen": "ox",
+    "policemen": "policeman",
+    "firemen": "fireman",
+    "fishermen": "fisherman",
+    "snowmen": "snowman",
+    "businessmen": "businessman",
+    "cowmen": "cowman",
+    "sportsmen": "sportsman",
+}
 IRREGULAR_VERBS = {
     form: base
     for base, forms in {
-        "become": "became", "begin": "began begun", "bend": "bent", "bite": "bit bitten", "blow": "blew blown",
-        "break": "broke broken", "bring": "brought", "build": "built", "buy": "bought", "catch": "caught",
-        "choose": "chose chosen", "come": "came", "creep": "crept", "deal": "dealt", "die": "dying", "dig": "dug",
-        "draw": "drew drawn", "drink": "drank drunk", "drive": "drove driven", "eat": "ate eaten",
-        "fall": "fell fallen", "feed": "fed", "feel": "felt", "fight": "fought", "find": "found", "fly": "flew flown",
-        "get": "got gotten", "give": "gave given", "go": "went gone goes", "grow": "grew grown", "hang": "hung",
-        "hear": "heard", "hide": "hid hidden", "hold": "held", "keep": "kept", "kneel": "knelt", "know": "knew known",
-        "lay": "laid", "lead": "led", "leap": "leapt", "leave": "left", "lie": "lying lain", "light": "lit",
-        "lose": "lost", "make": "made", "meet": "met", "ride": "rode ridden", "ring": "rang rung",
-        "rise": "rose risen", "run": "ran", "say": "said", "see": "saw seen", "sell": "sold", "send": "sent",
-        "shake": "shook shaken", "shine": "shone", "shoot": "shot", "show": "shown", "sing": "sang sung",
-        "sink": "sank sunk", "sit": "sat", "sleep": "slept", "slide": "slid", "speak": "spoke spoken",
-        "spend": "spent", "spin": "spun", "spring": "sprang sprung", "stand": "stood", "stick": "stuck",
-        "strike": "struck", "sweep": "swept", "swim": "swam swum", "swing": "swung", "take": "took taken",
-        "teach": "taught", "tear": "tore torn", "tell": "told", "think": "thought", "throw": "threw thrown",
-        "tie": "tying", "wake": "woke woken", "wear": "wore worn", "weave": "wove woven", "win": "won",
-        "wind": "wound", "write": "wrote written",
+        "become": "became",
+        "begin": "began begun",
+        "bend": "bent",
+        "bite": "bit bitten",
+        "blow": "blew blown",
+        "break": "broke broken",
+        "bring": "brought",
+        "build": "built",
+        "buy": "bought",
+        "catch": "caught",
+        "choose": "chose chosen",
+        "come": "came",
+        "creep": "crept",
+        "deal": "dealt",
+        "die": "dying",
+        "dig": "dug",
+        "draw": "drew drawn",
+        "drink": "drank drunk",
+        "drive": "drove driven",
+        "eat": "ate eaten",
+        "fall": "fell fallen",
+        "feed": "fed",
+        "feel": "felt",
+        "fight": "fought",
+        "find": "found",
+        "fly": "flew flown",
+        "get": "got gotten",
+        "give": "gave given",
+        "go": "went gone goes",
+        "grow": "grew grown",
+        "hang": "hung",
+        "hear": "heard",
+        "hide": "hid hidden",
+        "hold": "held",
+        "keep": "kept",
+        "kneel": "knelt",
+        "know": "knew known",
+        "lay": "laid",
+        "lead": "led",
+        "leap": "leapt",
+        "leave": "left",
+        "lie": "lying lain",
+        "light": "lit",
+        "lose": "lost",
+        "make": "made",
+        "meet": "met",
+        "ride": "rode ridden",
+        "ring": "rang rung",
+        "rise": "rose risen",
+        "run": "ran",
+        "say": "said",
+        "see": "saw seen",
+        "sell": "sold",
+        "send": "sent",
+        "shake": "shook shaken",
+        "shine": "shone",
+        "shoot": "shot",
+        "show": "shown",
+        "sing": "sang sung",
+        "sink": "sank sunk",
+        "sit": "sat",
+        "sleep": "slept",
+        "slide": "slid",
+        "speak": "spoke spoken",
+        "spend": "spent",
+        "spin": "spun",
+        "spring": "sprang sprung",
+        "stand": "stood",
+        "stick": "stuck",
+        "strike": "struck",
+        "sweep": "swept",
+        "swim": "swam swum",
+        "swing": "swung",
+        "take": "took taken",
+        "teach": "taught",
+        "tear": "tore torn",
+        "tell": "told",
+        "think": "thought",
+        "throw": "threw thrown",
+        "tie": "tying",
+        "wake": "woke woken",
+        "wear": "wore worn",
+        "weave": "wove woven",
+        "win": "won",
+        "wind": "wound",
+        "write": "wrote written",
     }.items()
     for form in forms.split()
-}  # fmt: skip
+}
 
 
 def kind_of_tag(tag: str) -> Kind | None:
@@ -132,7 +215,11 @@ def _guess(stem: str, doubled: bool) -> str:
     third_last = stem[-3:-2]
     if doubled:
         return stem if stem[-1] in "lsz" else stem[:-1]
-    if stem[-1] in "cvu" or stem.endswith(("dg", "rg", "iz")) or (stem[-1] == "l" and stem[-2] in "bcdfgkpstz"):
+    if (
+        stem[-1] in "cvu"
+        or stem.endswith(("dg", "rg", "iz"))
+        or (stem[-1] == "l" and stem[-2] in "bcdfgkpstz")
+    ):
         return stem + "e"
     if stem.endswith("at") and third_last and third_last not in VOWELS:
         return stem + "e"

@@ -78,7 +78,9 @@ class ConceptVocabulary:
         return [self.number[form] for form in _phrases(caption, self._longest) if form in self.number]
 
 
-def choose_concepts(captions: Iterable[Tagged], size: int, *, source: Source) -> tuple[ConceptVocabulary, list[Fault]]:
+def choose_concepts(
+    captions: Iterable[Tagged], size: int, *, source: Source
+) -> tuple[ConceptVocabulary, list[Fault]]:
     """The most frequent concepts of tagged captions, 7 : 2 : 1.
 
     A word is of its most frequent kind; its forms are one concept under their base form. A base form of several kinds
@@ -109,12 +111,16 @@ def choose_concepts(captions: Iterable[Tagged], size: int, *, source: Source) ->
             faults.append(Fault("--concepts", problem, fix=fix, severity="warning"))
     if len(chosen) < 2:
         fix = "give a --concept-list, or --concepts 0 for no concept branch"
-        raise InputError(Fault("--concepts", f"found {len(chosen)} in the training captions", "two or more", fix))
+        raise InputError(
+            Fault("--concepts", f"found {len(chosen)} in the training captions", "two or more", fix)
+        )
     return ConceptVocabulary(tuple(chosen), source), faults
 
 
 def listed_concepts(
-    words: Mapping[Kind, Sequence[str]], tokens: Mapping[str, Sequence[str]], captions: Sequence[Sequence[str]]
+    words: Mapping[Kind, Sequence[str]],
+    tokens: Mapping[str, Sequence[str]],
+    captions: Sequence[Sequence[str]],
 ) -> tuple[ConceptVocabulary, list[Fault]]:
     """Concepts from a hand-written list; other forms of a listed word in the captions belong to it too.
 
@@ -147,7 +153,9 @@ def listed_concepts(
     faults = []
     if absent:
         problem = f"{len(absent)} of {len(chosen)} stand in no training caption: {', '.join(absent[:10])}"
-        faults.append(Fault("--concept-list", problem, fix="they stay, connected with nothing", severity="warning"))
+        faults.append(
+            Fault("--concept-list", problem, fix="they stay, connected with nothing", severity="warning")
+        )
     return ConceptVocabulary(tuple(chosen), "list"), faults
 
 

@@ -28,7 +28,21 @@ from coder_core.config.towers import TowersConfig
 from coder_core.config.weighting import WeightingConfig
 
 __all__ = [
-    "PRESETS", "BoostingConfig", "Config", "DataConfig", "MemoryConfig", "ModelConfig", "ObjectiveConfig", "Setting",
-    "TowersConfig", "TrainingConfig", "WeightingConfig", "find_setting", "from_document", "problems", "settings",
-    "to_document", "with_settings",
-]  # fmt: skip
+    "PRESETS",
+    "BoostingConfig",
+    "Config",
+    "DataConfig",
+    "MemoryConfig",
+    "ModelConfig",
+    "ObjectiveConfig",
+    "Setting",
+    "TowersConfig",
+    "TrainingConfig",
+    "WeightingConfig",
+    "find_setting",
+    "from_document",
+    "problems",
+    "settings",
+    "to_document",
+    "with_settings",
+]

@@ -15,20 +15,34 @@ DCL = ("dcl", "dcl-i")
 SCALED = ("infonce", "sigmoid", "cmpm")  # losses of scale · S
 SUMMED = ("btr-sum", "btr-hardest")
 NOTHING_TRAINS = Fault(
-    "--image-tuning and --text-tuning", "are frozen, and nothing stands on the towers that could be trained",
+    "--image-tuning and --text-tuning",
+    "are frozen, and nothing stands on the towers that could be trained",
     "lora or full, --projection linear, or a pooling of ours (gpo)",
     "for the model as it is: python -m coder_core.embed pictures DATA --model NAME --name RUN",
-)  # fmt: skip
+)
 
 
 def problems(config: Config) -> list[Fault]:
     """Impossible settings (errors) and doubtful ones (warnings), each naming its flag."""
-    ranges = [known.fault(getattr(getattr(config, known.section), known.key)) for known in settings().values()]
+    ranges = [
+        known.fault(getattr(getattr(config, known.section), known.key)) for known in settings().values()
+    ]
     faults = [fault for fault in ranges if fault is not None]
     if config.name and not RUN_NAME.fullmatch(config.name):
         expected = "at most 200 letters, digits, '.', '_' and '-', a letter or digit first"
         faults.append(Fault("--name", f"is {config.name!r}", expected, "it becomes the name of a folder"))
-    for check in (_part, _reviews, _towers, _loss, _pieces, _bank, _concepts, _prototypes, _scorer, _boosting):
+    for check in (
+        _part,
+        _reviews,
+        _towers,
+        _loss,
+        _pieces,
+        _bank,
+        _concepts,
+        _prototypes,
+        _scorer,
+        _boosting,
+    ):
         faults += check(config)
     return faults + list(_weighting(config.weighting, config.training.epochs))
 
@@ -44,14 +58,17 @@ def _reviews(config: Config) -> Iterator[Fault]:
         value = getattr(config.data, key)
         if not config.data.reviews and value != settings()[key].default:
             fix = "give --reviews as well, or leave it out"
-            yield Fault(settings()[key].flag, f"is {value} without --reviews", "a file of reviews", fix, "warning")
+            yield Fault(
+                settings()[key].flag, f"is {value} without --reviews", "a file of reviews", fix, "warning"
+            )
 
 
 def _towers(config: Config) -> Iterator[Fault]:
     towers, model = config.towers, config.model
     for side, tower, pooling in (
-        ("image", towers.image_tower, model.image_pooling), ("text", towers.text_tower, model.text_pooling),
-    ):  # fmt: skip
+        ("image", towers.image_tower, model.image_pooling),
+        ("text", towers.text_tower, model.text_pooling),
+    ):
         tuning, rate = getattr(towers, f"{side}_tuning"), getattr(towers, f"{side}_rate")
         fix = f"give --{side}-tower as well, or leave it out"
         if not tower and pooling == "tower":
@@ -59,11 +76,17 @@ def _towers(config: Config) -> Iterator[Fault]:
         if not tower and tuning != "frozen":
             yield Fault(f"--{side}-tuning", f"is {tuning} without --{side}-tower", "a tower to tune", fix)
         if tower and pooling == "tower" and model.by_pair:
-            scorer = "--scorer interaction" if model.scorer == "interaction" else f"--embeddings {model.embeddings}"
+            scorer = (
+                "--scorer interaction"
+                if model.scorer == "interaction"
+                else f"--embeddings {model.embeddings}"
+            )
             fix = "choose gpo, mean or max: patches and words are compared one by one"
             yield Fault(f"--{side}-pooling", f"is tower with {scorer}", "local features", fix)
         if tower and tuning != "frozen" and rate == 0:
-            yield Fault(f"--{side}-rate", f"is 0 with --{side}-tuning {tuning}", "above 0", "or leave it frozen")
+            yield Fault(
+                f"--{side}-rate", f"is 0 with --{side}-tuning {tuning}", "above 0", "or leave it frozen"
+            )
         if tower and tuning == "full" and rate * config.training.learning_rate > FULL_RATE:
             rated = f"is {rate:g} of {config.training.learning_rate:g} with --{side}-tuning full"
             fix = "larger rates undo the pretraining; towers that start from random weights take them"
@@ -72,19 +95,24 @@ def _towers(config: Config) -> Iterator[Fault]:
         fix = "leave one of the two out"
         yield Fault("--text-tower", "is given with --text-encoder bert", "one reader of captions", fix)
     if towers.projection == "none" and not towers.image_tower and not towers.text_tower:
-        yield Fault("--projection", "is none without a tower", "linear", "give --image-tower or --text-tower as well")
+        yield Fault(
+            "--projection", "is none without a tower", "linear", "give --image-tower or --text-tower as well"
+        )
     if not towers.image_tower:
         if towers.augment != "none":
             fix = "give --image-tower as well, or leave it out"
             yield Fault("--augment", f"is {towers.augment} without --image-tower", "pictures to change", fix)
         return
     for flag, value, default in (
-        ("--image-dropout", model.image_dropout, 0.0), ("--region-norm", model.region_norm, "none"),
-    ):  # fmt: skip
+        ("--image-dropout", model.image_dropout, 0.0),
+        ("--region-norm", model.region_norm, "none"),
+    ):
         if value != default:
             fix = "leave it out: an image tower reads pictures"
             yield Fault(flag, f"is {value} with --image-tower", "region features", fix)
-    frozen = towers.image_tuning == "frozen" and towers.text_tuning == "frozen" and towers.projection == "none"
+    frozen = (
+        towers.image_tuning == "frozen" and towers.text_tuning == "frozen" and towers.projection == "none"
+    )
     weightless = model.image_pooling in WEIGHTLESS and model.text_pooling in WEIGHTLESS
     if towers.both and frozen and weightless and model.concepts == 0 and not model.by_pair:
         yield NOTHING_TRAINS
@@ -111,8 +139,13 @@ def _loss(config: Config) -> Iterator[Fault]:
 def _pieces(config: Config) -> Iterator[Fault]:
     size, batch, layers = config.training.piece_size, config.training.batch_size, config.model.image_layers
     if size >= batch:
-        yield Fault("--piece-size", f"is {size} with a batch of {batch}", "less than --batch-size", "the batch is one "
-                    "piece and saves no memory", "warning")  # fmt: skip
+        yield Fault(
+            "--piece-size",
+            f"is {size} with a batch of {batch}",
+            "less than --batch-size",
+            "the batch is one piece and saves no memory",
+            "warning",
+        )
     elif size and layers > 1 and not config.towers.image_tower:
         problem = f"is {size} with --image-layers {layers}, whose batch normalisation reads the whole batch"
         fix = "give --image-layers 1, which has none, or leave --piece-size out"
@@ -128,8 +161,12 @@ def _bank(config: Config) -> Iterator[Fault]:
         return
     if size < batch:
         fix = "a bank must hold at least one whole batch of keys"
-        yield Fault("--bank-size", f"is {size}, smaller than the batch of {batch}", "0 (no bank) or at least "
-                    "--batch-size", fix)  # fmt: skip
+        yield Fault(
+            "--bank-size",
+            f"is {size}, smaller than the batch of {batch}",
+            "0 (no bank) or at least --batch-size",
+            fix,
+        )
     if loss not in DCL:
         yield Fault("--bank-size", f"is {size} with loss {loss}", "0: only dcl and dcl-i read a bank")
     if config.memory.momentum == 1:
@@ -170,8 +207,10 @@ def _scorer(config: Config) -> Iterator[Fault]:
     scorer = "--scorer interaction" if model.scorer == "interaction" else f"--embeddings {model.embeddings}"
     memory = config.memory
     for flag, value in (
-        ("--bank-size", memory.bank_size), ("--prototypes", memory.prototypes), ("--concepts", model.concepts),
-    ):  # fmt: skip
+        ("--bank-size", memory.bank_size),
+        ("--prototypes", memory.prototypes),
+        ("--concepts", model.concepts),
+    ):
         if value > 0:
             fix = f"give {flag} 0, or leave {scorer} out"
             yield Fault(flag, f"is {value} with {scorer}", "0: it compares single embeddings", fix)
@@ -186,7 +225,9 @@ def _boosting(config: Config) -> Iterator[Fault]:
         yield Fault("--boosting-start-epoch", f"is {b.boosting_start_epoch:g} {scenario}", "0", fix)
     if not online and b.boosting_branches != settings()["boosting_branches"].default:
         fix = "give --boosting-scenario online as well, or leave it out"
-        yield Fault("--boosting-branches", f"is {b.boosting_branches} {scenario}", "branches that train together", fix)
+        yield Fault(
+            "--boosting-branches", f"is {b.boosting_branches} {scenario}", "branches that train together", fix
+        )
     if b.boosting == "none" and (offline or online or b.boosting_teacher):
         flag, value = ("teacher", "given") if b.boosting_teacher else ("scenario", b.boosting_scenario)
         fix = "give --boosting rm or am as well, or leave it out"
@@ -198,7 +239,9 @@ def _boosting(config: Config) -> Iterator[Fault]:
     if b.boosting != "none" and loss not in SUMMED and b.boosting_weight >= 1:
         averaged = f"with loss {loss}, which is averaged over the batch; boosting is summed over it"
         fix = f"begin near 1 / batch size ({1 / max(config.training.batch_size, 1):.2g}) and measure"
-        yield Fault("--boosting-weight", f"is {b.boosting_weight:g} {averaged}", "a smaller weight", fix, "warning")
+        yield Fault(
+            "--boosting-weight", f"is {b.boosting_weight:g} {averaged}", "a smaller weight", fix, "warning"
+        )
 
 
 def _weighting(w: WeightingConfig, epochs: int) -> Iterator[Fault]:
@@ -214,7 +257,9 @@ def _weighting(w: WeightingConfig, epochs: int) -> Iterator[Fault]:
         yield Fault("--diversity-share", "is 0, and so is --discrepancy-share", "one of them above 0")
     if w.sample_weights != "none" and 0 < w.weight_scale < 1:
         fix = "the weights hardly differ, and shrink npairs-hinge"
-        yield Fault("--weight-scale", f"is {w.weight_scale:g}: λ below the batch size", "1 or more", fix, "warning")
+        yield Fault(
+            "--weight-scale", f"is {w.weight_scale:g}: λ below the batch size", "1 or more", fix, "warning"
+        )
     if w.sample_weights in OF_NEIGHBOURHOODS and epochs == 1:
         fix = "the first epoch only collects embeddings; its weights are all alike"
         yield Fault("--epochs", f"is 1 with --sample-weights {w.sample_weights}", "2 or more", fix, "warning")

@@ -29,8 +29,11 @@ def parse(arguments: Sequence[str], default: Arguments, *, prog: str, descriptio
 
     return tyro.cli(
         tyro.conf.OmitArgPrefixes[type(default)],  # type: ignore[misc]
-        prog=prog, description=description, args=list(arguments), default=default,
-    )  # fmt: skip
+        prog=prog,
+        description=description,
+        args=list(arguments),
+        default=default,
+    )
 
 
 def translate(arguments: Sequence[str]) -> tuple[list[str], list[Fault]]:

@@ -23,51 +23,90 @@ DEMO_RUNS = ("demo-baseline", "coder-demo", "demo-weights")
 
 # The built-in pictures: captions of few words, about 600 dev and 3,800 train pairs, 59 steps an epoch.
 DEMO: Settings = {
-    "data": "demo", "word_threshold": 2, "dimension": 256, "epochs": 10, "batch_size": 64, "learning_rate": 1e-3,
-    "schedule": "cosine", "warmup_steps": 20, "save_every": 20.0,
-}  # fmt: skip
+    "data": "demo",
+    "word_threshold": 2,
+    "dimension": 256,
+    "epochs": 10,
+    "batch_size": 64,
+    "learning_rate": 1e-3,
+    "schedule": "cosine",
+    "warmup_steps": 20,
+    "save_every": 20.0,
+}
 # Switched to the hardest negative too early (3 of 10 epochs), this loss collapses: cosines of 0.88 and 0.87.
 DEMO_TRIPLET = DEMO | {"loss": "btr-hardest", "warmup_epochs": 7.0, "weight_instance": 1.0}
 # With λ of 6.125 batches, as the paper has it, this training is unstable: R@sum 301 after two epochs, then 180.
 DEMO_WEIGHTS = DEMO | {
-    "loss": "npairs-hinge", "weight_instance": 1.0, "sample_weights": "combined", "weight_scale": 1.0, "neighbours": 20,
-}  # fmt: skip
+    "loss": "npairs-hinge",
+    "weight_instance": 1.0,
+    "sample_weights": "combined",
+    "weight_scale": 1.0,
+    "neighbours": 20,
+}
 DEMO_DCL = DEMO | {"temperature": 0.05, "bank_size": 512, "momentum": 0.97, "bank_start_epoch": 1.0}
 # Eleven settings each were tried for the baseline and for CODER (docs/results.md).
 DEMO_CODER = DEMO_DCL | {
-    "learning_rate": 2e-3, "concepts": 60, "concept_query": "unit", "prototypes": 50, "weight_prototypes": 0.03,
+    "learning_rate": 2e-3,
+    "concepts": 60,
+    "concept_query": "unit",
+    "prototypes": 50,
+    "weight_prototypes": 0.03,
     "prototype_temperature": 0.1,
-}  # fmt: skip
+}
 
 # Flickr8k, chosen on dev (docs/tried.md tells what was tried). Learned word vectors help both losses. The dropout
 # that helps DCL makes the hardest-negative loss collapse: it takes a longer warm-up, and dropout on the word vectors
 # alone. These regions are windows of a feature map whose lengths say little: at one length they serve both losses.
 FLICKR8K: Settings = {
-    "data": "f8k_precomp", "word_vectors": "learned", "dimension": 256, "region_norm": "rms", "epochs": 8,
-    "learning_rate": 1e-3, "schedule": "cosine", "warmup_steps": 200, "weight_decay": 0.1,
-}  # fmt: skip
+    "data": "f8k_precomp",
+    "word_vectors": "learned",
+    "dimension": 256,
+    "region_norm": "rms",
+    "epochs": 8,
+    "learning_rate": 1e-3,
+    "schedule": "cosine",
+    "warmup_steps": 200,
+    "weight_decay": 0.1,
+}
 FLICKR8K_TRIPLET = FLICKR8K | {
-    "word_dropout": 0.2, "loss": "btr-hardest", "warmup_epochs": 2.0, "weight_instance": 1.0,
-}  # fmt: skip
+    "word_dropout": 0.2,
+    "loss": "btr-hardest",
+    "warmup_epochs": 2.0,
+    "weight_instance": 1.0,
+}
 # The same recipe, so that the two differ by boosting alone. Less than 5% of the teacher's random start is left after
 # the 1,872 steps of eight epochs. At the paper's weight of 1 boosting loses ten points, at a fifth it gains; it begins
 # where the loss's own warm-up ends.
 FLICKR8K_BOOSTED = FLICKR8K_TRIPLET | {
-    "boosting": "rm", "boosting_weight": 0.2, "boosting_start_epoch": 2.0, "boosting_momentum": 0.9965,
-}  # fmt: skip
+    "boosting": "rm",
+    "boosting_weight": 0.2,
+    "boosting_start_epoch": 2.0,
+    "boosting_momentum": 0.9965,
+}
 # The baseline's model under the loss that the weights of complementary samples were made for.
 FLICKR8K_NPAIRS = FLICKR8K | {"word_dropout": 0.2, "loss": "npairs-hinge", "weight_instance": 1.0}
 FLICKR8K_DCL = FLICKR8K | {
-    "image_dropout": 0.1, "word_dropout": 0.3, "embedding_dropout": 0.1, "temperature": 0.05, "weight_memory": 0.3,
-    "bank_size": 1024, "momentum": 0.97, "bank_start_epoch": 1.0,
-}  # fmt: skip
+    "image_dropout": 0.1,
+    "word_dropout": 0.3,
+    "embedding_dropout": 0.1,
+    "temperature": 0.05,
+    "weight_memory": 0.3,
+    "bank_size": 1024,
+    "momentum": 0.97,
+    "bank_start_epoch": 1.0,
+}
 # Both concept queries at length 1, and a cross-entropy that does not drown the other losses, sharpened, or its
 # classifier learns little in eight epochs. The concept branch has twice the paper's share of a score and of the loss
 # (its printed sum counts it twice); both were chosen on dev.
 FLICKR8K_CODER = FLICKR8K_DCL | {
-    "concepts": 400, "concept_query": "unit", "weight_concept": 2.0, "beta": 0.8, "prototypes": 1_000,
-    "weight_prototypes": 0.03, "prototype_temperature": 0.1,
-}  # fmt: skip
+    "concepts": 400,
+    "concept_query": "unit",
+    "weight_concept": 2.0,
+    "beta": 0.8,
+    "prototypes": 1_000,
+    "weight_prototypes": 0.03,
+    "prototype_temperature": 0.1,
+}
 FLICKR8K_CODER_GPU = FLICKR8K_CODER | {"dimension": 1024, "bank_size": 4096, "epochs": 12, "device": "cuda"}
 
 # The values the paper prints: μ, γ, ε, λ = 3, β, D, epochs, batch, rate and its step, a bank of 4,096, momentum, 400
@@ -85,19 +124,35 @@ BERT: Settings = {"text_encoder": "bert"}
 # vectors; the rate falls after 30 of 40 epochs on Flickr30K and after 10 of 20 on COCO. Batch size, warm-up and weight
 # decay, which the paper does not print, are the schema's; of its strategies, the momentum scenario with RM.
 DBL: Settings = {
-    "scorer": "interaction", "image_layers": 0, "drop_regions": 0.0, "drop_words": 0.0, "loss": "btr-hardest",
-    "weight_instance": 1.0, "boosting": "rm",
-}  # fmt: skip
+    "scorer": "interaction",
+    "image_layers": 0,
+    "drop_regions": 0.0,
+    "drop_words": 0.0,
+    "loss": "btr-hardest",
+    "weight_instance": 1.0,
+    "boosting": "rm",
+}
 DBL_F30K = DBL | {"data": "f30k_precomp", "epochs": 40, "decay_at": 0.75}
 DBL_COCO = DBL | {"data": "coco_precomp", "epochs": 20, "decay_at": 0.5}
 # Thomas and Kovashka 2022, section 3.5 and the COCO column of table 1: PVSE with K = 3, COMBINED-VAL with shares 1 : 4,
 # λ = 196. Their images are ImageNet features of whole pictures, ours the regions of the data; epochs are ours.
 THOMAS_COCO: Settings = {
-    "data": "coco_precomp", "embeddings": 3, "image_layers": 0, "word_vectors": "learned", "word_size": 200,
-    "drop_regions": 0.0, "drop_words": 0.0, "loss": "npairs-hinge", "weight_instance": 1.0,
-    "sample_weights": "combined", "discrepancy_share": 4.0, "batch_size": 32, "learning_rate": 1e-4,
-    "weight_decay": 1e-5, "schedule": "plateau",
-}  # fmt: skip
+    "data": "coco_precomp",
+    "embeddings": 3,
+    "image_layers": 0,
+    "word_vectors": "learned",
+    "word_size": 200,
+    "drop_regions": 0.0,
+    "drop_words": 0.0,
+    "loss": "npairs-hinge",
+    "weight_instance": 1.0,
+    "sample_weights": "combined",
+    "discrepancy_share": 4.0,
+    "batch_size": 32,
+    "learning_rate": 1e-4,
+    "weight_decay": 1e-5,
+    "schedule": "plateau",
+}
 
 # Pretrained towers on pictures with captions; name the data with --data. Both start in their own space, as they were
 # trained (`embed pictures` is the same model without a step).
@@ -106,21 +161,44 @@ THOMAS_COCO: Settings = {
 # one ends (1 / 100), rounded up so that the hardest negative does not take all.
 CLIP, SIGLIP = "openai/clip-vit-base-patch32", "google/siglip-base-patch16-224"
 TOWERS: Settings = {
-    "data": "flickr30k", "projection": "none", "image_pooling": "tower", "text_pooling": "tower", "drop_words": 0.0,
-    "epochs": 6, "schedule": "cosine", "warmup_steps": 500, "weight_decay": 0.1, "augment": "crop-flip",
-    "loss": "infonce", "weight_instance": 1.0, "temperature": 0.02, "learn_scale": True,
-}  # fmt: skip
+    "data": "flickr30k",
+    "projection": "none",
+    "image_pooling": "tower",
+    "text_pooling": "tower",
+    "drop_words": 0.0,
+    "epochs": 6,
+    "schedule": "cosine",
+    "warmup_steps": 500,
+    "weight_decay": 0.1,
+    "augment": "crop-flip",
+    "loss": "infonce",
+    "weight_instance": 1.0,
+    "temperature": 0.02,
+    "learn_scale": True,
+}
 OF_CLIP: Settings = {"image_tower": CLIP, "text_tower": CLIP}
 CLIP_FULL = TOWERS | OF_CLIP | {"image_tuning": "full", "text_tuning": "full", "learning_rate": 1e-5}
 # Hu et al. 2022, table 11: 2e-4, dropout 0.1, decay 0.01; rank and α are peft's usual ones.
 LORA: Settings = {
-    "image_tuning": "lora", "text_tuning": "lora", "learning_rate": 2e-4, "lora_dropout": 0.1, "weight_decay": 0.01,
-}  # fmt: skip
+    "image_tuning": "lora",
+    "text_tuning": "lora",
+    "learning_rate": 2e-4,
+    "lora_dropout": 0.1,
+    "weight_decay": 0.01,
+}
 # The pairwise loss the model was trained with (Zhai et al. 2023), from where its scale and bias ended.
-SIGLIP_LORA = TOWERS | LORA | {
-    "image_tower": SIGLIP, "text_tower": SIGLIP, "loss": "sigmoid", "temperature": 0.01, "learn_scale": False,
-    "logit_bias": -10.0,
-}  # fmt: skip
+SIGLIP_LORA = (
+    TOWERS
+    | LORA
+    | {
+        "image_tower": SIGLIP,
+        "text_tower": SIGLIP,
+        "loss": "sigmoid",
+        "temperature": 0.01,
+        "learn_scale": False,
+        "logit_bias": -10.0,
+    }
+)
 # LiT (Zhai et al. 2022): the image tower locked, the text encoder trained. CODER's recipe, with patches as regions.
 TOWER_FROZEN: Settings = {"data": "flickr30k", "image_tower": CLIP, "bank_size": 4096}
 
@@ -130,10 +208,14 @@ _PRESETS: dict[str, tuple[Settings, str]] = {
     "demo": (DEMO_DCL, "built-in pictures, CODER's instance branch"),
     "flickr8k-baseline": (FLICKR8K_TRIPLET, "Flickr8k on two CPU cores, bidirectional triplet loss"),
     "flickr8k-boosted": (
-        FLICKR8K_BOOSTED, "Flickr8k on two CPU cores, bidirectional triplet loss with Deep Boosting Learning",
+        FLICKR8K_BOOSTED,
+        "Flickr8k on two CPU cores, bidirectional triplet loss with Deep Boosting Learning",
     ),
     "flickr8k": (FLICKR8K_DCL, "Flickr8k on two CPU cores, CODER's instance branch"),
-    "flickr8k-npairs": (FLICKR8K_NPAIRS, "Flickr8k on two CPU cores, n-pairs hinge: all negatives, no weights"),
+    "flickr8k-npairs": (
+        FLICKR8K_NPAIRS,
+        "Flickr8k on two CPU cores, n-pairs hinge: all negatives, no weights",
+    ),
     "flickr8k-diversity-weights": (
         FLICKR8K_NPAIRS | {"sample_weights": "diversity"},
         "Flickr8k, n-pairs hinge, positives weighted by their neighbours' diversity",
@@ -154,19 +236,29 @@ _PRESETS: dict[str, tuple[Settings, str]] = {
     "coder-flickr8k": (FLICKR8K_CODER, "Flickr8k on two CPU cores, the whole of CODER"),
     "coder-flickr8k-gpu": (FLICKR8K_CODER_GPU, "Flickr8k on a single GPU, the whole of CODER"),
     "coder-f30k-bigru": (F30K_CODER, "Flickr30K, BiGRU, the whole of CODER, the values the paper prints"),
-    "coder-f30k-bert": (F30K_CODER | BERT, "Flickr30K, BERT, the whole of CODER, the values the paper prints"),
+    "coder-f30k-bert": (
+        F30K_CODER | BERT,
+        "Flickr30K, BERT, the whole of CODER, the values the paper prints",
+    ),
     "coder-coco-bigru": (COCO_CODER, "MS-COCO, BiGRU, the whole of CODER, the values the paper prints"),
     "coder-coco-bert": (COCO_CODER | BERT, "MS-COCO, BERT, the whole of CODER, the values the paper prints"),
-    "dbl-f30k": (DBL_F30K, "Flickr30K, the interaction model of Deep Boosting Learning with RM, its paper's recipe"),
-    "dbl-coco": (DBL_COCO, "MS-COCO, the interaction model of Deep Boosting Learning with RM, its paper's recipe"),
+    "dbl-f30k": (
+        DBL_F30K,
+        "Flickr30K, the interaction model of Deep Boosting Learning with RM, its paper's recipe",
+    ),
+    "dbl-coco": (
+        DBL_COCO,
+        "MS-COCO, the interaction model of Deep Boosting Learning with RM, its paper's recipe",
+    ),
     "clip-full": (CLIP_FULL, "pictures with captions, CLIP's two towers trained in full (BLIP, WiSE-FT)"),
     "clip-lora": (TOWERS | OF_CLIP | LORA, "pictures with captions, CLIP with low-rank adapters (LoRA)"),
     "siglip-lora": (SIGLIP_LORA, "pictures with captions, SigLIP with low-rank adapters and its own loss"),
     "tower-frozen": (
-        TOWER_FROZEN, "pictures with captions, CLIP's image tower frozen (LiT), CODER's text encoder on top",
+        TOWER_FROZEN,
+        "pictures with captions, CLIP's image tower frozen (LiT), CODER's text encoder on top",
     ),
     "thomas-coco": (THOMAS_COCO, "MS-COCO, PVSE with complementary-sample weights, their paper's recipe"),
-}  # fmt: skip
+}
 PRESETS = {name: Preset(with_settings(Config(), values), about) for name, (values, about) in _PRESETS.items()}
 
 _TUNED = {
@@ -193,7 +285,9 @@ def find_preset(name: str) -> Config:
     """
     if name == ZERO_SHOT:
         fix = f"python -m coder_core.embed pictures DATA --model {CLIP} --name {ZERO_SHOT} evaluates it as it is"
-        raise InputError(Fault(f"preset {name}", "is a model that is not trained", "a preset that takes steps", fix))
+        raise InputError(
+            Fault(f"preset {name}", "is a model that is not trained", "a preset that takes steps", fix)
+        )
     if name not in PRESETS:
         raise InputError(Fault(f"preset {name[:60]!r}", "is not known", f"one of {', '.join(PRESETS)}"))
     return PRESETS[name].config

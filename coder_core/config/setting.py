@@ -65,7 +65,11 @@ class Setting:
             *first, last = range(int(low), int(high) + 1)
             return f"{', '.join(map(str, first))} or {last}"
         end = f"{'below ' if self.maximum is None else ''}{high}"
-        return f"a value above {low} and at most {end}" if self.minimum is None else f"a value from {low} to {end}"
+        return (
+            f"a value above {low} and at most {end}"
+            if self.minimum is None
+            else f"a value from {low} to {end}"
+        )
 
     @property
     def smallest(self) -> float | None:
@@ -98,14 +102,18 @@ class Setting:
         if self.choices:
             expected = "one of " + ", ".join(map(repr, self.choices))
             return None if value in self.choices else Fault(place, f"is {_shown(value)}", expected)
-        if not isinstance(value, self.value_type) or (self.value_type is not bool and isinstance(value, bool)):
+        if not isinstance(value, self.value_type) or (
+            self.value_type is not bool and isinstance(value, bool)
+        ):
             return Fault(place, f"is {_shown(value)}", f"a value of type {self.value_type.__name__}")
         if not isinstance(value, int | float) or isinstance(value, bool):
             return None
         inside = (
-            (self.minimum is None or value >= self.minimum) and (self.above is None or value > self.above)
-            and (self.maximum is None or value <= self.maximum) and (self.below is None or value < self.below)
-        )  # fmt: skip
+            (self.minimum is None or value >= self.minimum)
+            and (self.above is None or value > self.above)
+            and (self.maximum is None or value <= self.maximum)
+            and (self.below is None or value < self.below)
+        )
         if not inside:
             return Fault(place, f"is {_shown(value)}", self.range, self.reason)
         if not math.isfinite(value) and not (self.infinite and value > 0):

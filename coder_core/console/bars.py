@@ -79,7 +79,12 @@ class Watch(Protocol):
 @contextmanager
 def watching(console: Console, what: str, *, rate: bool = False) -> Iterator[Watch]:
     """A bar with the time left, gone when done; in a file a line every ten seconds. With `rate` also the rate."""
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), *([_RateColumn()] if rate else [])
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        *([_RateColumn()] if rate else []),
+    )
     left = TextColumn("left"), TimeRemainingColumn()
     live = console.is_terminal
     with Bars(*columns, *left, console=console, transient=True, disable=not live) as bars:

@@ -31,7 +31,11 @@ def best_so_far(best: float | None, choose_on: str) -> str:
     >>> best_so_far(291.68, "half")
     'best R@sum 291.7 of the chosen half'
     """
-    return "" if best is None else f"best R@sum {best:.1f}" + (" of the chosen half" if choose_on == "half" else "")
+    return (
+        ""
+        if best is None
+        else f"best R@sum {best:.1f}" + (" of the chosen half" if choose_on == "half" else "")
+    )
 
 
 class Display:
@@ -47,9 +51,22 @@ class Display:
     """
 
     def __init__(
-        self, console: Console, name: str, steps: int, per_epoch: int, *, choose_on: str = "dev", quiet: bool = False
+        self,
+        console: Console,
+        name: str,
+        steps: int,
+        per_epoch: int,
+        *,
+        choose_on: str = "dev",
+        quiet: bool = False,
     ) -> None:
-        self.console, self.name, self.steps, self.per_epoch, self.quiet = console, name, steps, per_epoch, quiet
+        self.console, self.name, self.steps, self.per_epoch, self.quiet = (
+            console,
+            name,
+            steps,
+            per_epoch,
+            quiet,
+        )
         self.choose_on = choose_on
         self.live = console.is_terminal and not quiet
         self.progress = Progress(
@@ -80,9 +97,15 @@ class Display:
             self.progress.stop()
 
     def step(
-        self, step: int, *, rate: float, parts: dict[str, float], quartiles: list[float] | None, best: float | None,
+        self,
+        step: int,
+        *,
+        rate: float,
+        parts: dict[str, float],
+        quartiles: list[float] | None,
+        best: float | None,
         others: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Show one step's numbers (called now and then, not every step).
 
         Args:
@@ -106,9 +129,16 @@ class Display:
             self.say(f"{self.name} step {step:,} of {self.steps:,} (epoch {epoch}) · {text}")
 
     def epoch(
-        self, epoch: int, metrics: dict[str, float] | None, seconds: float, loss: float, best: bool,
-        others: Sequence[str] = (), *, score: float | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        epoch: int,
+        metrics: dict[str, float] | None,
+        seconds: float,
+        loss: float,
+        best: bool,
+        others: Sequence[str] = (),
+        *,
+        score: float | None = None,
+    ) -> None:
         """One line an epoch, which stays on the screen, and one for each of the further facts; `score` chooses."""
         if self.quiet:
             return
@@ -117,7 +147,9 @@ class Display:
             i2t = " / ".join(f"{metrics[f'i2t_r{k}']:.1f}" for k in (1, 5, 10))
             t2i = " / ".join(f"{metrics[f't2i_r{k}']:.1f}" for k in (1, 5, 10))
             line += f", dev R@1/5/10 image→text {i2t}, text→image {t2i}, R@sum {metrics['rsum']:.1f}"
-            line += f", of the chosen half {score:.1f}" if score is not None and self.choose_on == "half" else ""
+            line += (
+                f", of the chosen half {score:.1f}" if score is not None and self.choose_on == "half" else ""
+            )
             line += " (best)" if best else ""
         say(self.console, line)
         for fact in others:

@@ -13,7 +13,9 @@ NUMBER = (int, float)
 LARGEST = 2**63
 
 
-def check_values(record: Any, kinds: Mapping[str, type | tuple[type, ...]], place: str, *, least: float = -1) -> None:
+def check_values(
+    record: Any, kinds: Mapping[str, type | tuple[type, ...]], place: str, *, least: float = -1
+) -> None:
     """Compare the values of a JSON object with the types that their writer gave them. Missing keys are passed over.
 
     Args:
@@ -32,7 +34,9 @@ def check_values(record: Any, kinds: Mapping[str, type | tuple[type, ...]], plac
         if key in record and not _fits(record[key], kind, least):
             names = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
             expected = names.replace("NoneType", "null").replace("dict", "object").replace("list", "array")
-            faults.append(Fault(f"{place} key {key}", f"is {_shown(record[key])}", expected, "restore the file"))
+            faults.append(
+                Fault(f"{place} key {key}", f"is {_shown(record[key])}", expected, "restore the file")
+            )
     if faults:
         raise InputError(faults)
 
@@ -49,7 +53,9 @@ def trusting(place: str) -> Iterator[None]:
     except InputError:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
-        fault = Fault(place, f"holds a value that no version of this program writes ({error})", fix="restore the file")
+        fault = Fault(
+            place, f"holds a value that no version of this program writes ({error})", fix="restore the file"
+        )
         raise InputError(fault) from error
 
 

@@ -16,7 +16,12 @@ def check_file(flag: str, path: Path) -> list[Fault]:
             return [Fault(place, "is a folder", "a file", "name a file in it")]
         if not path.parent.is_dir():
             return [
-                Fault(place, f"there is no folder {path.parent}", "a file in a folder that exists", "make it first")
+                Fault(
+                    place,
+                    f"there is no folder {path.parent}",
+                    "a file in a folder that exists",
+                    "make it first",
+                )
             ]
         return _not_writable(place, path if path.exists() else path.parent)
     except OSError as error:
@@ -31,7 +36,9 @@ def check_folder(place: str, folder: Path) -> list[Fault]:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            return [Fault(place, f"cannot be written: {error.strerror}", "the name of a folder", "choose another")]
+            return [
+                Fault(place, f"cannot be written: {error.strerror}", "the name of a folder", "choose another")
+            ]
         if not ancestor.is_dir():
             return [Fault(place, f"{ancestor} is a file", "a folder", "choose another place")]
         return _not_writable(place, ancestor)

@@ -13,9 +13,12 @@ from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 SMALL = 1 << 24  # bytes of a configuration, a status, a manifest, a job
 DOCUMENT = 1 << 28  # of captions, vocabularies, histories
 _KINDS = {
-    stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
-}  # fmt: skip
+}
 
 
 def check_plain(folder: Path, in_place: Iterable[str] = ()) -> None:
@@ -59,7 +62,9 @@ def open_plain(path: Path, flags: int) -> int:
         status = path.lstat()
     except FileNotFoundError:
         status = None
-    if status is not None and not stat.S_ISREG(status.st_mode):  # never opened: opening a device may have effects
+    if status is not None and not stat.S_ISREG(
+        status.st_mode
+    ):  # never opened: opening a device may have effects
         raise InputError(plain_fault(path, status.st_mode))
     descriptor = os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     status = os.fstat(descriptor)
@@ -112,7 +117,12 @@ def _faults(folder: Path) -> Iterator[Fault]:
         except FileNotFoundError:
             continue
         except OSError as error:
-            yield Fault(str(folder), f"cannot be read ({error.strerror})", "a folder", "change its owner or its rights")
+            yield Fault(
+                str(folder),
+                f"cannot be read ({error.strerror})",
+                "a folder",
+                "change its owner or its rights",
+            )
 
 
 def _has_other_names(status: os.stat_result) -> bool:
@@ -121,7 +131,9 @@ def _has_other_names(status: os.stat_result) -> bool:
 
 def _hard_link_fault(path: Path) -> Fault:
     problem = "has another name as well (a hard link): writing here would change it there"
-    return Fault(str(path), problem, "a file of its own", f"copy it (cp {path.name} copy), then mv copy {path.name}")
+    return Fault(
+        str(path), problem, "a file of its own", f"copy it (cp {path.name} copy), then mv copy {path.name}"
+    )
 
 
 def plain_fault(path: Path, mode: int) -> Fault:

@@ -43,9 +43,13 @@ def module_command(name: str, *arguments: str) -> tuple[str, ...]:
 
 
 def start_process(
-    command: Sequence[str], output: Path, *, append: bool = False, folder: Path | None = None,
+    command: Sequence[str],
+    output: Path,
+    *,
+    append: bool = False,
+    folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
-) -> psutil.Popen:  # fmt: skip
+) -> psutil.Popen:
     """Start a command without a shell and without input.
 
     It leads its own session, so Ctrl-C reaches only the process that started it, and closing a terminal ends neither.
@@ -59,9 +63,14 @@ def start_process(
     flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
     with os.fdopen(open_plain(output, flags), "ab" if append else "wb") as file:
         return psutil.Popen(
-            list(command), cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+            list(command),
+            cwd=folder,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
-        )  # fmt: skip
+        )
 
 
 def step_back(process: psutil.Process) -> None:
@@ -73,7 +82,9 @@ def step_back(process: psutil.Process) -> None:
         process.nice(min(process.nice() + NICENESS, 19))
     with suppress(OSError):  # it is over, another system, or one without autogroups
         for _ in range(ATTEMPTS):
-            with suppress(BlockingIOError):  # Linux takes one change in a tenth of a second from ordinary users
+            with suppress(
+                BlockingIOError
+            ):  # Linux takes one change in a tenth of a second from ordinary users
                 Path(f"/proc/{process.pid}/autogroup").write_text(str(NICENESS))
                 return
             time.sleep(0.1)
@@ -126,8 +137,12 @@ class JobFolder:
         record = self._record()
         if record is None:
             return None
-        running = find_process(*record) is not None  # asked first: what it printed before it ended is read after
-        return Job(record[0], running, last_output(self.folder / "output.log"), read_progress(self.progress_file))
+        running = (
+            find_process(*record) is not None
+        )  # asked first: what it printed before it ended is read after
+        return Job(
+            record[0], running, last_output(self.folder / "output.log"), read_progress(self.progress_file)
+        )
 
     def start(self, command: Sequence[str]) -> Job:
         """Start a command from the folder of `coder_core`, unless a job runs here; either way, return the running job.
@@ -162,7 +177,9 @@ class JobFolder:
     def forget(self) -> None:
         """Remove the files of a job that is over."""
         job = self.current()
-        own = self.folder.is_dir() and not self.folder.parent.is_symlink()  # removing a pipe would wait for its writer
+        own = (
+            self.folder.is_dir() and not self.folder.parent.is_symlink()
+        )  # removing a pipe would wait for its writer
         if own and (job is None or not job.running):
             shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -40,7 +40,9 @@ class Column:
     def needed(self) -> int:
         """The width below which a word, or a number, would break."""
         parts = [
-            part for cell in (self.head, *self.cells) for part in (cell.split() if self.text else cell.split("\n"))
+            part
+            for cell in (self.head, *self.cells)
+            for part in (cell.split() if self.text else cell.split("\n"))
         ]
         return max(map(cell_len, parts), default=0)
 
@@ -71,7 +73,9 @@ class FittingTable:
             turn = turns.pop(0)
             shown = [column for column in shown if column.dropped != turn]
         yield self._draw(shown, fold=too_wide)
-        if missing := dict.fromkeys(column.head.replace("\n", " ") for column in self.columns if column not in shown):
+        if missing := dict.fromkeys(
+            column.head.replace("\n", " ") for column in self.columns if column not in shown
+        ):
             yield Text(f"too narrow for {', '.join(missing)}", style="dim")
 
     def _draw(self, columns: Sequence[Column], *, fold: bool = False) -> Table:
@@ -79,9 +83,13 @@ class FittingTable:
         for column in columns:
             keep = not (fold and column.text)  # text folds when nothing is left to leave out
             table.add_column(
-                Text(column.head), min_width=column.needed if keep else None, no_wrap=not column.text, overflow="fold",
-                justify="left" if column.text else "right", style=column.style,
-            )  # fmt: skip
+                Text(column.head),
+                min_width=column.needed if keep else None,
+                no_wrap=not column.text,
+                overflow="fold",
+                justify="left" if column.text else "right",
+                style=column.style,
+            )
         for cells in zip(*(column.cells for column in columns), strict=True):
             table.add_row(*map(Text, cells))
         return table
@@ -100,7 +108,9 @@ def metrics_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
             cells.append("/".join(f"{metrics[f'{direction}_r{k}']:.1f}" for k in (1, 5, 10)))
             cells.append(f"{metrics[f'{direction}_medr']:.0f} · {metrics[f'{direction}_meanr']:.1f}")
         md = f"{metrics['md']:.3f}" if "md" in metrics else "–"
-        table.add_row(*cells, f"{metrics['rsum']:.1f}", md, f"{metrics['i2t_ties']:.1f} · {metrics['t2i_ties']:.1f}")
+        table.add_row(
+            *cells, f"{metrics['rsum']:.1f}", md, f"{metrics['i2t_ties']:.1f} · {metrics['t2i_ties']:.1f}"
+        )
     return table
 
 
@@ -109,14 +119,19 @@ def choices_table(rows: Mapping[str, Metrics], options: Sequence[int], title: st
     keys = [(direction, c) for direction in DIRECTIONS for c in options]
     columns = [
         Column(
-            f"{DIRECTIONS[direction]}\n{c}-way %", dropped=len(options) - options.index(c) if c != options[0] else None
+            f"{DIRECTIONS[direction]}\n{c}-way %",
+            dropped=len(options) - options.index(c) if c != options[0] else None,
         )
         for direction, c in keys
     ]
     table = FittingTable(title, [Column("run", text=True), *columns])
     for name, metrics in rows.items():
-        accuracies = [(metrics.get(f"{way}_{c}way"), metrics.get(f"{way}_{c}way_interval", 0.0)) for way, c in keys]
-        table.add_row(name, *("–" if mean is None else f"{mean:.1f} ± {half:.1f}" for mean, half in accuracies))
+        accuracies = [
+            (metrics.get(f"{way}_{c}way"), metrics.get(f"{way}_{c}way_interval", 0.0)) for way, c in keys
+        ]
+        table.add_row(
+            name, *("–" if mean is None else f"{mean:.1f} ± {half:.1f}" for mean, half in accuracies)
+        )
     return table
 
 

@@ -10,7 +10,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def accelerated_by(kernel: Callable[Concatenate[Callable[P, T], P], T]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def accelerated_by(
+    kernel: Callable[Concatenate[Callable[P, T], P], T],
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorate a plain function with a kernel that computes the same faster on a CPU.
 
     Args:

@@ -20,7 +20,12 @@ class Dropout(nn.Dropout):
 
     def forward(self, features: Tensor) -> Tensor:
         """(...) -> (...); the input itself in evaluation."""
-        if not self.training or not 0 < self.p < 1 or features.device.type != "cpu" or features.dtype not in FULL:
+        if (
+            not self.training
+            or not 0 < self.p < 1
+            or features.device.type != "cpu"
+            or features.dtype not in FULL
+        ):
             return super().forward(features)
         return features * scaled_mask(features, self.p)
 

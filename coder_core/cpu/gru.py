@@ -30,7 +30,7 @@ STEP_ROWS, TABLE_ROWS = 8, 64  # of `rounded_rows`: a step's sequences, a batch'
 
 def word_states(
     plain: Callable[[Any, Tensor, Tensor], Tensor], encoder: Any, words: Tensor, lengths: Tensor, /
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """`encoders.recurrent.RecurrentWords.forward` on a CPU: equal words have equal vectors and are projected once."""
     if words.device.type != "cpu":
         return plain(encoder, words, lengths)
@@ -49,7 +49,9 @@ def mean_states(
     """`encoders.recurrent.mean_states` on a CPU: sequences that share their features (`expand`) project them once."""
     if features.device.type != "cpu":
         return plain(gru, features, lengths)
-    if gru.hidden_size < SHORT and not torch.is_grad_enabled():  # PyTorch's own is slow only backward at this size
+    if (
+        gru.hidden_size < SHORT and not torch.is_grad_enabled()
+    ):  # PyTorch's own is slow only backward at this size
         with products_for(gru.hidden_size):
             return plain(gru, features, lengths)
     batch, longest, _ = features.shape
@@ -126,7 +128,13 @@ class _PackedGRU(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, table: Tensor, rows: Tensor, packing: Packing, average: bool, for_backward: bool, *parameters: Tensor
+        ctx: Any,
+        table: Tensor,
+        rows: Tensor,
+        packing: Packing,
+        average: bool,
+        for_backward: bool,
+        *parameters: Tensor,
     ) -> Tensor:
         with products_for(parameters[1].shape[1]):
             gates, hidden = _run(table, rows, packing.steps, for_backward, parameters)
@@ -136,7 +144,9 @@ class _PackedGRU(torch.autograd.Function):
         if not average:
             return torch.stack([hidden[k].index_select(0, packing.rows[k]) for k in (0, 1)])
         backward = torch.cat([packing.rows[1][packing.words[0]], packing.rows.new_tensor([rows.shape[1]])])
-        mean = hidden[1].index_select(0, backward).lerp_(hidden[0, : len(backward)], 0.5)  # in the forward order
+        mean = (
+            hidden[1].index_select(0, backward).lerp_(hidden[0, : len(backward)], 0.5)
+        )  # in the forward order
         return mean.index_select(0, packing.rows[0])
 
     @staticmethod
@@ -147,7 +157,9 @@ class _PackedGRU(torch.autograd.Function):
         size, count = parameters[1].shape[1], rows.shape[1]
         to_hidden = gradient.new_empty(2, count, size)
         for k in (0, 1):
-            torch.index_select(gradient if ctx.average else gradient[k], 0, packing.words[k], out=to_hidden[k])
+            torch.index_select(
+                gradient if ctx.average else gradient[k], 0, packing.words[k], out=to_hidden[k]
+            )
         if ctx.average:
             to_hidden *= 0.5
         recurrent = [_padded_copy(_candidate_first(parameters[4 * k + 1], size)) for k in (0, 1)]
@@ -206,7 +218,9 @@ def _project(table: Tensor, w_in: Tensor, b_in: Tensor, b_hidden: Tensor, factor
 def _recurrent(weight: Tensor, size: int, factors: torch.dtype) -> Tensor:
     """(3H, H) -> (H, 3H) for the gates c, r, z."""
     parts = _candidate_first(weight, size)
-    return _padded_transpose(parts) if factors == weight.dtype else torch.cat([p.to(factors) for p in parts]).T
+    return (
+        _padded_transpose(parts) if factors == weight.dtype else torch.cat([p.to(factors) for p in parts]).T
+    )
 
 
 def _add_product(into: Tensor, states: Tensor, recurrent: Tensor) -> None:
@@ -221,7 +235,9 @@ def _tanh(values: Tensor) -> None:
     np.tanh(values.numpy(), out=values.numpy())
 
 
-def _run_back(gates: Tensor, hidden: Tensor, to_hidden: Tensor, recurrent: list[Tensor], steps: list[int]) -> Tensor:
+def _run_back(
+    gates: Tensor, hidden: Tensor, to_hidden: Tensor, recurrent: list[Tensor], steps: list[int]
+) -> Tensor:
     """Gradients of the gates before their sigmoid and tanh, (2, N, 4H); `to_hidden` gains what later steps send."""
     count, size = to_hidden.shape[1:]
     height = steps[0] + rounded_rows(count - steps[0], TABLE_ROWS)
@@ -262,9 +278,14 @@ def _run_back(gates: Tensor, hidden: Tensor, to_hidden: Tensor, recurrent: list[
 
 
 def _gradients(
-    for_table: bool, table: Tensor, rows: Tensor, packing: Packing, to_gates: Tensor, hidden: Tensor,
+    for_table: bool,
+    table: Tensor,
+    rows: Tensor,
+    packing: Packing,
+    to_gates: Tensor,
+    hidden: Tensor,
     parameters: list[Tensor],
-) -> tuple[Tensor | None, ...]:  # fmt: skip
+) -> tuple[Tensor | None, ...]:
     """What `_PackedGRU.backward` returns: for the table, four constants, and the eight parameters."""
     size, first, count = hidden.shape[-1], packing.steps[0], rows.shape[1]
     to_table = torch.zeros_like(table) if for_table else None

@@ -32,9 +32,12 @@ class _RankedSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
         sums, ranked, order = _sum_by_sample(
-            features.detach(), lengths, weights.detach(),
-            keep_values=any(ctx.needs_input_grad), keep_order=ctx.needs_input_grad[0],
-        )  # fmt: skip
+            features.detach(),
+            lengths,
+            weights.detach(),
+            keep_values=any(ctx.needs_input_grad),
+            keep_order=ctx.needs_input_grad[0],
+        )
         ctx.save_for_backward(order, ranked, weights)
         return sums
 
@@ -78,7 +81,9 @@ def _sum_by_sample(
             keys.numpy().sort(axis=-1)
             values.copy_(keys)
             order[part].copy_(bits.bitwise_and_(position_bits))
-        torch.bmm(weights[part], values.mT, out=sums[part])  # a row times a matrix: a third of a column's time
+        torch.bmm(
+            weights[part], values.mT, out=sums[part]
+        )  # a row times a matrix: a third of a column's time
 
     _in_parts(rank, batch, longest * channels, CACHED if keep_order else CACHED_VALUES)
     return sums, ranked, order

@@ -11,11 +11,29 @@ from coder_core.data.words import tokenise
 
 Augment = Literal["none", "crop", "crop-flip"]
 SMALLEST_SHARE = 0.9  # of the picture's area that stays, as open_clip's training has it
-SIDED = frozenset({
-    "left", "right", "lefts", "rights", "leftmost", "rightmost", "lefthand", "righthand", "lefthanded", "righthanded",
-    "leftward", "rightward", "leftwards", "rightwards", "lefty", "righty", "clockwise", "counterclockwise",
-    "anticlockwise",
-})  # fmt: skip
+SIDED = frozenset(
+    {
+        "left",
+        "right",
+        "lefts",
+        "rights",
+        "leftmost",
+        "rightmost",
+        "lefthand",
+        "righthand",
+        "lefthanded",
+        "righthanded",
+        "leftward",
+        "rightward",
+        "leftwards",
+        "rightwards",
+        "lefty",
+        "righty",
+        "clockwise",
+        "counterclockwise",
+        "anticlockwise",
+    }
+)
 """Words that a mirrored picture makes false."""
 
 
@@ -41,7 +59,12 @@ def draw_changes(kind: Augment, captions: list[str], random: np.random.Generator
     draws = random.random((len(captions), 4))
     sides = np.sqrt(SMALLEST_SHARE + (1 - SMALLEST_SHARE) * draws[:, 0])
     return [
-        Change(float(side), float(left), float(top), kind == "crop-flip" and flip < 0.5 and not names_side(caption))
+        Change(
+            float(side),
+            float(left),
+            float(top),
+            kind == "crop-flip" and flip < 0.5 and not names_side(caption),
+        )
         for side, (_, left, top, flip), caption in zip(sides, draws, captions, strict=True)
     ]
 

@@ -39,7 +39,9 @@ class Batch:
     word_lengths: Tensor  # (B,) int64
     image_ids: Tensor  # (B,) int64: rows of the features file
     text_ids: Tensor  # (B,) int64: captions of the split
-    image_groups: Tensor  # (B,) int64: equal for pairs that are no negatives of one another: one image, or joined ones
+    image_groups: (
+        Tensor  # (B,) int64: equal for pairs that are no negatives of one another: one image, or joined ones
+    )
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device."""
@@ -84,7 +86,9 @@ def _zero_regions_last(regions: Tensor) -> tuple[Tensor, Tensor]:
     return regions, lengths
 
 
-def pad_words(tokens: Tokens, text_ids: np.ndarray, positions: list[np.ndarray] | None = None) -> tuple[Tensor, Tensor]:
+def pad_words(
+    tokens: Tokens, text_ids: np.ndarray, positions: list[np.ndarray] | None = None
+) -> tuple[Tensor, Tensor]:
     """Words of the captions, padded with 0: (B, T) int64 and (B,) lengths.
 
     Args:
@@ -122,10 +126,20 @@ class TrainingBatches:
     """
 
     def __init__(
-        self, split: Split, tokens: Tokens, *, batch_size: int, seed: int, drop_regions: float = 0.0,
-        drop_words: float = 0.0, fixed_ends: bool = False, part: int = 0, parts: int = 1, augment: Augment = "none",
+        self,
+        split: Split,
+        tokens: Tokens,
+        *,
+        batch_size: int,
+        seed: int,
+        drop_regions: float = 0.0,
+        drop_words: float = 0.0,
+        fixed_ends: bool = False,
+        part: int = 0,
+        parts: int = 1,
+        augment: Augment = "none",
         image_groups: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if split.n_texts < batch_size:
             expected = f"at most the {split.n_texts} captions of {split.name}"
             raise InputError(Fault("--batch-size", f"is {batch_size}", expected, "make it smaller"))
@@ -136,7 +150,9 @@ class TrainingBatches:
         self.batch_size, self.seed = batch_size, seed
         self.drop_regions, self.drop_words, self.fixed_ends = drop_regions, drop_words, fixed_ends
         self.part, self.parts, self.augment = part, parts, augment
-        self.per_epoch = split.n_texts // batch_size  # an incomplete last batch is left out; the next order differs
+        self.per_epoch = (
+            split.n_texts // batch_size
+        )  # an incomplete last batch is left out; the next order differs
         self._image_groups = image_groups
         self._order: tuple[int, np.ndarray] | None = None
 
@@ -152,7 +168,9 @@ class TrainingBatches:
         text_ids = self._epoch_order(epoch)[batch * self.batch_size : (batch + 1) * self.batch_size]
         image_ids = self.split.image_of_text[text_ids]
         random = np.random.default_rng((self.seed, LEFT_OUT, step))
-        part = slice(self.part * self.batch_size // self.parts, (self.part + 1) * self.batch_size // self.parts)
+        part = slice(
+            self.part * self.batch_size // self.parts, (self.part + 1) * self.batch_size // self.parts
+        )
         if self.split.pictures is None:
             kept_regions = self._kept_regions(random)
             images = partial(self.rows.gather, image_ids[part], kept_regions[part])
@@ -183,7 +201,9 @@ class TrainingBatches:
 
     def _kept_words(self, chance: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
         retained = chance >= self.drop_words
-        retained[np.arange(len(retained)), (chance - (np.arange(chance.shape[1]) >= lengths[:, None])).argmax(1)] = True
+        retained[
+            np.arange(len(retained)), (chance - (np.arange(chance.shape[1]) >= lengths[:, None])).argmax(1)
+        ] = True
         if self.fixed_ends:
             retained[:, 0] = True
             retained[np.arange(len(retained)), lengths - 1] = True

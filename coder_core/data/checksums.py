@@ -71,7 +71,9 @@ def _identity(path: Path, split: Split) -> str:
     if time.time_ns() - max(state.st_mtime_ns, state.st_ctime_ns) < SETTLED_NS:
         return ""
     times = state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_dev
-    return repr((VERSION, str(path.resolve()), *times, split.features.shape, split.features.dtype.str, split.rows))
+    return repr(
+        (VERSION, str(path.resolve()), *times, split.features.shape, split.features.dtype.str, split.rows)
+    )
 
 
 def _hash(features: np.ndarray, progress: Progress | None) -> str:

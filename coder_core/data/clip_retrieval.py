@@ -67,7 +67,11 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
     picture_folder = Path(pictures) if pictures is not None else None
     faults += check_picture_names(picture_folder, image_names)
     remarks = stop_on_errors(faults)
-    source = {"captions": str(folder), "layout": "clip-retrieval", "captions belong to images": "equal image_path"}
+    source = {
+        "captions": str(folder),
+        "layout": "clip-retrieval",
+        "captions belong to images": "equal image_path",
+    }
     captions = shorten(captions, str(folder), remarks)
     return Embeddings(v, w, captions, owners, image_names, picture_folder, source, remarks)
 
@@ -85,10 +89,14 @@ def _part_numbers(folder: Path) -> list[int]:
         arrays[part] = {int(match[1]) for match in matches if match}
     whole = set.union(*arrays.values())
     if not whole:
-        raise InputError(Fault(str(folder), "holds no embeddings of clip-retrieval", LAYOUT, "check the path"))
+        raise InputError(
+            Fault(str(folder), "holds no embeddings of clip-retrieval", LAYOUT, "check the path")
+        )
     lacking = [f"{part}_{n}" for part, numbers in arrays.items() for n in sorted(whole - numbers)]
     if lacking:
-        raise InputError(Fault(str(folder), f"lacks {', '.join(lacking[:10])}", LAYOUT, "copy these files too"))
+        raise InputError(
+            Fault(str(folder), f"lacks {', '.join(lacking[:10])}", LAYOUT, "copy these files too")
+        )
     return sorted(whole)
 
 
@@ -99,7 +107,9 @@ def _same_count(images: FeatureFile, texts: FeatureFile, rows: int, file: Path) 
     return [Fault(str(file), problem, "one row of each a sample", "run clip-retrieval on this part again")]
 
 
-def _read_table(table: pq.ParquetFile, file: Path, names: list[str], captions: list[str], faults: list[Fault]) -> None:
+def _read_table(
+    table: pq.ParquetFile, file: Path, names: list[str], captions: list[str], faults: list[Fault]
+) -> None:
     missing = [column for column in COLUMNS if column not in table.schema_arrow.names]
     if missing:
         columns = ", ".join(map(shown, table.schema_arrow.names[:12]))
@@ -112,7 +122,9 @@ def _read_table(table: pq.ParquetFile, file: Path, names: list[str], captions: l
             good = isinstance(name, str) and name and isinstance(caption, str) and caption.strip()
             if not good and len(faults) < MOST_ROWS_NAMED:
                 problem = f"image_path {shown(str(name))}, caption {shown(str(caption))}"
-                faults.append(Fault(f"{file} row {row}", problem, "both", "leave samples without a caption out"))
+                faults.append(
+                    Fault(f"{file} row {row}", problem, "both", "leave samples without a caption out")
+                )
             names.append(str(name))
             captions.append(" ".join(str(caption).split("\n")).strip())
             row += 1

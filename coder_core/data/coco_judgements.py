@@ -74,7 +74,9 @@ def coco_judgements(
     rows = _image_rows(flag, image_names, captions_of)
     order = np.argsort(image_of_text, kind="stable")
     first = np.searchsorted(image_of_text[order], np.arange(len(image_names) + 1))
-    text_rows = _rows_by_id(caption_ids, image_of_text, {row: set(captions_of[image]) for image, row in rows.items()})
+    text_rows = _rows_by_id(
+        caption_ids, image_of_text, {row: set(captions_of[image]) for image, row in rows.items()}
+    )
     by_ids = bool(text_rows)
     for image, row in rows.items() if not by_ids else ():
         own, ids = order[first[row] : first[row + 1]].tolist(), sorted(captions_of[image])
@@ -84,13 +86,21 @@ def coco_judgements(
             raise InputError(Fault(place, fact, fix="keep all of its captions"))
         text_rows |= zip(ids, own, strict=False)  # a sixth caption is judged by nobody
     judged = [
-        [(caption, image) for caption, images in _read(folder / f"{name}_caption_to_image.json").items()
-         for image in images],
-        [(caption, image) for image, captions in _read(folder / f"{name}_image_to_caption.json").items()
-         for caption in captions],
-    ]  # fmt: skip
+        [
+            (caption, image)
+            for caption, images in _read(folder / f"{name}_caption_to_image.json").items()
+            for image in images
+        ],
+        [
+            (caption, image)
+            for image, captions in _read(folder / f"{name}_image_to_caption.json").items()
+            for caption in captions
+        ],
+    ]
     of_texts, of_images = (
-        np.array([(text_rows[c], rows[i]) for c, i in pairs if c in text_rows and i in rows], np.int64).reshape(-1, 2)
+        np.array(
+            [(text_rows[c], rows[i]) for c, i in pairs if c in text_rows and i in rows], np.int64
+        ).reshape(-1, 2)
         for pairs in judged
     )
     return CocoJudgements(of_texts, of_images, sum(map(len, judged)) - len(of_texts) - len(of_images), by_ids)
@@ -114,7 +124,9 @@ def package_folder(place: str) -> Path:
     """
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise InputError(Fault(place, f"needs the package {DISTRIBUTION}", fix=f"python -m pip install {DISTRIBUTION}"))
+        raise InputError(
+            Fault(place, f"needs the package {DISTRIBUTION}", fix=f"python -m pip install {DISTRIBUTION}")
+        )
     return Path(spec.submodule_search_locations[0]) / "data"
 
 
@@ -128,7 +140,9 @@ def _image_rows(flag: str, image_names: Sequence[str], known: Ids) -> dict[int, 
             fix = "evaluate testall of COCO (test: its first 1,000 images), or give a file of positives"
             raise InputError(Fault(f"{flag}: image {row} ({shown(name)})", fact, NAMES, fix))
         if rows.setdefault(int(match[1]), row) != row:
-            raise InputError(Fault(f"{flag}: image {row} ({shown(name)})", f"is image {rows[int(match[1])]} again"))
+            raise InputError(
+                Fault(f"{flag}: image {row} ({shown(name)})", f"is image {rows[int(match[1])]} again")
+            )
     return rows
 
 

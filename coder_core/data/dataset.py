@@ -23,12 +23,23 @@ from coder_core.data.rows import FeatureRows
 if TYPE_CHECKING:  # pyarrow is loaded for those who have such data
     from coder_core.data.picture_rows import Pictures
 
-READ_SUFFIXES = (".npy", ".txt", ".json", ".csv", ".tsv", ".jsonl", ".parquet", ".tar")  # of features and captions
+READ_SUFFIXES = (
+    ".npy",
+    ".txt",
+    ".json",
+    ".csv",
+    ".tsv",
+    ".jsonl",
+    ".parquet",
+    ".tar",
+)  # of features and captions
 SMALL_TEST_IMAGES = 1_000  # COCO: "test" is the first 1,000 images of "testall"
 OTHER_NAME = {"dev": "val", "val": "dev"}
 FINGERPRINT_ROWS = 64
 PART_STREAM = 10  # of the random numbers that choose a part of the images
-LAYOUTS = "a folder with {split}_ims.npy and {split}_caps.txt (or precomp/ in it), or dataset*.json with ims.npy"
+LAYOUTS = (
+    "a folder with {split}_ims.npy and {split}_caps.txt (or precomp/ in it), or dataset*.json with ims.npy"
+)
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,9 @@ def part_images(n: int, share: float, seed: int, *, other: bool = False) -> np.n
     return np.sort(order[count:] if other else order[:count])
 
 
-def read_split(path: str | Path, split: str, *, pictures: str | Path | None = None, check_values: bool = True) -> Split:
+def read_split(
+    path: str | Path, split: str, *, pictures: str | Path | None = None, check_values: bool = True
+) -> Split:
     """Read one split of the data set at `path`, whatever its layout.
 
     Args:
@@ -176,7 +189,9 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
         return path, path
     if len(folders) > 1 and folders[0].name != "precomp":
         names = ", ".join(folder.name for folder in folders)
-        raise InputError(Fault(str(path), f"holds several data sets: {names}", "one data set", "name one of them"))
+        raise InputError(
+            Fault(str(path), f"holds several data sets: {names}", "one data set", "name one of them")
+        )
     if folders:
         return path, folders[0]
     _refuse_pictures(path)
@@ -202,7 +217,9 @@ def leaves(path: Path, root: Path) -> bool:
     """
     entries = [path, *path.glob("*"), *path.glob("*precomp/*")]
     read = [entry for entry in entries if entry.suffix in READ_SUFFIXES or entry.name.endswith("precomp")]
-    return not all(Path(os.path.realpath(entry)).is_relative_to(os.path.realpath(root)) for entry in [path, *read])
+    return not all(
+        Path(os.path.realpath(entry)).is_relative_to(os.path.realpath(root)) for entry in [path, *read]
+    )
 
 
 def _is_precomp(folder: Path, annotated: bool) -> bool:
@@ -226,7 +243,9 @@ def _read(root: Path, layout: Path, split: str) -> RawSplit:
         raw.faults.append(Fault(str(layout), note, severity="note"))
         return raw.first_images(SMALL_TEST_IMAGES)
     listed = ", ".join(present)
-    raise InputError(Fault(str(layout), f'there is no split "{split}"', f"one of {listed}", "name one that is there"))
+    raise InputError(
+        Fault(str(layout), f'there is no split "{split}"', f"one of {listed}", "name one that is there")
+    )
 
 
 def fingerprint(split: Split) -> str:

@@ -18,12 +18,18 @@ def describe(survey: Survey, batch_size: int) -> dict[str, Any]:
     vectors = survey.vectors
     return {
         "usable": survey.usable,
-        "splits": [_describe_split(split, survey.tokens.get(split.name), batch_size) for split in survey.splits]
+        "splits": [
+            _describe_split(split, survey.tokens.get(split.name), batch_size) for split in survey.splits
+        ]
         + [_describe_pictures(split, survey.tokens.get(split.name)) for split in survey.pictures],
         "vocabulary": None if survey.vocabulary is None else len(survey.vocabulary),
         "word_vectors": None
         if vectors is None
-        else {"size": vectors.matrix.shape[1], "words": vectors.coverage, "running_text": vectors.token_coverage},
+        else {
+            "size": vectors.matrix.shape[1],
+            "words": vectors.coverage,
+            "running_text": vectors.token_coverage,
+        },
         "faults": [asdict(fault) for fault in survey.faults],
     }
 

@@ -97,7 +97,11 @@ def read_embeddings(
         collect(lambda: unit_rows(image_file, "images", pairing.stride, faults), faults),
         collect(lambda: unit_rows(text_file, "captions", 1, faults), faults),
     ]
-    asked = collect(lambda: unit_rows(query_file, "queries", 1, faults), faults) if query_file is not None else None
+    asked = (
+        collect(lambda: unit_rows(query_file, "queries", 1, faults), faults)
+        if query_file is not None
+        else None
+    )
     folder = Path(pictures) if pictures is not None else None
     faults += check_picture_names(folder, pairing.names)
     remarks = stop_on_errors(faults)
@@ -106,9 +110,17 @@ def read_embeddings(
     source |= {"ids": str(ids)} if ids is not None else {}
     source |= {"queries": str(queries), "query texts": str(query_texts)} if query_lines else {}
     return Embeddings(
-        v, w, shorten(lines, str(captions), remarks), pairing.image_of_text.astype(np.int64), pairing.names, folder,
-        source | {"captions belong to images": pairing.how}, remarks, asked, query_lines,
-    )  # fmt: skip
+        v,
+        w,
+        shorten(lines, str(captions), remarks),
+        pairing.image_of_text.astype(np.int64),
+        pairing.names,
+        folder,
+        source | {"captions belong to images": pairing.how},
+        remarks,
+        asked,
+        query_lines,
+    )
 
 
 def _queries(
@@ -132,7 +144,9 @@ def _queries(
     first: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
         if (before := first.setdefault(line.strip(), number)) != number:
-            faults.append(Fault(f"{texts} line {number}", f"is the query of line {before} again", "every query once"))
+            faults.append(
+                Fault(f"{texts} line {number}", f"is the query of line {before} again", "every query once")
+            )
             break
     return file, [line.strip() for line in lines]
 
@@ -215,7 +229,9 @@ def check_picture_names(folder: Path | None, names: list[str] | None) -> list[Fa
     if faults := check_name(folder):
         return faults
     if not folder.is_dir():
-        return [Fault(f"--pictures {folder}", "there is no such folder", "the folder of the pictures", "check it")]
+        return [
+            Fault(f"--pictures {folder}", "there is no such folder", "the folder of the pictures", "check it")
+        ]
     if names is None:
         problem = "no ids name the picture files, so none can be shown"
         return [Fault(f"--pictures {folder}", problem, "--ids with the file names", severity="warning")]

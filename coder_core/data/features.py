@@ -63,7 +63,9 @@ def open_features(path: Path, faults: list[Fault]) -> FeatureFile:
     expected = offset + math.prod(shape) * dtype.itemsize
     if size != expected:
         problem = f"holds {size:,} bytes, but its header promises {dtype} {shape}, which takes {expected:,}"
-        fix = "copy or download it again: it was cut short or damaged" if size < expected else "write it again"
+        fix = (
+            "copy or download it again: it was cut short or damaged" if size < expected else "write it again"
+        )
         raise InputError(Fault(str(path), problem, f"{expected:,} bytes", fix))
     faults.extend(_coercions(path, shape, dtype, fortran))
     return FeatureFile(path, shape, dtype, fortran, offset)
@@ -83,7 +85,9 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[tuple[int, ...]
     except HEADER_ERRORS as error:
         first = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         fix = "write it again with numpy.save"
-        raise InputError(Fault(str(path), f"its .npy header cannot be read: {first}", RIGHT_FILE, fix)) from None
+        raise InputError(
+            Fault(str(path), f"its .npy header cannot be read: {first}", RIGHT_FILE, fix)
+        ) from None
 
 
 def _what_it_is(start: bytes, size: int) -> str:
@@ -98,7 +102,10 @@ def _what_it_is(start: bytes, size: int) -> str:
 
 def _check_dtype(path: Path, dtype: np.dtype) -> None:
     if dtype.hasobject:
-        problem, fix = "an array of Python objects (a pickle), which is never opened", "save the numbers as float32"
+        problem, fix = (
+            "an array of Python objects (a pickle), which is never opened",
+            "save the numbers as float32",
+        )
     elif dtype.kind != "f" or dtype.itemsize > 8:
         problem, fix = f"dtype {dtype}", "save it as array.astype(numpy.float32)"
     else:
@@ -118,7 +125,9 @@ def _coercions(path: Path, shape: tuple[int, ...], dtype: np.dtype, fortran: boo
         order = "" if dtype.isnative else "big-endian "
         notes.append(f"{order}float{8 * dtype.itemsize}; every batch is converted to float32")
     if fortran:
-        notes.append("Fortran order; batches are gathered from all over the file, which is slow: numpy.save a C copy")
+        notes.append(
+            "Fortran order; batches are gathered from all over the file, which is slow: numpy.save a C copy"
+        )
     if len(shape) == 2:
         notes.append("one vector an image (images, size), read as one region")
     return [Fault(str(path), text, severity="note") for text in notes]
@@ -136,18 +145,24 @@ def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, l
     per_piece, reader = max(1, SCAN_BYTES // file.row_bytes), FeatureRows(file.map())
     starts = range(*rows, per_piece)
     with ThreadPoolExecutor(SCAN_THREADS) as pool:
-        pieces = list(pool.map(lambda start: _scan_piece(reader, start, min(start + per_piece, rows[1])), starts))
+        pieces = list(
+            pool.map(lambda start: _scan_piece(reader, start, min(start + per_piece, rows[1])), starts)
+        )
     bad, large, zero, blank = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
     return zero, _value_faults(file.path, bad, large, zero, blank)
 
 
-def _scan_piece(reader: FeatureRows, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _scan_piece(
+    reader: FeatureRows, start: int, stop: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Rows start…stop: (·, 2) pairs (image, region) not finite, too large, all zero, and (·,) images all zero."""
     values = reader.of_images(start, stop)
     values = values.astype(values.dtype.newbyteorder("="), copy=False)
     bits = values.view(f"u{values.itemsize}")
     infinity = np.array(np.inf, dtype=values.dtype).view(bits.dtype)
-    largest = (bits & np.array(np.iinfo(bits.dtype).max >> 1, dtype=bits.dtype)).max(axis=-1)  # (images, regions)
+    largest = (bits & np.array(np.iinfo(bits.dtype).max >> 1, dtype=bits.dtype)).max(
+        axis=-1
+    )  # (images, regions)
     blank = np.flatnonzero(largest.max(axis=1) == 0) + start
     shift = np.array([start, 0])
     bound = np.array(min(LARGEST, float(np.finfo(values.dtype).max)), dtype=values.dtype).view(bits.dtype)
@@ -155,7 +170,9 @@ def _scan_piece(reader: FeatureRows, start: int, stop: int) -> tuple[np.ndarray,
     return np.argwhere(largest >= infinity) + shift, large + shift, np.argwhere(largest == 0) + shift, blank
 
 
-def _value_faults(path: Path, bad: np.ndarray, large: np.ndarray, zero: np.ndarray, blank: np.ndarray) -> list[Fault]:
+def _value_faults(
+    path: Path, bad: np.ndarray, large: np.ndarray, zero: np.ndarray, blank: np.ndarray
+) -> list[Fault]:
     """bad, large, zero: (·, 2) pairs (image, region); blank: (·,) images, an error; a zero region is a warning."""
     faults = []
     if len(bad):
@@ -168,7 +185,9 @@ def _value_faults(path: Path, bad: np.ndarray, large: np.ndarray, zero: np.ndarr
     if len(blank):
         first = ", ".join(map(str, blank[:ROWS_NAMED].tolist()))
         problem = f"{len(blank):,} images are zero in all their features; the first, counted from 0: {first}"
-        faults.append(Fault(str(path), problem, "a feature vector an image", "extract them again, or remove them"))
+        faults.append(
+            Fault(str(path), problem, "a feature vector an image", "extract them again, or remove them")
+        )
     single = zero[~np.isin(zero[:, 0], blank)]
     if len(single):
         problem = f"{len(single):,} regions are all zero and are masked in training; {_rows(single)}"

@@ -53,7 +53,9 @@ def _copy(file: FeatureFile, rows: np.ndarray, shape: tuple[int, ...], target: P
         temporary = Path(name)
         source = FeatureRows(file.map())
         with os.fdopen(handle, "wb") as copy:
-            npy.write_array_header_1_0(copy, {"shape": shape, "fortran_order": False, "descr": file.dtype.str})
+            npy.write_array_header_1_0(
+                copy, {"shape": shape, "fortran_order": False, "descr": file.dtype.str}
+            )
             for start in range(0, len(rows), PIECE_IMAGES):
                 images = rows[start : start + PIECE_IMAGES]
                 every = np.tile(np.arange(source.regions), len(images))

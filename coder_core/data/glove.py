@@ -45,7 +45,11 @@ class WordVectors:
 
 
 def read_word_vectors(
-    path: str | Path, words: Sequence[str], *, counts: Sequence[int] | None = None, dimension: int | None = None
+    path: str | Path,
+    words: Sequence[str],
+    *,
+    counts: Sequence[int] | None = None,
+    dimension: int | None = None,
 ) -> WordVectors:
     """Read the vectors of `words` from a text file, line by line.
 
@@ -77,7 +81,9 @@ def read_word_vectors(
             continue
         problem, word, vector = _parse(line, width, wanted)
         if problem:
-            faults.append(Fault(f"{path} line {number}", problem, LINE, "remove the line, or download the file again"))
+            faults.append(
+                Fault(f"{path} line {number}", problem, LINE, "remove the line, or download the file again")
+            )
             if len(faults) > MOST_FAULTS_SHOWN:
                 break
         elif vector is not None:
@@ -87,7 +93,9 @@ def read_word_vectors(
         fix = f"use a file of {dimension} numbers a word, or set the word size to {width}"
         faults.append(Fault(str(path), f"vectors of {width} numbers", f"{dimension}", fix))
     if repeated:
-        faults.append(Fault(str(path), f"{repeated:,} words stand there again; the first counts", severity="note"))
+        faults.append(
+            Fault(str(path), f"{repeated:,} words stand there again; the first counts", severity="note")
+        )
     stop_on_errors(faults)
     return _assemble(path, vectors, width, words, counts, faults)
 
@@ -224,7 +232,9 @@ def _cooccurrence(captions: Sequence[str], vocabulary: Vocabulary, window: int) 
     for distance in range(1, window + 1):
         same = caption[:-distance] == caption[distance:]
         left, right = tokens.ids[:-distance][same], tokens.ids[distance:][same]
-        total += sparse.coo_matrix((np.full(len(left), 1 / distance), (left, right)), shape=(size, size)).tocsr()
+        total += sparse.coo_matrix(
+            (np.full(len(left), 1 / distance), (left, right)), shape=(size, size)
+        ).tocsr()
     return (total + total.T).tocsr()
 
 

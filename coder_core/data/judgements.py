@@ -34,7 +34,10 @@ class Judgements:
 
 
 def read_judgements(
-    source: str | Path, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
+    source: str | Path,
+    image_names: Sequence[str],
+    image_of_text: np.ndarray,
+    caption_ids: np.ndarray | None = None,
 ) -> Judgements:
     """Read the judged pairs of a split.
 
@@ -50,9 +53,10 @@ def read_judgements(
         judged = coco_judgements(str(source), image_names, image_of_text, caption_ids)
         fact = f"pairs that count for captions: {len(judged.of_texts):,}, for images: {len(judged.of_images):,}; "
         fact += (
-            "captions are recognised by their COCO ids" if judged.by_ids else
-            "the k-th caption of an image is taken for the k-th of its COCO ids in ascending order"
-        )  # fmt: skip
+            "captions are recognised by their COCO ids"
+            if judged.by_ids
+            else "the k-th caption of an image is taken for the k-th of its COCO ids in ascending order"
+        )
         fact += f"; judged pairs outside this split: {judged.elsewhere:,}" if judged.elsewhere else ""
         return Judgements(COCO_JUDGEMENTS[str(source)], judged.of_texts, judged.of_images, fact)
     positives = read_positives(Path(source), image_names, image_of_text, caption_ids)

@@ -18,7 +18,9 @@ from coder_core.data.lines import follow_link, holds_half_character, plain_file,
 from coder_core.data.raw_split import RawSplit, id_array
 
 SPLIT_NAMES = {"train": "train", "restval": "train", "val": "dev", "dev": "dev", "test": "test"}
-EXAMPLE = '{"images": [{"imgid": 0, "filename": "a.jpg", "split": "train", "sentences": [{"raw": "A dog ."}]}]}'
+EXAMPLE = (
+    '{"images": [{"imgid": 0, "filename": "a.jpg", "split": "train", "sentences": [{"raw": "A dog ."}]}]}'
+)
 REPAIR = "repair the JSON, or use the original"
 ONE_FILE = ("ims.npy", "features.npy")
 FILE_NAMES = {"train": ("train",), "dev": ("dev", "val"), "test": ("test", "testall")}
@@ -95,14 +97,18 @@ def read_karpathy(root: Path, path: Path, split: str) -> RawSplit:
         image_names=[image.name for image in images],
         caption_ids=id_array([number for image in images for number in image.caption_ids]),
         source={
-            "layout": "Karpathy JSON", "features": str(file.path), "captions": str(path),
+            "layout": "Karpathy JSON",
+            "features": str(file.path),
+            "captions": str(path),
             "captions belong to images": "sentences of images[i], images in imgid order",
         },
         faults=faults,
-    )  # fmt: skip
+    )
     if split != "test" or annotations.dataset != "coco" or len(images) <= COCO_TEST_IMAGES:
         return raw
-    note = f'"test" is the first {COCO_TEST_IMAGES:,} of COCO\'s {len(images):,} test images; all are "testall"'
+    note = (
+        f'"test" is the first {COCO_TEST_IMAGES:,} of COCO\'s {len(images):,} test images; all are "testall"'
+    )
     faults.append(Fault(str(path), note, severity="note"))
     return raw.first_images(COCO_TEST_IMAGES)
 
@@ -129,7 +135,9 @@ def _features(
     features = next((file for file in (*of_split, *of_all) if os.path.lexists(file)), None)
     if features is None:
         wanted = f"{FILE_NAMES[split][0]}_ims.npy (this split's images in imgid order) or {ONE_FILE[0]} (all images)"
-        raise InputError(Fault(str(root), f'no features for split "{split}" of {path.name}', wanted, "put them there"))
+        raise InputError(
+            Fault(str(root), f'no features for split "{split}" of {path.name}', wanted, "put them there")
+        )
     file = open_features(features, faults)
     if features in of_split:
         _check_count(file, len(rows), f'images of split "{split}" in {path.name}')
@@ -232,7 +240,11 @@ class _Checker:
         elif type(item[key]) is not kind:
             self.fault(f"{place}.{key}", f"is {_kind(item[key])}", _TYPES[kind])
         elif kind is str and holds_half_character(item[key]):
-            self.fault(f"{place}.{key}", f"{shown(item[key])} holds half a character (a lone surrogate)", "UTF-8 text")
+            self.fault(
+                f"{place}.{key}",
+                f"{shown(item[key])} holds half a character (a lone surrogate)",
+                "UTF-8 text",
+            )
         else:
             return item[key]
         return None
@@ -262,7 +274,9 @@ class _Checker:
         if imgid is None or name is None or split not in SPLIT_NAMES:
             return None
         ids = [s.get("sentid") if isinstance(s, dict) else None for s in sentences or []]
-        return AnnotatedImage(imgid, f"{folder}/{name}" if folder else name, SPLIT_NAMES[split], captions, ids)
+        return AnnotatedImage(
+            imgid, f"{folder}/{name}" if folder else name, SPLIT_NAMES[split], captions, ids
+        )
 
     def caption(self, item: Any, place: str, imgid: int | None) -> str:
         raw = self.get(item, place, "raw", str)
@@ -276,7 +290,9 @@ class _Checker:
         elif sentid is not None:
             self.fault(f"{place}.sentid", f"is {_kind(sentid)}", "a whole number")
         if imgid is not None and owner != imgid:
-            self.fault(f"{place}.imgid", f"{shown(str(owner))} differs from its image's imgid {imgid}", str(imgid))
+            self.fault(
+                f"{place}.imgid", f"{shown(str(owner))} differs from its image's imgid {imgid}", str(imgid)
+            )
         return " ".join(raw.split("\n")).strip()
 
 

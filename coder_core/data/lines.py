@@ -44,7 +44,9 @@ def follow_link(path: Path, faults: list[Fault]) -> None:
         raise InputError(Fault(str(path), f"{problem}does not exist", "what it stands for", fix)) from None
     except (OSError, RuntimeError):  # which of the two a loop raises depends on Python's version
         fix = "link it to the file itself"
-        raise InputError(Fault(str(path), f"{problem}leads back to itself", "what it stands for", fix)) from None
+        raise InputError(
+            Fault(str(path), f"{problem}leads back to itself", "what it stands for", fix)
+        ) from None
 
 
 def plain_file(path: Path, faults: list[Fault]) -> Path:
@@ -55,9 +57,13 @@ def plain_file(path: Path, faults: list[Fault]) -> Path:
     """
     follow_link(path, faults)
     if not path.exists():
-        raise InputError(Fault(str(path), "the file is missing", "a plain file", "check the name and the folder"))
+        raise InputError(
+            Fault(str(path), "the file is missing", "a plain file", "check the name and the folder")
+        )
     if not path.is_file():
-        raise InputError(Fault(str(path), "not a plain file", "a plain file", "replace it with the file itself"))
+        raise InputError(
+            Fault(str(path), "not a plain file", "a plain file", "replace it with the file itself")
+        )
     return path
 
 
@@ -77,7 +83,9 @@ def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
     """
     data = plain_file(path, faults).read_bytes()
     if not data:
-        faults.append(Fault(str(path), "the file is empty", f"one {what} a line", f"write the {what}s or restore it"))
+        faults.append(
+            Fault(str(path), "the file is empty", f"one {what} a line", f"write the {what}s or restore it")
+        )
         return []
     rows = data.split(b"\n")
     if rows[-1] in (b"", b"\r"):
@@ -105,7 +113,9 @@ def _decode(rows: list[bytes], path: Path, faults: list[Fault]) -> list[str]:
             problem = f"the byte 0x{row[error.start]:02x} is not UTF-8"
             fix = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8, if it was Latin-1)"
             if len(faults) < MOST_FAULTS_SHOWN:
-                faults.append(Fault(f"{path} line {number}, byte {error.start + 1}", problem, "UTF-8 text", fix))
+                faults.append(
+                    Fault(f"{path} line {number}, byte {error.start + 1}", problem, "UTF-8 text", fix)
+                )
     return lines
 
 
@@ -114,7 +124,9 @@ def _report_empty(lines: list[str], rows: list[bytes], path: Path, what: str, fa
     empty = [number for number, line in enumerate(lines, 1) if not line and _is_blank(rows[number - 1])]
     expected = f"every line is one {what}"
     fix = f"write the {what}, or remove the image with all its lines; a dropped line would shift all that follow"
-    faults += [Fault(f"{path} line {n}", "the line is empty", expected, fix) for n in empty[:MOST_FAULTS_SHOWN]]
+    faults += [
+        Fault(f"{path} line {n}", "the line is empty", expected, fix) for n in empty[:MOST_FAULTS_SHOWN]
+    ]
     if len(empty) > MOST_FAULTS_SHOWN:
         faults.append(Fault(str(path), f"{len(empty):,} lines are empty", expected))
 

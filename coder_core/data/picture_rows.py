@@ -66,7 +66,9 @@ class Pictures:
     def _stacked(self, prepared: list[Any], broken: dict[int, str]) -> tuple[Tensor, Tensor]:
         if broken:
             fix = "copy them again, or leave them out with --skip-broken in a new run"
-            raise UnreadableRowsError([Fault(reason, "it was read before", WHOLE, fix) for reason in broken.values()])
+            raise UnreadableRowsError(
+                [Fault(reason, "it was read before", WHOLE, fix) for reason in broken.values()]
+            )
         pixels = torch.from_numpy(np.stack([np.asarray(one) for one in prepared]))
         every = torch.full((len(prepared),), self.local_features)
         return pixels, every if self.counts is None else self.counts(pixels)

@@ -17,12 +17,7 @@ from torch import Tensor
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.cache import SETTLED_NS, cache_folder, write_cached
 from coder_core.data.captioned.positions import Files
-from coder_core.data.captioned.reading import (
-    DECODED_SIZE,
-    THREADS,
-    CaptionedData,
-    CaptionedSplit,
-)
+from coder_core.data.captioned.reading import DECODED_SIZE, THREADS, CaptionedData, CaptionedSplit
 from coder_core.data.captioned.records import Tally
 from coder_core.data.checksums import captions_checksum
 from coder_core.data.dataset import Split
@@ -35,10 +30,16 @@ Progress = Callable[[int, int], None]
 
 
 def read_picture_split(
-    data: CaptionedData, name: str, prepare: Callable[[Image], np.ndarray], local_features: int,
-    counts: Callable[[Tensor], Tensor] | None = None, *, workers: int = 0, skip_broken: bool = False,
+    data: CaptionedData,
+    name: str,
+    prepare: Callable[[Image], np.ndarray],
+    local_features: int,
+    counts: Callable[[Tensor], Tensor] | None = None,
+    *,
+    workers: int = 0,
+    skip_broken: bool = False,
     progress: Progress | None = None,
-) -> tuple[Split, dict[str, str]]:  # fmt: skip
+) -> tuple[Split, dict[str, str]]:
     """A split whose pictures an image tower reads, and the sha256 of its "features" (the picture files) and "captions".
 
     Args:
@@ -54,10 +55,12 @@ def read_picture_split(
     captioned = data.split(name)
     contents, broken = check_pictures(captioned, progress)
     tally = Tally(
-        captioned.name, f"of {len(captioned.rows):,} pictures cannot be decoded", "whole pictures",
+        captioned.name,
+        f"of {len(captioned.rows):,} pictures cannot be decoded",
+        "whole pictures",
         "copy them again, or leave them and their captions out with --skip-broken",
         "warning" if skip_broken else "error",
-    )  # fmt: skip
+    )
     for reason in broken.values():
         tally.add(reason)
     faults = stop_on_errors(tally.faults())
@@ -84,7 +87,9 @@ def read_picture_split(
     return split, {"features": digest.hexdigest(), "captions": captions_checksum(split)}
 
 
-def check_pictures(split: CaptionedSplit, progress: Progress | None = None) -> tuple[list[str], dict[int, str]]:
+def check_pictures(
+    split: CaptionedSplit, progress: Progress | None = None
+) -> tuple[list[str], dict[int, str]]:
     """n sha256 (hex) of the picture files, and image → why it cannot be decoded.
 
     Unchanged files (name, size, time of change) are not read again: the result is kept in $CODER_CACHE.

@@ -47,7 +47,9 @@ def picture_path(folder: Path, name: str) -> Path | None:
         raise InputError(Fault(f"picture {shown(name)}", f"the name {reason}", INSIDE, "rename it"))
     path = find_file(folder, name)
     if path is not None and not _inside(folder, path):
-        raise InputError(Fault(str(path), "a link that leaves the picture folder", INSIDE, "copy the file here"))
+        raise InputError(
+            Fault(str(path), "a link that leaves the picture folder", INSIDE, "copy the file here")
+        )
     return path
 
 
@@ -78,7 +80,9 @@ def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> I
     """
     path = picture_path(Path(folder), name)
     if path is None:
-        raise InputError(Fault(f"{folder}, {shown(name)}", "there is no such picture", "a JPEG, PNG or WEBP file"))
+        raise InputError(
+            Fault(f"{folder}, {shown(name)}", "there is no such picture", "a JPEG, PNG or WEBP file")
+        )
     return _open(path, str(path), size)
 
 
@@ -100,7 +104,11 @@ def _open(file: Path | io.BytesIO, place: str, size: int | None) -> Image.Image:
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         if isinstance(error, InputError):
             raise
-        reason = "the format is not one of these" if isinstance(error, UnidentifiedImageError) else str(error)[:200]
+        reason = (
+            "the format is not one of these"
+            if isinstance(error, UnidentifiedImageError)
+            else str(error)[:200]
+        )
         problem = f"cannot be decoded: {reason}"
         raise InputError(Fault(place, problem, "a whole JPEG, PNG or WEBP file", "copy it again")) from None
 
@@ -155,7 +163,9 @@ def find_pictures(root: Path, layout: Path, given: str | Path | None, names: lis
     """
     if given is not None:
         if not Path(given).is_dir():
-            raise InputError(Fault(str(given), "there is no such folder", "the folder of the pictures", "check it"))
+            raise InputError(
+                Fault(str(given), "there is no such folder", "the folder of the pictures", "check it")
+            )
         return Path(given)
     if not names or any(unsafe_reason(name) for name in names[:NAMES_TRIED]):
         return None
@@ -185,10 +195,18 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
         return faults
     paths = [find_file(folder, name) for name in names]
     missing = [name for name, path in zip(names, paths, strict=True) if path is None]
-    linked = [name for name, path in zip(names, paths, strict=True) if path is not None and not _inside(folder, path)]
+    linked = [
+        name
+        for name, path in zip(names, paths, strict=True)
+        if path is not None and not _inside(folder, path)
+    ]
     for some, problem, fix in (
         (missing, "are missing", "check the picture folder; training does not need it"),
-        (linked, "are links out of the folder, which the app does not show", "copy them, or name their own folder"),
+        (
+            linked,
+            "are links out of the folder, which the app does not show",
+            "copy them, or name their own folder",
+        ),
     ):
         if some:
             first = ", ".join(shown(name) for name in some[:NAMES_SHOWN])

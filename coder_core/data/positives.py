@@ -112,10 +112,14 @@ class _IdError(ValueError):
 class _CaptionRows:
     """Rows of a split's captions by the names that a file gives them; arguments as for `read_positives`."""
 
-    def __init__(self, images: Mapping[str, int], image_of_text: np.ndarray, caption_ids: np.ndarray | None) -> None:
+    def __init__(
+        self, images: Mapping[str, int], image_of_text: np.ndarray, caption_ids: np.ndarray | None
+    ) -> None:
         self._images, self._known = images, caption_ids is not None
         self._order = np.argsort(image_of_text, kind="stable")
-        self._first = np.searchsorted(image_of_text[self._order], np.arange(image_of_text.max(initial=-1) + 2))
+        self._first = np.searchsorted(
+            image_of_text[self._order], np.arange(image_of_text.max(initial=-1) + 2)
+        )
         self._by_id: dict[int, list[int]] = {}
         for row, number in enumerate([] if caption_ids is None else caption_ids.tolist()):
             self._by_id.setdefault(number, []).append(row)

@@ -83,9 +83,14 @@ def read_precomp(root: Path, folder: Path, split: str) -> RawSplit:
 
 
 def pair(
-    features: np.ndarray, captions: int, ids: list[str] | None, features_file: Path, captions_file: Path,
-    ids_file: Path, faults: list[Fault],
-) -> Pairing:  # fmt: skip
+    features: np.ndarray,
+    captions: int,
+    ids: list[str] | None,
+    features_file: Path,
+    captions_file: Path,
+    ids_file: Path,
+    faults: list[Fault],
+) -> Pairing:
     """Find which image every caption belongs to, from the ids or from an exact ratio.
 
     With n rows of features, m captions and k ids:
@@ -106,7 +111,9 @@ def pair(
             text = f"every row is stored {repeat} times, once a caption; every {repeat}th row is read"
             faults.append(Fault(str(features_file), text, severity="note"))
             names = None if ids is None else ids[::repeat]
-            return Pairing(np.arange(captions) // repeat, names, repeat, f"every {repeat} repeated rows are one image")
+            return Pairing(
+                np.arange(captions) // repeat, names, repeat, f"every {repeat} repeated rows are one image"
+            )
         if captions % rows:
             raise InputError(_no_ratio(captions_file, captions, rows))
         _refuse_repeated(ids, ids_file)
@@ -151,7 +158,11 @@ def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
     groups = np.unique(np.linspace(0, rows // repeat - 1, REPEATS_CHECKED).astype(int)) * repeat
     same = all(same_row(int(start), int(start) + i) for start in groups for i in range(1, repeat))
     if ids is not None:
-        same = same and len(set(ids)) == rows // repeat and all(ids[i] == ids[i - i % repeat] for i in range(rows))
+        same = (
+            same
+            and len(set(ids)) == rows // repeat
+            and all(ids[i] == ids[i - i % repeat] for i in range(rows))
+        )
     return repeat if same else 1
 
 
@@ -175,7 +186,9 @@ def _refuse_repeated(ids: list[str] | None, ids_file: Path) -> None:
 def _no_ratio(captions_file: Path, captions: int, rows: int) -> Fault:
     problem = f"{captions:,} captions for {rows:,} images, {captions / rows:.4f} an image"
     expected = "the same whole number of captions for every image, or one id a caption in _ids.txt"
-    return Fault(str(captions_file), problem, expected, "look for a missing or doubled line, or write the ids")
+    return Fault(
+        str(captions_file), problem, expected, "look for a missing or doubled line, or write the ids"
+    )
 
 
 def splits_in(folder: Path) -> list[str]:

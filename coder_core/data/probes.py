@@ -53,7 +53,9 @@ def read_probes(files: Sequence[Path]) -> list[Probe]:
             values = [entry.get(name) if isinstance(entry, dict) else None for name in KEYS]
             texts = [value for value in values if isinstance(value, str) and value.strip()]
             if len(texts) < len(KEYS) or max(map(len, texts)) > LONGEST_CAPTION_CHARACTERS:
-                wrong.append(Fault(f"{path} entry {key!r:.40}", "is no probe", f"texts for {', '.join(KEYS)}"))
+                wrong.append(
+                    Fault(f"{path} entry {key!r:.40}", "is no probe", f"texts for {', '.join(KEYS)}")
+                )
             else:
                 probes.append(Probe(path.stem, *texts))
         if wrong:

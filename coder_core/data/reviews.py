@@ -31,13 +31,26 @@ import numpy as np
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, open_plain, sync
-from coder_core.data.lines import BYTE_ORDER_MARK, LONGEST_CAPTION_CHARACTERS, holds_half_character, plain_file, shown
+from coder_core.data.lines import (
+    BYTE_ORDER_MARK,
+    LONGEST_CAPTION_CHARACTERS,
+    holds_half_character,
+    plain_file,
+    shown,
+)
 
 FILE = "reviews.jsonl"
 VERSION = 1
 Verdict = Literal["wrong-caption", "also-matches", "too-vague", "duplicate", "label-right", "none"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-LONGEST = {"id": 40, "time": 40, "reviewer": 100, "image": 1_000, "caption": LONGEST_CAPTION_CHARACTERS, "note": 2_000}
+LONGEST = {
+    "id": 40,
+    "time": 40,
+    "reviewer": 100,
+    "image": 1_000,
+    "caption": LONGEST_CAPTION_CHARACTERS,
+    "note": 2_000,
+}
 LONGEST_TAG, MOST_TAGS = 50, 20
 LONGEST_LINE = 1 << 17  # bytes
 EXPECTED = "a line as docs/data.md describes it (section 12)"
@@ -74,9 +87,16 @@ class Review:
     def document(self) -> dict[str, Any]:
         """The line, as JSON values."""
         return {
-            "version": VERSION, "id": self.id, "time": self.time, "reviewer": self.reviewer, "image": self.image,
-            "caption": self.caption, "verdict": self.verdict, "tags": list(self.tags), "note": self.note,
-        }  # fmt: skip
+            "version": VERSION,
+            "id": self.id,
+            "time": self.time,
+            "reviewer": self.reviewer,
+            "image": self.image,
+            "caption": self.caption,
+            "verdict": self.verdict,
+            "tags": list(self.tags),
+            "note": self.note,
+        }
 
 
 @dataclass(frozen=True)
@@ -122,7 +142,9 @@ class Reviews:
                 given[review.pair].append(review.verdict)
         verdicts: dict[Pair, Verdict] = {}
         for pair, said in given.items():
-            verdicts[pair] = max(reversed(said), key=Counter(said).__getitem__)  # of equals the first, so the last said
+            verdicts[pair] = max(
+                reversed(said), key=Counter(said).__getitem__
+            )  # of equals the first, so the last said
         return verdicts
 
     def fingerprint(self) -> str:
@@ -155,7 +177,9 @@ class JudgedSplit:
         return np.flatnonzero(np.isin(self.labels, verdicts))
 
 
-def image_keys(names: Sequence[str] | None, captions: Sequence[str], image_of_text: np.ndarray, n: int) -> list[str]:
+def image_keys(
+    names: Sequence[str] | None, captions: Sequence[str], image_of_text: np.ndarray, n: int
+) -> list[str]:
     """What an image is called in reviews: its name; where images have none, a hash of its captions in any order.
 
     Args:
@@ -180,9 +204,12 @@ def image_keys(names: Sequence[str] | None, captions: Sequence[str], image_of_te
 
 
 def judge_split(
-    verdicts: Mapping[Pair, Verdict], names: Sequence[str] | None, captions: Sequence[str], image_of_text: np.ndarray,
+    verdicts: Mapping[Pair, Verdict],
+    names: Sequence[str] | None,
+    captions: Sequence[str],
+    image_of_text: np.ndarray,
     n: int,
-) -> JudgedSplit:  # fmt: skip
+) -> JudgedSplit:
     """Find the pairs of the verdicts in a split; arguments as for `image_keys`.
 
     A caption that stands twice with its image has the verdict both times.
@@ -224,7 +251,9 @@ def read_reviews(path: Path) -> Reviews:
     path = plain_file(Path(path), faults)
     try:
         if (size := path.stat().st_size) > DOCUMENT:
-            raise InputError(Fault(str(path), f"has {size:,} bytes", f"at most {DOCUMENT:,}", "split it by data set"))
+            raise InputError(
+                Fault(str(path), f"has {size:,} bytes", f"at most {DOCUMENT:,}", "split it by data set")
+            )
         content = path.read_bytes()
     except OSError as error:
         raise InputError(Fault(str(path), f"cannot be read ({error.strerror})")) from error
@@ -274,7 +303,13 @@ def append_review(path: Path, review: Review) -> None:
 
 def append_undo(path: Path, review: str, reviewer: str) -> None:
     """Append the line that takes back the verdict with the id `review`; errors as for `append_review`."""
-    record = {"version": VERSION, "id": secrets.token_hex(8), "time": _now(), "reviewer": reviewer, "undo": review}
+    record = {
+        "version": VERSION,
+        "id": secrets.token_hex(8),
+        "time": _now(),
+        "reviewer": reviewer,
+        "undo": review,
+    }
     _append(path, record)
 
 
@@ -289,7 +324,9 @@ def merge(files: Sequence[Reviews]) -> str:
         for document in reviews.lines:
             if lines.setdefault(document["id"], document) != document:
                 problem = "stands in two files and says different things"
-                raise InputError(Fault(f"id {shown(document['id'])}", problem, fix="remove one of the two lines"))
+                raise InputError(
+                    Fault(f"id {shown(document['id'])}", problem, fix="remove one of the two lines")
+                )
     ordered = sorted(lines.values(), key=lambda document: str(document["time"]))
     return "".join(f"{json.dumps(document)}\n" for document in ordered)
 
@@ -301,7 +338,9 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
         with _locked(path) as descriptor:
             size = os.fstat(descriptor).st_size
             if size + len(line) > DOCUMENT:
-                raise InputError(Fault(str(path), f"has {size:,} bytes", f"at most {DOCUMENT:,}", "begin another file"))
+                raise InputError(
+                    Fault(str(path), f"has {size:,} bytes", f"at most {DOCUMENT:,}", "begin another file")
+                )
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 line = b"\n" + line
             while line:
@@ -347,7 +386,10 @@ def _document(line: bytes) -> dict[str, Any]:
 
 
 def _review(document: Mapping[str, Any]) -> Review:
-    image, note = _text(document, "image", LONGEST["image"], least=1), _text(document, "note", LONGEST["note"], "")
+    image, note = (
+        _text(document, "image", LONGEST["image"], least=1),
+        _text(document, "note", LONGEST["note"], ""),
+    )
     tags = document.get("tags", [])
     if not isinstance(tags, list) or len(tags) > MOST_TAGS:
         raise ValueError(f"key tags: is no list of at most {MOST_TAGS}")
@@ -355,14 +397,20 @@ def _review(document: Mapping[str, Any]) -> Review:
     if verdict not in VERDICTS:
         raise ValueError(f"key verdict: is {shown(str(verdict))}, not one of {', '.join(VERDICTS)}")
     return Review(
-        image=image, caption=_text(document, "caption", LONGEST["caption"]), verdict=verdict, note=note,
-        reviewer=_text(document, "reviewer", LONGEST["reviewer"], least=1), id=_text(document, "id", LONGEST["id"]),
+        image=image,
+        caption=_text(document, "caption", LONGEST["caption"]),
+        verdict=verdict,
+        note=note,
+        reviewer=_text(document, "reviewer", LONGEST["reviewer"], least=1),
+        id=_text(document, "id", LONGEST["id"]),
         tags=tuple(_text({"tags": tag}, "tags", LONGEST_TAG, least=1) for tag in tags),
         time=_text(document, "time", LONGEST["time"]),
-    )  # fmt: skip
+    )
 
 
-def _text(document: Mapping[str, Any], key: str, most: int, missing: str | None = None, *, least: int = 0) -> str:
+def _text(
+    document: Mapping[str, Any], key: str, most: int, missing: str | None = None, *, least: int = 0
+) -> str:
     value = document.get(key, missing)
     if not isinstance(value, str):
         raise ValueError(f"key {key}: is {shown(repr(value))}, not a text")

@@ -32,7 +32,11 @@ class FeatureRows:
         self.images, self.regions, self.size = self.features.shape
         self._descriptor = -1
         self._start, self.path = _position_in_file(self.features)
-        if self.path and self.features[:1, :1].flags.c_contiguous and self.features.strides[2] == features.itemsize:
+        if (
+            self.path
+            and self.features[:1, :1].flags.c_contiguous
+            and self.features.strides[2] == features.itemsize
+        ):
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             weakref.finalize(self, os.close, self._descriptor)
 
@@ -55,7 +59,9 @@ class FeatureRows:
         places = self._start + images * image_bytes + regions * region_bytes
         row_bytes = rows.itemsize * self.size
         target = rows.reshape(-1).view(np.uint8).data
-        breaks = np.flatnonzero(np.diff(places) != row_bytes) + 1  # rows that stand together are read together
+        breaks = (
+            np.flatnonzero(np.diff(places) != row_bytes) + 1
+        )  # rows that stand together are read together
         for first, last in pairwise([0, *breaks.tolist(), len(rows)]):
             self._read(target[first * row_bytes : last * row_bytes], int(places[first]))
         return rows
@@ -66,11 +72,15 @@ class FeatureRows:
             try:
                 count = os.preadv(self._descriptor, [target[done:]], place + done)
             except OSError as error:
-                raise UnreadableRowsError(Fault(str(self.path), f"cannot be read ({error.strerror})")) from error
+                raise UnreadableRowsError(
+                    Fault(str(self.path), f"cannot be read ({error.strerror})")
+                ) from error
             if count == 0:
                 size, needed = os.fstat(self._descriptor).st_size, place + len(target)
                 problem = f"became shorter while it was read: it has {size:,} bytes"
-                raise UnreadableRowsError(Fault(str(self.path), problem, f"{needed:,} or more", "restore the file"))
+                raise UnreadableRowsError(
+                    Fault(str(self.path), problem, f"{needed:,} or more", "restore the file")
+                )
             done += count
 
 
@@ -81,4 +91,6 @@ def _position_in_file(array: np.ndarray) -> tuple[int, str]:
         root = root.base
     if not isinstance(root, np.memmap) or root.filename is None:
         return 0, ""
-    return root.offset + array.__array_interface__["data"][0] - root.__array_interface__["data"][0], str(root.filename)
+    return root.offset + array.__array_interface__["data"][0] - root.__array_interface__["data"][0], str(
+        root.filename
+    )

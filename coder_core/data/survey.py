@@ -138,7 +138,9 @@ def _count_words(result: Survey, threshold: int, word_vectors: Path | None, word
     train = next((split for split in splits if split.name == "train"), None)
     if train is None:
         return
-    words = result.vocabulary = collect(lambda: Vocabulary.build(train.captions, threshold=threshold), result.faults)
+    words = result.vocabulary = collect(
+        lambda: Vocabulary.build(train.captions, threshold=threshold), result.faults
+    )
     if words is None:
         return
     for split in splits:

@@ -45,7 +45,7 @@ COARSE: dict[str, str] = {
     "bucket pole box plate cake bowl food football baseball basketball soccer volleyball tennis hockey cigarette",
     "things": "balls toys sticks ropes trees benches chairs tables rocks guitars cameras balloons flags books stairs "
     "steps skateboards bottles bags flowers leaves",
-}  # fmt: skip
+}
 COARSE_OF = {word: coarse for coarse, words in COARSE.items() for word in words.split()}
 _WORD = re.compile(r"[\w'-]+")
 _ARTICLE = re.compile(r"\b(an?) (?=([\w'-]+))", re.IGNORECASE)

@@ -96,7 +96,9 @@ class Vocabulary:
         seen: Counter[str] = Counter()
         for caption in captions:
             seen.update(tokenise(caption))
-        words = sorted((word for word, count in seen.items() if count >= threshold), key=lambda w: (-seen[w], w))
+        words = sorted(
+            (word for word, count in seen.items() if count >= threshold), key=lambda w: (-seen[w], w)
+        )
         if not words:
             most = max(seen.values(), default=0)
             problem = f"no word stands {threshold} times in the training captions; the most frequent one {most} times"
@@ -118,7 +120,9 @@ class Vocabulary:
         try:
             content: Any = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise InputError(Fault(place, f"cannot be read as JSON: {error}", "a vocabulary of a run")) from None
+            raise InputError(
+                Fault(place, f"cannot be read as JSON: {error}", "a vocabulary of a run")
+            ) from None
         problem = _vocabulary_problem(content)
         if problem:
             raise InputError(Fault(place, problem, f'the format "{FORMAT}"', "use the words.json of the run"))
@@ -139,7 +143,9 @@ class Vocabulary:
 
     def to_text(self) -> str:
         """The vocabulary as JSON."""
-        return json.dumps({"format": FORMAT, "words": self.words, "counts": self.counts}, ensure_ascii=False, indent=0)
+        return json.dumps(
+            {"format": FORMAT, "words": self.words, "counts": self.counts}, ensure_ascii=False, indent=0
+        )
 
     def __len__(self) -> int:
         return len(self.words)
@@ -147,7 +153,9 @@ class Vocabulary:
     def known_and_unknown(self, text: str) -> tuple[list[str], list[str]]:
         """A text's words that were seen in training, and those that were not, each once."""
         words = dict.fromkeys(tokenise(text))
-        return [word for word in words if word in self.number], [word for word in words if word not in self.number]
+        return [word for word in words if word in self.number], [
+            word for word in words if word not in self.number
+        ]
 
     def encode(self, captions: Sequence[str], *, longest: int = LONGEST_CAPTION_WORDS) -> Tokens:
         """Number every word. A caption without a word becomes one UNKNOWN; words after `longest` are cut."""
@@ -170,6 +178,10 @@ def _vocabulary_problem(content: Any) -> str:
         return "words is not a list of strings"
     if tuple(words[:2]) != SPECIAL_WORDS or len(set(words)) != len(words):
         return "words does not start with <pad> and <unknown>, or repeats a word"
-    if not isinstance(counts, list) or len(counts) != len(words) or not all(type(count) is int for count in counts):
+    if (
+        not isinstance(counts, list)
+        or len(counts) != len(words)
+        or not all(type(count) is int for count in counts)
+    ):
         return "counts does not hold one integer a word"
     return ""

@@ -31,10 +31,19 @@ Watching = Callable[[str], AbstractContextManager[Watch]]
 
 
 def embed_split(
-    split: CaptionedSplit, towers: Towers, root: Path, name: str, split_name: str, *, batch_size: int = 256,
-    workers: int = 1, skip_broken: bool = False, overwrite: bool = False, notes: Sequence[Fault] = (),
+    split: CaptionedSplit,
+    towers: Towers,
+    root: Path,
+    name: str,
+    split_name: str,
+    *,
+    batch_size: int = 256,
+    workers: int = 1,
+    skip_broken: bool = False,
+    overwrite: bool = False,
+    notes: Sequence[Fault] = (),
     watching: Watching | None = None,
-) -> tuple[Path, Metrics, list[Fault]] | None:  # fmt: skip
+) -> tuple[Path, Metrics, list[Fault]] | None:
     """Embed a split and write it as an analysis of the run `root/name`.
 
     What is done is sealed every twenty seconds, and every 2 MiB, in `root/.unfinished`; called again with the same
@@ -70,7 +79,9 @@ def embed_split(
         if parallel.rank() > 0:
             return None
         embeddings, faults = _assemble(split, plan, folder, skip_broken, towers, list(notes))
-        place, metrics = import_run(embeddings, root, name, split_name, overwrite=overwrite, towers=towers.about)
+        place, metrics = import_run(
+            embeddings, root, name, split_name, overwrite=overwrite, towers=towers.about
+        )
     remove(folder)
     return place, metrics, faults
 
@@ -87,7 +98,9 @@ def _only_one(folder: Path) -> AbstractContextManager[object]:
         return FileLock(folder / "lock", timeout=0).acquire()
     except Timeout:
         fix = "wait for it, or stop it"
-        raise InputError(Fault(str(folder), "another process embeds this already", "one at a time", fix)) from None
+        raise InputError(
+            Fault(str(folder), "another process embeds this already", "one at a time", fix)
+        ) from None
 
 
 def _same_threads(folder: Path, towers: Towers) -> None:
@@ -104,17 +117,26 @@ def _same_threads(folder: Path, towers: Towers) -> None:
 
 
 def _work(
-    folder: Path, kind: Kind, blocks: Sequence[np.ndarray],
-    embed: Callable[[Sequence[int], Callable[[int, Block], None]], None], watching: Watching,
-) -> None:  # fmt: skip
+    folder: Path,
+    kind: Kind,
+    blocks: Sequence[np.ndarray],
+    embed: Callable[[Sequence[int], Callable[[int, Block], None]], None],
+    watching: Watching,
+) -> None:
     """Compute this process's share of the blocks that are not done."""
     parts = Parts(folder, kind)
     done = {number for number, block in parts.read() if not block.broken}  # a repaired picture is read again
     parallel.barrier()  # all have seen the same
     left = [number for number in range(len(blocks)) if number not in done]
-    share = [int(n) for n in np.array_split(np.array(left, dtype=np.int64), parallel.world_size())[parallel.rank()]]
+    share = [
+        int(n) for n in np.array_split(np.array(left, dtype=np.int64), parallel.world_size())[parallel.rank()]
+    ]
     total = sum(len(blocks[number]) for number in share)
-    finished = sum(map(len, blocks)) - sum(len(blocks[number]) for number in left) if parallel.world_size() == 1 else 0
+    finished = (
+        sum(map(len, blocks)) - sum(len(blocks[number]) for number in left)
+        if parallel.world_size() == 1
+        else 0
+    )
     with watching("pictures" if kind == "images" else "captions") as update:
         update(finished, finished + total)
 
@@ -132,9 +154,13 @@ def _work(
 
 
 def _embed_images(
-    split: CaptionedSplit, towers: Towers, plan: Plan, workers: int, numbers: Sequence[int],
+    split: CaptionedSplit,
+    towers: Towers,
+    plan: Plan,
+    workers: int,
+    numbers: Sequence[int],
     take: Callable[[int, Block], None],
-) -> None:  # fmt: skip
+) -> None:
     few = min(workers, len(numbers))
     for block in prepared_blocks(split, plan.images, numbers, towers.prepare, few):
         rows = towers.encode_pictures(block.prepared) if block.prepared else np.empty((0, 1), np.float32)
@@ -142,7 +168,11 @@ def _embed_images(
 
 
 def _embed_texts(
-    split: CaptionedSplit, towers: Towers, plan: Plan, numbers: Sequence[int], take: Callable[[int, Block], None]
+    split: CaptionedSplit,
+    towers: Towers,
+    plan: Plan,
+    numbers: Sequence[int],
+    take: Callable[[int, Block], None],
 ) -> None:
     for number in numbers:
         rows, cut = towers.encode_texts([split.captions[text] for text in plan.texts[number]])
@@ -156,10 +186,12 @@ def _assemble(
     images, blocks_of_images = _gather(folder, "images", plan.images)
     texts, blocks_of_texts = _gather(folder, "texts", plan.texts)
     tally = Tally(
-        split.name, f"of {len(split.rows):,} pictures cannot be read", "whole pictures",
+        split.name,
+        f"of {len(split.rows):,} pictures cannot be read",
+        "whole pictures",
         "copy them again and start this command again, or add --skip-broken: what is done is kept",
         "warning" if skip_broken else "error",
-    )  # fmt: skip
+    )
     whole = np.ones(len(split.rows), dtype=bool)
     for _, block in sorted(blocks_of_images.items()):
         for image, reason in block.broken.items():
@@ -181,10 +213,16 @@ def _assemble(
         faults.append(Fault(split.name, problem, severity="warning"))
     faults += broken
     embeddings = Embeddings(
-        np.load(images, mmap_mode="r"), np.load(texts, mmap_mode="r"), readable.captions, readable.image_of_text,
-        readable.image_names, readable.positions.folder, readable.source, faults,
+        np.load(images, mmap_mode="r"),
+        np.load(texts, mmap_mode="r"),
+        readable.captions,
+        readable.image_of_text,
+        readable.image_names,
+        readable.positions.folder,
+        readable.source,
+        faults,
         pictures=readable,
-    )  # fmt: skip
+    )
     return embeddings, faults
 
 

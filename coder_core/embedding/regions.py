@@ -67,11 +67,15 @@ class RegionFolder:
         self._about = _read_about(folder / ABOUT)
         if self._about is not None and self._about.get("tower") != tower.about:
             fix = "choose another --out, or remove that folder"
-            raise InputError(Fault(str(folder / ABOUT), "tells of another tower, grid or precision", "this one", fix))
+            raise InputError(
+                Fault(str(folder / ABOUT), "tells of another tower, grid or precision", "this one", fix)
+            )
         taken = [] if self._about is not None else sorted(path.name for path in folder.glob("*_ims.npy"))
         if taken:
             fix = "choose another --out"
-            raise InputError(Fault(str(folder / taken[0]), "is there already and is not of this command", "", fix))
+            raise InputError(
+                Fault(str(folder / taken[0]), "is there already and is not of this command", "", fix)
+            )
 
     def key(self, split: CaptionedSplit) -> str:
         """Changes with the pictures, the captions and the tower."""
@@ -87,7 +91,10 @@ class RegionFolder:
         if recorded is None:
             return False
         if recorded != self.key(split):
-            place, fix = str(self.folder / f"{split.name}_ims.npy"), "choose another --out, or remove these files"
+            place, fix = (
+                str(self.folder / f"{split.name}_ims.npy"),
+                "choose another --out, or remove these files",
+            )
             raise InputError(Fault(place, "is of other pictures or captions", "of these", fix))
         return all((self.folder / f"{split.name}_{ending}").is_file() for ending in ENDINGS)
 
@@ -95,11 +102,18 @@ class RegionFolder:
         """The bytes that these splits take, and that are free."""
         each = self.tower.regions * (self.tower.size * 2 + 16)
         left = sum(len(split.rows) for split in splits if not self.is_done(split))
-        existing = next(folder for folder in (self.folder, *self.folder.absolute().parents) if folder.exists())
+        existing = next(
+            folder for folder in (self.folder, *self.folder.absolute().parents) if folder.exists()
+        )
         return Sizes(sum(len(split.rows) for split in splits), left * each, shutil.disk_usage(existing).free)
 
     def extract(
-        self, split: CaptionedSplit, *, workers: int = 1, skip_broken: bool = False, watching: Watching | None = None
+        self,
+        split: CaptionedSplit,
+        *,
+        workers: int = 1,
+        skip_broken: bool = False,
+        watching: Watching | None = None,
     ) -> list[Fault]:
         """Write the files of a split; what an earlier call did of them is kept.
 
@@ -122,20 +136,28 @@ class RegionFolder:
             unfinished.mkdir(parents=True, exist_ok=True)
             with _only_one(unfinished):
                 self._note({})
-                broken = self._compute(split, unfinished, workers, watching or (lambda what: nullcontext(_silent)))
+                broken = self._compute(
+                    split, unfinished, workers, watching or (lambda what: nullcontext(_silent))
+                )
                 faults = _broken_faults(split, broken, skip=skip_broken)
                 whole = np.ones(len(split.rows), dtype=bool)
                 whole[list(broken)] = False
                 if not whole.any():
-                    raise InputError(Fault(split.name, "no picture can be read", "pictures", "check the folder"))
+                    raise InputError(
+                        Fault(split.name, "no picture can be read", "pictures", "check the folder")
+                    )
                 self._finish(split, unfinished, whole, key)
             shutil.rmtree(unfinished, ignore_errors=True)
         except OSError as error:
             fix = "make room and start this command again: what is done is kept"
-            raise InputError(Fault(str(self.folder), f"cannot be written: {error.strerror}", "", fix)) from error
+            raise InputError(
+                Fault(str(self.folder), f"cannot be written: {error.strerror}", "", fix)
+            ) from error
         return faults
 
-    def _compute(self, split: CaptionedSplit, place: Path, workers: int, watching: Watching) -> dict[int, str]:
+    def _compute(
+        self, split: CaptionedSplit, place: Path, workers: int, watching: Watching
+    ) -> dict[int, str]:
         """Fill the arrays in `place`; returns image → why it could not be read."""
         plan = make_plan(split, self.tower.about, self.block)
         n, cells = len(split.rows), self.tower.regions
@@ -150,11 +172,17 @@ class RegionFolder:
         with watching(f"{split.name} pictures") as update:
             update(finished, n)
             try:
-                for block in prepared_blocks(split, plan.images, left, self.tower.prepare, min(workers, len(left))):
-                    rows = [image for image in plan.images[block.number].tolist() if image not in block.broken]
+                for block in prepared_blocks(
+                    split, plan.images, left, self.tower.prepare, min(workers, len(left))
+                ):
+                    rows = [
+                        image for image in plan.images[block.number].tolist() if image not in block.broken
+                    ]
                     if rows:
                         features[rows] = self.tower.encode(block.prepared)
-                        places[rows] = [boxes(one.view, self.tower.rows, self.tower.columns) for one in block.prepared]
+                        places[rows] = [
+                            boxes(one.view, self.tower.rows, self.tower.columns) for one in block.prepared
+                        ]
                     broken |= block.broken
                     fresh += [] if block.broken else [block.number]  # a repaired picture is read again
                     finished += len(plan.images[block.number])
@@ -210,7 +238,9 @@ def _read_about(file: Path) -> dict[str, Any] | None:
         return None
     try:
         value = json.loads(file.read_text("utf-8"))
-        if all(isinstance(part, dict) for part in (value["tower"], value["splits"], value.get("pictures", {}))):
+        if all(
+            isinstance(part, dict) for part in (value["tower"], value["splits"], value.get("pictures", {}))
+        ):
             return dict(value)
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         pass
@@ -221,7 +251,9 @@ def _only_one(place: Path) -> AbstractContextManager[object]:
     try:
         return FileLock(place / "lock", timeout=0).acquire()
     except Timeout:
-        raise InputError(Fault(str(place), "another process works there", "one at a time", "wait for it")) from None
+        raise InputError(
+            Fault(str(place), "another process works there", "one at a time", "wait for it")
+        ) from None
 
 
 def _check_names(split: CaptionedSplit) -> None:
@@ -261,10 +293,12 @@ def _sync(file: Path) -> None:
 
 def _broken_faults(split: CaptionedSplit, broken: dict[int, str], *, skip: bool) -> list[Fault]:
     tally = Tally(
-        split.name, f"of {len(split.rows):,} pictures cannot be read", "whole pictures",
+        split.name,
+        f"of {len(split.rows):,} pictures cannot be read",
+        "whole pictures",
         "copy them again and start this command again, or add --skip-broken: what is done is kept",
         "warning" if skip else "error",
-    )  # fmt: skip
+    )
     for image in sorted(broken):
         tally.add(broken[image])
     faults = tally.faults()

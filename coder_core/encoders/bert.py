@@ -23,14 +23,20 @@ def check_folder(folder: Path) -> None:
     """
     config_file = folder / "config.json"
     if not config_file.is_file():
-        raise InputError(Fault(str(config_file), "is missing", "a BERT model folder", "save one with save_pretrained"))
+        raise InputError(
+            Fault(str(config_file), "is missing", "a BERT model folder", "save one with save_pretrained")
+        )
     settings = _read_settings(config_file)
     for file in (config_file, folder / "tokenizer_config.json"):
         if file.is_file() and "auto_map" in _read_settings(file):
-            fault = Fault(f"{file} key auto_map", "names code to run", "no auto_map", "use a plain BERT folder")
+            fault = Fault(
+                f"{file} key auto_map", "names code to run", "no auto_map", "use a plain BERT folder"
+            )
             raise InputError(fault)
     if settings.get("model_type") != "bert":
-        raise InputError(Fault(f"{config_file} key model_type", f"is {settings.get('model_type')!r}", "'bert'"))
+        raise InputError(
+            Fault(f"{config_file} key model_type", f"is {settings.get('model_type')!r}", "'bert'")
+        )
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):
         fix = "save the tokenizer there too (tokenizer.save_pretrained); without it every word would become [UNK]"
         raise InputError(Fault(str(folder), "has no tokenizer files", " or ".join(TOKENIZER_FILES), fix))
@@ -40,7 +46,9 @@ def _read_settings(file: Path) -> dict[str, Any]:
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(Fault(str(file), f"cannot be read as JSON: {error}", "a file of save_pretrained")) from None
+        raise InputError(
+            Fault(str(file), f"cannot be read as JSON: {error}", "a file of save_pretrained")
+        ) from None
     if not isinstance(settings, dict):
         raise InputError(Fault(str(file), "holds no JSON object", "a file of save_pretrained"))
     return settings
@@ -68,7 +76,10 @@ def load_tokenizer(name: str, *, download: bool = True) -> Any:
         raise InputError(Fault(f"--bert {name}", f"is of type {settings.model_type!r}", "'bert'"))
     size = settings.vocab_size
     if len(tokenizer) > size:
-        problem, fix = f"its tokenizer has {len(tokenizer)} words", "take tokenizer and model from the same place"
+        problem, fix = (
+            f"its tokenizer has {len(tokenizer)} words",
+            "take tokenizer and model from the same place",
+        )
         raise InputError(Fault(f"--bert {name}", problem, f"at most the model's {size}", fix))
     tokenizer.model_max_length = min(tokenizer.model_max_length, settings.max_position_embeddings)
     return tokenizer
@@ -111,7 +122,9 @@ def _options(download: bool) -> dict[str, Any]:
 
 
 def _not_loaded(name: str) -> InputError:
-    return InputError(Fault("--bert", f"{name!r} could not be loaded", "a model name to download, or a folder"))
+    return InputError(
+        Fault("--bert", f"{name!r} could not be loaded", "a model name to download, or a folder")
+    )
 
 
 class BertWords(nn.Module):
@@ -126,9 +139,15 @@ class BertWords(nn.Module):
     """
 
     def __init__(
-        self, name: str, dimension: int, *, frozen: bool = False, checkpointing: bool = False, pretrained: bool = True,
+        self,
+        name: str,
+        dimension: int,
+        *,
+        frozen: bool = False,
+        checkpointing: bool = False,
+        pretrained: bool = True,
         download: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         from transformers import BertModel
 

@@ -58,7 +58,9 @@ def position_codes(length: int, size: int) -> Tensor:
     return codes
 
 
-def pool_ranked(poolings: Sequence[GeneralisedPooling], features: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+def pool_ranked(
+    poolings: Sequence[GeneralisedPooling], features: Tensor, lengths: Tensor
+) -> tuple[Tensor, ...]:
     """(B, L, D), (B,) -> (B, D) for each of several GPOs over the same features, which are sorted once."""
     with torch.autocast(features.device.type, enabled=False):
         weights = torch.stack([pooling.weights(lengths, features.shape[1]) for pooling in poolings], 1)

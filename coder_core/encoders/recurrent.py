@@ -24,9 +24,15 @@ class RecurrentWords(nn.Module):
     """
 
     def __init__(
-        self, words: int, word_size: int, dimension: int, *, layers: int = 1, dropout: float = 0.0,
+        self,
+        words: int,
+        word_size: int,
+        dimension: int,
+        *,
+        layers: int = 1,
+        dropout: float = 0.0,
         vectors: Tensor | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.vectors = nn.Embedding(words, word_size)
         if vectors is None:

@@ -21,7 +21,9 @@ class RegionBatchNorm(nn.BatchNorm1d):
     """
 
     def forward(self, rows: Tensor) -> Tensor:
-        if not (self.training and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        if not (
+            self.training and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+        ):
             return super().forward(rows)
         from torch.distributed.nn.functional import all_reduce  # 0.1 s to import
 
@@ -53,9 +55,15 @@ class RegionEncoder(nn.Module):
     """
 
     def __init__(
-        self, feature_size: int, dimension: int, *, layers: int = 2, dropout: float = 0.0, rms: bool = False,
+        self,
+        feature_size: int,
+        dimension: int,
+        *,
+        layers: int = 2,
+        dropout: float = 0.0,
+        rms: bool = False,
         one_mask: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.rms, self.one_mask = rms, one_mask
         self.linear = nn.Linear(feature_size, dimension)

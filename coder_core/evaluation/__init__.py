@@ -22,10 +22,24 @@ if TYPE_CHECKING:
     from coder_core.evaluation.tiles import ScoreTiles, score_tiles
 
 __all__ = [
-    "Accuracy", "Distributions", "EmbeddingPair", "Ranks", "ScoreMatrix", "ScoreTiles", "Separation", "c_way_accuracy",
-    "distributions", "ensemble_metrics", "five_fold", "half_metrics", "mixture", "own_similarity", "rank",
-    "retrieval_metrics", "score_tiles",
-]  # fmt: skip
+    "Accuracy",
+    "Distributions",
+    "EmbeddingPair",
+    "Ranks",
+    "ScoreMatrix",
+    "ScoreTiles",
+    "Separation",
+    "c_way_accuracy",
+    "distributions",
+    "ensemble_metrics",
+    "five_fold",
+    "half_metrics",
+    "mixture",
+    "own_similarity",
+    "rank",
+    "retrieval_metrics",
+    "score_tiles",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -65,10 +65,14 @@ def count_hits(image_ranks: np.ndarray, text_ranks: np.ndarray, image_of_text: n
     own = [(has_captions & (image_ranks < k)).astype(float) for k in RANKS]
     captions = [np.bincount(image_of_text, weights=text_ranks < k, minlength=images) for k in RANKS]
     count = np.bincount(image_of_text, minlength=images)
-    return Hits(np.stack([*own, *captions], 1), np.stack([has_captions.astype(float), count.astype(float)], 1))
+    return Hits(
+        np.stack([*own, *captions], 1), np.stack([has_captions.astype(float), count.astype(float)], 1)
+    )
 
 
-def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = DRAWS, seed: int = SEED) -> Difference:
+def difference(
+    row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = DRAWS, seed: int = SEED
+) -> Difference:
     """R@sum of `row` minus `reference`, means over their seeds, with its 95% interval.
 
     >>> ranks, owner = np.array([0, 7, 2, 0]), np.arange(4)
@@ -124,7 +128,9 @@ def differences(row: Hits, reference: Hits, *, draws: int = DRAWS, seed: int = S
         hits, other, queries = np.split(rows, [mine.shape[1], 2 * mine.shape[1]], axis=1)
         return _seven(weights, Hits(hits, queries)) - _seven(weights, Hits(other, queries))
 
-    values = _measured_and_ends(np.concatenate([mine, theirs, row.queries], 1), row.queries, change, draws, seed)
+    values = _measured_and_ends(
+        np.concatenate([mine, theirs, row.queries], 1), row.queries, change, draws, seed
+    )
     by_name = zip(RECALLS, values.tolist(), strict=True)
     return {name: Difference(mean, low, high, seeds=False) for name, (mean, low, high) in by_name}
 
@@ -143,7 +149,11 @@ def recall_intervals(run: Hits, *, draws: int = DRAWS, seed: int = SEED) -> np.n
 
 
 def _measured_and_ends(
-    rows: np.ndarray, queries: np.ndarray, value: Callable[[np.ndarray, np.ndarray], np.ndarray], draws: int, seed: int
+    rows: np.ndarray,
+    queries: np.ndarray,
+    value: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    draws: int,
+    seed: int,
 ) -> np.ndarray:
     """(7, 3) `value` of (draws, k) weights of k rows: with every image once, and the ends of its 95% interval.
 
@@ -155,7 +165,9 @@ def _measured_and_ends(
         rows, counts = np.unique(rows, axis=0, return_counts=True)
     random, block = np.random.default_rng(seed), max(1, CELLS // len(rows))
     sizes = [min(block, draws - start) for start in range(0, draws, block)]
-    drawn = [value(random.multinomial(images, counts / images, size=size).astype(float), rows) for size in sizes]
+    drawn = [
+        value(random.multinomial(images, counts / images, size=size).astype(float), rows) for size in sizes
+    ]
     ends = np.percentile(np.concatenate(drawn), [2.5, 97.5], axis=0)
     return np.stack([value(counts[None].astype(float), rows)[0], *ends], 1)
 

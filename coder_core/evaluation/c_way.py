@@ -65,9 +65,14 @@ def most_options(image_of_text: np.ndarray, images: int, direction: Direction) -
 
 
 def c_way_accuracy(
-    scores: ScoreTiles, options: Sequence[int], direction: Direction, *, repeats: int = 10, seed: int = 0,
+    scores: ScoreTiles,
+    options: Sequence[int],
+    direction: Direction,
+    *,
+    repeats: int = 10,
+    seed: int = 0,
     ties: Ties = "pessimistic",
-) -> dict[int, Accuracy]:  # fmt: skip
+) -> dict[int, Accuracy]:
     """Accuracy among each number of options.
 
     Three images with one caption each and c = 3, so that nothing is left to chance: captions ask for images with 0 and
@@ -103,7 +108,9 @@ def c_way_accuracy(
         first, count = questions.first[rows, None], questions.count[rows]
         others = len(questions.order) - count
         wrong = draw(random, np.tile(others, repeats), max(options) - 1).reshape(repeats, len(rows), -1)
-        wrong += np.where(wrong >= first, count[:, None], 0)  # step over the candidates of the question's own image
+        wrong += np.where(
+            wrong >= first, count[:, None], 0
+        )  # step over the candidates of the question's own image
         right += _answered(scores, questions, direction, rows, wrong, options, ties)
     shares = 100.0 * right / scores.m
     return {c: _accuracy(row) for c, row in zip(options, shares, strict=True)}
@@ -117,13 +124,21 @@ def option_faults(
     >>> [str(fault) for fault in option_faults([3], np.array([0, 1]), 2, "t2i", repeats=10)]
     ['t2i 3-way: the split has 1 wrong images for a question; expected 2. Choose fewer options, or a larger split']
     """
-    most, kind = most_options(image_of_text, images, direction), "images" if direction == "t2i" else "captions"
+    most, kind = (
+        most_options(image_of_text, images, direction),
+        "images" if direction == "t2i" else "captions",
+    )
     faults = [Fault(f"{c} options", "leave nothing to choose", "2 or more") for c in options if c < 2]
     faults += [
-        Fault(f"{direction} {c}-way", f"the split has {most - 1:,} wrong {kind} for a question", f"{c - 1:,}",
-              "choose fewer options, or a larger split")
-        for c in options if c > most
-    ]  # fmt: skip
+        Fault(
+            f"{direction} {c}-way",
+            f"the split has {most - 1:,} wrong {kind} for a question",
+            f"{c - 1:,}",
+            "choose fewer options, or a larger split",
+        )
+        for c in options
+        if c > most
+    ]
     if repeats < 2:
         faults.append(Fault("repeats", f"are {repeats}", "2 or more", "an interval needs two numbers"))
     return faults
@@ -149,7 +164,9 @@ def draw(random: np.random.Generator, others: np.ndarray, count: int) -> np.ndar
 def _questions(scores: ScoreTiles, direction: Direction) -> _Questions:
     owner = scores.image_of_text.numpy()
     if direction == "t2i":
-        return _Questions(np.arange(scores.m), owner, owner, np.ones(scores.m, dtype=np.int64), np.arange(scores.n))
+        return _Questions(
+            np.arange(scores.m), owner, owner, np.ones(scores.m, dtype=np.int64), np.arange(scores.n)
+        )
     order = np.argsort(owner, kind="stable")
     image = owner[order]
     count = np.bincount(owner, minlength=scores.n)[image]
@@ -157,9 +174,14 @@ def _questions(scores: ScoreTiles, direction: Direction) -> _Questions:
 
 
 def _answered(
-    scores: ScoreTiles, questions: _Questions, direction: Direction, rows: np.ndarray, wrong: np.ndarray,
-    options: Sequence[int], ties: Ties,
-) -> np.ndarray:  # fmt: skip
+    scores: ScoreTiles,
+    questions: _Questions,
+    direction: Direction,
+    rows: np.ndarray,
+    wrong: np.ndarray,
+    options: Sequence[int],
+    ties: Ties,
+) -> np.ndarray:
     """(len(options), R) questions of a block that are answered rightly; wrong (R, questions, options)."""
     right = np.zeros((len(options), len(wrong)), dtype=np.int64)
     queries, line = np.unique(questions.query[rows], return_inverse=True)

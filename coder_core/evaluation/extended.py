@@ -19,7 +19,9 @@ VALUES = ("map_at_r", "r_precision", *(f"extended_r{k}" for k in RECALL_AT))
 LONGEST_LIST = 1_000  # results of a query that are looked at; a query with more positives counts by these
 
 
-def extended_metrics(scores: ScoreTiles, positives: np.ndarray, of_images: np.ndarray | None = None) -> Metrics:
+def extended_metrics(
+    scores: ScoreTiles, positives: np.ndarray, of_images: np.ndarray | None = None
+) -> Metrics:
     """Both directions, in percent: i2t_map_at_r, i2t_r_precision, i2t_extended_r1, r5, r10, and the same of t2i.
 
     >>> from coder_core.evaluation import ScoreMatrix, score_tiles
@@ -78,8 +80,12 @@ def _one_way(scores: ScoreTiles, positives: list[np.ndarray], *, by_image: bool)
         return values
     width = min(max(int(counts.max()), *RECALL_AT), LONGEST_LIST)
     best, exact = best_lists(scores, width, by_image=by_image, asking=torch.from_numpy(asking))
-    hits = np.stack([np.isin(row, positives[query]) for row, query in zip(best, asking.tolist(), strict=True)])
-    hits = np.take_along_axis(hits, np.lexsort((hits, -exact), axis=1), 1)  # among equal scores positives come last
+    hits = np.stack(
+        [np.isin(row, positives[query]) for row, query in zip(best, asking.tolist(), strict=True)]
+    )
+    hits = np.take_along_axis(
+        hits, np.lexsort((hits, -exact), axis=1), 1
+    )  # among equal scores positives come last
     counts = np.minimum(counts[asking], hits.shape[1])
     precision = np.cumsum(hits, 1) / np.arange(1, hits.shape[1] + 1)
     within = np.arange(hits.shape[1]) < counts[:, None]

@@ -57,7 +57,9 @@ def hub_biases(candidates: Sequence[EmbeddingPair], neighbours: Sequence[int] = 
     count, queries = candidates[0].shape
     most = max(neighbours)
     if min(neighbours) < 1 or most > queries:
-        raise ValueError(f"k must lie between 1 and the {queries:,} reference queries, got {tuple(neighbours)}")
+        raise ValueError(
+            f"k must lie between 1 and the {queries:,} reference queries, got {tuple(neighbours)}"
+        )
     texts = [torch.from_numpy(np.array(pair.text, np.float32)) for pair in candidates]
     biases = np.empty((count, len(neighbours)), np.float32)
     step = max(1, _TILE_ELEMENTS // queries)
@@ -92,9 +94,13 @@ def corrected(sources: Sequence[Source], image_bias: np.ndarray, text_bias: np.n
 
 
 def choose_strengths(
-    sources: Sequence[Source], image_of_text: np.ndarray, image_biases: np.ndarray, text_biases: np.ndarray,
-    neighbours: Sequence[int] = NEIGHBOURS, strengths: Sequence[float] = STRENGTHS,
-) -> tuple[Strength, Strength]:  # fmt: skip
+    sources: Sequence[Source],
+    image_of_text: np.ndarray,
+    image_biases: np.ndarray,
+    text_biases: np.ndarray,
+    neighbours: Sequence[int] = NEIGHBOURS,
+    strengths: Sequence[float] = STRENGTHS,
+) -> tuple[Strength, Strength]:
     """The k and α with the largest R@1 + R@5 + R@10 on a split, for image→text and for text→image.
 
     Among equal sums the weakest correction is chosen, so α is 0 where none helps.
@@ -109,13 +115,16 @@ def choose_strengths(
         image_biases: (n, len(neighbours)), text_biases: (m, len(neighbours)), of `hub_biases`.
         neighbours, strengths: the values to choose from.
     """
-    tried = [(Strength(neighbours[0], 0.0), 0), *(
-        (Strength(k, alpha), column) for alpha in sorted(strengths) for column, k in enumerate(neighbours)
-    )]  # fmt: skip
+    tried = [
+        (Strength(neighbours[0], 0.0), 0),
+        *((Strength(k, alpha), column) for alpha in sorted(strengths) for column, k in enumerate(neighbours)),
+    ]
     sums: list[tuple[float, float]] = []
     for strength, column in tried:
         scores = score_tiles(
-            corrected(sources, strength.alpha * image_biases[:, column], strength.alpha * text_biases[:, column]),
+            corrected(
+                sources, strength.alpha * image_biases[:, column], strength.alpha * text_biases[:, column]
+            ),
             image_of_text,
         )
         metrics = metrics_from_ranks(rank(scores, best=0))

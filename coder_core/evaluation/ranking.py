@@ -21,14 +21,18 @@ from coder_core.evaluation.tiles import ScoreTiles
 Ties = Literal["pessimistic", "optimistic"]
 
 _ROWS, _COLUMNS = 512, 2560  # of a tile, 5 MiB: tall and wide enough for the product to run at full speed
-_COUNTED_ROWS = 32  # rows compared at a time, which stay in the core's own cache; at most 255, counted in bytes
+_COUNTED_ROWS = (
+    32  # rows compared at a time, which stay in the core's own cache; at most 255, counted in bytes
+)
 _GUARD = 4  # least δ over the largest rounding error of a right answer
 _CROWDED = 64  # where one pair in so many is unclear, the whole tile is scored exactly
 _NEAR_LINES = 128  # rows or columns of a tile in which unclear pairs are looked for at once
 _SIDE = 512  # … in squares of this side
 _PAIRS_WAITING = 1 << 16  # that exact scores are computed of at once: 1 MiB
 _LISTED_ROWS = 256  # queries whose best are found at once, among _COLUMNS candidates: 2.5 MiB of scores
-_SPARE = 8  # candidates looked at beyond a list, so that rounding in the fast product hardly ever pushes one out
+_SPARE = (
+    8  # candidates looked at beyond a list, so that rounding in the fast product hardly ever pushes one out
+)
 _WITHOUT_SIGN = (1 << 31) - 1
 
 
@@ -152,7 +156,9 @@ def _count_tiles(scores: ScoreTiles, delta: float) -> _Tally:
     return tally
 
 
-def _count_tile(tally: _Tally, tile: Tensor, by_image: Tensor, by_text: Tensor, rows: slice, columns: slice) -> None:
+def _count_tile(
+    tally: _Tally, tile: Tensor, by_image: Tensor, by_text: Tensor, rows: slice, columns: slice
+) -> None:
     """Count a tile. by_image (2, h), by_text (2, w): p − δ and p + δ of every right answer."""
     (image_low, image_high), (text_low, text_high) = _count_reaching(tile, by_image, by_text)
     unclear = max(int((image_low - image_high).sum()), int((text_low - text_high).sum()))

@@ -57,7 +57,9 @@ def retrieval_metrics(
     Raises:
         InputError: NaN or infinite embeddings, shapes or owners that do not fit.
     """
-    return ensemble_metrics(mixture(image_embeddings, text_embeddings, second, weight), image_of_text, ties=ties)
+    return ensemble_metrics(
+        mixture(image_embeddings, text_embeddings, second, weight), image_of_text, ties=ties
+    )
 
 
 def ensemble_metrics(sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic") -> Metrics:
@@ -112,7 +114,12 @@ def query_metrics(image_ranks: np.ndarray, text_ranks: np.ndarray) -> Metrics:
 
 
 def five_fold(
-    sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic", folds: int = 5, size: int = 1000
+    sources: Sequence[Source],
+    image_of_text: Any,
+    *,
+    ties: Ties = "pessimistic",
+    folds: int = 5,
+    size: int = 1000,
 ) -> Metrics:
     """Each metric averaged over folds of `size` images and their captions; rsum is the sum of the averages.
 
@@ -132,12 +139,16 @@ def five_fold(
     """
     images = sources[0].shape[0]
     if images < folds * size:
-        raise InputError(Fault("five folds", f"the split has {images:,} images", f"at least {folds * size:,}"))
+        raise InputError(
+            Fault("five folds", f"the split has {images:,} images", f"at least {folds * size:,}")
+        )
     every_fold = [
         _metrics_of(sources, image_of_text, np.arange(start, start + size), ties)
         for start in range(0, folds * size, size)
     ]
-    return _with_rsum({name: float(np.mean([metrics[name] for metrics in every_fold])) for name in every_fold[0]})
+    return _with_rsum(
+        {name: float(np.mean([metrics[name] for metrics in every_fold])) for name in every_fold[0]}
+    )
 
 
 def half_metrics(sources: Sequence[Source], image_of_text: Any) -> tuple[Metrics, Metrics]:

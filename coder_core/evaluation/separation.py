@@ -105,7 +105,8 @@ def caption_spread(sources: Sequence[Source], image_of_text: Array) -> Array:
     for start in range(0, count_images, step):
         images = np.arange(start, min(start + step, count_images))
         tile = sum(
-            (np.asarray(source.rows(images), np.float64) for source in sources), np.zeros((len(images), count_texts))
+            (np.asarray(source.rows(images), np.float64) for source in sources),
+            np.zeros((len(images), count_texts)),
         )
         sums, squares = sums + tile.sum(0), squares + (tile**2).sum(0)
     others = max(count_images - 1, 1)

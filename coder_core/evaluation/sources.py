@@ -114,7 +114,9 @@ def column_sums(matrix: Any) -> Array:
     return sums
 
 
-def mixture(image: Any, text: Any, second: tuple[Any, Any] | None = None, weight: float = 0.9) -> list[Source]:
+def mixture(
+    image: Any, text: Any, second: tuple[Any, Any] | None = None, weight: float = 0.9
+) -> list[Source]:
     """Sources of one model: one pair of embeddings, or β · first + (1 − β) · second (CODER eq. 8: β = 0.9).
 
     >>> [source.weight for source in mixture(np.eye(2), np.eye(2), second=(np.eye(2), np.eye(2)), weight=0.75)]

@@ -166,7 +166,9 @@ def score_tiles(sources: Sequence[Source], image_of_text: Any) -> ScoreTiles:
     n, m = checked[0].shape
     for k, source in enumerate(checked):
         if source.shape != (n, m):
-            raise InputError(Fault(f"source {k}", f"scores {source.shape} images and captions", f"{n:,} × {m:,}"))
+            raise InputError(
+                Fault(f"source {k}", f"scores {source.shape} images and captions", f"{n:,} × {m:,}")
+            )
     weights = [source.weight for source in checked]
     if not np.isfinite(weights).all():
         raise InputError(Fault("weights", f"are {weights}", "finite numbers"))
@@ -192,14 +194,20 @@ def _float32(source: Source, k: int) -> Source:
     image = _matrix(source.image, f"image embeddings of source {k}")
     text = _matrix(source.text, f"text embeddings of source {k}")
     if image.shape[1] != text.shape[1]:
-        raise InputError(Fault(f"source {k}", f"image width {image.shape[1]}", f"the captions' width {text.shape[1]}"))
+        raise InputError(
+            Fault(f"source {k}", f"image width {image.shape[1]}", f"the captions' width {text.shape[1]}")
+        )
     return EmbeddingPair(image, text, float(source.weight))
 
 
 def _matrix(values: Any, name: str) -> Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a map is read-only, and nothing writes to it
-        tensor = values.detach().cpu() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, copy=None))
+        tensor = (
+            values.detach().cpu()
+            if isinstance(values, Tensor)
+            else torch.from_numpy(np.array(values, copy=None))
+        )
     if tensor.ndim != 2 or not tensor.is_floating_point() or tensor.numel() == 0:
         problem = f"have shape {tuple(tensor.shape)} and dtype {tensor.dtype}"
         raise InputError(Fault(name, problem, "a matrix of floats, one row a sample"))
@@ -231,7 +239,9 @@ def _read(source: EmbeddingPair, owner: np.ndarray, k: int) -> _Reading:
         np.vecdot(images[owner[part]], texts[part], out=own[part])
         np.vecdot(texts[part], texts[part], out=squared[part])
         sums += texts[part].sum(0, dtype=np.float64)
-    if not np.isfinite(own).all():  # a row that is not finite has no finite score: no pass over the rows is needed
+    if not np.isfinite(
+        own
+    ).all():  # a row that is not finite has no finite score: no pass over the rows is needed
         _refuse_bad_rows(source.text, f"text embeddings of source {k}")
         raise InputError(Fault(f"source {k}", "scores overflow float32", "unit rows"))
     longest_text = math.sqrt(squared.max())

@@ -49,7 +49,12 @@ class Cleaning:
 
 
 def write_cleaned(
-    data: Path, reviews: Reviews, out: Path, *, leave_out: Collection[Verdict] = LEFT_OUT, add_matches: bool = True
+    data: Path,
+    reviews: Reviews,
+    out: Path,
+    *,
+    leave_out: Collection[Verdict] = LEFT_OUT,
+    add_matches: bool = True,
 ) -> Cleaning:
     """Write the cleaned data set as a new folder.
 
@@ -73,7 +78,9 @@ def write_cleaned(
         else:
             assert layout is not None
             _write_lines(data, layout[0], reviews.verdicts, folder, leave_out, add_matches, cleaning)
-        (folder / REPORT).write_text(json.dumps(asdict(cleaning), ensure_ascii=False, indent=1) + "\n", "utf-8")
+        (folder / REPORT).write_text(
+            json.dumps(asdict(cleaning), ensure_ascii=False, indent=1) + "\n", "utf-8"
+        )
     return cleaning
 
 
@@ -85,9 +92,13 @@ def _is_precomp(data: Path, layout: Layout | None) -> bool:
 
 
 def _write_precomp(
-    data: Path, verdicts: dict[Pair, Verdict], folder: Path, leave_out: Collection[Verdict], add_matches: bool,
+    data: Path,
+    verdicts: dict[Pair, Verdict],
+    folder: Path,
+    leave_out: Collection[Verdict],
+    add_matches: bool,
     cleaning: Cleaning,
-) -> None:  # fmt: skip
+) -> None:
     """Captions, one id a caption, and the rows of features in the order of the ids, of every split."""
     cleaning.elsewhere = len(verdicts)
     for name, names, captions, image_of_text, features in _splits(data):
@@ -100,24 +111,31 @@ def _write_precomp(
         texts = np.concatenate([np.flatnonzero(~dropped), matches[:, 0]])
         owners = np.concatenate([image_of_text[~dropped], matches[:, 1]])
         cleaning.left_out += [
-            (name, ids[image_of_text[row]], captions[row], str(judged.labels[row])) for row in np.flatnonzero(dropped)
+            (name, ids[image_of_text[row]], captions[row], str(judged.labels[row]))
+            for row in np.flatnonzero(dropped)
         ]
-        cleaning.added += [(name, ids[image], captions[row], "also-matches") for row, image in matches.tolist()]
+        cleaning.added += [
+            (name, ids[image], captions[row], "also-matches") for row, image in matches.tolist()
+        ]
         images = list(dict.fromkeys(owners.tolist()))
         cleaning.images += [(name, ids[row]) for row in range(n) if row not in set(images)]
-        (folder / f"{name}_caps.txt").write_text("".join(f"{captions[row]}\n" for row in texts.tolist()), "utf-8")
-        (folder / f"{name}_ids.txt").write_text("".join(f"{ids[image]}\n" for image in owners.tolist()), "utf-8")
+        (folder / f"{name}_caps.txt").write_text(
+            "".join(f"{captions[row]}\n" for row in texts.tolist()), "utf-8"
+        )
+        (folder / f"{name}_ids.txt").write_text(
+            "".join(f"{ids[image]}\n" for image in owners.tolist()), "utf-8"
+        )
         if features is not None and images:
             shape = (len(images), *features.features.shape[1:])
-            written = np.lib.format.open_memmap(folder / f"{name}_ims.npy", "w+", features.features.dtype, shape)
+            written = np.lib.format.open_memmap(
+                folder / f"{name}_ims.npy", "w+", features.features.dtype, shape
+            )
             for position, image in enumerate(images):
                 written[position] = features.of_images(image, image + 1)[0]
             written.flush()
 
 
-def _splits(
-    data: Path,
-) -> Iterator[tuple[str, list[str] | None, list[str], np.ndarray, FeatureRows | None]]:
+def _splits(data: Path) -> Iterator[tuple[str, list[str] | None, list[str], np.ndarray, FeatureRows | None]]:
     """Name, image names, captions, image of every caption, and features of every split."""
     try:
         splits = available_splits(data)
@@ -131,9 +149,14 @@ def _splits(
 
 
 def _write_lines(
-    data: Path, layout: Layout, verdicts: dict[Pair, Verdict], folder: Path, leave_out: Collection[Verdict],
-    add_matches: bool, cleaning: Cleaning,
-) -> None:  # fmt: skip
+    data: Path,
+    layout: Layout,
+    verdicts: dict[Pair, Verdict],
+    folder: Path,
+    leave_out: Collection[Verdict],
+    add_matches: bool,
+    cleaning: Cleaning,
+) -> None:
     """The captions' file without the lines left out and with the added ones last; beside it the lists of images."""
     faults: list[Fault] = []
     contents = layout.read(data, faults)

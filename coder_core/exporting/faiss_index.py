@@ -45,9 +45,12 @@ def write_faiss(vectors: Vectors, side: str, file: Path, progress: Callable[[int
         index.add(np.ascontiguousarray(rows[start : start + ROWS]))
         progress(min(start + ROWS, len(rows)), len(rows))
     about = {
-        "run": vectors.run, "split": vectors.split, "model": vectors.fingerprint, "rows": side,
+        "run": vectors.run,
+        "split": vectors.split,
+        "model": vectors.fingerprint,
+        "rows": side,
         "names": vectors.image_names if side == "images" else vectors.captions,
-    }  # fmt: skip
+    }
     temporary = file.with_name(f".tmp-{file.name}")
     try:
         faiss.write_index(index, str(temporary))

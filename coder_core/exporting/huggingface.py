@@ -20,7 +20,9 @@ from coder_core.towers.halves import TextModule, VisionModule, Wanted, load_whol
 from coder_core.towers.towers import TRANSFORMERS
 from coder_core.towers.tuning import TunedTower, merge_adapters
 
-FLEXIBLE = ("siglip2_vision_model",)  # its picture tower needs the shapes of pictures, which no other passes on
+FLEXIBLE = (
+    "siglip2_vision_model",
+)  # its picture tower needs the shapes of pictures, which no other passes on
 SCALE = "scale"  # file beside a best model, of runs that learn the scale of their logits
 
 
@@ -35,10 +37,13 @@ def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
     own = [
         (not towers.both, "has no pretrained tower on both sides"),
         (towers.projection != "none", "has a projection of its own (--projection linear)"),
-        ({model.image_pooling, model.text_pooling} != {"tower"}, "pools itself (--image-pooling, --text-pooling)"),
+        (
+            {model.image_pooling, model.text_pooling} != {"tower"},
+            "pools itself (--image-pooling, --text-pooling)",
+        ),
         (model.by_pair, "scores pair by pair"),
         (model.concepts > 0, "has a concept branch"),
-    ]  # fmt: skip
+    ]
     reasons = [reason for holds, reason in own if holds]
     if reasons:
         expected = "two pretrained towers in their own space"
@@ -67,8 +72,12 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
     for side in noted:
         if side["kind"] != TRANSFORMERS:
             fix = "its embeddings can be exported: --to parquet DIR"
-            raise InputError(Fault(str(run), f"has the own tower {side['tower']!r}", "towers of transformers", fix))
-    wanted = [Wanted(side["model"], str(run), True, True, side["revision"], side["fingerprint"]) for side in noted]
+            raise InputError(
+                Fault(str(run), f"has the own tower {side['tower']!r}", "towers of transformers", fix)
+            )
+    wanted = [
+        Wanted(side["model"], str(run), True, True, side["revision"], side["fingerprint"]) for side in noted
+    ]
     sources = [find_model(one.name, one.revision, one.place)[0] for one in wanted]
     towers = []
     for encoder in (loaded.model.regions, loaded.model.words):
@@ -86,7 +95,9 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
         plain.save_pretrained(place)
         load_image_processor(sources[0], wanted[0].place).save_pretrained(place)
         load_tokenizer(sources[1], wanted[1].place).save_pretrained(place)
-        (place / "README.md").write_text(_card(run, config, about, noted, text.padded_to, split), encoding="utf-8")
+        (place / "README.md").write_text(
+            _card(run, config, about, noted, text.padded_to, split), encoding="utf-8"
+        )
 
 
 def _of_one_model(wanted: Wanted, image: VisionModule, text: TextModule) -> Any:
@@ -121,7 +132,9 @@ def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
         if reason:
             problem = f"has towers of two models, and the {side} tower, a {kind}, {reason}"
             expected = "towers that VisionTextDualEncoderModel of transformers can hold"
-            raise InputError(Fault(str(run), problem, expected, "its embeddings can be exported: --to parquet DIR"))
+            raise InputError(
+                Fault(str(run), problem, expected, "its embeddings can be exported: --to parquet DIR")
+            )
     settings = VisionTextDualEncoderConfig.from_vision_text_configs(
         image.model.config, text.model.config, projection_dim=text.size
     )
@@ -161,16 +174,27 @@ def _card(
     models = " and ".join(dict.fromkeys(f"{side['model']} ({side['type']})" for side in noted))
     texts = f"padded to {padded_to} tokens, without a mask" if padded_to else "with their mask"
     lines = [
-        "---", "library_name: transformers", "pipeline_tag: zero-shot-image-classification",
-        "tags: [image-text-retrieval]", "---", "", f"# {name}", "",
+        "---",
+        "library_name: transformers",
+        "pipeline_tag: zero-shot-image-classification",
+        "tags: [image-text-retrieval]",
+        "---",
+        "",
+        f"# {name}",
+        "",
         f"{models}: the image tower is tuned by {towers.image_tuning}, the text tower by {towers.text_tuning}, merged.",
-        f"Texts are read {texts}.", "",
+        f"Texts are read {texts}.",
+        "",
         f"- loss: {config.objective.loss}, {config.training.epochs} epochs, batches of {config.training.batch_size}",
         f"- data: {config.data.data}, {about.get('train_images', '?')} images and {about.get('train_captions', '?')} "
         "captions",
         f"- fingerprint of what it began as: {', '.join(dict.fromkeys(side['fingerprint'] for side in noted))}",
-        "", "Trained with", "", f"    {about.get('command', '')}", "",
-    ]  # fmt: skip
+        "",
+        "Trained with",
+        "",
+        f"    {about.get('command', '')}",
+        "",
+    ]
     try:
         metrics = open_analysis(run, split).metrics
     except InputError:

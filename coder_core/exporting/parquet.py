@@ -39,20 +39,31 @@ def write_parquet(vectors: Vectors, folder: Path, progress: Callable[[int, int],
     own_files = np.array(files, dtype=object)
     images = {"id": np.arange(len(files)), "name": own_names, "file": own_files}
     captions = {
-        "id": np.arange(len(owner)), "image_id": owner, "caption": np.array(vectors.captions, dtype=object),
-        "name": own_names[owner], "file": own_files[owner],
-    }  # fmt: skip
+        "id": np.arange(len(owner)),
+        "image_id": owner,
+        "caption": np.array(vectors.captions, dtype=object),
+        "name": own_names[owner],
+        "file": own_files[owner],
+    }
     needed = vectors.images.nbytes + vectors.texts.nbytes
     with appearing(folder, needed=needed) as place:
         _write(place / "images.parquet", images, vectors.images, vectors, lambda done: progress(done, total))
         before = len(vectors.images)
         _write(
-            place / "captions.parquet", captions, vectors.texts, vectors, lambda done: progress(before + done, total)
-        )  # fmt: skip
+            place / "captions.parquet",
+            captions,
+            vectors.texts,
+            vectors,
+            lambda done: progress(before + done, total),
+        )
 
 
 def _write(
-    file: Path, columns: dict[str, Any], embeddings: np.ndarray, vectors: Vectors, progress: Callable[[int], None]
+    file: Path,
+    columns: dict[str, Any],
+    embeddings: np.ndarray,
+    vectors: Vectors,
+    progress: Callable[[int], None],
 ) -> None:
     width = embeddings.shape[1]
     kinds = {name: pa.int64() if values.dtype != object else pa.string() for name, values in columns.items()}

@@ -48,6 +48,13 @@ def read_vectors(run: Path, split: str) -> Vectors:
         images = mixed_embeddings(images, concepts.image_embeddings, concepts.beta)
         texts = mixed_embeddings(texts, concepts.text_embeddings, concepts.beta)
     return Vectors(
-        run.resolve().name, split, analysis.fingerprint, images, texts, analysis.image_of_text, analysis.image_names,
-        analysis.captions, analysis.picture_folder,
-    )  # fmt: skip
+        run.resolve().name,
+        split,
+        analysis.fingerprint,
+        images,
+        texts,
+        analysis.image_of_text,
+        analysis.image_names,
+        analysis.captions,
+        analysis.picture_folder,
+    )

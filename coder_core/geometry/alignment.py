@@ -26,7 +26,9 @@ def onto(layout: Array, reference: Array) -> tuple[Array, float]:
         ValueError: the two hold different numbers of points.
     """
     if layout.shape != reference.shape:
-        raise ValueError(f"layouts of {len(layout):,} and {len(reference):,} points cannot be laid over each other")
+        raise ValueError(
+            f"layouts of {len(layout):,} and {len(reference):,} points cannot be laid over each other"
+        )
     centre = reference.mean(0, dtype=np.float64)
     size, layout_size = np.linalg.norm(reference - centre), np.ptp(layout, axis=0).max()
     if size == 0 or layout_size == 0:  # a single spot

@@ -54,7 +54,9 @@ def likeness_to_images(
         yield rows, likeness
 
 
-def fitting_images(vectors: np.ndarray, image_of_text: np.ndarray, images: int, likeness: float = LIKE) -> np.ndarray:
+def fitting_images(
+    vectors: np.ndarray, image_of_text: np.ndarray, images: int, likeness: float = LIKE
+) -> np.ndarray:
     """How many OTHER images have a caption at least this like each caption: (m,) int64.
 
     An estimate of how ambiguous a caption is. It knows words, not pictures: "a dog" is like few long captions, though

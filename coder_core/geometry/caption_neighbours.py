@@ -14,9 +14,13 @@ HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 80, 512
 
 
 def caption_neighbours(
-    vectors: np.ndarray, image_of_text: np.ndarray, count: int, *, exact: bool | None = None,
+    vectors: np.ndarray,
+    image_of_text: np.ndarray,
+    count: int,
+    *,
+    exact: bool | None = None,
     progress: Progress | None = None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Find the nearest captions of other images, nearest first.
 
     A zero row, a caption without a known word, has no neighbours and is no neighbour.
@@ -46,7 +50,9 @@ def caption_neighbours(
         rows = slice(start, min(start + ROWS_AT_ONCE, len(points)))
         nearest = index.search(points[rows], wanted)[1]
         own = (nearest < 0) | (owner[nearest] == owner[rows, None])
-        order = np.argsort(own, axis=1, kind="stable")[:, :count]  # other images' captions first, in their order
+        order = np.argsort(own, axis=1, kind="stable")[
+            :, :count
+        ]  # other images' captions first, in their order
         chosen = nonzero[np.take_along_axis(nearest, order, 1)]
         chosen[np.take_along_axis(own, order, 1)] = -1
         neighbours[nonzero[rows], : chosen.shape[1]] = chosen

@@ -53,9 +53,16 @@ def cluster_pairs(
     chosen = stratified((len(texts),), MOST_PAIRS_A_CENTROID * settings.clusters, settings.seed)
     pairs = _unit(texts[chosen] + images[np.asarray(image_of_text)[chosen]])
     model = faiss.Kmeans(
-        pairs.shape[1], settings.clusters, niter=1, spherical=True, seed=settings.seed, min_points_per_centroid=1,
-        max_points_per_centroid=len(pairs), init_method=faiss.ClusteringInitMethod_KMEANS_PLUS_PLUS, verbose=False,
-    )  # fmt: skip
+        pairs.shape[1],
+        settings.clusters,
+        niter=1,
+        spherical=True,
+        seed=settings.seed,
+        min_points_per_centroid=1,
+        max_points_per_centroid=len(pairs),
+        init_method=faiss.ClusteringInitMethod_KMEANS_PLUS_PLUS,
+        verbose=False,
+    )
     centroids: Array | None = None
     for done in range(ITERATIONS):  # one at a time: faiss reports nothing before the last one
         model.train(pairs, init_centroids=centroids)

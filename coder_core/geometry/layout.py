@@ -43,7 +43,9 @@ class Layout:
     shares: tuple[float, float] | None = None
 
 
-def lay_out(points: Points, settings: LayoutSettings, *, reference: Array | None = None, tell: Tell = silent) -> Layout:
+def lay_out(
+    points: Points, settings: LayoutSettings, *, reference: Array | None = None, tell: Tell = silent
+) -> Layout:
     """Lay out a joint space on a plane.
 
     Args:
@@ -66,7 +68,9 @@ def lay_out(points: Points, settings: LayoutSettings, *, reference: Array | None
         _refuse_collapsed(points)
         plane = (_tsne if settings.method == "tsne" else _umap)(points, settings, reference, notes, tell)
     if not np.isfinite(plane).all():
-        raise InputError(Fault("the layout", "holds numbers that are not finite", fix="take another method or seed"))
+        raise InputError(
+            Fault("the layout", "holds numbers that are not finite", fix="take another method or seed")
+        )
     disparity = None
     if reference is not None:
         plane, disparity = onto(plane, reference)
@@ -77,18 +81,26 @@ def _refuse_collapsed(points: Points) -> None:
     first = points.take(np.array([0]))[0]
     if all(bool((np.abs(tile - first) < 1e-6).all()) for _, tile in points.tiles()):
         problem = "holds one and the same embedding everywhere: the run has collapsed"
-        raise InputError(Fault("the split", problem, fix="nothing can be laid out; look at the run's training curves"))
+        raise InputError(
+            Fault("the split", problem, fix="nothing can be laid out; look at the run's training curves")
+        )
 
 
-def _tsne(points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], tell: Tell) -> Array:
+def _tsne(
+    points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], tell: Tell
+) -> Array:
     perplexity = usable_perplexity(settings.perplexity, len(points))
     if perplexity < settings.perplexity:
-        notes.append(f"perplexity {settings.perplexity:g} was lowered to {perplexity:g}, a third of the points")
+        notes.append(
+            f"perplexity {settings.perplexity:g} was lowered to {perplexity:g}, a third of the points"
+        )
     everything = points.take(np.arange(len(points)))
     return tsne(everything, perplexity=perplexity, seed=settings.seed, init=init, tell=tell)
 
 
-def _umap(points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], tell: Tell) -> Array:
+def _umap(
+    points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], tell: Tell
+) -> Array:
     fitted = stratified((len(points.images), len(points.texts)), MOST_FITTED, settings.seed)
     neighbours = min(settings.neighbours, len(fitted) - 1)
     if neighbours < settings.neighbours:
@@ -96,9 +108,13 @@ def _umap(points: Points, settings: LayoutSettings, init: Array | None, notes: l
     part = points.take(fitted)
     whole = len(fitted) == len(points)
     fitted_plane = umap(
-        part, neighbours=neighbours, min_distance=settings.min_distance, seed=settings.seed,
-        init=None if init is None else init[fitted], tell=within(tell, 0.0, 1.0 if whole else 0.5),
-    )  # fmt: skip
+        part,
+        neighbours=neighbours,
+        min_distance=settings.min_distance,
+        seed=settings.seed,
+        init=None if init is None else init[fitted],
+        tell=within(tell, 0.0, 1.0 if whole else 0.5),
+    )
     if whole:
         return fitted_plane
     notes.append(

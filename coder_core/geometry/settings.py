@@ -39,7 +39,9 @@ class LayoutSettings:
         if self.method not in METHODS:
             faults.append(Fault("--method", f"is {self.method!r}", "one of umap, tsne, pca"))
         if self.modalities not in MODALITIES:
-            faults.append(Fault("--modalities", f"is {self.modalities!r}", "one of both, images, captions, centred"))
+            faults.append(
+                Fault("--modalities", f"is {self.modalities!r}", "one of both, images, captions, centred")
+            )
         if self.neighbours < 2:
             faults.append(Fault("--neighbours", f"is {self.neighbours}", "2 or more"))
         if not 0 <= self.min_distance <= 1:
@@ -54,7 +56,11 @@ class LayoutSettings:
     def parameters(self) -> dict[str, Any]:
         """The settings the method uses. Results are looked up by these, so that other changes recompute nothing."""
         of_method: dict[str, dict[str, Any]] = {
-            "umap": {"neighbours": self.neighbours, "min_distance": float(self.min_distance), "seed": self.seed},
+            "umap": {
+                "neighbours": self.neighbours,
+                "min_distance": float(self.min_distance),
+                "seed": self.seed,
+            },
             "tsne": {"perplexity": float(self.perplexity), "seed": self.seed},
             "pca": {},
         }

@@ -97,12 +97,21 @@ class TfidfSpace:
             tensors = load(arrays)
         except (ValueError, RecursionError, SafetensorError) as error:
             raise InputError(Fault(f"{place}/{NAMES}", f"or {ARRAYS} cannot be read: {error}")) from None
-        terms = document.get("terms") if isinstance(document, dict) and document.get("format") == FORMAT else None
+        terms = (
+            document.get("terms") if isinstance(document, dict) and document.get("format") == FORMAT else None
+        )
         if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
             raise InputError(Fault(f"{place}/{NAMES}", "is no list of words", f'the format "{FORMAT}"'))
         idf, components = tensors.get("idf"), tensors.get("components")
-        if idf is None or components is None or idf.shape != (len(terms),) or components.shape[1:] != (len(terms),):
-            raise InputError(Fault(f"{place}/{ARRAYS}", "does not fit the words", f"arrays of {len(terms)} words"))
+        if (
+            idf is None
+            or components is None
+            or idf.shape != (len(terms),)
+            or components.shape[1:] != (len(terms),)
+        ):
+            raise InputError(
+                Fault(f"{place}/{ARRAYS}", "does not fit the words", f"arrays of {len(terms)} words")
+            )
         if len(set(terms)) < len(terms):
             raise InputError(Fault(f"{place}/{NAMES}", "names a word twice", "every word once"))
         wrong = [
@@ -147,7 +156,7 @@ class SentenceSpace:
                 rows = order[start : start + SENTENCES_AT_ONCE]
                 pieces = tokenizer(
                     [captions[row] for row in rows], padding=True, truncation=True, return_tensors="pt"
-                )  # fmt: skip
+                )
                 states = model(**pieces).last_hidden_state.float()
                 mask = pieces["attention_mask"].unsqueeze(-1)
                 means = ((states * mask).sum(1) / mask.sum(1).clamp_min(1)).numpy()
@@ -186,7 +195,9 @@ def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
         fix = "name a sentence-embedding model with --text-space"
         problem = f"hardly a word stands in {FEWEST_CAPTIONS} of the {len(captions)} train captions"
         raise InputError(Fault("--text-space", f"is empty, and {problem}", "captions that share words", fix))
-    with np.errstate(invalid="ignore"):  # its share of the variance, not read here, is 0 / 0 where captions are alike
+    with np.errstate(
+        invalid="ignore"
+    ):  # its share of the variance, not read here, is 0 / 0 where captions are alike
         svd = TruncatedSVD(min(size, min(weighted.shape) - 1), random_state=SEED).fit(weighted)
     terms = tuple(str(term) for term in vectorizer.get_feature_names_out())
     components = np.ascontiguousarray(svd.components_, dtype=np.float32)  # as a file gives it back
@@ -202,7 +213,9 @@ def sentence_space(folder: str) -> SentenceSpace:
     path = Path(folder)
     if not (path / "config.json").is_file() or not any(path.glob("*.safetensors")):
         expected = "a folder of save_pretrained: config.json, tokenizer and safetensors"
-        raise InputError(Fault(f"--text-space {folder}", "holds no model", expected, "or leave it out for TF-IDF"))
+        raise InputError(
+            Fault(f"--text-space {folder}", "holds no model", expected, "or leave it out for TF-IDF")
+        )
     return SentenceSpace(path)
 
 
@@ -225,8 +238,12 @@ def _load(folder: Path) -> tuple[Any, Any]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), **options)
         model, loading = AutoModel.from_pretrained(
-            str(folder), use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True, **options
-        )  # fmt: skip
+            str(folder),
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            **options,
+        )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise InputError(Fault(place, f"could not be loaded: {error}", fix=SAVE_AGAIN)) from error
     # The pooling layer is not read; anything else that is missing or of another size would be random numbers.

@@ -20,7 +20,9 @@ def layout_seconds(method: Method, points: int) -> float:
 
     Between and beyond the measured sizes a power law holds: a straight line through the nearest two, both logarithmic.
     """
-    sizes, seconds = (np.log(np.array(list(values))) for values in (MEASURED[method], MEASURED[method].values()))
+    sizes, seconds = (
+        np.log(np.array(list(values))) for values in (MEASURED[method], MEASURED[method].values())
+    )
     at = float(np.log(max(points, 1)))
     right = int(np.clip(np.searchsorted(sizes, at), 1, len(sizes) - 1))
     slope = (seconds[right] - seconds[right - 1]) / (sizes[right] - sizes[right - 1])

@@ -22,7 +22,9 @@ def usable_perplexity(perplexity: float, points: int) -> float:
     return max(1.0, min(perplexity, (points - 1) / 3))
 
 
-def tsne(points: Array, *, perplexity: float, seed: int, init: Array | None = None, tell: Tell = silent) -> Array:
+def tsne(
+    points: Array, *, perplexity: float, seed: int, init: Array | None = None, tell: Tell = silent
+) -> Array:
     """A t-SNE layout by cosine distance.
 
     Args:
@@ -42,10 +44,18 @@ def tsne(points: Array, *, perplexity: float, seed: int, init: Array | None = No
 
     start = "pca" if init is None else np.asarray(init - np.mean(init, axis=0), dtype=np.float32)
     model = TSNE(
-        metric="cosine", perplexity=perplexity, init=start, random_state=seed, max_iter=ITERATIONS, verbose=2, n_jobs=1,
+        metric="cosine",
+        perplexity=perplexity,
+        init=start,
+        random_state=seed,
+        max_iter=ITERATIONS,
+        verbose=2,
+        n_jobs=1,
         early_exaggeration=EXAGGERATION if init is None else GENTLE_EXAGGERATION,
-    )  # fmt: skip
+    )
     tell(0.0, "t-SNE: looking for neighbours")
-    progress = PrintedProgress(r"Iteration (\d+)", lambda done: tell(done / ITERATIONS, "t-SNE: moving the points"))
+    progress = PrintedProgress(
+        r"Iteration (\d+)", lambda done: tell(done / ITERATIONS, "t-SNE: moving the points")
+    )
     with contextlib.redirect_stdout(progress):
         return np.asarray(model.fit_transform(points), dtype=np.float32)

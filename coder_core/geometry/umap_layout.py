@@ -17,7 +17,13 @@ _NEIGHBOURS, _COMPILED = 0.15, 0.4  # share of the work after which these phases
 
 
 def umap(
-    points: Array, *, neighbours: int, min_distance: float, seed: int, init: Array | None = None, tell: Tell = silent
+    points: Array,
+    *,
+    neighbours: int,
+    min_distance: float,
+    seed: int,
+    init: Array | None = None,
+    tell: Tell = silent,
 ) -> Array:
     """A UMAP layout from exact neighbours.
 
@@ -41,18 +47,23 @@ def umap(
             r"(\d+)/([1-9]\d*)", lambda epoch, epochs: fitting(epoch / epochs, "UMAP: moving the points")
         )
         model = UMAP(
-            n_neighbors=neighbours, min_dist=min_distance, metric="cosine", random_state=seed, n_jobs=1,
+            n_neighbors=neighbours,
+            min_dist=min_distance,
+            metric="cosine",
+            random_state=seed,
+            n_jobs=1,
             learning_rate=1.0 if init is None else GENTLE,
             init="spectral" if init is None else np.asarray(init, dtype=np.float32),
-            precomputed_knn=(rows, distances, None), force_approximation_algorithm=True,
-            tqdm_kwds={
-                "file": progress, "bar_format": "{n}/{total}\n", "disable": False, "mininterval": 0.3,
-            },
-        )  # fmt: skip
+            precomputed_knn=(rows, distances, None),
+            force_approximation_algorithm=True,
+            tqdm_kwds={"file": progress, "bar_format": "{n}/{total}\n", "disable": False, "mininterval": 0.3},
+        )
         return np.asarray(model.fit_transform(points), dtype=np.float32)
 
 
-def place_by_neighbours(queries: Array, points: Array, layout: Array, neighbours: int, *, tell: Tell = silent) -> Array:
+def place_by_neighbours(
+    queries: Array, points: Array, layout: Array, neighbours: int, *, tell: Tell = silent
+) -> Array:
     """Place points that were not fitted at the mean of their nearest fitted ones, weighted by 1 / distance.
 
     UMAP's own `transform` starts there. Args: queries (Q, D), points (N, D) unit rows, layout (N, 2).

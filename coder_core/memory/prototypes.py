@@ -83,7 +83,9 @@ class Prototypes(nn.Module):
         self.register_buffer("centroids", torch.zeros(count, dimension))
         self.register_buffer("resultants", torch.zeros(count))  # length of the running mean, from 0 to 1
         self.register_buffer("weights", torch.zeros(count))  # how many members the running mean stands for
-        self.register_buffer("idle", torch.zeros(count, dtype=torch.int64))  # pairs seen since the last member
+        self.register_buffer(
+            "idle", torch.zeros(count, dtype=torch.int64)
+        )  # pairs seen since the last member
         self.register_buffer("members", torch.zeros(count, dtype=torch.int64))
         self.register_buffer("labels", torch.full((pairs,), NO_LABEL, dtype=torch.int64))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
@@ -146,7 +148,9 @@ class Prototypes(nn.Module):
         return PrototypeCounts(used, dead, int(self.members.max()), int(self.reseeded))
 
     def _seed(self, vectors: Tensor) -> None:
-        slots = torch.arange(len(vectors), device=vectors.device) + (int(self.seen) - self.pass_pairs + self.count)
+        slots = torch.arange(len(vectors), device=vectors.device) + (
+            int(self.seen) - self.pass_pairs + self.count
+        )
         chosen = (slots >= 0) & (slots < self.count)
         self.centroids[slots[chosen]] = vectors[chosen]
         self.resultants[slots[chosen]] = 1.0

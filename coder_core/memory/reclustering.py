@@ -12,15 +12,22 @@ ITERATIONS = 10  # of each start
 MOST_MATCHED_EXACTLY = 2048  # the Hungarian method takes seconds there, and grows with the cube
 
 
-def spherical_kmeans(vectors: np.ndarray, count: int, *, seed: int, start: np.ndarray | None = None) -> np.ndarray:
+def spherical_kmeans(
+    vectors: np.ndarray, count: int, *, seed: int, start: np.ndarray | None = None
+) -> np.ndarray:
     """(K, D) float32 unit centroids of (pairs, D) unit vectors, from a random start or from (K, D) centroids."""
     import faiss  # a quarter of a second to import
 
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     means = faiss.Kmeans(
-        vectors.shape[1], count, niter=ITERATIONS, spherical=True, seed=seed, min_points_per_centroid=1,
+        vectors.shape[1],
+        count,
+        niter=ITERATIONS,
+        spherical=True,
+        seed=seed,
+        min_points_per_centroid=1,
         max_points_per_centroid=len(vectors),
-    )  # fmt: skip
+    )
     means.train(vectors, init_centroids=start)
     return np.asarray(means.centroids, dtype=np.float32)
 
@@ -81,4 +88,6 @@ def recluster(vectors: np.ndarray, centroids: np.ndarray, *, seed: int) -> np.nd
     count = len(centroids)
     candidates = [spherical_kmeans(vectors, count, seed=seed, start=start) for start in (None, centroids)]
     best = max(candidates, key=lambda means: mean_cosine(vectors, means))
-    return best[match_clusters(nearest_centroids(vectors, centroids), nearest_centroids(vectors, best), count)]
+    return best[
+        match_clusters(nearest_centroids(vectors, centroids), nearest_centroids(vectors, best), count)
+    ]

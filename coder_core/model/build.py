@@ -20,14 +20,25 @@ from coder_core.scoring.interaction import InteractionScorer
 from coder_core.scoring.scorer import CosineScorer, PVSEScorer, Scorer
 
 POOLINGS: dict[Pooling, type[nn.Module]] = {
-    "gpo": GeneralisedPooling, "mean": MeanPooling, "max": MaxPooling, "tower": PooledByTower,
-}  # fmt: skip
+    "gpo": GeneralisedPooling,
+    "mean": MeanPooling,
+    "max": MaxPooling,
+    "tower": PooledByTower,
+}
 
 
 def build_model(
-    config: ModelConfig, *, feature_size: int, words: int, vectors: Tensor | None = None, checkpointing: bool = False,
-    pretrained: bool = True, download: bool = True, concepts: Concepts | None = None, towers: RunTowers | None = None,
-) -> Coder:  # fmt: skip
+    config: ModelConfig,
+    *,
+    feature_size: int,
+    words: int,
+    vectors: Tensor | None = None,
+    checkpointing: bool = False,
+    pretrained: bool = True,
+    download: bool = True,
+    concepts: Concepts | None = None,
+    towers: RunTowers | None = None,
+) -> Coder:
     """The model of a configuration.
 
     Args:
@@ -41,26 +52,44 @@ def build_model(
         concepts: of the concept branch; None builds the instance branch alone.
         towers: that read pictures or captions in the place of the encoders of a configuration.
     """
-    image: nn.Module | None = towers.image_encoder(config.dimension, checkpointing) if towers is not None else None
-    text: nn.Module | None = towers.text_encoder(config.dimension, checkpointing) if towers is not None else None
+    image: nn.Module | None = (
+        towers.image_encoder(config.dimension, checkpointing) if towers is not None else None
+    )
+    text: nn.Module | None = (
+        towers.text_encoder(config.dimension, checkpointing) if towers is not None else None
+    )
     if text is None and config.text_encoder == "bert":
         text = BertWords(
-            config.bert, config.dimension, frozen=config.freeze_bert, checkpointing=checkpointing,
-            pretrained=pretrained, download=download,
-        )  # fmt: skip
+            config.bert,
+            config.dimension,
+            frozen=config.freeze_bert,
+            checkpointing=checkpointing,
+            pretrained=pretrained,
+            download=download,
+        )
     elif text is None:
         text = RecurrentWords(
-            words, config.word_size, config.dimension, layers=config.text_layers, dropout=config.word_dropout,
+            words,
+            config.word_size,
+            config.dimension,
+            layers=config.text_layers,
+            dropout=config.word_dropout,
             vectors=vectors,
-        )  # fmt: skip
+        )
     if image is None:
         image = RegionEncoder(
-            feature_size, config.dimension, layers=config.image_layers, dropout=config.image_dropout,
-            rms=config.region_norm == "rms", one_mask=config.image_dropout_mask == "image",
-        )  # fmt: skip
+            feature_size,
+            config.dimension,
+            layers=config.image_layers,
+            dropout=config.image_dropout,
+            rms=config.region_norm == "rms",
+            one_mask=config.image_dropout_mask == "image",
+        )
     instance = (
-        image, text, *(_pooling(config, name) for name in (config.image_pooling, config.text_pooling)),
-    )  # fmt: skip
+        image,
+        text,
+        *(_pooling(config, name) for name in (config.image_pooling, config.text_pooling)),
+    )
     # After the instance branch, whose random start then equals that of a model without concepts.
     branch, pooling = None, None
     if concepts is not None:
@@ -68,15 +97,23 @@ def build_model(
             threshold=config.concept_threshold, rescaled=config.concept_rescale, norm=config.concept_graph
         )
         branch = ConceptBranch(
-            torch.from_numpy(graph), torch.from_numpy(concepts.vectors), config.dimension,
-            layers=config.gcn_layers, narrow=config.gcn_form == "cvse",
-            smoothing=config.concept_smoothing, unit_queries=config.concept_query == "unit",
-        )  # fmt: skip
+            torch.from_numpy(graph),
+            torch.from_numpy(concepts.vectors),
+            config.dimension,
+            layers=config.gcn_layers,
+            narrow=config.gcn_form == "cvse",
+            smoothing=config.concept_smoothing,
+            unit_queries=config.concept_query == "unit",
+        )
         pooling = POOLINGS[config.text_pooling]()
     return Coder(
-        *instance, dimension=config.dimension, dropout=config.embedding_dropout, concepts=branch,
-        concept_text_pooling=pooling, scorer=_scorer(config),
-    )  # fmt: skip
+        *instance,
+        dimension=config.dimension,
+        dropout=config.embedding_dropout,
+        concepts=branch,
+        concept_text_pooling=pooling,
+        scorer=_scorer(config),
+    )
 
 
 def _pooling(config: ModelConfig, name: Pooling) -> nn.Module:
@@ -88,5 +125,7 @@ def _pooling(config: ModelConfig, name: Pooling) -> nn.Module:
 
 def _scorer(config: ModelConfig) -> Scorer:
     if config.scorer == "interaction":
-        return InteractionScorer(config.dimension, size=config.interaction_size, sharpness=config.interaction_sharpness)
+        return InteractionScorer(
+            config.dimension, size=config.interaction_size, sharpness=config.interaction_sharpness
+        )
     return CosineScorer() if config.embeddings == 1 else PVSEScorer()

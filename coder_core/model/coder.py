@@ -63,10 +63,18 @@ class Coder(nn.Module):
     """
 
     def __init__(
-        self, regions: nn.Module, words: nn.Module, image_pooling: nn.Module, text_pooling: nn.Module, *,
-        dimension: int, dropout: float = 0.0, concepts: ConceptBranch | None = None,
-        concept_text_pooling: nn.Module | None = None, scorer: Scorer | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        regions: nn.Module,
+        words: nn.Module,
+        image_pooling: nn.Module,
+        text_pooling: nn.Module,
+        *,
+        dimension: int,
+        dropout: float = 0.0,
+        concepts: ConceptBranch | None = None,
+        concept_text_pooling: nn.Module | None = None,
+        scorer: Scorer | None = None,
+    ) -> None:
         super().__init__()
         if (concepts is None) != (concept_text_pooling is None):
             raise ValueError("concepts and concept_text_pooling come together or not at all")
@@ -108,12 +116,16 @@ class Coder(nn.Module):
         pooled, query = pool_each([self.text_pooling, self.concept_text_pooling], features, lengths)
         return Branches(normalise(pooled), *self.concepts.embed_texts(query, nodes))
 
-    def forward(self, regions: Tensor, region_lengths: Tensor, words: Tensor, word_lengths: Tensor) -> Embedded:
+    def forward(
+        self, regions: Tensor, region_lengths: Tensor, words: Tensor, word_lengths: Tensor
+    ) -> Embedded:
         """Embed B pairs in both branches; the graph network runs once."""
         nodes = self.concept_nodes()
         images = self.image_branches(regions, region_lengths, nodes)
         texts = self.text_branches(words, word_lengths, nodes)
-        return Embedded(images.instance, texts.instance, images.concept, texts.concept, images.heads, texts.heads)
+        return Embedded(
+            images.instance, texts.instance, images.concept, texts.concept, images.heads, texts.heads
+        )
 
 
 def _instance(pooling: nn.Module, features: Tensor, lengths: Tensor) -> Branches:

@@ -48,12 +48,16 @@ class SplitEmbeddings(NamedTuple):
 
 def in_bfloat16(device: torch.device, precision: str) -> bool:
     """Whether to encode in bfloat16: when requested, or with "auto" on a GPU that has it."""
-    return precision == "bfloat16" or (precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported())
+    return precision == "bfloat16" or (
+        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
+    )
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[None]:
     """bfloat16 autocast, or nothing: see `in_bfloat16`."""
-    return torch.autocast(device.type, dtype=torch.bfloat16) if in_bfloat16(device, precision) else nullcontext()
+    return (
+        torch.autocast(device.type, dtype=torch.bfloat16) if in_bfloat16(device, precision) else nullcontext()
+    )
 
 
 @contextmanager
@@ -69,9 +73,15 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def encode_split(
-    model: Coder, split: Split, tokens: Tokens, *, device: torch.device, precision: str = "float32",
-    progress: Progress | None = None, attention: bool = False,
-) -> SplitEmbeddings:  # fmt: skip
+    model: Coder,
+    split: Split,
+    tokens: Tokens,
+    *,
+    device: torch.device,
+    precision: str = "float32",
+    progress: Progress | None = None,
+    attention: bool = False,
+) -> SplitEmbeddings:
     """Embed every image and caption of a split in every branch of the model.
 
     Args:
@@ -88,7 +98,9 @@ def encode_split(
 
     def store(arrays: Arrays, ids: np.ndarray, branches: Branches) -> None:
         nonlocal done
-        for array, rows in zip(arrays, (branches.instance, branches.concept, branches.attention), strict=True):
+        for array, rows in zip(
+            arrays, (branches.instance, branches.concept, branches.attention), strict=True
+        ):
             if array is not None and rows is not None:
                 array[ids] = rows.float().cpu().numpy()
         done += len(ids)

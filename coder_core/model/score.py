@@ -18,7 +18,14 @@ from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.model.coder import Coder
-from coder_core.model.encode import IMAGES_AT_ONCE, Progress, SplitEmbeddings, autocast, encode_split, evaluating
+from coder_core.model.encode import (
+    IMAGES_AT_ONCE,
+    Progress,
+    SplitEmbeddings,
+    autocast,
+    encode_split,
+    evaluating,
+)
 from coder_core.ops import mean_of_parts
 
 TEXTS_AT_ONCE = 64
@@ -47,9 +54,16 @@ class SplitScores(NamedTuple):
 
 
 def score_split(
-    model: Coder, split: Split, tokens: Tokens, *, beta: float, device: torch.device, precision: str = "float32",
-    progress: Progress | None = None, attention: bool = False,
-) -> tuple[list[Source], SplitEmbeddings | SplitScores]:  # fmt: skip
+    model: Coder,
+    split: Split,
+    tokens: Tokens,
+    *,
+    beta: float,
+    device: torch.device,
+    precision: str = "float32",
+    progress: Progress | None = None,
+    attention: bool = False,
+) -> tuple[list[Source], SplitEmbeddings | SplitScores]:
     """The scores of a split's pairs as sources for `evaluation`, and the embeddings or matrix behind them.
 
     Args:
@@ -75,9 +89,14 @@ def score_split(
 
 
 def score_pairs(
-    model: Coder, split: Split, tokens: Tokens, *, device: torch.device, precision: str = "float32",
+    model: Coder,
+    split: Split,
+    tokens: Tokens,
+    *,
+    device: torch.device,
+    precision: str = "float32",
     progress: Progress | None = None,
-) -> SplitScores:  # fmt: skip
+) -> SplitScores:
     """Score every image of a split with every caption; arguments and error as in `score_split`."""
     total = split.n_images * split.n_texts
     if total > PAIRS_AT_MOST:

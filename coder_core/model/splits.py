@@ -34,7 +34,12 @@ class Splits:
 
 
 def read_splits(
-    config: Config, folder: Path, towers: RunTowers | None, wanted: Sequence[str], *, progress: Progress | None = None
+    config: Config,
+    folder: Path,
+    towers: RunTowers | None,
+    wanted: Sequence[str],
+    *,
+    progress: Progress | None = None,
 ) -> Splits:
     """Read splits of a data set as the model of a configuration reads them.
 
@@ -65,10 +70,15 @@ def read_splits(
         if len(wanted) > 1 and name in OPTIONAL and name not in names:
             continue
         split, sums = read_picture_split(
-            data, name, towers.image.prepare, towers.image.local_features, towers.image.counts, workers=workers,
+            data,
+            name,
+            towers.image.prepare,
+            towers.image.local_features,
+            towers.image.counts,
+            workers=workers,
             skip_broken=config.data.skip_broken,
             progress=partial(progress, f"checking the pictures of {name}") if progress else None,
-        )  # fmt: skip
+        )
         splits[name] = split
         faults = faults + split.faults
         checksums |= {f"{split.name}_{part}": checksum for part, checksum in sums.items()}
@@ -81,4 +91,6 @@ def _with_features(config: Config, folder: Path, wanted: Sequence[str]) -> Split
     for name in wanted:
         if len(wanted) == 1 or name not in OPTIONAL or {"dev", "val"} & set(available_splits(folder)):
             splits[name] = read_split(folder, name, pictures=pictures)
-    return Splits(splits, available_splits(folder), [fault for split in splits.values() for fault in split.faults])
+    return Splits(
+        splits, available_splits(folder), [fault for split in splits.values() for fault in split.faults]
+    )

@@ -66,7 +66,12 @@ class RunTowers:
         return self._encoder(self.text, self.config.text_tuning, dimension, checkpointing, "--text-tower")
 
     def _encoder(
-        self, half: ImageHalf | TextHalf | None, tuning: Tuning, dimension: int, checkpointing: bool, flag: str
+        self,
+        half: ImageHalf | TextHalf | None,
+        tuning: Tuning,
+        dimension: int,
+        checkpointing: bool,
+        flag: str,
     ) -> TunedTower | None:
         if half is None:
             return None
@@ -123,7 +128,12 @@ def open_towers(
     torch.manual_seed(config.training.seed)  # a tower of a user's own may start from random weights
     try:
         whole = None
-        if image_wanted and text_wanted and image_wanted.name == text_wanted.name and not _is_own(image_wanted.name):
+        if (
+            image_wanted
+            and text_wanted
+            and image_wanted.name == text_wanted.name
+            and not _is_own(image_wanted.name)
+        ):
             whole = load_whole(image_wanted)
         image = load_image_half(image_wanted, whole) if image_wanted else None
         text = load_text_half(text_wanted, whole) if text_wanted else None
@@ -145,7 +155,13 @@ def _is_own(name: str) -> bool:
 
 
 def _wanted(
-    side: str, name: str, pooled: bool, projected: bool, noted: Mapping[str, Any] | None, moved: bool, run: str
+    side: str,
+    name: str,
+    pooled: bool,
+    projected: bool,
+    noted: Mapping[str, Any] | None,
+    moved: bool,
+    run: str,
 ) -> Wanted:
     place = f"--{side}-tower {name}"
     if noted is None:
@@ -181,7 +197,10 @@ def _own_weights(
         return {"weights": expected}
     weights = weights_fingerprint(half.module)
     if expected and weights != expected:
-        place, fix = f"--{side}-tower {half.about['tower']}", "let its function load or seed the weights it had then"
+        place, fix = (
+            f"--{side}-tower {half.about['tower']}",
+            "let its function load or seed the weights it had then",
+        )
         raise InputError(Fault(place, f"gives other weights now, {weights[:12]}", expected[:12], fix))
     return {"weights": weights}
 

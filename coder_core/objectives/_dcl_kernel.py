@@ -53,7 +53,9 @@ class _ScaledLogSum(torch.autograd.Function):
     """Keeps one matrix, exp(x_ij − highest_i), whose rows times 1/total_i are the softmax weights."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, scale: Tensor, shift: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, scores: Tensor, scale: Tensor, shift: Tensor, rows: Tensor, columns: Tensor
+    ) -> Tensor:
         powers = scores * scale[:, None]
         powers[rows, columns] = float("-inf")
         # x = scores · scale − shift; the 1 in the sum is exp(0), so 0 takes part in the maximum.

@@ -122,7 +122,9 @@ def density_weights(images: Tensor, captions: Tensor, others: Tensor, *, scale: 
     >>> density_weights(images, images, ~torch.eye(3, dtype=torch.bool), scale=3.0)
     tensor([1.1374, 1.1374, 0.7252])
     """
-    similar = torch.where(others, torch.minimum(full_precision(images), full_precision(captions)), float("-inf"))
+    similar = torch.where(
+        others, torch.minimum(full_precision(images), full_precision(captions)), float("-inf")
+    )
     nearest = similar.topk(min(AMRANI_NEIGHBOURS, similar.shape[1]), dim=1).values
     exists = torch.isfinite(nearest)
     density = torch.where(exists, nearest, 0.0).sum(1) / exists.sum(1).clamp_min(1)

@@ -22,9 +22,15 @@ from coder_core.ops import full_precision
 
 
 def relative_sum(
-    scores: Tensor, positive_scores: Tensor, negatives: Tensor, teacher_scores: Tensor, teacher_positive_scores: Tensor,
-    *, margin: float = 0.2, soft: bool = False,
-) -> Tensor:  # fmt: skip
+    scores: Tensor,
+    positive_scores: Tensor,
+    negatives: Tensor,
+    teacher_scores: Tensor,
+    teacher_positive_scores: Tensor,
+    *,
+    margin: float = 0.2,
+    soft: bool = False,
+) -> Tensor:
     """RS, Σ over the negatives of [γ + (S^a⁺ − S^a_ij) − (S^t⁺ − S^t_ij)]₊ (eq. 7).
 
     In plain terms: a positive should lead every negative by γ more than it does for the teacher.
@@ -50,9 +56,15 @@ def relative_sum(
 
 
 def relative_max(
-    scores: Tensor, positive_scores: Tensor, negatives: Tensor, teacher_scores: Tensor, teacher_positive_scores: Tensor,
-    *, margin: float = 0.2, soft: bool = False,
-) -> Tensor:  # fmt: skip
+    scores: Tensor,
+    positive_scores: Tensor,
+    negatives: Tensor,
+    teacher_scores: Tensor,
+    teacher_positive_scores: Tensor,
+    *,
+    margin: float = 0.2,
+    soft: bool = False,
+) -> Tensor:
     """RM, the same at the one negative with the largest S^t − S^a (eq. 8, 18). Arguments as for `relative_sum`.
 
     >>> target, teacher = torch.tensor([[0.5, 0.6, 0.4]]), torch.tensor([[0.4, 0.3, 0.2]])
@@ -65,9 +77,16 @@ def relative_max(
 
 
 def absolute_sum(
-    scores: Tensor, positive_scores: Tensor, negatives: Tensor, teacher_scores: Tensor, teacher_positive_scores: Tensor,
-    *, margin: float = 0.2, split: float = 0.5, soft: bool = False,
-) -> Tensor:  # fmt: skip
+    scores: Tensor,
+    positive_scores: Tensor,
+    negatives: Tensor,
+    teacher_scores: Tensor,
+    teacher_positive_scores: Tensor,
+    *,
+    margin: float = 0.2,
+    split: float = 0.5,
+    soft: bool = False,
+) -> Tensor:
     """AS, Σ over the negatives of [γ₁ + S^a⁺ − S^t⁺]₊ + [γ₂ + S^t_ij − S^a_ij]₊ (eq. 9).
 
     In plain terms: a positive should score γ₁ more, a negative γ₂ less than for the teacher. The positive's hinge
@@ -95,9 +114,16 @@ def absolute_sum(
 
 
 def absolute_max(
-    scores: Tensor, positive_scores: Tensor, negatives: Tensor, teacher_scores: Tensor, teacher_positive_scores: Tensor,
-    *, margin: float = 0.2, split: float = 0.5, soft: bool = False,
-) -> Tensor:  # fmt: skip
+    scores: Tensor,
+    positive_scores: Tensor,
+    negatives: Tensor,
+    teacher_scores: Tensor,
+    teacher_positive_scores: Tensor,
+    *,
+    margin: float = 0.2,
+    split: float = 0.5,
+    soft: bool = False,
+) -> Tensor:
     """AM, the same with the one negative of `relative_max`; the positive's hinge counts once (eq. 10, 20). Arguments as
     for `absolute_sum`.
 
@@ -152,6 +178,8 @@ def _relative_hinge(pairs: _Compared, margin: float, soft: bool) -> Tensor:
 
 def _absolute_hinges(pairs: _Compared, margin: float, split: float, soft: bool) -> Tensor:
     first, second = split * margin, margin - split * margin
-    pull = torch.relu((soft_margin(pairs.teacher_positive, first, LARGEST_COSINE) if soft else first) + pairs.behind)
+    pull = torch.relu(
+        (soft_margin(pairs.teacher_positive, first, LARGEST_COSINE) if soft else first) + pairs.behind
+    )
     push = torch.relu((soft_negative_margin(pairs.teacher, second) if soft else second) + pairs.above)
     return pull + push

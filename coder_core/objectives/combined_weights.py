@@ -15,9 +15,14 @@ Modalities = Literal["difference", "sum", "image", "text"]
 
 
 def combined_weights(
-    diversity: Tensor, discrepancy: Tensor, *, shares: tuple[float, float], direction: int = -1, scale: float,
+    diversity: Tensor,
+    discrepancy: Tensor,
+    *,
+    shares: tuple[float, float],
+    direction: int = -1,
+    scale: float,
     modalities: Modalities = "difference",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """One weight for each pair of a batch, from the neighbour diversity and discrepancy of its image and its caption.
 
     In plain terms: 1. β·Γ·DIV + γ·Γ·DIS is an exponent, of the image and of the caption; 2. a softmax over the batch
@@ -100,7 +105,9 @@ def mean_and_deviation(scores: Tensor) -> tuple[float, float]:
     return float(scores.mean()), float(scores.std(correction=0))
 
 
-def pair_weights(images: Tensor, texts: Tensor, *, scale: float, modalities: Modalities = "difference") -> Tensor:
+def pair_weights(
+    images: Tensor, texts: Tensor, *, scale: float, modalities: Modalities = "difference"
+) -> Tensor:
     """One weight for each pair of a batch, from the exponents of its image and of its caption.
 
     The outer softmax is printed without λ, but eq. 1 divides by the batch size twice and the paper asks for λ of at

@@ -27,9 +27,15 @@ NO_DISTANCE = 1e-8
 
 
 def rank_distillation(
-    scores: Tensor, positive_scores: Tensor, negatives: Tensor, teacher_scores: Tensor, teacher_positive_scores: Tensor,
-    *, temperature: float = 0.1, length: int = LIST_LENGTH,
-) -> Tensor:  # fmt: skip
+    scores: Tensor,
+    positive_scores: Tensor,
+    negatives: Tensor,
+    teacher_scores: Tensor,
+    teacher_positive_scores: Tensor,
+    *,
+    temperature: float = 0.1,
+    length: int = LIST_LENGTH,
+) -> Tensor:
     """DR, the soft rank transfer of DarkRank: KL(P^a ‖ P^t) over the orders of a short list.
 
     Chen et al. 2018, DarkRank, arXiv:1707.01220. An order π of the list has the probability
@@ -72,8 +78,12 @@ def rank_distillation(
 
 
 def relational_distillation(
-    scores: Tensor, positive_scores: Tensor, negatives: Tensor, teacher_scores: Tensor, teacher_positive_scores: Tensor,
-) -> Tensor:  # fmt: skip
+    scores: Tensor,
+    positive_scores: Tensor,
+    negatives: Tensor,
+    teacher_scores: Tensor,
+    teacher_positive_scores: Tensor,
+) -> Tensor:
     """RKD by distances: the mean over a query's list of Huber(ψ^a − ψ^t), ψ = (1 − S) ÷ its mean over the list.
 
     Park et al. 2019, Relational Knowledge Distillation, arXiv:1904.05068, δ = 1. Open: the distance of a
@@ -96,9 +106,15 @@ def relational_distillation(
 
 
 def self_distillation(
-    scores: Tensor, positive_scores: Tensor, negatives: Tensor, teacher_scores: Tensor, teacher_positive_scores: Tensor,
-    *, temperature: float = 0.1, teacher_temperature: float = 0.04,
-) -> Tensor:  # fmt: skip
+    scores: Tensor,
+    positive_scores: Tensor,
+    negatives: Tensor,
+    teacher_scores: Tensor,
+    teacher_positive_scores: Tensor,
+    *,
+    temperature: float = 0.1,
+    teacher_temperature: float = 0.04,
+) -> Tensor:
     """DINO, the cross-entropy −Σ P^a log P^t, the teacher sharper. Caron et al. 2021, arXiv:2104.14294, eq. 3.
 
     Open: its centre, the running mean of the teacher's outputs. It is left out: a class here is a pair of one
@@ -115,9 +131,15 @@ def self_distillation(
 
 
 def reversed_self_distillation(
-    scores: Tensor, positive_scores: Tensor, negatives: Tensor, teacher_scores: Tensor, teacher_positive_scores: Tensor,
-    *, temperature: float = 0.1, teacher_temperature: float = 0.04,
-) -> Tensor:  # fmt: skip
+    scores: Tensor,
+    positive_scores: Tensor,
+    negatives: Tensor,
+    teacher_scores: Tensor,
+    teacher_positive_scores: Tensor,
+    *,
+    temperature: float = 0.1,
+    teacher_temperature: float = 0.04,
+) -> Tensor:
     """DINO*, KL(P^t ‖ P^a): the divergence the other way round (table II).
 
     Open: the text exchanges the two sides of a cross-entropy, the table speaks of an inverse divergence. They differ

@@ -27,7 +27,9 @@ from coder_core.ops.diversity_scaling import squash as squash
 Measure = Literal["std", "entropy"]
 
 
-def diversity_std(scores: Tensor, negatives: Negatives, *, epsilon: float = 0.1, normalise: bool = True) -> Tensor:
+def diversity_std(
+    scores: Tensor, negatives: Negatives, *, epsilon: float = 0.1, normalise: bool = True
+) -> Tensor:
     """Diversity from the standard deviation of each anchor's negatives. CODER eq. 3.
 
     In plain terms: 1. take the deviation of the anchor's similarities to its negatives; 2. squash it to
@@ -51,7 +53,12 @@ def diversity_std(scores: Tensor, negatives: Negatives, *, epsilon: float = 0.1,
 
 
 def diversity_entropy(
-    scores: Tensor, negatives: Negatives, *, epsilon: float = 0.1, temperature: float = 1.0, normalise: bool = True
+    scores: Tensor,
+    negatives: Negatives,
+    *,
+    epsilon: float = 0.1,
+    temperature: float = 1.0,
+    normalise: bool = True,
 ) -> Tensor:
     """Diversity from the entropy of each anchor's negatives. CODER supplement eq. 16.
 

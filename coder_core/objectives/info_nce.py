@@ -7,7 +7,9 @@ from torch import Tensor
 from coder_core.ops import full_precision, log1p_sum_exp
 
 
-def info_nce(scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, temperature: float | Tensor) -> Tensor:
+def info_nce(
+    scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, temperature: float | Tensor
+) -> Tensor:
     """Negative log-probability of each query's positive. van den Oord et al. 2018, eq. 4, arXiv:1807.03748.
 
     −log( exp(S⁺/τ) / (exp(S⁺/τ) + Σ exp(S_ij/τ)) ), computed as log(1 + Σ exp((S_ij − S⁺)/τ)).

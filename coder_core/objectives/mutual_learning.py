@@ -8,9 +8,14 @@ from coder_core.objectives.pairs import log_shares
 
 
 def mutual_learning(
-    scores: Tensor, positive_scores: Tensor, negatives: Tensor, teacher_scores: Tensor, teacher_positive_scores: Tensor,
-    *, temperature: float = 0.1,
-) -> Tensor:  # fmt: skip
+    scores: Tensor,
+    positive_scores: Tensor,
+    negatives: Tensor,
+    teacher_scores: Tensor,
+    teacher_positive_scores: Tensor,
+    *,
+    temperature: float = 0.1,
+) -> Tensor:
     """DML, KL(P^a ‖ P^t) of the two branches' shares. Zhang et al. 2018, Deep Mutual Learning, arXiv:1706.00384.
 
     Mutual where both branches learn: each then takes the other as its teacher. Open in Diao et al. 2024, who compare

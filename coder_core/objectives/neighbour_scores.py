@@ -37,7 +37,11 @@ class NeighbourScores(NamedTuple):
 
 
 def neighbour_scores(
-    embeddings: Tensor, is_embedded: Tensor, row_of_caption: Tensor, neighbours: Tensor, second_neighbours: Tensor
+    embeddings: Tensor,
+    is_embedded: Tensor,
+    row_of_caption: Tensor,
+    neighbours: Tensor,
+    second_neighbours: Tensor,
 ) -> NeighbourScores:
     """Eq. 4 and 2 without Γ, for every pair at once.
 

@@ -7,7 +7,9 @@ from torch import Tensor
 from coder_core.objectives.triplet import triplet_sum
 
 
-def npairs_hinge(scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, margin: float = 0.1) -> Tensor:
+def npairs_hinge(
+    scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, margin: float = 0.1
+) -> Tensor:
     """1/(2N) Σ over the negatives of [margin + S_ij − S⁺_i]₊, N the candidates in the batch. Eq. 1 of Thomas and
     Kovashka 2022, whose 1/(2N²) is this averaged over the N anchors; the sample weights multiply each anchor's value.
 

@@ -53,7 +53,11 @@ class Direction(NamedTuple):
 
 
 def same_image_negatives(
-    query_ids: Tensor, candidate_ids: Tensor, keep_same_image: bool = False, *, positive_offset: int | None = 0
+    query_ids: Tensor,
+    candidate_ids: Tensor,
+    keep_same_image: bool = False,
+    *,
+    positive_offset: int | None = 0,
 ) -> Tensor:
     """Mask of the candidates that are negatives of each query: those of another image.
 
@@ -85,7 +89,11 @@ def same_image_negatives(
 
 
 def all_except_same_image(
-    query_ids: Tensor, candidate_ids: Tensor, keep_same_image: bool = False, *, positive_offset: int | None = 0
+    query_ids: Tensor,
+    candidate_ids: Tensor,
+    keep_same_image: bool = False,
+    *,
+    positive_offset: int | None = 0,
 ) -> AllExcept:
     """`same_image_negatives` as a list of what is no negative, found without comparing every query to every candidate.
 
@@ -116,7 +124,12 @@ def as_list(scores: Tensor, negatives: Negatives) -> tuple[Tensor, AllExcept]:
 
 
 def in_batch_direction(
-    scores: Tensor, query_ids: Tensor, candidate_ids: Tensor, *, keep_same_image: bool = False, positive_offset: int = 0
+    scores: Tensor,
+    query_ids: Tensor,
+    candidate_ids: Tensor,
+    *,
+    keep_same_image: bool = False,
+    positive_offset: int = 0,
 ) -> Direction:
     """Queries against the candidates of the whole batch, their positives among them.
 
@@ -139,11 +152,15 @@ def in_batch_direction(
             f"{queries} anchors at offset {positive_offset} need at least {queries + positive_offset} candidates, "
             f"got {candidates}"
         )
-    negatives = same_image_negatives(query_ids, candidate_ids, keep_same_image, positive_offset=positive_offset)
+    negatives = same_image_negatives(
+        query_ids, candidate_ids, keep_same_image, positive_offset=positive_offset
+    )
     return Direction(scores, scores.diagonal(positive_offset), negatives)
 
 
-def both_directions(scores: Tensor, image_ids: Tensor, *, keep_same_image: bool = False) -> tuple[Direction, Direction]:
+def both_directions(
+    scores: Tensor, image_ids: Tensor, *, keep_same_image: bool = False
+) -> tuple[Direction, Direction]:
     """Image to text and text to image of one square batch; row i and column i are one pair.
 
     Args:
@@ -175,7 +192,9 @@ def hardest_negatives(scores: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor
     return highest, columns
 
 
-def log_shares(scores: Tensor, positive_scores: Tensor, negatives: Tensor, temperature: float | Tensor) -> Tensor:
+def log_shares(
+    scores: Tensor, positive_scores: Tensor, negatives: Tensor, temperature: float | Tensor
+) -> Tensor:
     """Log-softmax of S / temperature over every query's list: its positive at the head, then its negatives.
 
     Candidates that are no negatives keep their column, with a share of zero.

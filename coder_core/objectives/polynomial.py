@@ -16,7 +16,9 @@ PERFECT = 1 - 1e-5
 """A positive that scores more has nothing left to gain, and its query is passed over (the program)."""
 
 
-def polynomial_hardest(scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, margin: float = 0.2) -> Tensor:
+def polynomial_hardest(
+    scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, margin: float = 0.2
+) -> Tensor:
     """[Σ a_p (S⁺)^p]₊ + [Σ b_q N^q]₊ with N the best-scoring negative, where it comes within the margin.
 
     Wei et al. 2020, Universal Weighting Metric Learning for Cross-Modal Matching, CVPR, the max form (MPL in Diao et
@@ -41,8 +43,12 @@ def polynomial_hardest(scores: Tensor, positive_scores: Tensor, negatives: Tenso
     positive = full_precision(positive_scores)
     counts = (hardest + margin > positive) & (positive < PERFECT)
     finite = torch.where(counts, hardest, 0.0)  # -inf without negatives
-    return torch.where(counts, _relu_polynomial(positive, OF_POSITIVE) + _relu_polynomial(finite, OF_NEGATIVE), 0.0)
+    return torch.where(
+        counts, _relu_polynomial(positive, OF_POSITIVE) + _relu_polynomial(finite, OF_NEGATIVE), 0.0
+    )
 
 
 def _relu_polynomial(scores: Tensor, coefficients: tuple[float, ...]) -> Tensor:
-    return torch.relu(sum((c * scores**power for power, c in enumerate(coefficients)), torch.zeros_like(scores)))
+    return torch.relu(
+        sum((c * scores**power for power, c in enumerate(coefficients)), torch.zeros_like(scores))
+    )

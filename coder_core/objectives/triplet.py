@@ -32,7 +32,9 @@ def triplet_sum(scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, m
     return torch.where(negatives, hinge, 0.0).sum(dim=1)
 
 
-def triplet_hardest(scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, margin: float = 0.2) -> Tensor:
+def triplet_hardest(
+    scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, margin: float = 0.2
+) -> Tensor:
     """[margin + S_ij − S⁺_i]₊ at the best-scoring negative j only.
 
     Starts badly from random weights: every anchor then meets the same few candidates. The code CODER builds on trains

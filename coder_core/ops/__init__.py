@@ -36,9 +36,19 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "EMPTY_ID", "SHORTEST_VECTOR", "best_columns", "cosine", "full_precision", "lengths", "log1p_sum_exp",
-    "masked_mean", "mean_of_parts", "mixed_embeddings", "normalise", "padding_mask",
-]  # fmt: skip
+    "EMPTY_ID",
+    "SHORTEST_VECTOR",
+    "best_columns",
+    "cosine",
+    "full_precision",
+    "lengths",
+    "log1p_sum_exp",
+    "masked_mean",
+    "mean_of_parts",
+    "mixed_embeddings",
+    "normalise",
+    "padding_mask",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -27,7 +27,11 @@ class _NoRandomNumbers(TorchFunctionMode):
     """There is nothing to fill: on "meta" a random fill does nothing but import `torch._dynamo`, for 1.5 s."""
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "__name__", "") in ("normal_", "uniform_"):

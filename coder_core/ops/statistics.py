@@ -34,4 +34,6 @@ def log1p_sum_exp(values: Tensor, mask: Tensor) -> Tensor:
     tensor([0.6931])
     """
     exponents = torch.where(mask, full_precision(values), float("-inf"))
-    return torch.logsumexp(torch.cat([exponents.new_zeros(*exponents.shape[:-1], 1), exponents], dim=-1), dim=-1)
+    return torch.logsumexp(
+        torch.cat([exponents.new_zeros(*exponents.shape[:-1], 1), exponents], dim=-1), dim=-1
+    )

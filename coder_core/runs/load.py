@@ -75,7 +75,9 @@ class LoadedModel:
             scoring: joined with the concept branch, (k, 2 · D), so that inner products are the run's scores.
         """
         if not captions:
-            return np.empty((0, self.config.model.dimension * (2 if scoring and self.concepts else 1)), np.float32)
+            return np.empty(
+                (0, self.config.model.dimension * (2 if scoring and self.concepts else 1)), np.float32
+            )
         tokens = self.reader.encode(list(captions))
         rows: dict[int, np.ndarray] = {}
         with evaluating(self.model):
@@ -228,18 +230,28 @@ def check_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) 
     """
     wanted = module.state_dict()
     faults = [Fault(place, f"lacks {name}") for name in wanted if name not in tensors]
-    faults += [Fault(place, f"holds {name}, which the model does not have") for name in tensors if name not in wanted]
+    faults += [
+        Fault(place, f"holds {name}, which the model does not have") for name in tensors if name not in wanted
+    ]
     for name, tensor in tensors.items():
         if name in wanted and tensor.shape != wanted[name].shape:
-            faults.append(Fault(place, f"{name} has shape {tuple(tensor.shape)}", f"{tuple(wanted[name].shape)}"))
+            faults.append(
+                Fault(place, f"{name} has shape {tuple(tensor.shape)}", f"{tuple(wanted[name].shape)}")
+            )
     if faults:
         raise InputError(faults)
 
 
 def check_size(
-    config: Config, save: Save, *, feature_size: int, words: int, concepts: Concepts | None, download: bool = False,
+    config: Config,
+    save: Save,
+    *,
+    feature_size: int,
+    words: int,
+    concepts: Concepts | None,
+    download: bool = False,
     towers: RunTowers | None = None,
-) -> Callable[..., Coder]:  # fmt: skip
+) -> Callable[..., Coder]:
     """Compare a save's weights with the model of a configuration before memory is taken for what it asks for.
 
     Args:
@@ -253,9 +265,15 @@ def check_size(
         InputError: as for `check_weights`.
     """
     build = partial(
-        build_model, config.model, feature_size=feature_size, words=words, concepts=concepts, pretrained=False,
-        download=download, towers=towers,
-    )  # fmt: skip
+        build_model,
+        config.model,
+        feature_size=feature_size,
+        words=words,
+        concepts=concepts,
+        pretrained=False,
+        download=download,
+        towers=towers,
+    )
     with shapes_only():
         check_weights(build(), save.tensors("model"), str(save.path / "model.safetensors"))
     return build
@@ -270,7 +288,12 @@ def best_save(folder: Path) -> Save:
     save = SaveStore(folder / "best", keep=1).newest() or SaveStore(folder / "state", keep=1).newest()
     if save is None:
         raise InputError(
-            Fault(str(folder), "holds no saved weights yet", "a run that has saved", "train it for an epoch first")
+            Fault(
+                str(folder),
+                "holds no saved weights yet",
+                "a run that has saved",
+                "train it for an epoch first",
+            )
         )
     return save
 
@@ -298,4 +321,6 @@ def load_model(folder: str | Path, *, device: str = "cpu", towers: RunTowers | N
     load_weights(model, save.tensors("model"), str(save.path / "model.safetensors"))
     target = torch.device(device)
     model = model.to(target).eval()
-    return LoadedModel(config, model, reader, save.fingerprint, save.name, target, size, save.skipped, concepts, towers)
+    return LoadedModel(
+        config, model, reader, save.fingerprint, save.name, target, size, save.skipped, concepts, towers
+    )

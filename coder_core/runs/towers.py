@@ -39,7 +39,9 @@ def load_towers(about: Mapping[str, Any], run: str) -> Towers:
     prompt, expected = str(about.get("prompt", PLAIN_PROMPT)), str(about.get("fingerprint", ""))
     if about.get("kind") == TRANSFORMERS and expected:
         model, revision = str(about.get("model", "")), str(about.get("revision", ""))
-        return DualEncoder(model, revision=revision, prompt=prompt, expected=expected, place=f"{place}, {model!r:.200}")
+        return DualEncoder(
+            model, revision=revision, prompt=prompt, expected=expected, place=f"{place}, {model!r:.200}"
+        )
     if about.get("kind") == OWN:
         name = _allowed(about, place)
         return OwnTowers(name, prompt=prompt, expected=expected)
@@ -118,7 +120,9 @@ def _allowed(about: Mapping[str, Any], place: str) -> str:
     name = str(about.get("tower", ""))
     if not is_allowed(name):
         problem = f"are code of its maker, {name!r:.200}, and are not imported by themselves"
-        raise InputError(Fault(place, problem, fix=f"if you trust that code, set {ALLOWED}={name} and start again"))
+        raise InputError(
+            Fault(place, problem, fix=f"if you trust that code, set {ALLOWED}={name} and start again")
+        )
     return name
 
 

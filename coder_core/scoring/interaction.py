@@ -41,7 +41,9 @@ class InteractionScorer(Scorer):
     by_pair = True
     local = True
 
-    def __init__(self, dimension: int, *, size: int = 256, sharpness: float = 9.0, block: int = BLOCK) -> None:
+    def __init__(
+        self, dimension: int, *, size: int = 256, sharpness: float = 9.0, block: int = BLOCK
+    ) -> None:
         super().__init__()
         self.align = nn.Linear(dimension, size)
         self.score = nn.Linear(size, 1)
@@ -51,13 +53,19 @@ class InteractionScorer(Scorer):
             nn.init.zeros_(layer.bias)
 
     def forward(
-        self, images: Tensor, texts: Tensor, image_lengths: Tensor | None = None, text_lengths: Tensor | None = None
+        self,
+        images: Tensor,
+        texts: Tensor,
+        image_lengths: Tensor | None = None,
+        text_lengths: Tensor | None = None,
     ) -> Tensor:
         """(n, R, D) regions, (m, T, D) words, (n,) and (m,) lengths -> (n, m) in (−1, 1)."""
         if image_lengths is None or text_lengths is None:
             raise ValueError("regions and words are padded: their lengths are needed")
         padded = padding_mask(image_lengths, images.shape[1])
-        order = torch.argsort(text_lengths, stable=True)  # captions of similar length together: little padding
+        order = torch.argsort(
+            text_lengths, stable=True
+        )  # captions of similar length together: little padding
         lengths = text_lengths[order]
         columns, start = [], 0
         while start < len(order):
@@ -76,7 +84,9 @@ class InteractionScorer(Scorer):
     def _all_images(self, images: Tensor, padded: Tensor, words: Tensor, lengths: Tensor) -> Tensor:
         parts = zip(images.split(ROWS), padded.split(ROWS), strict=True)
         if torch.is_grad_enabled():
-            return torch.cat([checkpoint(self._block, *part, words, lengths, use_reentrant=False) for part in parts])
+            return torch.cat(
+                [checkpoint(self._block, *part, words, lengths, use_reentrant=False) for part in parts]
+            )
         return torch.cat([self._block(*part, words, lengths) for part in parts])
 
     def _block(self, images: Tensor, padded: Tensor, words: Tensor, lengths: Tensor) -> Tensor:

@@ -17,7 +17,11 @@ class Scorer(nn.Module):
     local = False
 
     def forward(
-        self, images: Tensor, texts: Tensor, image_lengths: Tensor | None = None, text_lengths: Tensor | None = None
+        self,
+        images: Tensor,
+        texts: Tensor,
+        image_lengths: Tensor | None = None,
+        text_lengths: Tensor | None = None,
     ) -> Tensor:
         """(n, …, D) images and (m, …, D) captions, with (n,) and (m,) lengths where `local`, -> (n, m)."""
         raise NotImplementedError
@@ -27,7 +31,11 @@ class CosineScorer(Scorer):
     """Inner product of one unit vector each."""
 
     def forward(
-        self, images: Tensor, texts: Tensor, image_lengths: Tensor | None = None, text_lengths: Tensor | None = None
+        self,
+        images: Tensor,
+        texts: Tensor,
+        image_lengths: Tensor | None = None,
+        text_lengths: Tensor | None = None,
     ) -> Tensor:
         """(n, D), (m, D) -> (n, m)."""
         return images @ texts.T
@@ -39,7 +47,11 @@ class PVSEScorer(Scorer):
     by_pair = True
 
     def forward(
-        self, images: Tensor, texts: Tensor, image_lengths: Tensor | None = None, text_lengths: Tensor | None = None
+        self,
+        images: Tensor,
+        texts: Tensor,
+        image_lengths: Tensor | None = None,
+        text_lengths: Tensor | None = None,
     ) -> Tensor:
         """(n, K, D), (m, K, D) -> (n, m). Where several are largest, the gradient is shared among them."""
         cosines = images.flatten(0, 1) @ texts.flatten(0, 1).T

@@ -26,7 +26,11 @@ READ_BYTES = 1 << 22
 LONGEST_UNKNOWN = 512  # tokens, where neither model nor tokenizer says
 METHODS = ("get_image_features", "get_text_features")
 PADDED_WHOLE = ("siglip", "siglip2")  # trained on texts padded to their longest length, without a mask
-LOWER_CASED = ("GemmaTokenizer", "GemmaTokenizerFast", "Siglip2Tokenizer")  # SigLIP 2 was trained on small letters
+LOWER_CASED = (
+    "GemmaTokenizer",
+    "GemmaTokenizerFast",
+    "Siglip2Tokenizer",
+)  # SigLIP 2 was trained on small letters
 
 
 def check_folder(folder: Path) -> dict[str, Any]:
@@ -39,15 +43,22 @@ def check_folder(folder: Path) -> dict[str, Any]:
     for file in sorted(folder.glob("*config.json")):
         if "auto_map" in _read_json(file):
             fix = "use a model that transformers knows, or wrap it (docs/towers.md)"
-            raise InputError(Fault(f"{file} key auto_map", "names code to run", "no code of the model's own", fix))
+            raise InputError(
+                Fault(f"{file} key auto_map", "names code to run", "no code of the model's own", fix)
+            )
     if not any(folder.glob("*.safetensors")):
         pickled = ", ".join(file.name for file in sorted(folder.glob("*.bin"))[:3])
         problem = (
-            f"has its weights only as {pickled}, a pickle, which can run programs" if pickled else "has no weights"
+            f"has its weights only as {pickled}, a pickle, which can run programs"
+            if pickled
+            else "has no weights"
         )
         fix = "open it once where you trust it, and save_pretrained(…) it"
         raise InputError(Fault(str(folder), problem, "*.safetensors", fix))
-    if not (folder / "preprocessor_config.json").is_file() and not (folder / "processor_config.json").is_file():
+    if (
+        not (folder / "preprocessor_config.json").is_file()
+        and not (folder / "processor_config.json").is_file()
+    ):
         fix = "save the image processor there too (processor.save_pretrained)"
         raise InputError(Fault(str(folder), "has no settings of pictures", "preprocessor_config.json", fix))
     return settings
@@ -103,9 +114,16 @@ class DualEncoder:
     """
 
     def __init__(
-        self, name: str, *, revision: str = "", device: torch.device | str = "cpu", prompt: str = PLAIN_PROMPT,
-        precision: str = "bfloat16", expected: str = "", place: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        *,
+        revision: str = "",
+        device: torch.device | str = "cpu",
+        prompt: str = PLAIN_PROMPT,
+        precision: str = "bfloat16",
+        expected: str = "",
+        place: str = "",
+    ) -> None:
         check_prompt(prompt)
         self.folder, commit = find_model(name, revision, place)
         settings = check_folder(self.folder)
@@ -153,10 +171,15 @@ class DualEncoder:
             filled = [text.lower() for text in filled]
         lengths = [len(ids) for ids in self._tokenizer(filled, verbose=False)["input_ids"]]
         tokens = self._tokenizer(
-            filled, padding="max_length" if self._padded_whole else "longest", truncation=True,
-            max_length=self._longest, return_tensors="pt",
-        )  # fmt: skip
-        inputs = {name: rows for name, rows in tokens.items() if not (self._padded_whole and name != "input_ids")}
+            filled,
+            padding="max_length" if self._padded_whole else "longest",
+            truncation=True,
+            max_length=self._longest,
+            return_tensors="pt",
+        )
+        inputs = {
+            name: rows for name, rows in tokens.items() if not (self._padded_whole and name != "input_ids")
+        }
         return self._encode(METHODS[1], inputs, "texts"), sum(length > self._longest for length in lengths)
 
     def _encode(self, method: str, inputs: dict[str, Tensor], what: str) -> np.ndarray:
@@ -212,9 +235,13 @@ def load_transformers_model(folder: Path, place: str, methods: Sequence[str] = (
 
     try:
         model, loading = AutoModel.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=True, trust_remote_code=False, local_files_only=True,
+            folder,
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
             output_loading_info=True,
-        )  # fmt: skip
+        )
     except Exception as error:  # whatever a damaged file makes safetensors, json or the model's class raise
         reason = (str(error).strip() or type(error).__name__).split("\n", 1)[0][:300]
         raise InputError(Fault(place, f"cannot be loaded: {reason}", NEEDED, "download it again")) from error
@@ -223,7 +250,9 @@ def load_transformers_model(folder: Path, place: str, methods: Sequence[str] = (
         raise InputError(Fault(place, problem, "a dual encoder such as CLIP or SigLIP", "name another model"))
     missing = sorted(loading["missing_keys"]) + sorted(str(key) for key in loading["mismatched_keys"])
     if missing:
-        problem = f"lacks {len(missing)} of the model's weights, which would be random; the first: {missing[0]}"
+        problem = (
+            f"lacks {len(missing)} of the model's weights, which would be random; the first: {missing[0]}"
+        )
         raise InputError(Fault(place, problem, "all weights", "download it again"))
     return model.eval()
 

@@ -131,7 +131,9 @@ class VisionModule(nn.Module):
     def forward(self, pixels: Tensor, lengths: Tensor) -> Tensor:
         if flexible := pixels.ndim == 3:
             present, grid = (pixels[..., -1] > 0).long(), pixels[:, 0, -2:].long()
-            output = self.model(pixel_values=pixels[..., :-2], pixel_attention_mask=present, spatial_shapes=grid)
+            output = self.model(
+                pixel_values=pixels[..., :-2], pixel_attention_mask=present, spatial_shapes=grid
+            )
         else:
             output = self.model(pixel_values=pixels)
         if self.pooled:
@@ -158,9 +160,14 @@ class TextModule(nn.Module):
     """
 
     def __init__(
-        self, model: Any, projection: nn.Module | None, padded_to: int, pad: int, wanted: Wanted,
+        self,
+        model: Any,
+        projection: nn.Module | None,
+        padded_to: int,
+        pad: int,
+        wanted: Wanted,
         padded_left: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.model, self.projection, self.padded_to, self.pad = model, projection, padded_to, pad
         self.padded_left = padded_left
@@ -260,7 +267,9 @@ def load_image_half(wanted: Wanted, whole: Any = None) -> ImageHalf:
     model = getattr(loaded, "vision_model", loaded)
     prepare = Preparation(processor)
     if getattr(model, "main_input_name", "") != "pixel_values":
-        raise InputError(Fault(wanted.place, f"is a {type(loaded).__name__}, which reads no pictures", "", WRAP))
+        raise InputError(
+            Fault(wanted.place, f"is a {type(loaded).__name__}, which reads no pictures", "", WRAP)
+        )
     made = set(prepare(PROBE))
     if made not in ({"pixel_values"}, PATCHWORK):
         problem = f"reads {', '.join(sorted(made))} of a picture"
@@ -296,7 +305,9 @@ def load_text_half(wanted: Wanted, whole: Any = None) -> TextHalf:
 
     def tokenise(texts: Sequence[str]) -> list[list[int]]:
         lowered = [text.lower() for text in texts] if lower else list(texts)
-        ids: list[list[int]] = tokenizer(lowered, truncation=True, max_length=longest, verbose=False)["input_ids"]
+        ids: list[list[int]] = tokenizer(lowered, truncation=True, max_length=longest, verbose=False)[
+            "input_ids"
+        ]
         return ids
 
     def unknown(words: Sequence[str]) -> list[str]:
@@ -323,9 +334,12 @@ def load_whole(wanted: Wanted) -> tuple[Path, dict[str, Any], Any, dict[str, Any
     with quiet():
         model = load_transformers_model(folder, wanted.place)
     about = {
-        "kind": TRANSFORMERS, "model": wanted.name if commit else str(folder.resolve()), "revision": commit,
-        "type": str(settings.get("model_type", "")), "fingerprint": own,
-    }  # fmt: skip
+        "kind": TRANSFORMERS,
+        "model": wanted.name if commit else str(folder.resolve()),
+        "revision": commit,
+        "type": str(settings.get("model_type", "")),
+        "fingerprint": own,
+    }
     return folder, about, model, settings
 
 
@@ -357,7 +371,9 @@ class Patchwork:
     def __call__(self, picture: Image) -> np.ndarray:
         made = self.prepare(picture)
         present = np.asarray(made["pixel_attention_mask"])[:, None] > 0
-        return np.concatenate([made["pixel_values"], present * made["spatial_shapes"]], axis=1, dtype=np.float32)
+        return np.concatenate(
+            [made["pixel_values"], present * made["spatial_shapes"]], axis=1, dtype=np.float32
+        )
 
 
 def patch_counts(prepared: Tensor) -> Tensor:
@@ -369,7 +385,9 @@ def _measured(about: dict[str, Any], module: nn.Module, prepare: Callable[[Image
     pixels = torch.from_numpy(prepare(PROBE))[None]
     with torch.no_grad():
         _, local_features, size = module(pixels, torch.ones(1)).shape
-    return ImageHalf(about | {"shape": list(pixels.shape[1:])}, module, prepare, int(local_features), int(size))
+    return ImageHalf(
+        about | {"shape": list(pixels.shape[1:])}, module, prepare, int(local_features), int(size)
+    )
 
 
 def _own(wanted: Wanted, attribute: str) -> tuple[Any, nn.Module, dict[str, Any]]:
@@ -377,7 +395,9 @@ def _own(wanted: Wanted, attribute: str) -> tuple[Any, nn.Module, dict[str, Any]
     module = getattr(user, attribute, None)
     if not isinstance(module, nn.Module):
         problem = f"gives a {type(user).__name__} whose {attribute} is no torch.nn.Module"
-        raise InputError(Fault(wanted.place, problem, f"a module {attribute}", "docs/training.md, Towers, shows one"))
+        raise InputError(
+            Fault(wanted.place, problem, f"a module {attribute}", "docs/training.md, Towers, shows one")
+        )
     own = str(getattr(user, "fingerprint", "")) or file_fingerprint(source)
     if wanted.expected and own != wanted.expected:
         raise _another(wanted, own)
@@ -389,7 +409,9 @@ def _own_image_half(wanted: Wanted) -> ImageHalf:
     prepare = getattr(user, "prepare", None)
     if not callable(prepare):
         expected = "prepare(picture), which gives an array of one shape"
-        raise InputError(Fault(wanted.place, "has no method prepare", expected, "docs/training.md, Towers, shows one"))
+        raise InputError(
+            Fault(wanted.place, "has no method prepare", expected, "docs/training.md, Towers, shows one")
+        )
     return _measured(about, OwnImages(module, wanted.place).eval(), Pixels(prepare))
 
 
@@ -398,7 +420,9 @@ def _own_text_half(wanted: Wanted) -> TextHalf:
     tokenise = getattr(user, "tokenise", None)
     if not callable(tokenise):
         expected = "tokenise(texts), which gives a list of ids a text"
-        raise InputError(Fault(wanted.place, "has no method tokenise", expected, "docs/training.md, Towers, shows one"))
+        raise InputError(
+            Fault(wanted.place, "has no method tokenise", expected, "docs/training.md, Towers, shows one")
+        )
     own = OwnTexts(module, wanted.place).eval()
     ids = tokenise(["a"])[0]
     with torch.no_grad():
@@ -408,9 +432,14 @@ def _own_text_half(wanted: Wanted) -> TextHalf:
         return [[int(number) for number in numbers] for numbers in tokenise(list(texts))]
 
     return TextHalf(
-        about, own, as_lists, int(getattr(user, "words", 0)) or 1, int(size), lambda words: [],
+        about,
+        own,
+        as_lists,
+        int(getattr(user, "words", 0)) or 1,
+        int(size),
+        lambda words: [],
         lambda text: [str(number) for number in as_lists([text])[0]],
-    )  # fmt: skip
+    )
 
 
 def weights_fingerprint(module: nn.Module) -> str:

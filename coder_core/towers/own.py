@@ -44,7 +44,9 @@ def make_own(name: str, place: str) -> tuple[Any, Any]:
         InputError: the name is of another form, or the code fails.
     """
     if not NAME.fullmatch(name):
-        fault = Fault(place, "is not of this form", "package.module:function", "for example --tower towers:clip")
+        fault = Fault(
+            place, "is not of this form", "package.module:function", "for example --tower towers:clip"
+        )
         raise InputError(fault)
     module_name, _, function = name.partition(":")
     try:
@@ -69,18 +71,26 @@ class OwnTowers:
         InputError: it cannot be imported, lacks a method, or is not the expected one.
     """
 
-    def __init__(self, name: str, *, prompt: str = PLAIN_PROMPT, expected: str = "", texts: bool = True) -> None:
+    def __init__(
+        self, name: str, *, prompt: str = PLAIN_PROMPT, expected: str = "", texts: bool = True
+    ) -> None:
         check_prompt(prompt)
         place = f"--tower {name}"
         self._tower, module = make_own(name, place)
-        lacking = [method for method in METHODS[: 1 + texts] if not callable(getattr(self._tower, method, None))]
+        lacking = [
+            method for method in METHODS[: 1 + texts] if not callable(getattr(self._tower, method, None))
+        ]
         if lacking:
             problem = f"gives a {type(self._tower).__name__} without {' and '.join(lacking)}"
-            raise InputError(Fault(place, problem, " and ".join(METHODS), "docs/towers.md shows three adapters"))
+            raise InputError(
+                Fault(place, problem, " and ".join(METHODS), "docs/towers.md shows three adapters")
+            )
         own = str(getattr(self._tower, "fingerprint", "")) or file_fingerprint(module)
         if expected and own != expected:
             problem = f"has another fingerprint now, {own[:12]}"
-            raise InputError(Fault(place, problem, expected[:12], "restore the towers this run was made with"))
+            raise InputError(
+                Fault(place, problem, expected[:12], "restore the towers this run was made with")
+            )
         prepare = getattr(self._tower, "prepare", None)
         self.prepare: Callable[[Image], Any] = prepare if callable(prepare) else _unchanged
         self.device, self.prompt = torch.device("cpu"), prompt
@@ -108,7 +118,11 @@ class OwnTowers:
     def _rows(self, method: str, samples: list[Any], what: str) -> Tensor:
         with torch.inference_mode():
             output = getattr(self._tower, method)(samples)
-            rows = output if isinstance(output, Tensor) else torch.from_numpy(np.asarray(output, dtype=np.float32))
+            rows = (
+                output
+                if isinstance(output, Tensor)
+                else torch.from_numpy(np.asarray(output, dtype=np.float32))
+            )
             if rows.ndim not in (2, 3) or len(rows) != len(samples):
                 problem = f"gives shape {tuple(rows.shape)} for {len(samples)} {what}"
                 raise InputError(Fault(f"{method} of {self.about['tower']}", problem, "(B, L, D) or (B, D)"))

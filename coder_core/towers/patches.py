@@ -79,7 +79,9 @@ def _with_class_token(vision: Any, projection: nn.Module, pixels: Tensor) -> tup
     handle = last.register_forward_pre_hook(lambda _, *inputs: given.append(inputs), with_kwargs=True)
     with _eager(vision):
         try:
-            attention = vision(pixel_values=pixels, output_attentions=True).attentions[-1][0, :, 0, 1:].mean(0)
+            attention = (
+                vision(pixel_values=pixels, output_attentions=True).attentions[-1][0, :, 0, 1:].mean(0)
+            )
         finally:
             handle.remove()
         inputs, named = given[0]

@@ -102,17 +102,28 @@ class RegionTower:
     """
 
     def __init__(
-        self, about: dict[str, Any], device: torch.device, prepare: Callable[[Image.Image], PreparedRegions],
-        features: Callable[[Sequence[Any]], Tensor], grid: int,
-    ) -> None:  # fmt: skip
+        self,
+        about: dict[str, Any],
+        device: torch.device,
+        prepare: Callable[[Image.Image], PreparedRegions],
+        features: Callable[[Sequence[Any]], Tensor],
+        grid: int,
+    ) -> None:
         self.device, self.prepare, self._features, self._grid = device, prepare, features, 0
         _, rows, columns, self.size = self._compute([prepare(PROBE)]).shape
         if grid > min(rows, columns) or grid < 0:
             expected = f"from 1 to {min(rows, columns)}, or 0 for all"
-            raise InputError(Fault("--grid", f"is {grid}; the tower gives {rows} × {columns} cells", expected))
+            raise InputError(
+                Fault("--grid", f"is {grid}; the tower gives {rows} × {columns} cells", expected)
+            )
         self._grid = grid
         self.rows, self.columns = (grid, grid) if grid else (int(rows), int(columns))
-        self.about = about | {"grid": grid, "rows": self.rows, "columns": self.columns, "size": int(self.size)}
+        self.about = about | {
+            "grid": grid,
+            "rows": self.rows,
+            "columns": self.columns,
+            "size": int(self.size),
+        }
 
     @property
     def regions(self) -> int:
@@ -123,7 +134,9 @@ class RegionTower:
         with torch.inference_mode():
             grid = self._features([one.prepared for one in prepared]).float()
             if self._grid:
-                grid = nn.functional.adaptive_avg_pool2d(grid.permute(0, 3, 1, 2), self._grid).permute(0, 2, 3, 1)
+                grid = nn.functional.adaptive_avg_pool2d(grid.permute(0, 3, 1, 2), self._grid).permute(
+                    0, 2, 3, 1
+                )
             return grid
 
     def encode(self, prepared: Sequence[PreparedRegions]) -> np.ndarray:
@@ -134,7 +147,9 @@ class RegionTower:
         """
         values = self._compute(prepared).flatten(1, 2).half().cpu().numpy()
         if not np.isfinite(values).all():
-            fault = Fault("the tower", "gives NaN, Inf or numbers above 65,504", "finite numbers", "check its weights")
+            fault = Fault(
+                "the tower", "gives NaN, Inf or numbers above 65,504", "finite numbers", "check its weights"
+            )
             raise InputError(fault)
         return np.asarray(values)
 
@@ -148,9 +163,15 @@ class RegionTower:
 
 
 def transformers_regions(
-    name: str, *, grid: int, revision: str = "", device: torch.device | str = "cpu", precision: str = "bfloat16",
-    expected: str = "", place: str = "",
-) -> RegionTower:  # fmt: skip
+    name: str,
+    *,
+    grid: int,
+    revision: str = "",
+    device: torch.device | str = "cpu",
+    precision: str = "bfloat16",
+    expected: str = "",
+    place: str = "",
+) -> RegionTower:
     """The picture tower of any transformers model with patch tokens or a feature map (CLIP, SigLIP, DINOv2, ResNet …).
 
     Args:
@@ -165,7 +186,9 @@ def transformers_regions(
     place, own, target = place or f"--model {name}", fingerprint(folder), torch.device(device)
     if expected and own != expected:
         problem = f"is another model now: its files have the fingerprint {own[:12]}"
-        raise InputError(Fault(place, problem, expected[:12], "restore the model the features were made with"))
+        raise InputError(
+            Fault(place, problem, expected[:12], "restore the model the features were made with")
+        )
     with quiet():
         whole = load_transformers_model(folder, place)
         processor = load_image_processor(folder, place)
@@ -173,7 +196,9 @@ def transformers_regions(
     prepare = Preparation(processor)
     if set(prepare(PROBE)) != {"pixel_values"}:
         fix = "use a model of fixed size, or wrap it (docs/towers.md)"
-        raise InputError(Fault(place, "reads pictures of any shape (NaFlex), which gives no fixed grid", fix=fix))
+        raise InputError(
+            Fault(place, "reads pictures of any shape (NaFlex), which gives no fixed grid", fix=fix)
+        )
     half = target.type == "cuda" and precision == "bfloat16"
 
     def features(prepared: Sequence[dict[str, np.ndarray]]) -> Tensor:
@@ -185,10 +210,14 @@ def transformers_regions(
         return as_grid(output, pixels.shape[-2:], model, place)
 
     about = {
-        "kind": TRANSFORMERS, "model": name if commit else str(folder.resolve()), "revision": commit,
-        "type": str(settings.get("model_type", "")), "fingerprint": own,
-        "precision": "bfloat16" if half else "float32", "processor": json.loads(processor.to_json_string()),
-    }  # fmt: skip
+        "kind": TRANSFORMERS,
+        "model": name if commit else str(folder.resolve()),
+        "revision": commit,
+        "type": str(settings.get("model_type", "")),
+        "fingerprint": own,
+        "precision": "bfloat16" if half else "float32",
+        "processor": json.loads(processor.to_json_string()),
+    }
     view = CentreCrop(about["processor"])
     return RegionTower(about, target, PreparationWithView(prepare, view), features, grid)
 
@@ -201,7 +230,9 @@ def as_grid(output: Tensor, pixels: Sequence[int], model: Any, place: str) -> Te
     sides = (patch, patch) if isinstance(patch, int) else tuple(patch or ())
     if output.ndim != 3 or len(sides) != 2:
         fix = "wrap it (docs/towers.md)"
-        raise InputError(Fault(place, f"gives shape {tuple(output.shape)}", "patch tokens or a feature map", fix))
+        raise InputError(
+            Fault(place, f"gives shape {tuple(output.shape)}", "patch tokens or a feature map", fix)
+        )
     rows, columns = pixels[0] // sides[0], pixels[1] // sides[1]
     special = output.shape[1] - rows * columns
     if special < 0:

@@ -62,5 +62,7 @@ def unit_rows(rows: Tensor, what: str) -> np.ndarray:
     lengths = values.norm(dim=-1, keepdim=True)
     if not bool((lengths.isfinite() & (lengths > 0)).all()):
         problem = f"gives NaN, Inf or a row of zeros for {what}"
-        raise InputError(Fault("the model", problem, "finite numbers", "check its weights, or use --precision float32"))
+        raise InputError(
+            Fault("the model", problem, "finite numbers", "check its weights, or use --precision float32")
+        )
     return np.asarray((values / lengths).cpu().numpy(), dtype=np.float32)

@@ -45,7 +45,12 @@ class TunedTower(nn.Module):
     """
 
     def __init__(
-        self, tower: nn.Module, linear: nn.Module, tuning: Tuning, lora: LoraSettings | None = None, place: str = ""
+        self,
+        tower: nn.Module,
+        linear: nn.Module,
+        tuning: Tuning,
+        lora: LoraSettings | None = None,
+        place: str = "",
     ) -> None:
         super().__init__()
         self.tuning = tuning
@@ -53,7 +58,11 @@ class TunedTower(nn.Module):
             _add_adapters(tower, lora, place)
         self.tower, self.linear = tower, linear
         every = [name for name, _ in _named_tensors(tower)]
-        trained = every if tuning == "full" else [name for name in every if tuning == "lora" and ADAPTER in f".{name}"]
+        trained = (
+            every
+            if tuning == "full"
+            else [name for name in every if tuning == "lora" and ADAPTER in f".{name}"]
+        )
         self.shared = frozenset(f"tower.{name}" for name in every) - {f"tower.{name}" for name in trained}
         for name, parameter in tower.named_parameters():
             parameter.requires_grad_(f"tower.{name}" not in self.shared)
@@ -120,7 +129,9 @@ class TunedTower(nn.Module):
         if self.tuning != "full":
             return self._scale_adapters
         originals = dict(_named_tensors(original))
-        present = {name: t.detach().clone() for name, t in _named_tensors(self.tower) if t.is_floating_point()}
+        present = {
+            name: t.detach().clone() for name, t in _named_tensors(self.tower) if t.is_floating_point()
+        }
 
         def blend(alpha: float) -> None:
             with torch.no_grad():
@@ -172,7 +183,9 @@ def _named_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     return chain(module.named_parameters(), module.named_buffers())
 
 
-def _leave_out_shared(module: nn.Module, state: dict[str, Any], prefix: str, metadata: dict[str, Any]) -> None:
+def _leave_out_shared(
+    module: nn.Module, state: dict[str, Any], prefix: str, metadata: dict[str, Any]
+) -> None:
     assert isinstance(module, TunedTower)
     for name in module.shared:
         state.pop(prefix + name, None)
@@ -197,6 +210,9 @@ def _add_adapters(tower: nn.Module, lora: LoraSettings, place: str) -> None:
     ]
     if not layers:
         fix = "train it in full, or leave it frozen"
-        raise InputError(Fault(place, "has no linear layer that an adapter could be added to", "linear layers", fix))
-    settings = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=layers)  # type: ignore[arg-type]
+        raise InputError(
+            Fault(place, "has no linear layer that an adapter could be added to", "linear layers", fix)
+        )
+    alpha: Any = lora.alpha  # peft annotates int; it only divides by the rank
+    settings = LoraConfig(r=lora.rank, lora_alpha=alpha, lora_dropout=lora.dropout, target_modules=layers)
     inject_adapter_in_model(settings, tower)

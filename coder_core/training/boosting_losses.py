@@ -33,12 +33,16 @@ def loss_against_teacher(boosting: BoostingConfig) -> Callable[..., Tensor]:
     student: dict[str, Any] = {"temperature": boosting.boosting_temperature}
     both: dict[str, Any] = {**student, "teacher_temperature": boosting.boosting_teacher_temperature}
     forms: dict[str, Callable[..., Tensor]] = {
-        "rs": partial(relative_sum, **relative), "rm": partial(relative_max, **relative),
-        "as": partial(absolute_sum, **absolute), "am": partial(absolute_max, **absolute),
-        "dr": partial(rank_distillation, **student), "rkd": relational_distillation,
-        "dml": partial(mutual_learning, **student), "dino": partial(self_distillation, **both),
+        "rs": partial(relative_sum, **relative),
+        "rm": partial(relative_max, **relative),
+        "as": partial(absolute_sum, **absolute),
+        "am": partial(absolute_max, **absolute),
+        "dr": partial(rank_distillation, **student),
+        "rkd": relational_distillation,
+        "dml": partial(mutual_learning, **student),
+        "dino": partial(self_distillation, **both),
         "dino-reversed": partial(reversed_self_distillation, **both),
-    }  # fmt: skip
+    }
     if boosting.boosting in forms:
         return forms[boosting.boosting]
     first, second = (forms[name] for name in boosting.boosting.split("-"))  # rs-as, rm-am: table IV #H and #I
@@ -71,11 +75,17 @@ def boosted(losses: Losses, target: Anchors, teachers: Sequence[Anchors], config
         return losses
     per_pair = boosting_losses(target, teachers, config)
     pairs = len(per_pair) * parallel.world_size()  # several processes average their gradients
-    return losses.plus(f"boosting-{config.boosting.boosting}", per_pair, config.boosting.boosting_weight * pairs)
+    return losses.plus(
+        f"boosting-{config.boosting.boosting}", per_pair, config.boosting.boosting_weight * pairs
+    )
 
 
 def cohort_losses(
-    losses: Losses, target: Anchors, earlier: Sequence[Anchors], config: Config, raw: Callable[[Anchors], Losses]
+    losses: Losses,
+    target: Anchors,
+    earlier: Sequence[Anchors],
+    config: Config,
+    raw: Callable[[Anchors], Losses],
 ) -> Losses:
     """Add the losses of the earlier branches, which train in the same step (OSS).
 

@@ -32,7 +32,7 @@ class Candidates(NamedTuple):
 
 def instance_dcl(
     anchors: Anchors, keys: Keys | None, config: Config, epoch: float, weights: Tensor | None = None
-) -> Losses:  # fmt: skip
+) -> Losses:
     """3·L_DCL^I + L_M_DCL^I (eq. 8), both directions.
 
     Args:
@@ -98,8 +98,9 @@ def _bank_candidates(anchors: Anchors, keys: Keys, objective: ObjectiveConfig) -
     bank = keys.bank
     negatives = _negatives(anchors.image_ids, bank.image_ids[: bank.count], objective, None)
     for queries, slots, partners in (
-        (anchors.images, bank.texts, keys.texts), (anchors.texts, bank.images, keys.images)
-    ):  # fmt: skip
+        (anchors.images, bank.texts, keys.texts),
+        (anchors.texts, bank.images, keys.images),
+    ):
         yield Candidates(queries @ slots[: bank.count].T, (queries * partners).sum(1), *negatives)
 
 
@@ -129,24 +130,36 @@ def _negatives(
     other_images = all_except_same_image(query_ids, candidate_ids)
     if not objective.same_image_negatives:
         return other_images, other_images
-    return all_except_same_image(query_ids, candidate_ids, True, positive_offset=positive_offset), other_images
+    return all_except_same_image(
+        query_ids, candidate_ids, True, positive_offset=positive_offset
+    ), other_images
 
 
 def _diversity(
-    in_batch: Candidates, in_bank: Candidates | None, objective: ObjectiveConfig,
+    in_batch: Candidates,
+    in_bank: Candidates | None,
+    objective: ObjectiveConfig,
     largest: Callable[[Tensor], Tensor] = parallel.largest_with_gradient,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     return anchor_diversity(
         (in_batch.scores, in_batch.other_images),
         None if in_bank is None else (in_bank.scores, in_bank.other_images),
-        measure=objective.diversity, epsilon=objective.epsilon, entropy_temperature=objective.entropy_temperature,
-        gradient=objective.diversity_gradient, largest=largest,
-    )  # fmt: skip
+        measure=objective.diversity,
+        epsilon=objective.epsilon,
+        entropy_temperature=objective.entropy_temperature,
+        gradient=objective.diversity_gradient,
+        largest=largest,
+    )
 
 
 def _dcl(candidates: Candidates, diversity: Tensor | None, objective: ObjectiveConfig) -> Tensor:
     return diversity_contrastive(
-        candidates.scores, candidates.positive_scores, candidates.negatives, diversity=diversity,
-        temperature=objective.temperature, margin=objective.gamma, positive_scale=objective.positive_scale,
+        candidates.scores,
+        candidates.positive_scores,
+        candidates.negatives,
+        diversity=diversity,
+        temperature=objective.temperature,
+        margin=objective.gamma,
+        positive_scale=objective.positive_scale,
         positive_clamp=objective.positive_clamp,
-    )  # fmt: skip
+    )

@@ -52,7 +52,11 @@ class Keys(NamedTuple):
 
 
 def gather_anchors(
-    images: Tensor, texts: Tensor, image_ids: Tensor, scorer: Scorer | None = None, lengths: Lengths | None = None
+    images: Tensor,
+    texts: Tensor,
+    image_ids: Tensor,
+    scorer: Scorer | None = None,
+    lengths: Lengths | None = None,
 ) -> Anchors:
     """One branch's samples of this process's pairs, beside those of all processes.
 
@@ -65,9 +69,17 @@ def gather_anchors(
     """
     all_lengths = None if lengths is None else Lengths(*(parallel.gather_rows(counts) for counts in lengths))
     return Anchors(
-        images, texts, _gather(images), _gather(texts), image_ids, parallel.gather_rows(image_ids),
-        parallel.rank() * len(image_ids), scorer or CosineScorer(), lengths, all_lengths,
-    )  # fmt: skip
+        images,
+        texts,
+        _gather(images),
+        _gather(texts),
+        image_ids,
+        parallel.gather_rows(image_ids),
+        parallel.rank() * len(image_ids),
+        scorer or CosineScorer(),
+        lengths,
+        all_lengths,
+    )
 
 
 def _gather(samples: Tensor) -> Tensor:
@@ -91,9 +103,12 @@ def batch_directions(anchors: Anchors, *, keep_same_image: bool) -> Iterator[Dir
     """This process's images against all texts, then its texts against all images, with their negatives."""
     for scores in batch_scores(anchors):
         yield in_batch_direction(
-            scores, anchors.image_ids, anchors.all_image_ids, keep_same_image=keep_same_image,
+            scores,
+            anchors.image_ids,
+            anchors.all_image_ids,
+            keep_same_image=keep_same_image,
             positive_offset=anchors.offset,
-        )  # fmt: skip
+        )
 
 
 def mean_vectors(anchors: Anchors) -> Anchors:
@@ -102,7 +117,9 @@ def mean_vectors(anchors: Anchors) -> Anchors:
     own = anchors.lengths if local and anchors.lengths is not None else (None, None)
     of_all = anchors.all_lengths if local and anchors.all_lengths is not None else (None, None)
     return replace(
-        anchors, images=mean_of_parts(anchors.images, own[0]), texts=mean_of_parts(anchors.texts, own[1]),
+        anchors,
+        images=mean_of_parts(anchors.images, own[0]),
+        texts=mean_of_parts(anchors.texts, own[1]),
         all_images=mean_of_parts(anchors.all_images, of_all[0]),
         all_texts=mean_of_parts(anchors.all_texts, of_all[1]),
-    )  # fmt: skip
+    )

@@ -63,11 +63,24 @@ TEACHER = "boosting_anchor_fingerprint"  # in the table [about] of a run with an
 CHECKED = ("train_features", "train_captions", "dev_features", "dev_captions")
 CHECKSUM = "{}_sha256"  # in the table [about]
 MAY_CHANGE = {
-    "data.data", "data.pictures", "data.reviews", "towers.image_tower", "towers.text_tower", "towers.workers",
-    "model.concept_list", "boosting.boosting_teacher", "weighting.text_space", "training.device", "training.threads",
-    "training.precision", "training.twin_precision", "training.compile", "training.save_every",
-    "training.gradient_checkpointing", "training.piece_size",
-}  # fmt: skip
+    "data.data",
+    "data.pictures",
+    "data.reviews",
+    "towers.image_tower",
+    "towers.text_tower",
+    "towers.workers",
+    "model.concept_list",
+    "boosting.boosting_teacher",
+    "weighting.text_space",
+    "training.device",
+    "training.threads",
+    "training.precision",
+    "training.twin_precision",
+    "training.compile",
+    "training.save_every",
+    "training.gradient_checkpointing",
+    "training.piece_size",
+}
 
 
 def choose_device(name: str) -> torch.device:
@@ -143,20 +156,30 @@ def continue_run(folder: Path, overrides: Config | None, console: Console, *, do
         size = read_feature_size(folder, config, about)
         build = check_size(
             config, save, feature_size=size, words=words, concepts=concepts, download=download, towers=towers
-        )  # fmt: skip
+        )
         check_parts(config, save, build)
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
     with preparing(console) as progress:
         prepared = prepare(
-            config, vocabulary, progress, concepts, space, pretrained=save is None, download=download, towers=towers,
+            config,
+            vocabulary,
+            progress,
+            concepts,
+            space,
+            pretrained=save is None,
+            download=download,
+            towers=towers,
             reviews=reviews,
-        )  # fmt: skip
+        )
     notes = _same_data(prepared, about, config)
     notes += reviews.faults if reviews is not None else ()
     if parallel.rank() == 0:
         print_faults(console, notes)
     if prepared.teacher is not None and prepared.teacher.fingerprint != about.get(TEACHER):
-        place, fix = f"--boosting-teacher {config.boosting.boosting_teacher}", "give the teacher as it was then"
+        place, fix = (
+            f"--boosting-teacher {config.boosting.boosting_teacher}",
+            "give the teacher as it was then",
+        )
         raise InputError(Fault(place, "holds another best model than when the run began", fix=fix))
     if prepared.neighbourhood is not None and parallel.rank() == 0:
         print_faults(console, same_neighbours(prepared.neighbourhood, config, about))
@@ -173,7 +196,9 @@ def _same_data(prepared: Prepared, about: Mapping[str, Any], config: Config) -> 
     stored = {name: str(about[CHECKSUM.format(name)]) for name in CHECKED if CHECKSUM.format(name) in about}
     if not stored:
         if prepared.fingerprint != about.get("data_fingerprint"):
-            raise InputError(Fault(config.data.data, "holds other training data than the run began with", fix=fix))
+            raise InputError(
+                Fault(config.data.data, "holds other training data than the run began with", fix=fix)
+            )
         text = "the run began with a version that noted a sample of 64 images only; these are the same"
         return [Fault(config.data.data, text, severity="note")]
     splits = {split.name: split for split in (prepared.train, prepared.dev) if split is not None}
@@ -182,9 +207,15 @@ def _same_data(prepared: Prepared, about: Mapping[str, Any], config: Config) -> 
         split_name, part = name.split("_")
         if name in stored and name in prepared.checksums and stored[name] != prepared.checksums[name]:
             place = splits[split_name].source[part]
-            faults.append(Fault(place, f"holds other {part} of {split_name} than the run began with", fix=fix))
+            faults.append(
+                Fault(place, f"holds other {part} of {split_name} than the run began with", fix=fix)
+            )
     if ("dev_captions" in stored) != ("dev_captions" in prepared.checksums):
-        problem = "has no dev split any more" if "dev_captions" in stored else "has a dev split now, and had none then"
+        problem = (
+            "has no dev split any more"
+            if "dev_captions" in stored
+            else "has a dev split now, and had none then"
+        )
         faults.append(Fault(config.data.data, problem, "the data the run began with", fix))
     return stop_on_errors(faults)
 
@@ -195,14 +226,19 @@ def differences(before: Config, after: Config) -> dict[str, tuple[object, object
     for section, table in to_document(before).items():
         if isinstance(table, dict):
             other = asdict(getattr(after, section))
-            changes |= {f"{section}.{key}": (value, other[key]) for key, value in table.items() if value != other[key]}
+            changes |= {
+                f"{section}.{key}": (value, other[key]) for key, value in table.items() if value != other[key]
+            }
     return changes
 
 
 def _merge(stored: Config, overrides: Config) -> Config:
     refused = [
         Fault(
-            f"--{key.split('.')[1].replace('_', '-')}", f"is {now!r}", f"{was!r}, as the run began", "start a new run"
+            f"--{key.split('.')[1].replace('_', '-')}",
+            f"is {now!r}",
+            f"{was!r}, as the run began",
+            "start a new run",
         )
         for key, (was, now) in differences(stored, overrides).items()
         if key not in MAY_CHANGE
@@ -281,7 +317,7 @@ def _train(
             if first:
                 print_faults(
                     console, history_faults(folder / HISTORY, step=position.step, epochs=position.evaluated)
-                )  # fmt: skip
+                )
         outcome = trainer.run()
         if not first:
             return folder
@@ -306,9 +342,13 @@ def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
                 raise StopRequestedError
 
         metrics, _ = evaluate_split(
-            folder, load_model(folder, towers=prepared.towers), prepared.dev, "dev", progress=progress,
+            folder,
+            load_model(folder, towers=prepared.towers),
+            prepared.dev,
+            "dev",
+            progress=progress,
             finding=lambda phase, done, total: progress(done, total, f"{folder.name}: {phase}"),
-        )  # fmt: skip
+        )
     console.print(metrics_table({folder.name: metrics}, f"dev, best epoch · {folder}"))
 
 

@@ -33,4 +33,6 @@ class Losses:
         return self._add(other, {f"{name} {part}": value for part, value in other.parts.items()})
 
     def _add(self, other: Losses, parts: dict[str, Tensor]) -> Losses:
-        return Losses(self.total + other.total, self.per_pair + other.per_pair, {**self.parts, **parts}, self.diversity)
+        return Losses(
+            self.total + other.total, self.per_pair + other.per_pair, {**self.parts, **parts}, self.diversity
+        )

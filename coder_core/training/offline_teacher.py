@@ -36,7 +36,9 @@ def read_teacher(
         message = f"is {state}" if state else "holds no run that was trained here"
         raise InputError(Fault(place, message, "a finished run", "train it to its end first"))
     teacher = load_model(folder)
-    difference = _difference(config, teacher, read_vocabulary(folder, teacher.config), vocabulary, feature_size)
+    difference = _difference(
+        config, teacher, read_vocabulary(folder, teacher.config), vocabulary, feature_size
+    )
     difference = difference or _different_towers(teacher.towers, towers)
     if difference:
         fix = "train the teacher on the same data, with the same text encoder and --word-threshold"
@@ -45,7 +47,11 @@ def read_teacher(
 
 
 def _difference(
-    config: Config, teacher: LoadedModel, teacher_words: Vocabulary | None, words: Vocabulary | None, feature_size: int
+    config: Config,
+    teacher: LoadedModel,
+    teacher_words: Vocabulary | None,
+    words: Vocabulary | None,
+    feature_size: int,
 ) -> str:
     of_teacher, of_run = teacher.config.model, config.model
     if of_teacher.text_encoder != of_run.text_encoder:
@@ -74,7 +80,9 @@ def start_from_teacher(config: Config, model: Coder, teacher: LoadedModel) -> No
     if config.boosting.boosting_start != "teacher":
         return
     fix = "give the values of [model] that the teacher was trained with, or --boosting-start scratch"
-    different = Fault("--boosting-start", "is teacher, and the teacher is another model", "the same model", fix)
+    different = Fault(
+        "--boosting-start", "is teacher, and the teacher is another model", "the same model", fix
+    )
     place = f"--boosting-teacher {config.boosting.boosting_teacher}"
     norm, own_norm = teacher.config.model.region_norm, config.model.region_norm
     if norm != own_norm:  # the weights would fit, and mean something else

@@ -60,9 +60,11 @@ def learning_rate(step: int, steps: int, config: TrainingConfig, reductions: int
 
 
 def make_optimizer(
-    parameters: Mapping[str, nn.Parameter], config: TrainingConfig, device: torch.device,
+    parameters: Mapping[str, nn.Parameter],
+    config: TrainingConfig,
+    device: torch.device,
     towers: TowersConfig | None = None,
-) -> AdamW:  # fmt: skip
+) -> AdamW:
     """AdamW (fused) in groups: the weights of BERT and of each tower at a share of the rate, what scales the logits
     without weight decay, and everything else.
 
@@ -79,12 +81,20 @@ def make_optimizer(
     if not trained:
         raise InputError(NOTHING_TRAINS)
     towers = towers or TowersConfig()
-    shares = {"": 1.0, BERT: config.bert_rate, IMAGE_TOWER: towers.image_rate, TEXT_TOWER: towers.text_rate, SCALE: 1.0}
+    shares = {
+        "": 1.0,
+        BERT: config.bert_rate,
+        IMAGE_TOWER: towers.image_rate,
+        TEXT_TOWER: towers.text_rate,
+        SCALE: 1.0,
+    }
     members: dict[str, list[tuple[str, nn.Parameter]]] = {part: [] for part in shares}
     for name, parameter in trained:
         pretrained = next((part for part in (BERT, IMAGE_TOWER, TEXT_TOWER) if part in name), "")
         members[SCALE if name.startswith(SCALE) else pretrained].append((name, parameter))
-    groups: list[dict[str, Any]] = [{"params": members[part], "share": share} for part, share in shares.items()]
+    groups: list[dict[str, Any]] = [
+        {"params": members[part], "share": share} for part, share in shares.items()
+    ]
     groups[-1]["weight_decay"] = 0.0
     return AdamW(
         [group for group in groups if group["params"]],
@@ -125,7 +135,9 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """
     names = list(_named_parameters(optimizer))
     state = optimizer.state_dict()["state"]
-    return {f"{names[index]}.{key}": value for index, values in state.items() for key, value in values.items()}
+    return {
+        f"{names[index]}.{key}": value for index, values in state.items() for key, value in values.items()
+    }
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:
@@ -141,16 +153,22 @@ def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:
             numbered = save.document("optimizer")["state"].get("value", [])
             if len(numbered) > len(names):
                 raise InputError(
-                    Fault(str(save.path / "optimizer.json"), f"has {len(numbered)} parameters", f"{len(names)}")
+                    Fault(
+                        str(save.path / "optimizer.json"), f"has {len(numbered)} parameters", f"{len(names)}"
+                    )
                 )
             tensors = {
-                f"{names[i]}.{key}": tensors[value["value"]] for i, values in numbered for key, value in values.items()
+                f"{names[i]}.{key}": tensors[value["value"]]
+                for i, values in numbered
+                for key, value in values.items()
             }
     state: dict[int, dict[str, Tensor]] = defaultdict(dict)
     for key, tensor in tensors.items():
         name, _, moment = key.rpartition(".")
         if name not in parameters or tensor.shape not in ((), parameters[name].shape):
-            fault = Fault(str(save.path / "optimizer.safetensors"), f"has {key} of shape {tuple(tensor.shape)}")
+            fault = Fault(
+                str(save.path / "optimizer.safetensors"), f"has {key} of shape {tuple(tensor.shape)}"
+            )
             raise InputError(fault)
         state[names.index(name)][moment] = tensor
     optimizer.load_state_dict({"state": dict(state), "param_groups": optimizer.state_dict()["param_groups"]})
@@ -159,4 +177,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:
 def _named_parameters(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The parameters in the order of the optimizer's own numbers."""
     groups = optimizer.param_groups
-    return {name: value for group in groups for name, value in zip(group["param_names"], group["params"], strict=True)}
+    return {
+        name: value
+        for group in groups
+        for name, value in zip(group["param_names"], group["params"], strict=True)
+    }

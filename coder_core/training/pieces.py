@@ -44,7 +44,9 @@ def in_pieces(encode: Callable[..., Any], size: int, *inputs: Tensor) -> Any:
     pieces = [checkpoint(encode_rows, chosen, use_reentrant=False) for chosen in order.split(size)]
     if isinstance(pieces[0], Tensor):
         return torch.cat(pieces)[place]
-    branches: list[Any] = [None if of[0] is None else torch.cat(of)[place] for of in zip(*pieces, strict=True)]
+    branches: list[Any] = [
+        None if of[0] is None else torch.cat(of)[place] for of in zip(*pieces, strict=True)
+    ]
     return Embedded(*branches)
 
 
@@ -76,6 +78,8 @@ def check_pieces(model: nn.Module, size: int) -> list[Fault]:
     ]
     if size == 0 or not names:
         return []
-    problem = f"is {size}, and the model normalises by the batch at {names[0]}: each piece by its own statistics"
+    problem = (
+        f"is {size}, and the model normalises by the batch at {names[0]}: each piece by its own statistics"
+    )
     fix = "give --image-layers 1, whose region layers have no batch normalisation, or leave --piece-size out"
     return [Fault("--piece-size", problem, "0", fix)]

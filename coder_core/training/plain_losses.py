@@ -58,9 +58,12 @@ def plain_loss(objective: ObjectiveConfig, epoch: float, scale: Scale | None = N
 
 
 def plain_losses(
-    anchors: Anchors, objective: ObjectiveConfig, epoch: float, weights: Tensor | None = None,
+    anchors: Anchors,
+    objective: ObjectiveConfig,
+    epoch: float,
+    weights: Tensor | None = None,
     scale: Scale | None = None,
-) -> Losses:  # fmt: skip
+) -> Losses:
     """Any loss but DCL, both directions.
 
     Args:

@@ -26,4 +26,6 @@ def twin_precision(training: TrainingConfig, device: torch.device) -> str:
 
 def twin_autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
     """Autocast for such a pass, whatever the rest of the step uses; `precision` is that of `twin_precision`."""
-    return autocast(device, precision) if precision == "bfloat16" else torch.autocast(device.type, enabled=False)
+    return (
+        autocast(device, precision) if precision == "bfloat16" else torch.autocast(device.type, enabled=False)
+    )

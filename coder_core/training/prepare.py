@@ -90,7 +90,12 @@ def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -
     """The folder of a data set; "demo" is made on first use, in .cache/demo or where $CODER_DEMO says."""
     if not name:
         raise InputError(
-            Fault("--data", "is empty", "a folder, or demo", "name the folder of {split}_ims.npy and {split}_caps.txt")
+            Fault(
+                "--data",
+                "is empty",
+                "a folder, or demo",
+                "name the folder of {split}_ims.npy and {split}_caps.txt",
+            )
         )
     if name != DEMO:
         return Path(name)
@@ -105,10 +110,17 @@ def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -
 
 
 def prepare(
-    config: Config, vocabulary: Vocabulary | None = None, progress: Progress | None = None,
-    concepts: Concepts | None = None, text_space: TextSpace | None = None, *, pretrained: bool = True,
-    download: bool = True, towers: RunTowers | None = None, reviews: UsedReviews | None = None,
-) -> Prepared:  # fmt: skip
+    config: Config,
+    vocabulary: Vocabulary | None = None,
+    progress: Progress | None = None,
+    concepts: Concepts | None = None,
+    text_space: TextSpace | None = None,
+    *,
+    pretrained: bool = True,
+    download: bool = True,
+    towers: RunTowers | None = None,
+    reviews: UsedReviews | None = None,
+) -> Prepared:
     """Read and check the data, build words, batches and model.
 
     Args:
@@ -125,7 +137,9 @@ def prepare(
     Raises:
         InputError: the data or the BERT folder cannot be used.
     """
-    folder = data_folder(config.data.data, partial(progress, "drawing the demo pictures") if progress else None)
+    folder = data_folder(
+        config.data.data, partial(progress, "drawing the demo pictures") if progress else None
+    )
     read = read_splits(config, folder, towers, ("train", "dev"), progress=progress)
     train, dev, names = read.splits["train"], read.splits.get("dev"), read.names
     faults = read.faults
@@ -138,7 +152,9 @@ def prepare(
         count = "no dev split" if dev is None else "1 dev image"
         raise InputError(Fault("--choose-on half", f"the data has {count}", "at least 2 images in dev"))
     if config.training.schedule == "plateau" and dev is None:
-        raise InputError(Fault("--schedule plateau", "the data has no dev split", "dev, whose R@sum may stand still"))
+        raise InputError(
+            Fault("--schedule plateau", "the data has no dev split", "dev, whose R@sum may stand still")
+        )
     as_read = train
     reviewed = apply_reviews(train, reviews, config.data)
     train = reviewed.split
@@ -157,11 +173,18 @@ def prepare(
     text_tower = towers.text if towers is not None else None
     reader = make_reader(config, vocabulary, download=download, tower=text_tower)
     batches = TrainingBatches(
-        train, reader.encode(train.captions), batch_size=config.training.batch_size, seed=config.training.seed,
-        drop_regions=config.data.drop_regions, drop_words=config.data.drop_words, fixed_ends=reader.fixed_ends,
-        part=parallel.rank(), parts=parallel.world_size(), augment=config.towers.augment,
+        train,
+        reader.encode(train.captions),
+        batch_size=config.training.batch_size,
+        seed=config.training.seed,
+        drop_regions=config.data.drop_regions,
+        drop_words=config.data.drop_words,
+        fixed_ends=reader.fixed_ends,
+        part=parallel.rank(),
+        parts=parallel.world_size(),
+        augment=config.towers.augment,
         image_groups=reviewed.image_groups,
-    )  # fmt: skip
+    )
     faults += stop_on_errors(check_sizes(config, train.n_texts, batches.per_epoch))
     faults += stop_on_errors(check_towers(towers, batches.tokens, parallel.world_size()))
     if config.model.concepts > 0 and concepts is None:
@@ -173,10 +196,16 @@ def prepare(
     neighbourhood = _find_neighbours(config, train, text_space, progress)
     faults += neighbourhood.faults if neighbourhood is not None else []
     build = partial(
-        build_model, config.model, feature_size=train.feature_size, words=reader.size, vectors=vectors,
-        checkpointing=config.training.gradient_checkpointing, pretrained=pretrained, download=download,
+        build_model,
+        config.model,
+        feature_size=train.feature_size,
+        words=reader.size,
+        vectors=vectors,
+        checkpointing=config.training.gradient_checkpointing,
+        pretrained=pretrained,
+        download=download,
         towers=towers,
-    )  # fmt: skip
+    )
     branches = _branches(config, build)
     torch.manual_seed(config.training.seed)
     model = build(concepts=concepts)
@@ -186,10 +215,24 @@ def prepare(
     dev_tokens = reader.encode(dev.captions) if dev else None
     checksums = read.checksums or _checksums([as_read, dev] if dev else [as_read], progress)
     return Prepared(
-        train, dev, dev_tokens, reader, vocabulary if config.has_vocabulary else None, batches, model,
-        fingerprint(as_read), checksums, faults, concepts, teacher, neighbourhood, branches, towers,
-        reviews, weights,
-    )  # fmt: skip
+        train,
+        dev,
+        dev_tokens,
+        reader,
+        vocabulary if config.has_vocabulary else None,
+        batches,
+        model,
+        fingerprint(as_read),
+        checksums,
+        faults,
+        concepts,
+        teacher,
+        neighbourhood,
+        branches,
+        towers,
+        reviews,
+        weights,
+    )
 
 
 def _part_of(train: Split, weights: np.ndarray | None, config: Config) -> tuple[Split, np.ndarray | None]:
@@ -227,7 +270,9 @@ def _branches(config: Config, build: Callable[[], Coder]) -> tuple[Coder, ...]:
         return ()
     branches = []
     for number in range(1, config.boosting.boosting_branches):
-        seed = np.random.SeedSequence((config.training.seed, BRANCH_STREAM, number)).generate_state(1, np.uint64)[0]
+        seed = np.random.SeedSequence((config.training.seed, BRANCH_STREAM, number)).generate_state(
+            1, np.uint64
+        )[0]
         torch.manual_seed(int(seed) % 2**63)
         branches.append(build())
     return tuple(branches)
@@ -243,7 +288,7 @@ def _find_neighbours(
         parallel.barrier()
     neighbourhood = train_neighbourhood(
         config, train.captions, train.image_of_text, space=text_space, progress=progress
-    )  # fmt: skip
+    )
     if parallel.rank() == 0:
         parallel.barrier()
     return neighbourhood

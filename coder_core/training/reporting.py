@@ -39,12 +39,21 @@ class Reporter:
     """
 
     def __init__(
-        self, folder: Path, console: Console, steps: int, per_epoch: int, device: torch.device, *,
-        choose_on: str = "dev", tensorboard: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        console: Console,
+        steps: int,
+        per_epoch: int,
+        device: torch.device,
+        *,
+        choose_on: str = "dev",
+        tensorboard: bool = False,
+    ) -> None:
         self.folder, self.steps, self.per_epoch, self.device = folder, steps, per_epoch, device
         self.first = parallel.rank() == 0
-        self.display = Display(console, folder.name, steps, per_epoch, choose_on=choose_on, quiet=not self.first)
+        self.display = Display(
+            console, folder.name, steps, per_epoch, choose_on=choose_on, quiet=not self.first
+        )
         self.history: HistoryWriter | None = None
         self.events: EventWriter | None = None
         self.tensorboard = tensorboard
@@ -75,9 +84,16 @@ class Reporter:
         self.display.say(f"warning: {fault}")
 
     def step(
-        self, position: Position, losses: Losses, norm: Tensor, *, learning_rate: float, rate: float,
-        part_reports: Mapping[str, Any], part_facts: Sequence[str],
-    ) -> None:  # fmt: skip
+        self,
+        position: Position,
+        losses: Losses,
+        norm: Tensor,
+        *,
+        learning_rate: float,
+        rate: float,
+        part_reports: Mapping[str, Any],
+        part_facts: Sequence[str],
+    ) -> None:
         """Report a step.
 
         Args:
@@ -90,7 +106,11 @@ class Reporter:
             part_facts: the same in words, for the terminal.
         """
         terms = {name: float(parallel.mean(value)) for name, value in losses.parts.items()}
-        fields: dict[str, Any] = {"losses": terms, "gradient_norm": float(norm), "pairs_per_second": round(rate, 1)}
+        fields: dict[str, Any] = {
+            "losses": terms,
+            "gradient_norm": float(norm),
+            "pairs_per_second": round(rate, 1),
+        }
         quartiles = None
         if losses.diversity is not None:
             points = torch.tensor(list(QUARTILES.values()), device=losses.diversity.device)
@@ -101,9 +121,13 @@ class Reporter:
         self._write_event("step", position, epoch=epoch, learning_rate=learning_rate, **fields)
         self._write_status("running", position)
         self.display.step(
-            position.step, rate=rate, parts=terms, quartiles=quartiles[1:4] if quartiles else None,
-            best=position.best, others=part_facts,
-        )  # fmt: skip
+            position.step,
+            rate=rate,
+            parts=terms,
+            quartiles=quartiles[1:4] if quartiles else None,
+            best=position.best,
+            others=part_facts,
+        )
 
     def write_epoch(self, position: Position, epoch: int, **fields: Any) -> None:
         """Write the history's line of an epoch."""

@@ -13,7 +13,14 @@ import torch
 from coder_core.config.schema import Config, DataConfig
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.dataset import Split
-from coder_core.data.reviews import Pair, Verdict, judge_split, parse_reviews, read_reviews, verdicts_fingerprint
+from coder_core.data.reviews import (
+    Pair,
+    Verdict,
+    judge_split,
+    parse_reviews,
+    read_reviews,
+    verdicts_fingerprint,
+)
 from coder_core.runs.files.sealed import read_checked
 from coder_core.training import parallel
 
@@ -104,11 +111,21 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
     try:
         rows = json.loads(read_checked(folder, FILE))["verdicts"]
         lines = [
-            {"version": 1, "id": str(number), "time": "-", "reviewer": "-", "image": image, "caption": caption,
-             "verdict": verdict} for number, (image, caption, verdict) in enumerate(rows)
-        ]  # fmt: skip
+            {
+                "version": 1,
+                "id": str(number),
+                "time": "-",
+                "reviewer": "-",
+                "image": image,
+                "caption": caption,
+                "verdict": verdict,
+            }
+            for number, (image, caption, verdict) in enumerate(rows)
+        ]
     except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise InputError(Fault(place, f"cannot be read: {error}", "what the run noted", "restore the file")) from None
+        raise InputError(
+            Fault(place, f"cannot be read: {error}", "what the run noted", "restore the file")
+        ) from None
     used = UsedReviews(parse_reviews("\n".join(map(json.dumps, lines)).encode(), place).verdicts)
     if used.fingerprint != about.get(FINGERPRINT):
         raise InputError(Fault(place, "holds other verdicts than the run began with", fix="restore the file"))
@@ -142,12 +159,15 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     """
     if reviews is None:
         return ReviewedTrain(train)
-    judged = judge_split(reviews.verdicts, train.image_names, train.captions, train.image_of_text, train.n_images)
+    judged = judge_split(
+        reviews.verdicts, train.image_names, train.captions, train.image_of_text, train.n_images
+    )
     weights = np.ones(train.n_texts, np.float32)
     weighed: dict[Verdict, float] = {
-        "wrong-caption": settings.wrong_weight, "too-vague": settings.vague_weight,
+        "wrong-caption": settings.wrong_weight,
+        "too-vague": settings.vague_weight,
         "duplicate": settings.duplicate_weight,
-    }  # fmt: skip
+    }
     facts = []
     for verdict, weight in weighed.items():
         rows = judged.rows(verdict)
@@ -172,7 +192,9 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
         caption_ids=None,
     )
     of_matches = weights[matches[:, 0]]
-    used = np.concatenate([weights[retained], np.where(of_matches > 0, of_matches, 1)])  # a wrong label is no weight
+    used = np.concatenate(
+        [weights[retained], np.where(of_matches > 0, of_matches, 1)]
+    )  # a wrong label is no weight
     of_both = matches[of_matches > 0]  # captions that belong to both images
     groups = _groups(train, of_both) if len(of_both) else None
     return ReviewedTrain(split, used if (used != 1).any() else None, groups, faults)
@@ -184,7 +206,9 @@ def _groups(train: Split, matches: np.ndarray) -> np.ndarray:
     from scipy.sparse.csgraph import connected_components
 
     owners = train.image_of_text[matches[:, 0]]
-    joined = coo_array((np.ones(len(matches)), (owners, matches[:, 1])), shape=(train.n_images, train.n_images))
+    joined = coo_array(
+        (np.ones(len(matches)), (owners, matches[:, 1])), shape=(train.n_images, train.n_images)
+    )
     _, groups = connected_components(joined, directed=False)
     _, first = np.unique(groups, return_index=True)
     return np.asarray(first[groups], dtype=np.int64)

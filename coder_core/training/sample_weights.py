@@ -47,7 +47,11 @@ def _from_the_batch(anchors: Anchors, config: Config) -> Tensor:
     others = ids[:, None] != ids[None, :]
     single = mean_vectors(anchors)
     weights = batch_weights(
-        config.weighting.sample_weights, scores, single.all_images.detach(), single.all_texts.detach(), others,
+        config.weighting.sample_weights,
+        scores,
+        single.all_images.detach(),
+        single.all_texts.detach(),
+        others,
         scale=config.weighting.weight_scale * len(ids),
-    )  # fmt: skip
+    )
     return weights[anchors.offset : anchors.offset + len(anchors.image_ids)]

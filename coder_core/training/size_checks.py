@@ -23,7 +23,9 @@ def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]
         message = f"is {config.memory.bank_size:,}, more than the {pairs:,} training captions"
         faults.append(Fault("--bank-size", message, fix="it would hold stale duplicates", severity="warning"))
     if config.memory.prototypes:
-        faults += check_prototypes(config.memory.prototypes, pairs, steps_per_epoch * config.training.batch_size)
+        faults += check_prototypes(
+            config.memory.prototypes, pairs, steps_per_epoch * config.training.batch_size
+        )
     return faults + check_teacher_momentum(config, steps_per_epoch * config.training.epochs)
 
 
@@ -39,17 +41,24 @@ def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> li
     if towers is None:
         return []
     faults = []
-    sides = ("image", towers.image, towers.config.image_tuning), ("text", towers.text, towers.config.text_tuning)
+    sides = (
+        ("image", towers.image, towers.config.image_tuning),
+        ("text", towers.text, towers.config.text_tuning),
+    )
     for side, half, tuning in sides:
         normalised = half is not None and any(isinstance(part, BatchNorm) for part in half.module.modules())
         if normalised and tuning == "full" and processes > 1:
             problem = f"normalises by the batch, of which each of the {processes} processes has a share"
             fix = "train it in one process, by lora, or use group or layer normalisation"
-            faults.append(Fault(f"--{side}-tower", problem, "the same run on several processes as on one", fix))
+            faults.append(
+                Fault(f"--{side}-tower", problem, "the same run on several processes as on one", fix)
+            )
     longest = towers.text.about.get("longest", 0) if towers.text is not None else 0
     full = int((tokens.lengths >= longest).sum()) if longest else 0
     if full:
-        problem = f"{full:,} captions fill the {longest} tokens that the text tower reads; what is longer is cut"
+        problem = (
+            f"{full:,} captions fill the {longest} tokens that the text tower reads; what is longer is cut"
+        )
         faults.append(Fault("train captions", problem, severity="note"))
     return faults
 
@@ -76,9 +85,7 @@ def check_teacher_momentum(config: Config, steps: int) -> list[Fault]:
     if left <= MOST_OF_START:
         return []
     fitting = math.floor(start_that_leaves(MOST_OF_START, steps) * 1e5) / 1e5
-    message = (
-        f"is {boosting.boosting_momentum:g}: after {steps:,} steps {left:.0%} of the teacher would be its random start"
-    )
+    message = f"is {boosting.boosting_momentum:g}: after {steps:,} steps {left:.0%} of the teacher would be its random start"
     expected = f"at most {fitting:.5g} for {MOST_OF_START:.0%}"
     fix = "a teacher that knows little sets margins that mean little"
     return [Fault("--boosting-momentum", message, expected, fix, severity="warning")]

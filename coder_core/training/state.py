@@ -33,10 +33,14 @@ from coder_core.training.stopping import check_state
 STATES_KEPT = 2
 ENVIRONMENT_FILE = "circumstances"  # of a save
 ENVIRONMENT = {
-    "torch": "torch version", "threads": "CPU threads", "device": "device", "processes": "processes",
-    "products": "library of matrix products", "twin": "precision of the passes without gradients",
+    "torch": "torch version",
+    "threads": "CPU threads",
+    "device": "device",
+    "processes": "processes",
+    "products": "library of matrix products",
+    "twin": "precision of the passes without gradients",
     "pieces": "pairs in a piece",
-}  # fmt: skip
+}
 DROPOUT = 2  # stream of random numbers that the dropout of a step draws from (see data/batches.py)
 
 
@@ -66,18 +70,27 @@ class Position:
 
 
 POSITION: dict[str, type | tuple[type, ...]] = {
-    "step": int, "evaluated": int, "best_step": int, "without_gain": int, "reductions": int, "seconds": NUMBER,
+    "step": int,
+    "evaluated": int,
+    "best_step": int,
+    "without_gain": int,
+    "reductions": int,
+    "seconds": NUMBER,
     "best": (*NUMBER, type(None)),
-}  # fmt: skip
+}
 
 
 def environment(config: Config, device: torch.device) -> dict[str, Any]:
     """What may change the last bits of a run when it changes, as it is in this process; keys of `ENVIRONMENT`."""
     return {
-        "torch": torch.__version__, "threads": torch.get_num_threads(), "device": str(device),
-        "processes": parallel.world_size(), "products": product_library(),
-        "twin": twin_precision(config.training, device), "pieces": config.training.piece_size,
-    }  # fmt: skip
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "device": str(device),
+        "processes": parallel.world_size(),
+        "products": product_library(),
+        "twin": twin_precision(config.training, device),
+        "pieces": config.training.piece_size,
+    }
 
 
 def environment_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Fault]:
@@ -118,7 +131,9 @@ class TrainingState:
         Raises:
             InputError: names or shapes differ, or the save lacks what the configuration asks for.
         """
-        modules = {"model": self.model} | {part.state_file: part for part in self.parts if part.state_file is not None}
+        modules = {"model": self.model} | {
+            part.state_file: part for part in self.parts if part.state_file is not None
+        }
         for stem, module in modules.items():
             load_weights(module, save.tensors(stem), str(save.path / f"{stem}.safetensors"))
         load_optimizer(self.optimizer, save)
@@ -178,7 +193,9 @@ class Checkpoints:
         if save is None:
             return []
         state.restore(save)
-        damaged = [replace(fault, place=f"passed over a damaged save: {fault.place}") for fault in save.skipped]
+        damaged = [
+            replace(fault, place=f"passed over a damaged save: {fault.place}") for fault in save.skipped
+        ]
         before = save.document(ENVIRONMENT_FILE)
         check_values(before, {}, str(save.path / f"{ENVIRONMENT_FILE}.json"))
         return damaged + environment_changes(before, self.environment)

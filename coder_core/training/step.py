@@ -19,9 +19,15 @@ Embed = Callable[..., Embedded]
 
 
 def compute_losses(
-    model: Coder, batch: Batch, config: Config, parts: Sequence[Part] = (), *, epoch: float,
-    embed: Embed | None = None, autocast: AbstractContextManager[None] | None = None,
-) -> Losses:  # fmt: skip
+    model: Coder,
+    batch: Batch,
+    config: Config,
+    parts: Sequence[Part] = (),
+    *,
+    epoch: float,
+    embed: Embed | None = None,
+    autocast: AbstractContextManager[None] | None = None,
+) -> Losses:
     """The losses of a batch: the instance branch's first, then those of every part, in order.
 
     Args:

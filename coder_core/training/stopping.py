@@ -56,7 +56,9 @@ def check_losses(losses: Losses, batch: Batch, step: int) -> None:
     named = ", ".join(
         f"caption {int(batch.text_ids[i])} of image {int(batch.image_ids[i])}" for i in rows[:SAMPLES_NAMED]
     )
-    bad_features = [int(batch.image_ids[i]) for i in range(len(batch.regions)) if not batch.regions[i].isfinite().all()]
+    bad_features = [
+        int(batch.image_ids[i]) for i in range(len(batch.regions)) if not batch.regions[i].isfinite().all()
+    ]
     cause = f"; the features of image {bad_features[0]} are not finite" if bad_features else ""
     message = f"the loss term {', '.join(terms) or 'total'} is not finite ({named or 'every sample'}{cause})"
     fix = "lower --learning-rate, or check the data with python -m coder_core.check_data"
@@ -102,4 +104,6 @@ def check_state(tensors: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
 
 
 def _not_finite(step: int, message: str, expected: str, fix: str) -> NotFiniteError:
-    return NotFiniteError(Fault(f"step {step}", message, f"finite {expected}", f"{fix}; nothing was saved since"))
+    return NotFiniteError(
+        Fault(f"step {step}", message, f"finite {expected}", f"{fix}; nothing was saved since")
+    )

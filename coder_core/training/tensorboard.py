@@ -26,7 +26,9 @@ class EventWriter:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise InputError(Fault("--tensorboard", "needs a package", fix="pip install tensorboard")) from error
+            raise InputError(
+                Fault("--tensorboard", "needs a package", fix="pip install tensorboard")
+            ) from error
         # Flushed with every line: what a killed run has written is there.
         self._writer = SummaryWriter(str(run / FOLDER), purge_step=resume_step + 1 if resume_step else None)
 

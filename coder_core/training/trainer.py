@@ -62,9 +62,14 @@ class Trainer:
         self.state = TrainingState(self.model, optimizer, self.parts)
         self.checkpoints = Checkpoints(folder, environment(config, device))
         self.reporter = Reporter(
-            folder, console, self.steps, self.per_epoch, device,
-            choose_on=config.training.choose_on, tensorboard=config.training.tensorboard,
-        )  # fmt: skip
+            folder,
+            console,
+            self.steps,
+            self.per_epoch,
+            device,
+            choose_on=config.training.choose_on,
+            tensorboard=config.training.tensorboard,
+        )
         self.first = parallel.rank() == 0
         self._embed = self._wrap()
 
@@ -81,7 +86,9 @@ class Trainer:
             wrapped = InPieces(encoders, size)
         if parallel.world_size() > 1:
             ids = [self.device.index or 0] if self.device.type == "cuda" else None
-            wrapped = torch.nn.parallel.DistributedDataParallel(wrapped, device_ids=ids, broadcast_buffers=False)
+            wrapped = torch.nn.parallel.DistributedDataParallel(
+                wrapped, device_ids=ids, broadcast_buffers=False
+            )
         return torch.compile(wrapped) if compiled and not size else wrapped
 
     def resume(self) -> None:
@@ -142,9 +149,14 @@ class Trainer:
             if step % self.per_epoch == 0:
                 part.begin_epoch(step // self.per_epoch)
         losses = compute_losses(
-            self.model, batch, self.config, self.parts, epoch=step / self.per_epoch, embed=self._embed,
+            self.model,
+            batch,
+            self.config,
+            self.parts,
+            epoch=step / self.per_epoch,
+            embed=self._embed,
             autocast=autocast(self.device, training.precision),
-        )  # fmt: skip
+        )
         check_losses(losses, batch, step)
         norm = self._update(losses, batch)
         for part in self.parts:
@@ -156,9 +168,14 @@ class Trainer:
         if self.position.step % STEPS_BETWEEN_LINES == 0 or self.position.step % self.per_epoch == 0:
             reports = {name: value for part in self.parts for name, value in part.report().items()}
             self.reporter.step(
-                self.position, losses, norm, learning_rate=self.state.optimizer.param_groups[0]["lr"],
-                rate=training.batch_size / max(seconds, 1e-9), part_reports=reports, part_facts=self._facts(reports),
-            )  # fmt: skip
+                self.position,
+                losses,
+                norm,
+                learning_rate=self.state.optimizer.param_groups[0]["lr"],
+                rate=training.batch_size / max(seconds, 1e-9),
+                part_reports=reports,
+                part_facts=self._facts(reports),
+            )
         if self.first and time.monotonic() - self.checkpoints.saved_at > training.save_every:
             self._save()
 
@@ -181,7 +198,9 @@ class Trainer:
         end = EpochEnd(epoch, last, partial(self._embed_train, stop))
         reports = {name: value for part in self.parts for name, value in part.end_epoch(end).items()}
         # The first process decides, so that all agree on patience whatever their last bits.
-        score = parallel.broadcast_value(metrics[self._chosen_by], self.device) if metrics is not None else None
+        score = (
+            parallel.broadcast_value(metrics[self._chosen_by], self.device) if metrics is not None else None
+        )
         is_best = due and (score is None or position.best is None or score > position.best)
         if is_best:
             position.best, position.best_step, position.without_gain = score, position.step, 0
@@ -196,7 +215,7 @@ class Trainer:
         # Before the save: a kill between the two repeats the line, which then counts once.
         self.reporter.write_epoch(
             position, epoch, loss=loss, seconds=round(position.seconds, 2), best=is_best, **fields
-        )  # fmt: skip
+        )
         self._save()
         self.reporter.display.epoch(
             epoch, metrics, position.seconds, loss, bool(is_best), self._facts(reports), score=score
@@ -211,13 +230,20 @@ class Trainer:
         if dev is None or tokens is None:
             return None
         sources, _ = score_split(
-            self.model, dev, tokens, beta=self.config.model.beta, device=self.device,
-            precision=self.config.training.precision, progress=self._progress(stop, "evaluating dev"),
-        )  # fmt: skip
+            self.model,
+            dev,
+            tokens,
+            beta=self.config.model.beta,
+            device=self.device,
+            precision=self.config.training.precision,
+            progress=self._progress(stop, "evaluating dev"),
+        )
         metrics = ensemble_metrics(sources, dev.image_of_text)
         if self.config.training.choose_on == "half":
             halves = half_metrics(sources, dev.image_of_text)
-            metrics |= {name: half["rsum"] for name, half in zip((CHOSEN_HALF, OTHER_HALF), halves, strict=True)}
+            metrics |= {
+                name: half["rsum"] for name, half in zip((CHOSEN_HALF, OTHER_HALF), halves, strict=True)
+            }
         return metrics
 
     @property
@@ -227,9 +253,13 @@ class Trainer:
 
     def _embed_train(self, stop: StopRequest) -> SplitEmbeddings:
         return encode_split(
-            self.model, self.prepared.train, self.prepared.batches.tokens, device=self.device,
-            precision=self.config.training.precision, progress=self._progress(stop, "clustering"),
-        )  # fmt: skip
+            self.model,
+            self.prepared.train,
+            self.prepared.batches.tokens,
+            device=self.device,
+            precision=self.config.training.precision,
+            progress=self._progress(stop, "clustering"),
+        )
 
     def _progress(self, stop: StopRequest, activity: str) -> Callable[[int, int], None]:
         show = self.reporter.progress(activity)

@@ -30,9 +30,18 @@ from tests.support.tiny_runs import write_tiny_data
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TINY: dict[str, Any] = {
-    "word-threshold": 1, "batch-size": 8, "epochs": 1, "dimension": 8, "word-size": 6, "bank-size": 16,
-    "word-vectors": "random", "threads": 1, "device": "cpu", "warmup-steps": 0, "prototypes": 4,
-}  # fmt: skip
+    "word-threshold": 1,
+    "batch-size": 8,
+    "epochs": 1,
+    "dimension": 8,
+    "word-size": 6,
+    "bank-size": 16,
+    "word-vectors": "random",
+    "threads": 1,
+    "device": "cpu",
+    "warmup-steps": 0,
+    "prototypes": 4,
+}
 # The rows of the table "objectives" set bank and prototypes themselves: a flag that changes no row is refused.
 OBJECTIVES = {flag: value for flag, value in TINY.items() if flag not in ("bank-size", "prototypes")}
 
@@ -127,11 +136,18 @@ def test_an_interrupted_table_goes_on(data: Path, tmp_path: Path) -> None:
     root = tmp_path / "stopped"
     arguments = [*command(data, root), "--epochs=4000"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "coder_core.ablate", *arguments], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "coder_core.ablate", *arguments],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
         env=os.environ | {"COLUMNS": "200"},
-    )  # fmt: skip
+    )
     deadline = time.monotonic() + 120
-    while (read_status(root / "infonce-s0") or {}).get("step", 0) < 10 if (root / "infonce-s0").is_dir() else True:
+    while (
+        (read_status(root / "infonce-s0") or {}).get("step", 0) < 10
+        if (root / "infonce-s0").is_dir()
+        else True
+    ):
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.2)
@@ -157,7 +173,9 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(
 ) -> None:
     root = tmp_path / "failing"
     path = tmp_path / "mine.toml"
-    path.write_text('[[rows]]\nname = "bad"\nword-vectors = "/nowhere/glove.txt"\n[[rows]]\nname = "good"\n', "utf-8")
+    path.write_text(
+        '[[rows]]\nname = "bad"\nword-vectors = "/nowhere/glove.txt"\n[[rows]]\nname = "good"\n', "utf-8"
+    )
     flags = [f"--{flag}={value}" for flag, value in TINY.items() if flag != "word-vectors"]
     assert main([str(path), f"--data={data}", *flags, f"--root={root}", "--reference=good", "--jobs=2"]) == 1
     out = capsys.readouterr().out
@@ -200,7 +218,9 @@ def test_without_arguments_the_tables_are_shown(capsys: pytest.CaptureFixture[st
 
 
 def test_the_title_keeps_its_capitals() -> None:
-    written = markdown(Results(TABLES["components"], "dev", "1-btr", (), ("1-btr",)), "python -m coder_core.ablate")
+    written = markdown(
+        Results(TABLES["components"], "dev", "1-btr", (), ("1-btr",)), "python -m coder_core.ablate"
+    )
     assert "What each part of CODER adds, from the triplet loss to the full model." in written
 
 
@@ -215,7 +235,9 @@ def test_rows_are_compared_on_the_seeds_that_both_have(table: Path, tmp_path: Pa
     assert against.mean == pytest.approx(first - second, abs=1e-6)
     assert not against.seeds
     shutil.rmtree(root / "dcl-s1")
-    (apart,) = (row.against for row in collect(TABLES["objectives"], root, "dev", reference="dcl").rows if row.against)
+    (apart,) = (
+        row.against for row in collect(TABLES["objectives"], root, "dev", reference="dcl").rows if row.against
+    )
     alone = open_analysis(root / "dcl-s0", "dev").metrics["rsum"]
     assert apart.mean == pytest.approx(first - alone, abs=1e-6)
 
@@ -263,7 +285,10 @@ def test_a_root_that_cannot_hold_the_results_is_refused_before_anything_is_train
 ) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "runs" / "results.md").mkdir(parents=True)
-    for root, said in (("file/runs", "file is a file; expected a folder"), ("runs", "results.md: is a folder")):
+    for root, said in (
+        ("file/runs", "file is a file; expected a folder"),
+        ("runs", "results.md: is a folder"),
+    ):
         assert main(["objectives", "--data=missing", f"--root={tmp_path / root}"]) == 1
         assert said in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["results.md"]

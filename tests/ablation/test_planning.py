@@ -32,7 +32,9 @@ def built(table: str, preset: str = FULL) -> dict[str, Config]:
     return {row.name: row_config(found, row, preset, {}, name=row.name, seed=3)[1] for row in found.rows}
 
 
-@pytest.mark.parametrize("preset", ["coder-f30k-bigru", "coder-f30k-bert", "coder-flickr8k", "coder-coco-bert"])
+@pytest.mark.parametrize(
+    "preset", ["coder-f30k-bigru", "coder-f30k-bert", "coder-flickr8k", "coder-coco-bert"]
+)
 @pytest.mark.parametrize("table", TABLES)
 def test_every_row_of_every_table_is_a_possible_run(table: str, preset: str) -> None:
     rows = built(table, preset)
@@ -42,7 +44,9 @@ def test_every_row_of_every_table_is_a_possible_run(table: str, preset: str) -> 
         assert [fault for fault in problems(config) if fault.severity == "error"] == []
         assert config.training.seed == 3
     same = len(rows) - len({repr(replace(config, name="")) for config in rows.values()})
-    assert same == (1 if table == "banks" else 0)  # the preset's own bank stands in the row of sizes and of momenta
+    assert same == (
+        1 if table == "banks" else 0
+    )  # the preset's own bank stands in the row of sizes and of momenta
     assert TABLES[table].reference in rows
 
 
@@ -112,13 +116,22 @@ def test_a_row_starts_from_the_preset_tuned_for_its_loss_and_overrides_come_on_t
 def test_an_override_that_every_row_replaces_is_refused(tmp_path: Path) -> None:
     table = TABLES["components"]
     planned = partial(plan, table, seeds=[0], preset="coder-flickr8k", root=tmp_path)
-    with pytest.raises(InputError, match=r"--loss btr-sum: has no effect: every chosen row sets --loss itself"):
+    with pytest.raises(
+        InputError, match=r"--loss btr-sum: has no effect: every chosen row sets --loss itself"
+    ):
         planned(table.rows[:2], overrides={"loss": "btr-sum", "epochs": 2})
-    runs = planned(table.rows[1:3], overrides={"bank-size": 512})  # the second row has no bank, the third this one
+    runs = planned(
+        table.rows[1:3], overrides={"bank-size": 512}
+    )  # the second row has no bank, the third this one
     assert [run.config.memory.bank_size for run in runs] == [0, 512]
     multiples = TABLES["clusters"]
     (half,) = plan(
-        multiples, multiples.rows[:1], [0], preset="coder-flickr8k", overrides={"prototypes": 50}, root=tmp_path
+        multiples,
+        multiples.rows[:1],
+        [0],
+        preset="coder-flickr8k",
+        overrides={"prototypes": 50},
+        root=tmp_path,
     )
     assert half.config.memory.prototypes == 25
 
@@ -139,7 +152,11 @@ def test_the_flags_a_person_named_count_even_where_they_equal_the_preset() -> No
         args=arguments,
         default=AblateArguments(PRESETS["coder-flickr8k"].config),
     )
-    assert named_flags(arguments, parsed.config) == {"epochs": 6, "diversity-gradient": False, "bank-size": 512}
+    assert named_flags(arguments, parsed.config) == {
+        "epochs": 6,
+        "diversity-gradient": False,
+        "bank-size": 512,
+    }
     assert parsed.seeds == (0, 1)
 
 
@@ -179,9 +196,12 @@ def test_a_grid_of_rows(tmp_path: Path) -> None:
         )
     )
     assert found == AblationTable(
-        "mine", "vectors", "",
-        (Row("a", "", {"word-vectors": "random"}), Row("b", "learned ones", {"word-vectors": "learned"})), "b",
-    )  # fmt: skip
+        "mine",
+        "vectors",
+        "",
+        (Row("a", "", {"word-vectors": "random"}), Row("b", "learned ones", {"word-vectors": "learned"})),
+        "b",
+    )
 
 
 def test_a_grid_of_lists_is_crossed(tmp_path: Path) -> None:
@@ -206,8 +226,14 @@ def test_a_grid_of_lists_is_crossed(tmp_path: Path) -> None:
         ('reference = "z"\n[[rows]]\nname = "a"', "expected one of a"),
         ("[[rows", "is not TOML"),
         ("[grid]\nseed = [0, 1, 2]", r"grid, seed: is no setting of a row. Remove it and give --seeds 0 1 2"),
-        ('[[rows]]\nname = "a"\nseed = 1', r"row a, seed: is no setting of a row. Remove it and give --seeds 0 1 2"),
-        ("[grid]\nlearning-rate = [0.1]\nlearning_rate = [0.2]", "-rate and learning_rate: are the same setting"),
+        (
+            '[[rows]]\nname = "a"\nseed = 1',
+            r"row a, seed: is no setting of a row. Remove it and give --seeds 0 1 2",
+        ),
+        (
+            "[grid]\nlearning-rate = [0.1]\nlearning_rate = [0.2]",
+            "-rate and learning_rate: are the same setting",
+        ),
         (
             '[[rows]]\nname = "a"\nboosting-anchor = "x"\nboosting-teacher = "y"',
             "boosting-anchor and boosting-teacher: are the same setting",
@@ -232,9 +258,9 @@ def test_sample_weights_are_the_papers_rows() -> None:
         if name.startswith("combined-") and name != "combined-stats"
     ]
     assert sorted(shares) == sorted([(1, 1), *((1, n) for n in range(2, 6)), *((n, 1) for n in range(2, 6))])
-    assert [rows[name].weighting.sample_weights for name in ("none", "hal", "mithun", "amrani", "thomas")] == [
-        "none", "hal", "mithun", "amrani", "none"
-    ]  # fmt: skip
+    assert [
+        rows[name].weighting.sample_weights for name in ("none", "hal", "mithun", "amrani", "thomas")
+    ] == ["none", "hal", "mithun", "amrani", "none"]
     assert (rows["thomas"].weighting.within_image, rows["thomas"].weighting.within_text) == (0.1, 0.1)
     reported = {row.name: row.reported for row in TABLES["sample-weights"].rows}
     assert reported["combined-1-4"] == (70.56, None, None, 70.13, None, None)
@@ -251,7 +277,9 @@ def test_sample_weights_are_the_papers_rows() -> None:
 def test_a_row_reads_the_run_of_another_row_with_its_seed(tmp_path: Path) -> None:
     """The teacher of an offline row is trained by the table itself, for every seed."""
     table, (teacher, student) = TABLES["boosting-offline"], ("teacher-half", "am-offline-half")
-    planned = partial(plan, table, seeds=(0, 4), preset="flickr8k-boosted", overrides={"data": "x"}, root=tmp_path)
+    planned = partial(
+        plan, table, seeds=(0, 4), preset="flickr8k-boosted", overrides={"data": "x"}, root=tmp_path
+    )
     runs = {run.folder.name: run for run in planned(table.choose([teacher, student]))}
     for seed in (0, 4):
         folder = tmp_path / f"{teacher}-s{seed}"
@@ -262,5 +290,7 @@ def test_a_row_reads_the_run_of_another_row_with_its_seed(tmp_path: Path) -> Non
     assert ready(waiting, []) == waiting[1:]
     assert ready(waiting[:1], waiting[1:]) == []  # while the teacher trains
     assert ready(waiting[:1], []) == waiting[:1]
-    with pytest.raises(InputError, match=f"reads .*{teacher}-s0, which is not finished. Add {teacher} to --rows"):
+    with pytest.raises(
+        InputError, match=f"reads .*{teacher}-s0, which is not finished. Add {teacher} to --rows"
+    ):
         planned(table.choose([student]))

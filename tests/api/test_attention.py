@@ -42,7 +42,9 @@ def test_the_effective_number_is_the_perplexity_of_the_attention(
 def test_one_concept_counts_one_and_all_alike_count_all(tmp_path: Path) -> None:
     """Image 0 and its captions read one concept, image 1 and its captions all five alike."""
     rows = np.array([[0, 1, 0, 0, 0], [0.2] * 5], np.float16)
-    run = open_run(write_concept_run(tmp_path, "clear", images=2, attention=(rows, np.repeat(rows, 5, axis=0))))
+    run = open_run(
+        write_concept_run(tmp_path, "clear", images=2, attention=(rows, np.repeat(rows, 5, axis=0)))
+    )
     view = run.concepts("dev")
     assert view is not None
     np.testing.assert_allclose(summarise_attention(view, "image").perplexity, [1, 5], rtol=1e-6)
@@ -55,7 +57,9 @@ def test_what_a_caption_shares_with_its_image(view: ConceptView) -> None:
     owner = np.repeat(np.arange(30), 5)
     found = shared_attention(view, owner)
     for text in (0, 7, 149):
-        words, image = (view.rows(m, np.array([n]))[0].astype(float) for m, n in (("text", text), ("image", text // 5)))  # type: ignore[arg-type]
+        words, image = (
+            view.rows(m, np.array([n]))[0].astype(float) for m, n in (("text", text), ("image", text // 5))
+        )  # type: ignore[arg-type]
         expected = sum(min(a / words.sum(), b / image.sum()) for a, b in zip(words, image, strict=True))
         assert found.own[text] == pytest.approx(expected)
     assert (found.own <= 1 + 1e-9).all()
@@ -72,7 +76,12 @@ def test_the_strongest_concepts_by_each_strength(view: ConceptView) -> None:
 
 def test_a_neighbourhood_holds_both_ends_of_every_edge() -> None:
     edges = pd.DataFrame(
-        {"concept": [0, 3, 0, 2], "neighbour": [1, 0, 3, 4], "weight": [0.2, 0.9, 0.5, 1.0], "together": [1, 2, 3, 4]}
+        {
+            "concept": [0, 3, 0, 2],
+            "neighbour": [1, 0, 3, 4],
+            "weight": [0.2, 0.9, 0.5, 1.0],
+            "together": [1, 2, 3, 4],
+        }
     )
     assert neighbourhood(edges, 0, 9).tolist() == [0, 3, 1]
     assert neighbourhood(edges, 0, 2).tolist() == [0, 3]

@@ -85,9 +85,16 @@ def test_between_two_clusters_stand_the_pairs_with_equal_cosines(run: Run, found
 
 def test_a_run_with_prototypes_shows_them(run: Run, found: Clusters, tmp_path: Path) -> None:
     write_prototypes(
-        run, tmp_path / "pgc", centroids=found.centroids, pairs=found.pairs, cosines=found.cosines,
-        images=found.images, texts=found.texts, members=np.array([5, 6, 7, 8]), kind="embeddings",
-    )  # fmt: skip
+        run,
+        tmp_path / "pgc",
+        centroids=found.centroids,
+        pairs=found.pairs,
+        cosines=found.cosines,
+        images=found.images,
+        texts=found.texts,
+        members=np.array([5, 6, 7, 8]),
+        kind="embeddings",
+    )
     learned = open_run(tmp_path / "pgc")
     shown = api.prototypes(learned, "dev")
     assert shown is not None

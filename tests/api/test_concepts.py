@@ -30,7 +30,9 @@ def scores() -> np.ndarray:
 
 
 def test_scores_are_the_mixture_of_both_cosines(run: Run, scores: np.ndarray) -> None:
-    np.testing.assert_allclose(run.similarity([3, 0], [9, 4, 1], split="dev"), scores[[3, 0]][:, [9, 4, 1]], atol=1e-6)
+    np.testing.assert_allclose(
+        run.similarity([3, 0], [9, 4, 1], split="dev"), scores[[3, 0]][:, [9, 4, 1]], atol=1e-6
+    )
     v, w = run.scoring("dev")
     np.testing.assert_allclose(v @ w.T, scores, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(w, axis=1), 1, atol=1e-6)
@@ -38,7 +40,9 @@ def test_scores_are_the_mixture_of_both_cosines(run: Run, scores: np.ndarray) ->
     assert run.embeddings("dev")[0].shape == (30, 32)
 
 
-def test_a_search_ranks_by_the_mixture_and_agrees_with_the_ranks_of_the_analysis(run: Run, scores: np.ndarray) -> None:
+def test_a_search_ranks_by_the_mixture_and_agrees_with_the_ranks_of_the_analysis(
+    run: Run, scores: np.ndarray
+) -> None:
     ranks = run.ranks("dev")
     instance, _ = two_branches(30)
     for text in (0, 77, 149):
@@ -128,5 +132,7 @@ def test_torch_is_not_imported(run: Run) -> None:
         "run.search(3, split='dev'); run.concepts('dev').edges(); run.concepts('dev').attention('image', 1)\n"
         "print('torch' in sys.modules)"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path.cwd()
+    )
     assert ended.stdout.strip() == "False"

@@ -44,7 +44,9 @@ def slow_scores(v: np.ndarray, w: np.ndarray, owner: np.ndarray, spaces: list[np
     def standardised(values: list[float]) -> np.ndarray:
         known = [value for value in values if not np.isnan(value)]
         centre = np.median(known)
-        return np.nan_to_num((np.array(values) - centre) / (1.4826 * np.median(np.abs(np.array(known) - centre))))
+        return np.nan_to_num(
+            (np.array(values) - centre) / (1.4826 * np.median(np.abs(np.array(known) - centre)))
+        )
 
     images = [level(s[i, owner != i]) for i in range(len(v))]
     texts = [level(np.delete(s[:, j], owner[j])) for j in range(len(w))]
@@ -65,7 +67,9 @@ def test_the_score_is_that_of_a_slow_reference(per_image: int) -> None:
     w, owner = w[keep], owner[keep]
     space = np.random.default_rng(1).normal(size=(len(w), 6))
     own, random = suspicion(part_of(v, w, owner, None), [w, space] if per_image > 1 else [])
-    np.testing.assert_allclose(own, slow_scores(v, w, owner, [w, space] if per_image > 1 else []), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        own, slow_scores(v, w, owner, [w, space] if per_image > 1 else []), rtol=1e-4, atol=1e-4
+    )
     assert random.shape == own.shape
     assert np.isfinite(random).all()
 
@@ -74,15 +78,25 @@ def test_the_score_is_that_of_a_slow_reference(per_image: int) -> None:
 def exchanged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
     """A run whose every ninth caption, with its embedding, was given to another image; and which those are."""
     captions = [f"a {THINGS[i % 10]} near a {THINGS[i // 4]} in way {k}" for i in range(40) for k in range(5)]
-    folder = write_run(tmp_path_factory.mktemp("exchanged") / "runs", "demo", images=40, noise=0.8, captions=captions)
+    folder = write_run(
+        tmp_path_factory.mktemp("exchanged") / "runs", "demo", images=40, noise=0.8, captions=captions
+    )
     a, wrong = open_run(folder).analysis("dev"), np.arange(200) % 9 == 0
     v, w, owner = np.array(a.image_embeddings), np.array(a.text_embeddings), np.array(a.image_of_text)
     owner[wrong] = np.roll(owner[wrong], 7)
     names = ("image_ranks", "text_ranks", "image_best", "text_best")
     write_analysis(
-        folder, "dev", image_embeddings=v, text_embeddings=w, image_of_text=owner, captions=captions, metrics=a.metrics,
-        image_names=a.image_names, fingerprint="1" * 12, **dict(zip(names, ranks_of(v, w, owner), strict=True)),
-    )  # fmt: skip
+        folder,
+        "dev",
+        image_embeddings=v,
+        text_embeddings=w,
+        image_of_text=owner,
+        captions=captions,
+        metrics=a.metrics,
+        image_names=a.image_names,
+        fingerprint="1" * 12,
+        **dict(zip(names, ranks_of(v, w, owner), strict=True)),
+    )
     return folder, wrong
 
 
@@ -144,12 +158,19 @@ def test_two_runs_that_are_no_halves_of_one_train_split_do_not_judge_it(tmp_path
         with pytest.raises(InputError, match=fact):
             cross_fitted(first, other)
 
-    refused(first, r"halves \(half: --train-part 0.5 --seed 5; half: --train-part 0.5 --seed 5\). Train one with")
+    refused(
+        first, r"halves \(half: --train-part 0.5 --seed 5; half: --train-part 0.5 --seed 5\). Train one with"
+    )
     runs = tmp_path / "others"
     refused(changed(folders[1], runs / "seed", seed=6), "seed: --train-part 0.5 --other-part --seed 6")
-    refused(changed(folders[1], runs / "share", train_part=0.4), "share: --train-part 0.4 --other-part --seed 5")
+    refused(
+        changed(folders[1], runs / "share", train_part=0.4), "share: --train-part 0.4 --other-part --seed 5"
+    )
     refused(changed(folders[1], runs / "whole", train_part=1.0), "whole: all images")
-    refused(changed(folders[1], runs / "features", train_features_sha256="1" * 64), "half: trained on other features")
+    refused(
+        changed(folders[1], runs / "features", train_features_sha256="1" * 64),
+        "half: trained on other features",
+    )
     unlike = changed(folders[1], runs / "captions", train_captions_sha256="1" * 64)
     refused(unlike, "half: trained on other captions than run captions")
     also = changed(folders[0], runs / "also", train_captions_sha256="1" * 64)
@@ -157,7 +178,9 @@ def test_two_runs_that_are_no_halves_of_one_train_split_do_not_judge_it(tmp_path
         cross_fitted(also, unlike)
     without = changed(folders[1], runs / "without")
     shutil.rmtree(without.path / "analysis")
-    refused(open_run(without.path), "without: was not evaluated on train. Python -m coder_core.evaluate|python -m")
+    refused(
+        open_run(without.path), "without: was not evaluated on train. Python -m coder_core.evaluate|python -m"
+    )
 
 
 def test_one_image_is_no_evidence(tmp_path: Path) -> None:
@@ -197,6 +220,8 @@ def test_the_other_splits_of_the_data_are_read_where_they_are_the_runs(
 
 
 def test_captions_that_say_little_have_few_content_words() -> None:
-    table = caption_table(["There is something in this picture .", "A dog .", "two red balls on the grass", ""])
+    table = caption_table(
+        ["There is something in this picture .", "A dog .", "two red balls on the grass", ""]
+    )
     assert table["content"].tolist() == [0, 1, 4, 0]
     assert table["words"].tolist() == [6, 2, 6, 0]

@@ -24,7 +24,9 @@ def uneven(images: int = 23, seed: int = 3) -> tuple[np.ndarray, ...]:
     return v, w[: len(owner)], owner
 
 
-def scores_and_negatives(v: np.ndarray, w: np.ndarray, owner: np.ndarray, modality: str) -> tuple[torch.Tensor, ...]:
+def scores_and_negatives(
+    v: np.ndarray, w: np.ndarray, owner: np.ndarray, modality: str
+) -> tuple[torch.Tensor, ...]:
     scores = torch.from_numpy((v @ w.T).astype(np.float64))
     negatives = torch.from_numpy(np.arange(len(v))[:, None] != owner[None, :])
     return (scores, negatives) if modality == "image" else (scores.T, negatives.T)
@@ -74,7 +76,9 @@ def test_batches_are_the_objective_batch_by_batch(modality: api_sides.Modality, 
     for anchor in range(len(spread)):
         pairs = draw.batches[draw.batch_of[anchor]]
         assert anchor in pairs
-        mine, others = (v, w[draw.pair_text[pairs]]) if modality == "image" else (w, v[draw.pair_image[pairs]])
+        mine, others = (
+            (v, w[draw.pair_text[pairs]]) if modality == "image" else (w, v[draw.pair_image[pairs]])
+        )
         negative = draw.pair_image[pairs] != draw.pair_image[anchor]
         values = (others @ mine[anchor])[negative]
         assert spread[anchor] == pytest.approx(values.std() if len(values) else 0.0, abs=1e-6)
@@ -85,7 +89,9 @@ def test_batches_are_the_objective_batch_by_batch(modality: api_sides.Modality, 
 
 def test_a_draw_is_repeatable_and_every_batch_is_full() -> None:
     _, _, owner = uneven()
-    one, two, other = (negatives.draw_batches(23, owner, "text", batch_size=10, seed=seed) for seed in (1, 1, 2))
+    one, two, other = (
+        negatives.draw_batches(23, owner, "text", batch_size=10, seed=seed) for seed in (1, 1, 2)
+    )
     np.testing.assert_array_equal(one.batches, two.batches)
     assert not np.array_equal(one.batches, other.batches)
     assert one.batches.shape[1] == 10

@@ -51,7 +51,9 @@ def test_occurrences_are_counted_one_by_one(run: Run, direction: str, k: int) ->
     largest = int(count.argmax())
     queries = found_by(run, "dev", direction, largest, k=k)  # type: ignore[arg-type]
     expected = {q: int(np.argsort(-scores[q]).tolist().index(largest)) + 1 for q in range(len(scores))}
-    assert dict(zip(queries["query"], queries["place"], strict=True)) == {q: p for q, p in expected.items() if p <= k}
+    assert dict(zip(queries["query"], queries["place"], strict=True)) == {
+        q: p for q, p in expected.items() if p <= k
+    }
     assert queries["match"].tolist() == match[queries["query"], largest].tolist()
     assert queries["place"].is_monotonic_increasing
     even = hubness(count, k)
@@ -91,15 +93,26 @@ def test_margins_where_ten_true_matches_come_first(tmp_path: Path) -> None:
 
     folder = write_run(tmp_path, "many", images=12, pictures=False)
     v = np.eye(3, dtype=np.float32)[:2]
-    w = np.stack([np.array([1.0, 0.001 * i, 0.0]) for i in range(12)] + [np.array([0.3, 1.0, 0.0])]).astype(np.float32)
+    w = np.stack([np.array([1.0, 0.001 * i, 0.0]) for i in range(12)] + [np.array([0.3, 1.0, 0.0])]).astype(
+        np.float32
+    )
     w /= np.linalg.norm(w, axis=1, keepdims=True)
     owner = np.array([0] * 12 + [1])
     write_analysis(
-        folder, "dev", image_embeddings=v, text_embeddings=w, image_of_text=owner, captions=["x"] * 13,
-        image_names=["a", "b"], metrics={}, fingerprint="0" * 64, image_ranks=np.array([0, 0]),
-        text_ranks=np.zeros(13, int), image_best=np.argsort(-(v @ w.T), 1)[:, :10],
+        folder,
+        "dev",
+        image_embeddings=v,
+        text_embeddings=w,
+        image_of_text=owner,
+        captions=["x"] * 13,
+        image_names=["a", "b"],
+        metrics={},
+        fingerprint="0" * 64,
+        image_ranks=np.array([0, 0]),
+        text_ranks=np.zeros(13, int),
+        image_best=np.argsort(-(v @ w.T), 1)[:, :10],
         text_best=np.argsort(-(w @ v.T), 1)[:, :2],
-    )  # fmt: skip
+    )
     found = margins(open_run(folder), "dev", "i2t")
     assert found["wrong"].tolist() == [12, 11]
     np.testing.assert_allclose(found["margin"][0], 1.0 - w[12, 0], atol=1e-6)
@@ -121,6 +134,8 @@ def test_changes_of_diversity_by_hand() -> None:
 
 def test_rank_correlation_by_hand() -> None:
     """1 − 6·Σd²/(n(n² − 1)) without ties; a missing value leaves its pair out."""
-    assert rank_correlation(np.array([1.0, 2, 3, 4]), np.array([10.0, 30, 20, 40])) == pytest.approx(1 - 6 * 2 / 60)
+    assert rank_correlation(np.array([1.0, 2, 3, 4]), np.array([10.0, 30, 20, 40])) == pytest.approx(
+        1 - 6 * 2 / 60
+    )
     assert rank_correlation(np.array([1.0, 2, np.nan]), np.array([5.0, 1, 9])) == pytest.approx(-1)
     assert np.isnan(rank_correlation(np.ones(4), np.arange(4)))

@@ -73,9 +73,10 @@ def test_regions_laid_over_a_picture_are_means_where_they_overlap() -> None:
         for column in range(3):
             x, y = (laid.x[column] + laid.x[column + 1]) / 2, (laid.y[row] + laid.y[row + 1]) / 2
             covering = [
-                value for value, (left, top, right, bottom) in zip(values, places, strict=True)
+                value
+                for value, (left, top, right, bottom) in zip(values, places, strict=True)
                 if np.isfinite(value) and left < x < right and top < y < bottom
-            ]  # fmt: skip
+            ]
             expected = sum(covering) / len(covering) if covering else np.nan
             np.testing.assert_allclose(laid.values[row, column], expected)
 
@@ -113,7 +114,8 @@ def test_without_data_or_boxes_the_map_says_why(base: Path, tmp_path: Path) -> N
     shutil.copytree(base / "runs", tmp_path / "runs")
     away = base / "features-away"
     full = {
-        name: heat_map(open_run(tmp_path / "runs" / name), "dev", CAPTION, 0, "cosine") for name in ("plain", "words")
+        name: heat_map(open_run(tmp_path / "runs" / name), "dev", CAPTION, 0, "cosine")
+        for name in ("plain", "words")
     }
     (base / "features").rename(away)
     try:
@@ -129,9 +131,11 @@ def test_without_data_or_boxes_the_map_says_why(base: Path, tmp_path: Path) -> N
     finally:
         away.rename(base / "features")
     for content, said in (
-        (None, "no file of boxes"), (np.zeros((3, 4, 3), np.float32), "does not fit"),
-        (np.full((3, 4, 4), 9, np.float32), "no shares"), (np.zeros(3, int), "dev_boxes.npy"),
-    ):  # fmt: skip
+        (None, "no file of boxes"),
+        (np.zeros((3, 4, 3), np.float32), "does not fit"),
+        (np.full((3, 4, 4), 9, np.float32), "no shares"),
+        (np.zeros(3, int), "dev_boxes.npy"),
+    ):
         place, kept = base / "features" / "dev_boxes.npy", tmp_path / "kept.npy"
         place.rename(kept)
         if content is not None:
@@ -155,7 +159,9 @@ def test_pretrained_towers_compare_words_alone_with_their_patches(base: Path) ->
         embedded = towers.encode_texts([word])[0][0]
         for k, patch in enumerate(patches.features):
             assert heat.values[t, k] == pytest.approx(embedded @ patch / np.linalg.norm(patch), abs=1e-5)
-    np.testing.assert_allclose(heat.boxes, boxes((1 / 6, 0, 5 / 6, 1), 4, 4), atol=1e-6)  # 60 × 40, its middle square
+    np.testing.assert_allclose(
+        heat.boxes, boxes((1 / 6, 0, 5 / 6, 1), 4, 4), atol=1e-6
+    )  # 60 × 40, its middle square
     same = heat_map(run, "dev", CAPTION, 0, "cosine")
     np.testing.assert_allclose(same.values, heat.values, atol=1e-6)
     attention = heat_map(run, "dev", CAPTION, picture, "tower")
@@ -202,7 +208,9 @@ def test_the_patches_of_siglip_are_what_its_head_reads_of_each(base: Path, tmp_p
         pooled = vision.head(tokens)[0]
     assert patches.attention.shape == (16,)
     assert patches.attention.sum() == pytest.approx(1, abs=1e-5)
-    np.testing.assert_allclose(towers.encode_pictures([towers.prepare(picture)])[0], pooled / pooled.norm(), atol=1e-5)
+    np.testing.assert_allclose(
+        towers.encode_pictures([towers.prepare(picture)])[0], pooled / pooled.norm(), atol=1e-5
+    )
 
 
 def test_a_run_without_a_model_says_so(base: Path, tmp_path: Path) -> None:
@@ -211,7 +219,9 @@ def test_a_run_without_a_model_says_so(base: Path, tmp_path: Path) -> None:
     for name, rows in (("images", 2), ("texts", 2)):
         np.save(given / f"{name}.npy", np.eye(rows, 4, dtype=np.float32) + 0.1)
     (given / "captions.txt").write_text("a dog\na cat\n")
-    files = [f"--{name}={given / name}.npy" for name in ("images", "texts")] + [f"--captions={given / 'captions.txt'}"]
+    files = [f"--{name}={given / name}.npy" for name in ("images", "texts")] + [
+        f"--captions={given / 'captions.txt'}"
+    ]
     assert embed(["import", *files, f"--root={tmp_path / 'runs'}", "--name=other"]) == 0
     run = open_run(tmp_path / "runs" / "other")
     assert heat_map_ways(run, "dev") == ()

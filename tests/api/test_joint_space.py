@@ -69,7 +69,9 @@ def test_every_sample_with_what_is_known_about_it(root: Path) -> None:
     assert table["hubness"][:14].sum() == 70 * 10  # every caption lists ten images
     assert table["hubness"][14:].sum() == 14 * 10
     assert table["text"][0] == "scene 0, told in way 0"
-    np.testing.assert_array_equal(table["diversity"][14:], run.diversity("dev", epsilon=run.loss.epsilon)["diversity"])
+    np.testing.assert_array_equal(
+        table["diversity"][14:], run.diversity("dev", epsilon=run.loss.epsilon)["diversity"]
+    )
 
 
 def test_a_stored_map_is_missing_then_there_then_damaged(root: Path) -> None:

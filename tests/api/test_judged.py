@@ -34,17 +34,30 @@ def run(tmp_path: Path) -> Run:
     w /= np.linalg.norm(w, axis=1, keepdims=True)
     image_ranks, text_ranks, image_best, text_best = ranks_of(v, w, np.arange(3))
     write_analysis(
-        folder, "dev", image_embeddings=v, text_embeddings=w, image_of_text=np.arange(3), captions=["a", "b", "c"],
-        image_names=[f"{row}.png" for row in range(3)], metrics={}, fingerprint="0" * 64, image_ranks=image_ranks,
-        text_ranks=text_ranks, image_best=image_best.astype(np.int32), text_best=text_best.astype(np.int32),
-    )  # fmt: skip
+        folder,
+        "dev",
+        image_embeddings=v,
+        text_embeddings=w,
+        image_of_text=np.arange(3),
+        captions=["a", "b", "c"],
+        image_names=[f"{row}.png" for row in range(3)],
+        metrics={},
+        fingerprint="0" * 64,
+        image_ranks=image_ranks,
+        text_ranks=text_ranks,
+        image_best=image_best.astype(np.int32),
+        text_best=text_best.astype(np.int32),
+    )
     (tmp_path / "positives.tsv").write_text(LINES)
     return open_run(folder)
 
 
 def test_recall_by_the_labels_and_by_the_judgements(run: Run, tmp_path: Path) -> None:
     (tmp_path / "CrowdFlowerAnnotations.txt").write_text("2.png\t0.png#0\t0\t0\t3\n")
-    assert [file.name for file in judgement_files(tmp_path)] == ["positives.tsv", "CrowdFlowerAnnotations.txt"]
+    assert [file.name for file in judgement_files(tmp_path)] == [
+        "positives.tsv",
+        "CrowdFlowerAnnotations.txt",
+    ]
     judgements = run_judgements(run, "dev", tmp_path / "positives.tsv")
     assert judgements.fact == "2 positives beyond the labels, 1 line about other splits"
     values = judged_values(run, "dev", judgements)
@@ -57,9 +70,13 @@ def test_recall_by_the_labels_and_by_the_judgements(run: Run, tmp_path: Path) ->
         ["i2t", "t2i"],
         [*(f"{by}_{k}" for by in ("labels", "judged") for k in (1, 5, 10)), "map_at_r", "r_precision"],
     )
-    pd.testing.assert_frame_equal(table[expected.columns], 100 * expected, check_names=False, check_dtype=False)
+    pd.testing.assert_frame_equal(
+        table[expected.columns], 100 * expected, check_names=False, check_dtype=False
+    )
     assert table["queries"].tolist() == [3, 3]
-    part = judged_recall(["three"], [values], {"i2t": np.array([0]), "t2i": np.array([2])}).set_index("direction")
+    part = judged_recall(["three"], [values], {"i2t": np.array([0]), "t2i": np.array([2])}).set_index(
+        "direction"
+    )
     assert part.loc["t2i", ["queries", "labels_1", "judged_1", "map_at_r"]].tolist() == [1, 0, 0, 25]
     assert part.loc["i2t", ["queries", "labels_1", "judged_1", "map_at_r"]].tolist() == [1, 0, 100, 100]
 
@@ -68,7 +85,9 @@ def test_judged_results_are_those_that_no_label_names(run: Run, tmp_path: Path) 
     judgements = run_judgements(run, "dev", tmp_path / "positives.tsv")
     expected = {(1, 0), (2, 0)}  # captions and images
     for direction in ("t2i", "i2t"):
-        best = np.asarray(run.analysis("dev").text_best if direction == "t2i" else run.analysis("dev").image_best)
+        best = np.asarray(
+            run.analysis("dev").text_best if direction == "t2i" else run.analysis("dev").image_best
+        )
         judged = judged_results(run, "dev", direction, judgements)  # type: ignore[arg-type]
         pairs = {(int(query), int(best[query, place])) for query, place in np.argwhere(judged)}
         assert pairs == (expected if direction == "t2i" else {pair[::-1] for pair in expected})

@@ -46,7 +46,13 @@ def test_a_likely_result_counts_beside_the_labels_only() -> None:
         match=np.array([[True, False], [False, True], [False, False], [False, False], [False, False]]),
         ranks=np.array([0, 1, 5, 7, -1]),  # the last is an image without captions
     )
-    assert guesses.likely(0.5).tolist() == [[False] * 2, [True, False], [False, True], [False] * 2, [True] * 2]
+    assert guesses.likely(0.5).tolist() == [
+        [False] * 2,
+        [True, False],
+        [False, True],
+        [False] * 2,
+        [True] * 2,
+    ]
     assert guesses.probably_right(1, 0.5).tolist() == [False, True, False, False, False]
     assert guesses.probably_right(2, 0.5).tolist() == [False, False, True, False, False]
     assert guesses.recall(1, 0.5) == (25.0, 50.0)

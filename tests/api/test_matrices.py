@@ -65,7 +65,9 @@ def test_a_block_opens_its_most_similar_negative(run: Run) -> None:
     assert 44 <= candidate < 66
     part = run.similarity(np.arange(5, 10), np.arange(44, 66), split="dev")
     part[np.arange(5, 10)[:, None] == run.image_of_text("dev")[None, 44:66]] = -1
-    np.testing.assert_allclose(run.similarity([anchor], [candidate], split="dev")[0, 0], part.max(), atol=1e-6)
+    np.testing.assert_allclose(
+        run.similarity([anchor], [candidate], split="dev")[0, 0], part.max(), atol=1e-6
+    )
     rows, columns = matrices.labels(scaled, batch, "i2t")
     assert rows[1] == "images 5 … 9 (5)"
     assert columns[-1] == "captions 132 … 149 (18)"

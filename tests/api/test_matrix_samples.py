@@ -41,10 +41,16 @@ def test_a_selection_by_number_or_by_words(run: Run, chosen: str, texts: list[in
 
 @pytest.mark.parametrize(
     ("chosen", "message"),
-    [("", "gives no pair;"), ("7", "gives 1 pair;"), ("149-150", "caption 150: is not in the split"),
-     ("5-3", "is no number and no range"), ("1-2-3", "is no number"), ("zebra", "gives no pair;"),
-     ("9" * 50, "is no number")],
-)  # fmt: skip
+    [
+        ("", "gives no pair;"),
+        ("7", "gives 1 pair;"),
+        ("149-150", "caption 150: is not in the split"),
+        ("5-3", "is no number and no range"),
+        ("1-2-3", "is no number"),
+        ("zebra", "gives no pair;"),
+        ("9" * 50, "is no number"),
+    ],
+)
 def test_a_selection_that_gives_nothing_says_so(run: Run, chosen: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         view.choose_samples(run, "dev", "chosen", chosen=chosen)
@@ -94,7 +100,10 @@ def test_a_slice_gives_its_own_pairs_alone(run: Run, source: str, monkeypatch: p
         monkeypatch.setattr(view, "SCORES_AT_MOST", 12)
         some = view.choose_samples(run, "dev", "split", within=within)
         assert some.texts.tolist() == [text for text in within if owner[text] in some.images]
-        assert f"2 of 4 images of the slice, drawn at random with seed 0, and their {len(some.texts)}" in some.about
+        assert (
+            f"2 of 4 images of the slice, drawn at random with seed 0, and their {len(some.texts)}"
+            in some.about
+        )
     if source == "hardest":
         v, w = run.embeddings("dev")
         scores = w[within] @ v.T

@@ -92,9 +92,17 @@ def test_every_picture_is_read_where_it_lies(name: str, base: Path) -> None:
 
 def test_a_run_that_is_trained_on_them_shows_them(base: Path, tmp_path: Path) -> None:
     config = tower_config(
-        base, "frozen", data=str(base / "parquet"), image_tuning="frozen", text_tuning="frozen", projection="linear",
-        image_pooling="mean", text_pooling="mean", epochs=1, dimension=8,
-    )  # fmt: skip
+        base,
+        "frozen",
+        data=str(base / "parquet"),
+        image_tuning="frozen",
+        text_tuning="frozen",
+        projection="linear",
+        image_pooling="mean",
+        text_pooling="mean",
+        epochs=1,
+        dimension=8,
+    )
     start_run(config, root=tmp_path, console=quiet())
     assert evaluate([str(tmp_path / "frozen"), "--split=train"]) == 0
     run = open_run(tmp_path / "frozen")
@@ -106,7 +114,15 @@ def test_a_run_that_is_trained_on_them_shows_them(base: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("name", LAYOUT)
 def test_a_run_on_features_of_them_shows_them(name: str, base: Path, tmp_path: Path) -> None:
     out = tmp_path / "features"
-    given = [f"--out={out}", f"--model={base / 'clip'}", "--workers=0", "--grid=2", "--splits", "train", "dev"]
+    given = [
+        f"--out={out}",
+        f"--model={base / 'clip'}",
+        "--workers=0",
+        "--grid=2",
+        "--splits",
+        "train",
+        "dev",
+    ]
     assert features([str(base / name), *given]) == 0
     path = start_run(tiny_config(out), tmp_path, quiet())
     run = open_run(path)
@@ -184,7 +200,9 @@ def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(own: Path) -
     assert "there is no such file" in refusal(run)
 
 
-def test_changed_and_broken_containers_and_bombs_are_named(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_and_broken_containers_and_bombs_are_named(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = open_run(own / "runs" / "tar")
     tar = own / "tar" / "dev" / "0.tar"
     content = tar.read_bytes()
@@ -198,7 +216,8 @@ def test_changed_and_broken_containers_and_bombs_are_named(own: Path, monkeypatc
     images = [{"bytes": value, "path": None} for value in (buffer.getvalue(), None, b"<html>")]
     pq.write_table(pa.table({"image": images, "caption": ["a", "b", "c"]}), file, row_group_size=2)
     rewrite(
-        own / "runs" / "parquet", lambda note: note | {"files": [note["files"][0] | {"bytes": file.stat().st_size}]}
+        own / "runs" / "parquet",
+        lambda note: note | {"files": [note["files"][0] | {"bytes": file.stat().st_size}]},
     )
     run = open_run(own / "runs" / "parquet")
     assert "10,000 × 10,000 pixels" in refusal(run)
@@ -210,6 +229,7 @@ def test_changed_and_broken_containers_and_bombs_are_named(own: Path, monkeypatc
     assert "the pictures of its row group are" in refusal(open_run(own / "runs" / "parquet"))
     pq.write_table(pa.table({"image": ["x"], "caption": ["a"]}), file)
     rewrite(
-        own / "runs" / "parquet", lambda note: note | {"files": [note["files"][0] | {"bytes": file.stat().st_size}]}
+        own / "runs" / "parquet",
+        lambda note: note | {"files": [note["files"][0] | {"bytes": file.stat().st_size}]},
     )
     assert "no such row group of pictures" in refusal(open_run(own / "runs" / "parquet"))

@@ -29,7 +29,9 @@ HOSTILE = [
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     root = tmp_path_factory.mktemp("report") / "runs"
-    return [write_run(root, name, noise=noise, images=80) for name, noise in (("first", 3.0), ("second", 2.0))]
+    return [
+        write_run(root, name, noise=noise, images=80) for name, noise in (("first", 3.0), ("second", 2.0))
+    ]
 
 
 def test_one_file_says_what_moved_with_pictures(
@@ -65,12 +67,14 @@ def test_one_file_says_what_moved_with_pictures(
     judged.write_text("1.png#0\t2.png\n")
     reviewed += ["--positives", str(judged)]
     assert main([*map(str, runs), "--out", str(out), *reviewed]) == 0
-    assert "1 wrong-caption</td></tr><tr><th>by</th><td>anna &lt;b&gt;" in "".join(out.read_text().split("\n"))
+    assert "1 wrong-caption</td></tr><tr><th>by</th><td>anna &lt;b&gt;" in "".join(
+        out.read_text().split("\n")
+    )
     assert "<h2>By the judgements of &lt;i&gt;.tsv</h2>" in out.read_text()
     page = re.sub(r"<[^>]*>|\s+", " ", out.read_text()).replace("  ", " ")
-    [row] = judged_recall(["second"], [judged_values(second, "dev", run_judgements(second, "dev", judged))]).query(
-        "direction == 't2i'"
-    )["map_at_r"]
+    [row] = judged_recall(
+        ["second"], [judged_values(second, "dev", run_judgements(second, "dev", judged))]
+    ).query("direction == 't2i'")["map_at_r"]
     assert f"{row:.1f}" in page.partition("By the judgements")[2].partition("What moved")[0]
     assert main([*map(str, runs), "--out", str(out)]) == 1
     assert "exists" in capsys.readouterr().err
@@ -83,7 +87,9 @@ def test_the_gain_in_words_is_that_of_the_bootstrap(runs: list[Path]) -> None:
         ranks = run.ranks("dev")
         hits.append(count_hits(ranks["i2t"], ranks["t2i"], run.image_of_text("dev")))
     gain = difference([hits[1]], [hits[0]])
-    assert f"{gain.mean:+.1f} (95% interval {gain.low:+.1f} to {gain.high:+.1f}" in gain_in_words(first, second, "dev")
+    assert f"{gain.mean:+.1f} (95% interval {gain.low:+.1f} to {gain.high:+.1f}" in gain_in_words(
+        first, second, "dev"
+    )
     assert "no difference" in gain_in_words(first, first, "dev")
     some = np.arange(7)  # of a slice: these captions and their images
     ranks = [run.ranks("dev")["t2i"][some] for run in (first, second)]
@@ -101,7 +107,9 @@ def test_the_gain_in_words_is_that_of_the_bootstrap(runs: list[Path]) -> None:
 def test_hostile_text_is_only_text_and_nothing_is_loaded(tmp_path: Path) -> None:
     captions = [HOSTILE[number % 5] for number in range(60)]
     names = [f"{HOSTILE[number % 5]}{number}" for number in range(12)]
-    run = open_run(write_run(tmp_path, "evil", images=12, captions=captions, pictures=False, picture_names=names))
+    run = open_run(
+        write_run(tmp_path, "evil", images=12, captions=captions, pictures=False, picture_names=names)
+    )
     page = render(gather([run], "dev", question=" ".join(HOSTILE), command=HOSTILE[2]))
     for tag in ("<script", "<img", "<b>", "<link", "<iframe"):
         assert tag not in page

@@ -55,7 +55,9 @@ def test_a_folder_that_is_no_split_is_a_fault_of_its_run(tmp_path: Path) -> None
     (analyses / "dev").rename(analyses / "![x](&#47;&#47;evil.example)")
     a, b = list_runs(tmp_path / "runs")
     assert a.splits == ()
-    assert "'![x](&#47;&#47;evil.example)' of a: is not a split's name; expected lower-case letters" in a.fault
+    assert (
+        "'![x](&#47;&#47;evil.example)' of a: is not a split's name; expected lower-case letters" in a.fault
+    )
     assert b.usable
 
 
@@ -76,7 +78,10 @@ def test_a_link_out_of_the_root_is_named_and_not_followed(tmp_path: Path) -> Non
     a, b, x = list_runs(tmp_path / "runs")
     assert (a.fault, b.fault) == ("", "")
     assert (x.name, x.state, x.usable, x.config, x.splits) == ("x", "left out", False, {}, ())
-    assert f"runs/x: is a link to {tmp_path / 'elsewhere' / 'x'}, and links are followed inside runs only." in x.fault
+    assert (
+        f"runs/x: is a link to {tmp_path / 'elsewhere' / 'x'}, and links are followed inside runs only."
+        in x.fault
+    )
     assert x.fault.endswith(f"CODER_CHECKPOINTS={tmp_path / 'elsewhere'}")
 
 
@@ -160,7 +165,8 @@ def test_weights_are_the_gradient_of_the_loss() -> None:
 
 def test_outcomes_by_hand() -> None:
     changes = rank_changes(
-        {"i2t": np.array([0, 1, 5, 0]), "t2i": np.array([0])}, {"i2t": np.array([0, 0, 9, 3]), "t2i": np.array([2])}
+        {"i2t": np.array([0, 1, 5, 0]), "t2i": np.array([0])},
+        {"i2t": np.array([0, 0, 9, 3]), "t2i": np.array([2])},
     )
     assert changes["outcome"].tolist() == ["both right", "fixed", "both wrong", "broken", "broken"]
     assert changes["change"].tolist() == [0, 1, -4, -3, -2]
@@ -189,9 +195,18 @@ def test_differences_name_only_what_differs(root: Path) -> None:
 
 
 def test_differences_are_those_that_trained_otherwise() -> None:
-    plain = {"objective": {"loss": "dcl"}, "boosting": {"boosting_weight": 0.2}}  # of a version that knew little else
-    today = {"objective": {"loss": "dcl", "margin": 0.2, "weight_mmd": 0.0}, "data": {"reviews": ""}, "name": "b"}
-    assert config_differences({"a": plain, "b": today}).empty  # a weight of no boosting, and settings of today
+    plain = {
+        "objective": {"loss": "dcl"},
+        "boosting": {"boosting_weight": 0.2},
+    }  # of a version that knew little else
+    today = {
+        "objective": {"loss": "dcl", "margin": 0.2, "weight_mmd": 0.0},
+        "data": {"reviews": ""},
+        "name": "b",
+    }
+    assert config_differences(
+        {"a": plain, "b": today}
+    ).empty  # a weight of no boosting, and settings of today
     boosted = {**plain, "boosting": {"boosting": "rm", "boosting_weight": 0.2}}
     found = config_differences({"a": boosted, "b": today})
     assert found.loc["boosting.boosting"].tolist() == ["rm", "none"]
@@ -210,7 +225,9 @@ def test_torch_is_not_imported(root: Path) -> None:
         "assert b.history.epoch.max() == 3\n"
         "print('torch' in sys.modules)"
     )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path.cwd()
+    )
     assert result.stdout.strip() == "False"
 
 
@@ -218,7 +235,14 @@ def test_a_picture_name_that_leaves_the_folder_shows_nothing(tmp_path: Path) -> 
     folder = write_run(tmp_path / "runs", "x", images=12)
     a = open_run(folder).analysis("dev")
     unsafe = ["../x", "/etc/passwd", "0.png\0", "nothing.png"]
-    names = ("image_embeddings", "text_embeddings", "image_of_text", "captions", "picture_folder", "image_ranks")
+    names = (
+        "image_embeddings",
+        "text_embeddings",
+        "image_of_text",
+        "captions",
+        "picture_folder",
+        "image_ranks",
+    )
     values = {name: getattr(a, name) for name in (*names, "text_ranks", "image_best", "text_best", "metrics")}
     write_analysis(folder, "dev", image_names=[*a.image_names[:8], *unsafe], fingerprint="1" * 12, **values)
     run = open_run(folder)

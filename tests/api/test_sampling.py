@@ -60,11 +60,19 @@ def test_a_sampled_table_is_the_table_of_the_cut_out_split(run: Run, modality: s
 
 @pytest.mark.parametrize("candidates", ["split", "batch", "bank"])
 @pytest.mark.parametrize("function", ["std", "entropy"])
-def test_an_anchor_outside_the_sample_is_compared_with_the_sample(run: Run, candidates: str, function: str) -> None:
+def test_an_anchor_outside_the_sample_is_compared_with_the_sample(
+    run: Run, candidates: str, function: str
+) -> None:
     sample = run.sample("dev", scores=600)
     assert sample is not None
     number = int(np.setdiff1d(np.arange(150), sample.texts)[0])
-    settings = {"candidates": candidates, "function": function, "batch_size": 6, "bank_size": 20, "temperature": 0.1}
+    settings = {
+        "candidates": candidates,
+        "function": function,
+        "batch_size": 6,
+        "bank_size": 20,
+        "temperature": 0.1,
+    }
     anchor = run.anchor(number, split="dev", sample=sample, **settings)  # type: ignore[arg-type]
     assert np.isin(anchor.candidates, sample.images).all()
     if function == "std":
@@ -89,7 +97,9 @@ def test_a_bank_is_a_random_part_of_the_pairs(run: Run, modality: str, size: int
     for number in (0, 13):
         image = number if modality == "image" else owner[number]
         kept = [p for p in pairs.tolist() if owner[p] != image]
-        scores = [float(v[number] @ w[p]) if modality == "image" else float(w[number] @ v[owner[p]]) for p in kept]
+        scores = [
+            float(v[number] @ w[p]) if modality == "image" else float(w[number] @ v[owner[p]]) for p in kept
+        ]
         assert found[number] == pytest.approx(np.std(scores) if scores else 0.0, abs=1e-6)
     with pytest.raises(ValueError, match="at least 1 pair"):
         negatives.draw_bank(3, size=0, seed=0)

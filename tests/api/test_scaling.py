@@ -33,7 +33,9 @@ def test_every_cell_agrees_with_the_loops(direction: str) -> None:
     found = scaling.scale(s, scaling.anchor_diversity(s, LOSS), LOSS)
     scores = s.anchors.astype(np.float64) @ s.candidates.T.astype(np.float64)
     negative = s.anchor_images[:, None] != s.candidate_images[None]
-    diversity, exponent, plain, share = reference(scores, negative, temperature=0.08, gamma=0.25, epsilon=0.15)
+    diversity, exponent, plain, share = reference(
+        scores, negative, temperature=0.08, gamma=0.25, epsilon=0.15
+    )
     assert (found.row_step, found.column_step) == (1, 1)
     np.testing.assert_allclose(found.spread.diversity, diversity, rtol=1e-6)
     np.testing.assert_array_equal(found.spread.negatives, negative.sum(1))

@@ -13,7 +13,14 @@ from coder_core.api import Loss, compare, margins, open_run
 from coder_core.api.joint_space import modality_gap, score_distributions, score_separation
 from coder_core.api.retrieval.hubs import occurrences
 from coder_core.api.run import Run
-from coder_core.api.similarity import hardest_in_cell, matrix_sides, open_pair, ordered, scaled_matrix, spread_over
+from coder_core.api.similarity import (
+    hardest_in_cell,
+    matrix_sides,
+    open_pair,
+    ordered,
+    scaled_matrix,
+    spread_over,
+)
 from coder_core.api.similarity.samples import choose_samples
 from coder_core.console.faults import InputError
 from coder_core.evaluation import EmbeddingPair, ScoreMatrix, rank, score_tiles
@@ -22,8 +29,10 @@ from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.files.sealed import write_sealed
 
 CHOICES = [
-    {"candidates": "split"}, {"candidates": "batch", "batch_size": 8}, {"candidates": "bank", "bank_size": 20},
-]  # fmt: skip
+    {"candidates": "split"},
+    {"candidates": "batch", "batch_size": 8},
+    {"candidates": "bank", "bank_size": 20},
+]
 
 
 def written(root: Path, name: str, *, scored: bool) -> Run:
@@ -40,11 +49,19 @@ def written(root: Path, name: str, *, scored: bool) -> Run:
     folder = write_sealed(root / name, {"config.toml": 'name = "x"\n'})
     own = {"scores": scores} if scored else {"image_embeddings": v, "text_embeddings": w}
     write_analysis(
-        folder, "dev", **own, image_of_text=owner, captions=[f"caption {k}" for k in range(48)],
-        image_names=[f"{k}.png" for k in range(24)], metrics=metrics_from_ranks(ranks), fingerprint="abc",
-        image_ranks=ranks.image_ranks, text_ranks=ranks.text_ranks, image_best=ranks.image_best,
+        folder,
+        "dev",
+        **own,
+        image_of_text=owner,
+        captions=[f"caption {k}" for k in range(48)],
+        image_names=[f"{k}.png" for k in range(24)],
+        metrics=metrics_from_ranks(ranks),
+        fingerprint="abc",
+        image_ranks=ranks.image_ranks,
+        text_ranks=ranks.text_ranks,
+        image_best=ranks.image_best,
         text_best=ranks.text_best,
-    )  # fmt: skip
+    )
     return open_run(folder)
 
 
@@ -65,7 +82,9 @@ def test_the_two_are_read_alike(runs: tuple[Run, Run]) -> None:
     assert [scored.count("dev", kind) for kind in ("image", "text")] == [24, 48]  # type: ignore[arg-type]
     assert scored.first_captions("dev").tolist() == plain.first_captions("dev").tolist()
     np.testing.assert_allclose(
-        scored.similarity([1, 5], [0, 3, 4], split="dev"), plain.similarity([1, 5], [0, 3, 4], split="dev"), atol=1e-6
+        scored.similarity([1, 5], [0, 3, 4], split="dev"),
+        plain.similarity([1, 5], [0, 3, 4], split="dev"),
+        atol=1e-6,
     )
     assert set(compare(scored, plain, "dev")["outcome"]) <= {"both right", "both wrong"}
     for direction in ("i2t", "t2i"):
@@ -83,7 +102,9 @@ def test_search_finds_the_same(runs: tuple[Run, Run], modality: str) -> None:
 @pytest.mark.parametrize("modality", ["image", "text"])
 @pytest.mark.parametrize("function", ["std", "entropy"])
 @pytest.mark.parametrize("choice", CHOICES)
-def test_diversity_is_the_same(runs: tuple[Run, Run], modality: str, function: str, choice: dict[str, object]) -> None:
+def test_diversity_is_the_same(
+    runs: tuple[Run, Run], modality: str, function: str, choice: dict[str, object]
+) -> None:
     how = {"modality": modality, "function": function, **choice}
     found, expected = (run.diversity("dev", **how) for run in runs)  # type: ignore[arg-type]
     close(found, expected)
@@ -108,7 +129,8 @@ def test_matrices_are_the_same(runs: tuple[Run, Run], direction: str, source: st
     sides = [matrix_sides(run, "dev", batch, direction) for run, batch in zip(runs, batches, strict=True)]  # type: ignore[arg-type]
     np.testing.assert_allclose(*(spread_over(s, loss) for s in sides), atol=1e-6)
     found, expected = (
-        scaled_matrix(run, "dev", batch, direction, loss, cells=8) for run, batch in zip(runs, batches, strict=True)
+        scaled_matrix(run, "dev", batch, direction, loss, cells=8)
+        for run, batch in zip(runs, batches, strict=True)
     )  # type: ignore[arg-type, misc]
     for name in ("similarity", "exponent", "change", "share"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-4, err_msg=name)
@@ -138,7 +160,11 @@ def test_md_and_the_distributions_are_the_same(runs: tuple[Run, Run]) -> None:
 
 
 def test_what_needs_embeddings_says_so(runs: tuple[Run, Run]) -> None:
-    for asked in (lambda: modality_gap(runs[0], "dev"), lambda: runs[0].embeddings("dev"), lambda: runs[0].part("dev")):
+    for asked in (
+        lambda: modality_gap(runs[0], "dev"),
+        lambda: runs[0].embeddings("dev"),
+        lambda: runs[0].part("dev"),
+    ):
         with pytest.raises(InputError, match="scores pair by pair: there is not one embedding of a sample"):
             asked()
     assert not runs[0].reads_pictures("dev")

@@ -31,7 +31,9 @@ def parsed(told: tuple[str, ...]) -> Config:
 
 @pytest.mark.parametrize("preset", list(PRESETS))
 def test_an_unchanged_preset_is_told_in_three_words(preset: str) -> None:
-    told, _ = starting.arguments(preset, "new", DATA, {option.key: option.value for option in starting.options(preset)})
+    told, _ = starting.arguments(
+        preset, "new", DATA, {option.key: option.value for option in starting.options(preset)}
+    )
     assert told == (preset, "--name=new", "--data=demo")
     assert parsed(told).objective == PRESETS[preset].config.objective
 
@@ -45,11 +47,20 @@ def test_every_option_is_understood_as_it_is_meant() -> None:
         elif option.kind == "choice":
             changes[option.key] = option.choices[-1]
     changes["learn_scale"] = False  # the loss that is chosen has none
-    changes |= {"bank_size": 0, "gamma": -0.25, "epochs": 3, "learning_rate": 2.5e-05, "seed": 7, "train_part": 0.5}
+    changes |= {
+        "bank_size": 0,
+        "gamma": -0.25,
+        "epochs": 3,
+        "learning_rate": 2.5e-05,
+        "seed": 7,
+        "train_part": 0.5,
+    }
     told, _ = starting.arguments("demo", "new", DATA, changes)
     found = parsed(told)
     for option in starting.options("demo"):
-        assert getattr(getattr(found, option.section), option.key) == changes.get(option.key, option.value), option.key
+        assert getattr(getattr(found, option.section), option.key) == changes.get(option.key, option.value), (
+            option.key
+        )
 
 
 def test_nothing_that_names_a_file_is_an_option() -> None:
@@ -66,11 +77,16 @@ def test_nothing_that_names_a_file_is_an_option() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"temperature": 0.0}, "--temperature: is 0"), ({"batch_size": 1}, "--batch-size: is 1"),
-     ({"bank_size": 8}, "--bank-size: is 8, smaller than the batch"),
-     ({"learning_rate": float("nan")}, "--learning-rate"),
-     ({"loss": "mse"}, "one of btr-sum"), ({"epochs": "3"}, "a value of type int"), ({"epochs": True}, "type int")],
-)  # fmt: skip
+    [
+        ({"temperature": 0.0}, "--temperature: is 0"),
+        ({"batch_size": 1}, "--batch-size: is 1"),
+        ({"bank_size": 8}, "--bank-size: is 8, smaller than the batch"),
+        ({"learning_rate": float("nan")}, "--learning-rate"),
+        ({"loss": "mse"}, "one of btr-sum"),
+        ({"epochs": "3"}, "a value of type int"),
+        ({"epochs": True}, "type int"),
+    ],
+)
 def test_what_training_would_refuse_is_refused_before(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         starting.arguments("demo", "new", DATA, changes)
@@ -105,13 +121,19 @@ def test_data_sets_are_found_in_their_roots_and_nowhere_else(tmp_path: Path) -> 
     (inside / "file.txt").write_text("x")
     found = starting.find_data_sets([inside])
     assert [(data.name, data.path) for data in found] == [
-        (DEMO, DEMO), ("one", str(inside / "one")), ("two", str(inside / "two")),
-    ]  # fmt: skip
+        (DEMO, DEMO),
+        ("one", str(inside / "one")),
+        ("two", str(inside / "two")),
+    ]
     assert [data.name for data in starting.find_data_sets([outside / "three"])] == [DEMO, "three"]
     write_tiny_data(outside / "one")
     assert [data.name for data in starting.find_data_sets([inside, outside])] == [
-        DEMO, "one", "two", "elsewhere/one", "three",
-    ]  # fmt: skip
+        DEMO,
+        "one",
+        "two",
+        "elsewhere/one",
+        "three",
+    ]
     assert starting.find_data_sets([tmp_path / "nowhere"]) == [DataSet(DEMO, DEMO)]
 
 
@@ -121,8 +143,9 @@ def test_pictures_with_captions_are_data_too(layout: Callable[[Path], None], tmp
     folder.mkdir(parents=True)
     layout(folder)
     assert starting.find_data_sets([tmp_path / "data"]) == [
-        DataSet(DEMO, DEMO), DataSet("photographs", str(folder), pictures=True),
-    ]  # fmt: skip
+        DataSet(DEMO, DEMO),
+        DataSet("photographs", str(folder), pictures=True),
+    ]
     taken = set(starting.presets(DataSet("photographs", str(folder), pictures=True)))
     assert taken == {name for name, preset in PRESETS.items() if preset.config.towers.image_tower}
     assert not taken & set(starting.presets(DataSet("features", "", pictures=False)))
@@ -146,16 +169,23 @@ def test_a_finished_run_that_reads_the_same_becomes_the_teacher(tmp_path: Path) 
     start_run(replace(config, name="first", training=replace(config.training, epochs=1)), runs, quiet())
     start_run(replace(config, name="undone", training=replace(config.training, epochs=1)), runs, quiet())
     write_status(runs / "undone", "stopped", step=1, steps=2)
-    alike = {key: getattr(config.model, key) for key in ("dimension", "image_layers", "word_size", "text_layers")}
+    alike = {
+        key: getattr(config.model, key) for key in ("dimension", "image_layers", "word_size", "text_layers")
+    }
     alike |= {"word_threshold": config.data.word_threshold}
     listed = list_runs(runs)
     (teacher,) = starting.teacher_runs(listed, "demo", data, alike)
     assert (teacher.name, teacher.path, teacher.same_model) == ("first", str(runs / "first"), True)
     assert not starting.teacher_runs(listed, "demo", data, alike | {"dimension": 6})[0].same_model
-    older = [replace(run, config=run.config | {"model": without(run.config["model"], "region_norm")}) for run in listed]
+    older = [
+        replace(run, config=run.config | {"model": without(run.config["model"], "region_norm")})
+        for run in listed
+    ]
     for runs_listed in (listed, older):  # a run from before the option had none
         assert starting.teacher_runs(runs_listed, "demo", data, alike)[0].same_model
-        assert not starting.teacher_runs(runs_listed, "demo", data, alike | {"region_norm": "rms"})[0].same_model
+        assert not starting.teacher_runs(runs_listed, "demo", data, alike | {"region_norm": "rms"})[
+            0
+        ].same_model
     assert starting.teacher_runs(listed, "demo", data, alike | {"word_threshold": 9}) == []
     assert starting.teacher_runs(listed, "demo", data, alike | {"text_encoder": "bert"}) == []
     assert starting.teacher_runs(listed, "demo", DATA, alike) == []

@@ -12,7 +12,9 @@ from coder_core.api.similarity import values_from_similarities
 from tests.support.clip_runs import CAPTIONS_PER_IMAGE, import_clip
 
 
-def test_gamma_lies_between_negatives_and_positives_and_mu_is_a_third_of_their_distance(tmp_path: Path) -> None:
+def test_gamma_lies_between_negatives_and_positives_and_mu_is_a_third_of_their_distance(
+    tmp_path: Path,
+) -> None:
     run = open_run(import_clip(tmp_path / "runs", "clip", images=24))
     v, w = run.embeddings("dev")
     own = np.arange(24)[:, None] == np.repeat(np.arange(24), CAPTIONS_PER_IMAGE)

@@ -27,7 +27,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
     folder = write_towers_and_data(tmp_path_factory.mktemp("towers"))
     start_run(tower_config(folder, "tuned", epochs=1), folder / "runs", quiet())
     own = {"text_tower": "", "text_tuning": "frozen", "image_tuning": "frozen", "projection": "linear"}
-    own |= {"image_pooling": "mean", "text_pooling": "mean", "dimension": 8, "word_size": 6, "word_threshold": 1}
+    own |= {
+        "image_pooling": "mean",
+        "text_pooling": "mean",
+        "dimension": 8,
+        "word_size": 6,
+        "word_threshold": 1,
+    }
     start_run(tower_config(folder, "pooled", epochs=1, **own), folder / "runs", quiet())
     return folder / "runs"
 
@@ -52,7 +58,10 @@ def test_probes_of_pictures_outside_the_split(runs: Path, tmp_path: Path) -> Non
     probes = [Probe("swap", name, CAPTIONS[name][0], CAPTIONS[DEV[1]][0]) for name in (*train, DEV[0])]
     table = probe_run(run, "dev", probes, pictures=str(tmp_path))
     assert table["picture"].tolist() == [*train, DEV[0]]
-    rows = [run.encode_picture(read_picture(draw(NAMES.index(name)), name), split="dev") for name in table["picture"]]
+    rows = [
+        run.encode_picture(read_picture(draw(NAMES.index(name)), name), split="dev")
+        for name in table["picture"]
+    ]
     for part in ("caption", "negative"):
         texts = run.encode_text([getattr(probe, part) for probe in probes])
         column = "score" if part == "caption" else part
@@ -69,7 +78,9 @@ def test_words_meet_the_patches_of_a_tower_that_is_pooled_here(runs: Path) -> No
     words, patches = run.model.word_features(caption)[1], run.model.patch_features(picture)[0]
     np.testing.assert_allclose(heat.values, cosines(words, patches), atol=1e-5)
     np.testing.assert_allclose(new.values, heat.values, atol=1e-5)
-    np.testing.assert_allclose(patches.mean(0) / np.linalg.norm(patches.mean(0)), run.scoring("dev")[0][1], atol=1e-5)
+    np.testing.assert_allclose(
+        patches.mean(0) / np.linalg.norm(patches.mean(0)), run.scoring("dev")[0][1], atol=1e-5
+    )
     np.testing.assert_allclose(heat.boxes, boxes((1 / 6, 0, 5 / 6, 1), 4, 4), atol=1e-6)
     tuned = open_run(runs / "tuned")
     assert heat_map_ways(tuned, "dev") == ()

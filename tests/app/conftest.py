@@ -34,9 +34,15 @@ from tests.support.weighted_runs import train_weighted
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 START_SECONDS = 90
 IMAGES = 60
 ROOTS = ("none", "one", "two", "damaged", "no pictures", "imported")
@@ -70,7 +76,9 @@ def listener() -> Iterator[tuple[int, list[str]]]:
 def _one_search_for_components() -> Iterator[None]:
     """Every AppTest searches all installed packages for components, 0.1 s; what is installed does not change here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
+        patch.setattr(
+            manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests)
+        )
         yield
 
 
@@ -93,7 +101,9 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     damage(write_run(folders["damaged"], "torn", images=12))
     import_run_folder(folders["imported"], "clip", images=20)
     queries = [f"query {i}" for i in range(3)]
-    import_run_folder(folders["imported"], "clip-pictures", images=20, pictures=base / "two-pictures", queries=queries)
+    import_run_folder(
+        folders["imported"], "clip-pictures", images=20, pictures=base / "two-pictures", queries=queries
+    )
     return folders
 
 
@@ -114,7 +124,9 @@ def weighted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory, listener: tuple[int, list[str]], weighted_root: Path) -> Path:
+def runs(
+    tmp_path_factory: pytest.TempPathFactory, listener: tuple[int, list[str]], weighted_root: Path
+) -> Path:
     """Three demo runs, two of imported embeddings, a concept run, two runs with weights, and hostile ones.
 
     Two demo runs have clusters. The last have hostile captions and names: "run", "run-baseline", "concepts",
@@ -124,11 +136,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory, listener: tuple[int, list[str
     evil = [payloads(listener[0])[i % 20] for i in range(40)]
     name = partial(picture, listener[0])
     for suffix, noise, loss in (("-baseline", 3.0, "btr-hardest"), ("", 2.0, "dcl")):
-        make_clusters(write_run(root, f"demo{suffix}", loss=loss, noise=noise, images=IMAGES), "dev", ClusterSettings())
+        make_clusters(
+            write_run(root, f"demo{suffix}", loss=loss, noise=noise, images=IMAGES), "dev", ClusterSettings()
+        )
         hostile = write_run(
-            root, name(f"run{suffix}"), noise=noise, images=8, captions=evil, pictures=False,
+            root,
+            name(f"run{suffix}"),
+            noise=noise,
+            images=8,
+            captions=evil,
+            pictures=False,
             picture_names=[f"{name('picture')}{i}" for i in range(8)],
-        )  # fmt: skip
+        )
         make_clusters(hostile, "dev", ClusterSettings(4))
         with HistoryWriter(hostile / "history.jsonl") as history:
             history.write("epoch", step=40, epoch=4, **{name("value"): 1.0}, metrics={name("metric"): 2.0})
@@ -164,7 +183,9 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path],
         command = [sys.executable, "-m", "streamlit", "run", "streamlit_app.py", "--server.port", str(port)]
         environment = os.environ | {"CODER_CHECKPOINTS": str(root)}
         with log.open("wb") as output:
-            server = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=output, stderr=subprocess.STDOUT)
+            server = subprocess.Popen(
+                command, cwd=PROJECT, env=environment, stdout=output, stderr=subprocess.STDOUT
+            )
         servers.append(server)
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end and server.poll() is None:
@@ -190,7 +211,9 @@ def port(serve: Callable[[Path], int], runs: Path) -> int:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Chromium through Playwright; skipped where there is none."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright's Python package is not installed")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="Playwright's Python package is not installed"
+    )
     if not CHROMIUM.exists():
         pytest.skip(f"no Chromium at {CHROMIUM}; set CHROMIUM to one")
     with playwright.sync_playwright() as session:

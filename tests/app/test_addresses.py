@@ -23,10 +23,15 @@ PAIR = [("run", "x-baseline"), ("versus", "x"), ("split", "dev")]
         ("/retrieval", "at=5&at=10", "/retrieval", [*PAIR, ("at", "5"), ("at", "10")]),
         ("/joint", "run=a", "/joint", [("versus", "—"), ("split", "dev"), ("run", "a")]),
         ("/joint", "run=&split=test", "/joint", [*PAIR[:2], ("split", "test")]),
-        ("/overview", "run=a&versus=other", "/overview", [("split", "test"), ("run", "a"), ("versus", "other")]),
+        (
+            "/overview",
+            "run=a&versus=other",
+            "/overview",
+            [("split", "test"), ("run", "a"), ("versus", "other")],
+        ),
         ("/train", "run=gone", "/train", [("versus", "—"), ("run", "gone")]),
     ],
-)  # fmt: skip
+)
 def test_what_is_missing_is_added(path: str, query: str, page: str, values: list[tuple[str, str]]) -> None:
     address = complete(path, query, RUNS)
     assert address is not None

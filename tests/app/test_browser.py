@@ -30,16 +30,25 @@ CORNERS = 32
 EVERYTHING = "area=a:-9,-9,9,-9,9,9,-9,9"
 WEIGHTED = "weights?run=combined&versus=opposite"
 DRAWN = [
-    "overview", "diversity", "diversity?anchors=Images", "similarity",
+    "overview",
+    "diversity",
+    "diversity?anchors=Images",
+    "similarity",
     f"joint?colour=rank&{EVERYTHING}&focus=caption-7",
-    "clusters?cluster=3", "retrieval", "retrieval?direction=Image+→+captions", "train", "concepts?run=concepts",
+    "clusters?cluster=3",
+    "retrieval",
+    "retrieval?direction=Image+→+captions",
+    "train",
+    "concepts?run=concepts",
     f"{WEIGHTED}&side=Images",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("path", DRAWN)
 def test_every_page_draws_in_both_themes(visit: Visit, path: str) -> None:
-    name = path.replace("?anchors", "-anchors").replace("?direction", "-direction").split("=")[0].split("?")[0]
+    name = (
+        path.replace("?anchors", "-anchors").replace("?direction", "-direction").split("=")[0].split("?")[0]
+    )
     visit.open(path)
     visit.check()
     if not re.search("anchors|direction", path):  # these have their own headings
@@ -162,25 +171,50 @@ def test_a_picture_is_uploaded_and_answered(
     assert listener[1] == []
 
 
-PAIRS = {"concepts": ("concepts", "more-concepts"), "weights": ("combined", "opposite"), "split": ("holder", "run")}
+PAIRS = {
+    "concepts": ("concepts", "more-concepts"),
+    "weights": ("combined", "opposite"),
+    "split": ("holder", "run"),
+}
 
 
 @pytest.mark.parametrize(
     "page",
-    ["overview?", "diversity?", "diversity?anchors=Images&", "similarity?", "retrieval?", "clusters?k=4&",
-     "retrieval?direction=Image+→+captions&", f"joint?map=PCA&{EVERYTHING}&focus=caption-2&", "concepts?", "weights?",
-     "overview?split&", "train?", "reviews?"],
-)  # fmt: skip
-def test_hostile_captions_and_names_stay_text(visit: Visit, listener: tuple[int, list[str]], page: str) -> None:
+    [
+        "overview?",
+        "diversity?",
+        "diversity?anchors=Images&",
+        "similarity?",
+        "retrieval?",
+        "clusters?k=4&",
+        "retrieval?direction=Image+→+captions&",
+        f"joint?map=PCA&{EVERYTHING}&focus=caption-2&",
+        "concepts?",
+        "weights?",
+        "overview?split&",
+        "train?",
+        "reviews?",
+    ],
+)
+def test_hostile_captions_and_names_stay_text(
+    visit: Visit, listener: tuple[int, list[str]], page: str
+) -> None:
     port = listener[0]
     kinds = next((pair for kind, pair in PAIRS.items() if kind in page), ("run-baseline", "run"))
     first, second = (picture(port, kind) for kind in kinds)
     listener[1].clear()
-    values: dict[str, Any] = {"run": first, "versus": second, "watch": second, "also": [picture(port, "more-concepts")]}
+    values: dict[str, Any] = {
+        "run": first,
+        "versus": second,
+        "watch": second,
+        "also": [picture(port, "more-concepts")],
+    }
     values["concept"] = picture(port, "word1")
     if "split" in page:
         values = {"run": first, "versus": "—", "split": picture(port, "split")}
-    visit.open(page + urlencode(values, doseq=True), charts=page not in ("train?", "overview?split&", "reviews?"))
+    visit.open(
+        page + urlencode(values, doseq=True), charts=page not in ("train?", "overview?split&", "reviews?")
+    )
     for chart in visit.page.locator(".js-plotly-plot").all()[:2]:
         chart.hover()
     visit.check()
@@ -254,7 +288,10 @@ def test_a_lasso_on_either_map_fills_the_table_and_the_files(visit: Visit, pane:
     assert len(highlighted[0]) == count
     table = pd.read_csv(visit.downloaded("CSV"))
     assert len(table) == count
-    ids = [n if kind == "image" else n + IMAGES for kind, n in zip(table["modality"], table["number"], strict=True)]
+    ids = [
+        n if kind == "image" else n + IMAGES
+        for kind, n in zip(table["modality"], table["number"], strict=True)
+    ]
     assert sorted(ids) == sorted(highlighted[0])
     parquet = pd.read_parquet(visit.downloaded("Parquet"))
     pd.testing.assert_frame_equal(parquet, table, check_dtype=False, check_exact=False)
@@ -298,7 +335,9 @@ def test_a_narrow_window_stacks_columns_and_keeps_cards_readable(visit: Visit) -
         charts = [chart.bounding_box() for chart in visit.page.locator(".js-plotly-plot").all()]
         assert min(chart["width"] for chart in charts) > 0.8 * main["width"]
         assert max(chart["x"] + chart["width"] for chart in charts) <= main["x"] + main["width"] + 1
-        assert all(card.bounding_box()["width"] >= 140 for card in visit.page.locator(".cl-grid .cl-card").all())
+        assert all(
+            card.bounding_box()["width"] >= 140 for card in visit.page.locator(".cl-grid .cl-card").all()
+        )
         assert visit.page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 760
     panel = visit.page.locator(".st-key-pair-panel").bounding_box()
     assert panel["y"] < charts[0]["y"]
@@ -398,15 +437,19 @@ def request(*arguments: Any, **headers: str) -> int:
 
 
 UPGRADE = {
-    "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-}  # fmt: skip
+}
 
 
 def test_a_foreign_host_or_origin_is_refused_on_pages_uploads_and_the_socket(port: int) -> None:
     own, foreign = f"127.0.0.1:{port}", "http://evil.example"
     for path in ("/", "/diversity", "/overview?run=../../etc", "/_stcore/health", "/_stcore/stream"):
-        headers, success = (UPGRADE, 101) if path.endswith("stream") else ({}, 200 if "health" in path else 307)
+        headers, success = (
+            (UPGRADE, 101) if path.endswith("stream") else ({}, 200 if "health" in path else 307)
+        )
         assert request(port, path, own, f"http://{own}", **headers) == success
         assert request(port, path, f"localhost:{port}", f"http://localhost:{port}", **headers) == success
         assert request(port, path, f"evil.example:{port}", **headers) == 403
@@ -420,14 +463,18 @@ def test_every_answer_forbids_frames_and_foreign_content(port: int) -> None:
     own = f"127.0.0.1:{port}"
     script = re.search(r"\./(static/js/[\w.-]+\.js)", (STREAMLIT / "static" / "index.html").read_text())
     assert script is not None
-    answers = {path: answer(port, path, own) for path in
-               ("/", "/start", f"/{script[1]}", "/_stcore/health", "/media/none.png", "/none/none.js")}  # fmt: skip
+    answers = {
+        path: answer(port, path, own)
+        for path in ("/", "/start", f"/{script[1]}", "/_stcore/health", "/media/none.png", "/none/none.js")
+    }
     answers["socket"] = answer(port, "/_stcore/stream", own, f"http://{own}", **UPGRADE)
-    answers["refused socket"] = answer(port, "/_stcore/stream", own, f"http://127.0.0.1:{port + 1}", **UPGRADE)
+    answers["refused socket"] = answer(
+        port, "/_stcore/stream", own, f"http://127.0.0.1:{port + 1}", **UPGRADE
+    )
     answers["refused page"] = answer(port, "/", "evil.example")
-    assert {name: response.status for name, response in answers.items() if response.status not in (200, 404)} == {
-        "/": 307, "socket": 101, "refused socket": 403, "refused page": 403
-    }  # fmt: skip
+    assert {
+        name: response.status for name, response in answers.items() if response.status not in (200, 404)
+    } == {"/": 307, "socket": 101, "refused socket": 403, "refused page": 403}
     assert answers["/start"].headers["Link"].endswith(">; rel=modulepreload")  # the script that draws figures
     for response in answers.values():
         assert response.headers.get_all("X-Frame-Options") == ["DENY"]
@@ -435,7 +482,13 @@ def test_every_answer_forbids_frames_and_foreign_content(port: int) -> None:
         assert response.headers.get_all("Referrer-Policy") == ["no-referrer"]
         [policy] = response.headers.get_all("Content-Security-Policy")
         rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
-        assert rules["frame-ancestors"] == rules["object-src"] == rules["form-action"] == rules["base-uri"] == "'none'"
+        assert (
+            rules["frame-ancestors"]
+            == rules["object-src"]
+            == rules["form-action"]
+            == rules["base-uri"]
+            == "'none'"
+        )
         assert rules["default-src"] == "'self'"
         assert "'unsafe-inline'" not in rules["script-src"]
         assert not re.search(r"\*|https?:|(?<!127\.0\.0\.1):\d", policy)

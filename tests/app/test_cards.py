@@ -35,7 +35,9 @@ def test_nothing_from_outside_becomes_markup(markup: str) -> None:
 
 
 def test_the_large_picture_says_nothing_from_outside_as_markup(tmp_path: Path) -> None:
-    write_run(tmp_path / "runs", "a", images=4, captions=[EVIL] * 20, pictures=False, picture_names=[EVIL[5:9]] * 4)
+    write_run(
+        tmp_path / "runs", "a", images=4, captions=[EVIL] * 20, pictures=False, picture_names=[EVIL[5:9]] * 4
+    )
     [run] = list_runs(tmp_path / "runs")
     markup = captions_html(Choice(replace(run, name=EVIL), None, "dev"), 1)
     assert "<img" not in markup
@@ -69,9 +71,15 @@ def test_every_term_is_one_plain_sentence() -> None:
 def test_latex_is_escaped_and_rounded_as_each_quantity_needs() -> None:
     nan = float("nan")
     table = pd.DataFrame(
-        {"run_name": ["a_b & 50%", "\\input{x}"], "R@1": [12.345, nan], "MD": [0.0123, -0.2], "seed": [0.0, 3.0],
-         "σ": [nan, nan], "μ": [262.84, -1.0]}
-    )  # fmt: skip
+        {
+            "run_name": ["a_b & 50%", "\\input{x}"],
+            "R@1": [12.345, nan],
+            "MD": [0.0123, -0.2],
+            "seed": [0.0, 3.0],
+            "σ": [nan, nan],
+            "μ": [262.84, -1.0],
+        }
+    )
     text = export.latex(table)
     assert r"a\_b \& 50\% & 12.3 & 0.0123 & 0 & -- & 262.8 \\" in text
     assert r"\textbackslash input\{x\} & -- & -0.2000 & 3 & -- & -1.0 \\" in text
@@ -85,9 +93,21 @@ def test_csv_starts_no_formula() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["![a](http://127.0.0.1:9/y)", "[a](b)", ":red[x]", "*a* _b_ ~c~ `d`", "$x$", "<b>", "- a", "+ a", "1. a", "12) a",
-     ":smile:", "www.evil.example"],
-)  # fmt: skip
+    [
+        "![a](http://127.0.0.1:9/y)",
+        "[a](b)",
+        ":red[x]",
+        "*a* _b_ ~c~ `d`",
+        "$x$",
+        "<b>",
+        "- a",
+        "+ a",
+        "1. a",
+        "12) a",
+        ":smile:",
+        "www.evil.example",
+    ],
+)
 def test_a_name_in_a_heading_is_no_markdown(text: str) -> None:
     escaped = cards.literal(text)
     assert not re.search(r"(?<!\\)[`*_\[\]()<>:$~!]|^\d*[-+.)]\s|:(?=[a-z/])|www\.", escaped)

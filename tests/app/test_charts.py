@@ -54,7 +54,9 @@ def test_rank_matrix_by_hand() -> None:
     np.testing.assert_array_equal(counts, expected)
 
 
-@pytest.mark.parametrize(("rank", "band"), [(1, 0), (2, 1), (5, 1), (6, 2), (10, 2), (11, 3), (100, 4), (101, 5)])
+@pytest.mark.parametrize(
+    ("rank", "band"), [(1, 0), (2, 1), (5, 1), (6, 2), (10, 2), (11, 3), (100, 4), (101, 5)]
+)
 def test_bands_of_ranks(rank: int, band: int) -> None:
     assert charts.rank_band(np.array([rank]))[0] == band
 
@@ -107,8 +109,14 @@ def test_density_counts_every_anchor_once_and_skips_missing_values() -> None:
 def test_bands_of_occurrences() -> None:
     bars = charts.occurrence_bands({"a": np.array([0, 0, 1, 5, 6, 100, 101])}, 10, COLOURS).data[0]
     assert dict(zip(bars.x, bars.y, strict=True)) == {
-        "none": 2, "1–5": 2, "6–10": 1, "11–20": 0, "21–50": 0, "51–100": 1, "> 100": 1
-    }  # fmt: skip
+        "none": 2,
+        "1–5": 2,
+        "6–10": 1,
+        "11–20": 0,
+        "21–50": 0,
+        "51–100": 1,
+        "> 100": 1,
+    }
 
 
 def test_hover_texts_are_what_the_mouse_reads() -> None:
@@ -127,6 +135,8 @@ def test_hover_texts_are_what_the_mouse_reads() -> None:
         "r1 · c1, S = 1.0000",
     ]
     words = pd.DataFrame({"word": ["dog"], "score": [2.0], "count": [7]})
-    assert charts.hover_texts(charts.word_bars(words, charts.LIGHT))["value"].tolist() == ["dog: z 2.0, 7 times here"]
+    assert charts.hover_texts(charts.word_bars(words, charts.LIGHT))["value"].tolist() == [
+        "dog: z 2.0, 7 times here"
+    ]
     many = charts.histogram({"run": np.arange(9.0)}, "x", "pairs", charts.LIGHT)
     assert len(charts.hover_texts(many, most=3)) == 3

@@ -86,9 +86,15 @@ def test_prototypes_stand_before_offline_clusters(root: Path, tmp_path: Path, op
     run = open_run(tmp_path / "pgc")
     rng = np.random.default_rng(0)
     write_prototypes(
-        run, run.path, centroids=np.asarray(run.embeddings("dev")[0][:9]), pairs=rng.integers(0, 5, 100),
-        cosines=rng.random(100), images=rng.integers(0, 9, 20), texts=rng.integers(0, 9, 100), members=np.arange(9),
-    )  # fmt: skip
+        run,
+        run.path,
+        centroids=np.asarray(run.embeddings("dev")[0][:9]),
+        pairs=rng.integers(0, 5, 100),
+        cosines=rng.random(100),
+        images=rng.integers(0, 9, 20),
+        texts=rng.integers(0, 9, 100),
+        members=np.arange(9),
+    )
     app = opened(tmp_path, "clusters")
     assert app.segmented_control(key="clusters-of").value == "learned"
     assert "CODER eq. 7" in texts(app)
@@ -108,7 +114,9 @@ def test_concepts_stand_beside_the_words(tmp_path: Path, opened: Opened) -> None
 def test_the_opened_cluster_has_a_ring() -> None:
     import pandas as pd
 
-    table = pd.DataFrame({"cluster": [4, 2], "size": [9, 5], "agreement": [50.0, 80.0], "words": ["<b>a", "b"]})
+    table = pd.DataFrame(
+        {"cluster": [4, 2], "size": [9, 5], "agreement": [50.0, 80.0], "words": ["<b>a", "b"]}
+    )
     figure = charts.cluster_map(table, 2, LIGHT)
     assert list(figure.data[1].x) == [5]
     assert "<b>a" not in figure.data[0].text[0]

@@ -138,7 +138,9 @@ def test_bars_count_every_sample_once_and_sides_have_their_sign() -> None:
     figure = charts.concepts_read({"a": np.array([0.99999, 1.0, 3.0, 500.0])}, "captions", LIGHT)
     assert sum(figure.data[0].y) == pytest.approx(100)
     assert figure.data[0].customdata[0] == 2
-    pair = pd.DataFrame({"word": ["<b>a", "b"], "kind": ["object", "motion"], "image": [0.7, 0], "text": [0.1, 0.9]})
+    pair = pd.DataFrame(
+        {"word": ["<b>a", "b"], "kind": ["object", "motion"], "image": [0.7, 0], "text": [0.1, 0.9]}
+    )
     left, right = charts.side_by_side(pair, LIGHT).data[:2]
     assert list(left.x) == [-70]
     assert list(right.x) == pytest.approx([10])

@@ -26,7 +26,10 @@ def spoil(document: dict[str, Any], value: Any, depth: int) -> dict[str, Any]:
     """Every value at this depth replaced."""
     if depth == 0:
         return dict.fromkeys(document, value)
-    return {key: spoil(part, value, depth - 1) if isinstance(part, dict) else part for key, part in document.items()}
+    return {
+        key: spoil(part, value, depth - 1) if isinstance(part, dict) else part
+        for key, part in document.items()
+    }
 
 
 @pytest.fixture
@@ -41,7 +44,9 @@ def root(tmp_path: Path) -> Path:
             changed = spoil(tomllib.loads((config / "config.toml").read_text()), value, depth)
             (config / "config.toml").write_text(tomli_w.dumps(changed))
             reseal(config)
-            manifest = write_run(root, f"manifest-{depth}-{number}", images=4, pictures=False) / "analysis" / "dev"
+            manifest = (
+                write_run(root, f"manifest-{depth}-{number}", images=4, pictures=False) / "analysis" / "dev"
+            )
             changed = json.loads((manifest / "manifest.json").read_text())
             changed |= {"metrics": spoil({"metrics": changed["metrics"]}, value, depth)["metrics"]}
             (manifest / "manifest.json").write_bytes(render_manifest(changed))
@@ -67,7 +72,9 @@ def test_pages_name_damaged_runs_and_show_the_others(opened: Opened, root: Path,
 
 
 @pytest.mark.parametrize("page", ["overview", "diversity", "similarity", "joint", "clusters", "retrieval"])
-def test_an_analysis_that_cannot_be_opened_is_named_on_the_page(opened: Opened, tmp_path: Path, page: str) -> None:
+def test_an_analysis_that_cannot_be_opened_is_named_on_the_page(
+    opened: Opened, tmp_path: Path, page: str
+) -> None:
     write_run(tmp_path / "runs", "good", images=8, pictures=False)
     torn = write_run(tmp_path / "runs", "torn", images=8, pictures=False)
     cut(torn / "analysis" / "dev" / "image_ranks.npy")
@@ -176,7 +183,9 @@ def test_metrics_of_another_run_are_not_shown(opened: Opened, tmp_path: Path) ->
     write_run(tmp_path / "runs", "good", images=20, pictures=False)
     exchanged = write_run(tmp_path / "runs", "exchanged", images=20, pictures=False, seed=1, noise=4)
     for name in ("manifest.json", "captions.json"):
-        shutil.copy(tmp_path / "runs" / "good" / "analysis" / "dev" / name, exchanged / "analysis" / "dev" / name)
+        shutil.copy(
+            tmp_path / "runs" / "good" / "analysis" / "dev" / name, exchanged / "analysis" / "dev" / name
+        )
     summary = next(run for run in list_runs(tmp_path / "runs") if run.name == "exchanged")
     assert summary.metrics == {}
     assert "_ranks.npy: is damaged" in summary.damaged["dev"]
@@ -186,4 +195,6 @@ def test_metrics_of_another_run_are_not_shown(opened: Opened, tmp_path: Path) ->
     assert "The analysis of exchanged is damaged." in texts(app)
     app = opened(tmp_path / "runs", "overview", run="good", versus="—")
     assert "exchanged</b> — " in texts(app)
-    assert ("exchanged", "–") in [(row["run"], row["R@sum"]) for rows in table_rows(app, "R@sum") for row in rows]
+    assert ("exchanged", "–") in [
+        (row["run"], row["R@sum"]) for rows in table_rows(app, "R@sum") for row in rows
+    ]

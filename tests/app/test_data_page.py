@@ -108,13 +108,16 @@ def test_train_is_judged_by_two_runs_that_saw_one_half_each(tmp_path: Path, open
     assert {row["judged by"] for row in rows} == {"half", "other-half"}
     assert wrong[app.number_input(key="pair-caption-number").value]
     table = cross_fitted(open_run(first), open_run(second))
-    assert [float(row["suspicion"]) for row in rows] == [round(score, 1) for score in table["score"][: len(rows)]]
+    assert [float(row["suspicion"]) for row in rows] == [
+        round(score, 1) for score in table["score"][: len(rows)]
+    ]
     app.segmented_control(key="judge").set_value("half").run()
     assert "half trained on these pairs and has learned their mistakes" in texts(app)
     assert not table_rows(app, "judged by")
     app = opened(first.parent, "data", run="half", versus="again", split="train")
-    assert "These two cannot: runs half and again did not train on complementary halves (half: --train-part" in texts(
-        app
+    assert (
+        "These two cannot: runs half and again did not train on complementary halves (half: --train-part"
+        in texts(app)
     )
     assert "+" not in app.segmented_control(key="judge").options
     assert not app.exception
@@ -156,7 +159,9 @@ def test_the_check_is_a_job_that_can_be_cancelled_and_whose_report_is_kept(
 
 def test_duplicates_leaks_and_bad_pictures(root: Path, opened: Opened) -> None:
     check_content(splits_of_run(open_run(root / "demo")))
-    app = opened(root, "data", run="demo-baseline", versus="demo", list="Duplicate pictures")  # of the same data
+    app = opened(
+        root, "data", run="demo-baseline", versus="demo", list="Duplicate pictures"
+    )  # of the same data
     [rows] = table_rows(app, "likeness")
     assert [(row["splits"], row["likeness"]) for row in rows] == [
         ("train, dev", rows[0]["likeness"]),
@@ -192,7 +197,9 @@ def test_empty_captions_in_every_order(root: Path, opened: Opened) -> None:
         assert values == sorted(values, reverse=order == "generic")
 
 
-def test_pairs_that_a_run_trained_on_are_judged_with_a_warning(root: Path, tmp_path: Path, opened: Opened) -> None:
+def test_pairs_that_a_run_trained_on_are_judged_with_a_warning(
+    root: Path, tmp_path: Path, opened: Opened
+) -> None:
     shutil.copytree(root / "demo", tmp_path / "demo")
     a = open_run(root / "demo").analysis("dev")
     names = ("image_embeddings", "text_embeddings", "image_of_text", "captions", "image_names", "image_ranks")
@@ -203,7 +210,9 @@ def test_pairs_that_a_run_trained_on_are_judged_with_a_warning(root: Path, tmp_p
     assert warning not in texts(opened(tmp_path, "data", run="demo", versus="—", split="dev"))
 
 
-def test_a_large_split_is_judged_by_a_sample(root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_split_is_judged_by_a_sample(
+    root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn = draw_sample(10, open_run(root / "demo").image_of_text("dev"), scores=100)
     assert drawn is not None
     monkeypatch.setattr(Run, "sample", lambda self, split, **_: drawn)

@@ -33,7 +33,11 @@ def test_this_machine_is_is_allowed(host: str) -> None:
         [(b"host", b"127.0.0.1:8501"), (b"origin", b"http://127.0.0.1")],
         [(b"host", b"127.0.0.1:8501"), (b"origin", b"http://localhost:8501")],
         [(b"host", b"127.0.0.1:8501"), (b"origin", b"https://127.0.0.1:8501")],
-        [(b"host", b"127.0.0.1:8501"), (b"origin", b"http://127.0.0.1:8501"), (b"origin", b"http://evil.example")],
+        [
+            (b"host", b"127.0.0.1:8501"),
+            (b"origin", b"http://127.0.0.1:8501"),
+            (b"origin", b"http://evil.example"),
+        ],
         [(b"host", b"localhost:80; script-src *")],
         [(b"host", b"evil@localhost")],
         [(b"host", b"[")],
@@ -67,9 +71,12 @@ def asked(kind: str, host: bytes, answers: list[dict[str, Any]], **scope: Any) -
 
 @pytest.mark.parametrize(
     ("kind", "extensions", "answer"),
-    [("http", {}, "http.response.start"), ("websocket", {}, "websocket.close"),
-     ("websocket", {"websocket.http.response": {}}, "websocket.http.response.start")],
-)  # fmt: skip
+    [
+        ("http", {}, "http.response.start"),
+        ("websocket", {}, "websocket.close"),
+        ("websocket", {"websocket.http.response": {}}, "websocket.http.response.start"),
+    ],
+)
 def test_the_app_behind_is_not_reached(kind: str, extensions: dict[str, Any], answer: str) -> None:
     sent = asked(kind, b"evil.example", [], extensions=extensions)
     assert sent[0]["type"] == answer

@@ -75,7 +75,9 @@ def drawn(visit: Visit, position: int = 0) -> dict[str, Any]:
 
 
 @marked
-def test_a_word_is_picked_and_its_regions_are_lit(heat: Visit, base: Path, listener: tuple[int, list[str]]) -> None:
+def test_a_word_is_picked_and_its_regions_are_lit(
+    heat: Visit, base: Path, listener: tuple[int, list[str]]
+) -> None:
     runs = {name: open_run(base / "runs" / name) for name in ("plain", "words", "clip")}
     heat.open("retrieval?run=plain&versus=words&query-text=3&heat=true")
     expected = {name: heat_map(runs[name], "dev", CAPTION, 1, "cosine") for name in ("plain", "words")}
@@ -159,7 +161,9 @@ def test_pictures_inside_tar_and_parquet_files_are_shown(heat: Visit, base: Path
     for position in (0, 1):  # both runs hold the same pictures
         figure = drawn(heat, position)
         assert figure["images"][0]["source"].startswith("data:image/jpeg;base64,")
-        np.testing.assert_allclose(np.ravel(figure["rows"]), expected.values[expected.most_varied()], atol=1e-5)
+        np.testing.assert_allclose(
+            np.ravel(figure["rows"]), expected.values[expected.most_varied()], atol=1e-5
+        )
     cards = heat.page.locator("[data-image]")
     assert sorted(set(cards.evaluate_all("all => all.map(card => card.dataset.image)"))) == ["0", "1", "2"]
     assert all(cards.locator("img").evaluate_all("all => all.map(image => image.naturalWidth > 0)"))

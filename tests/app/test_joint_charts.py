@@ -30,7 +30,12 @@ def test_two_maps_show_the_same_part_of_one_plane_and_share_the_choice() -> None
     }
     assert chosen_ids == {"x": [0, 2], "x2": [0, 2]}
     rings = [trace for trace in figure.data if trace.mode == "markers" and trace.customdata is None]
-    assert [list(trace.x) for trace in rings] == [[1, 2], [3], [2, 3], [4]]  # those found, then the one opened
+    assert [list(trace.x) for trace in rings] == [
+        [1, 2],
+        [3],
+        [2, 3],
+        [4],
+    ]  # those found, then the one opened
     assert figure.layout.xaxis2.matches == "x"
     assert figure.layout.shapes[0].xref == "x2"
     low, high = figure.layout.xaxis.range
@@ -85,17 +90,24 @@ def test_ramps_of_ranks_changes_and_plain_numbers() -> None:
 
 def test_similarity_curves_are_shares() -> None:
     edges = np.linspace(-1, 1, 5)
-    figure = charts.similarity_curves(["a"], edges, [np.array([0, 0, 1, 3])], [np.array([0, 10, 0, 0])], LIGHT)
+    figure = charts.similarity_curves(
+        ["a"], edges, [np.array([0, 0, 1, 3])], [np.array([0, 10, 0, 0])], LIGHT
+    )
     np.testing.assert_allclose(figure.data[0].y, [0, 0, 25, 75])
     np.testing.assert_allclose(figure.data[1].y, [0, 100, 0, 0])
 
 
 def test_densities_of_any_number_of_runs_have_area_one_and_one_axis() -> None:
     edges, names = np.linspace(-1, 1, 9), ["a", "<b>b", "c"]
-    matching = [np.array([0, 0, 0, 0, 1, 3, 0, 0]), np.array([0, 0, 0, 0, 0, 0, 5, 0]), np.array([0] * 7 + [2])]
+    matching = [
+        np.array([0, 0, 0, 0, 1, 3, 0, 0]),
+        np.array([0, 0, 0, 0, 0, 0, 5, 0]),
+        np.array([0] * 7 + [2]),
+    ]
     others = [np.array([0, 2, 0, 0, 0, 0, 0, 0])] * 3
     figures = [
-        charts.similarity_densities(names, edges, one, matching + others, "pairs", LIGHT) for one in (matching, others)
+        charts.similarity_densities(names, edges, one, matching + others, "pairs", LIGHT)
+        for one in (matching, others)
     ]
     for figure in figures:
         assert [float(np.sum(trace.y)) * 0.25 for trace in figure.data] == pytest.approx([1, 1, 1])

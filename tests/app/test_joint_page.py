@@ -44,7 +44,9 @@ def test_a_map_is_offered_never_begun_and_pca_is_shown_meanwhile(root: Path, ope
     assert not labels(app, "Compute")
 
 
-@pytest.mark.parametrize("column", ["modality", "rank", "gain", "diversity", "similarity", "hubness", "words"])
+@pytest.mark.parametrize(
+    "column", ["modality", "rank", "gain", "diversity", "similarity", "hubness", "words"]
+)
 def test_every_colour_with_everything_selected(root: Path, column: str, opened: Opened) -> None:
     app = opened(root, "joint", map="PCA", area=EVERYTHING, focus="caption-7", colour=column)
     assert app.selectbox(key="colour").value == column
@@ -75,9 +77,12 @@ def test_one_run_alone_and_an_empty_area(root: Path, opened: Opened) -> None:
 @pytest.mark.parametrize("method", ["PCA", "t-SNE"])
 @pytest.mark.parametrize(
     ("shown", "count", "lines"),
-    [("Images", "20 of 20 selected: 20 images.", 0), ("Captions", "100 of 100 selected: 100 captions.", 0),
-     ("Both, centred", "120 of 120 selected: 20 images, 100 captions.", 1)],
-)  # fmt: skip
+    [
+        ("Images", "20 of 20 selected: 20 images.", 0),
+        ("Captions", "100 of 100 selected: 100 captions.", 0),
+        ("Both, centred", "120 of 120 selected: 20 images, 100 captions.", 1),
+    ],
+)
 def test_one_modality_alone_or_both_centred(
     root: Path, opened: Opened, method: str, shown: str, count: str, lines: int
 ) -> None:
@@ -96,7 +101,9 @@ def test_one_modality_alone_or_both_centred(
     assert {row["sample"]["name"].split()[0] for row in table["rows"]} == kinds
     matched = {"Images": "20 images", "Captions": "100 captions"}.get(shown, "20 images and 100 captions")
     assert f"“told” matches {matched}, marked by rings." in texts(app)
-    app.segmented_control(key="modalities").set_value("both").run()  # another map: its areas would be meaningless
+    app.segmented_control(key="modalities").set_value(
+        "both"
+    ).run()  # another map: its areas would be meaningless
     assert " selected: " not in texts(app)
 
 
@@ -139,7 +146,9 @@ def ended(name: str) -> None:
         time.sleep(0.1)
 
 
-def test_the_command_runs_beside_the_app_and_can_be_cancelled(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_runs_beside_the_app_and_can_be_cancelled(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
     run = next(run for run in all_runs() if run.name == "demo")
     command = map_command([run], "dev", LayoutSettings("pca"))

@@ -26,7 +26,9 @@ def follow(visit: Visit, page: str, path: str) -> None:
     visit.settle()
 
 
-def test_the_bare_address_names_its_runs_the_sidebar_carries_them_and_a_saved_view_opens_it(visit: Visit) -> None:
+def test_the_bare_address_names_its_runs_the_sidebar_carries_them_and_a_saved_view_opens_it(
+    visit: Visit,
+) -> None:
     visit.open("?figures=SVG")
     assert urlsplit(visit.page.url).path == "/overview"
     assert query(visit) == DEFAULT | {"figures": ["SVG"]}

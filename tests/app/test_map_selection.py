@@ -22,7 +22,11 @@ def test_an_hourglass_and_a_hollow_shape_follow_the_even_odd_rule() -> None:
     plane = np.array([[0.2, 1.0], [1.8, 1.0], [1.0, 1.8], [1.0, 0.2]])
     assert map_selection.inside(plane, bow).tolist() == [True, True, False, False]
     hollow = ((0.0, 0.0), (6.0, 0.0), (6.0, 6.0), (3.0, 2.0), (0.0, 6.0))
-    assert map_selection.inside(np.array([[3.0, 1.0], [3.0, 4.0], [1.0, 3.0]]), hollow).tolist() == [True, False, True]
+    assert map_selection.inside(np.array([[3.0, 1.0], [3.0, 4.0], [1.0, 3.0]]), hollow).tolist() == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_inside_agrees_with_winding_angles_on_random_stars() -> None:
@@ -49,9 +53,21 @@ def test_a_choice_survives_the_url() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["a:1,2,3", "c:1,2,3,4,5,6", "a:1,2,3,4,5,nan", "a:1e5,2,3,4,5,6", "p:", "p:-1", "p:1.5", "../../etc", "<script>",
-     "a:1,2,3,4,5,6,7", "9" * 5000, "a:inf,2,3,4,5,6"],
-)  # fmt: skip
+    [
+        "a:1,2,3",
+        "c:1,2,3,4,5,6",
+        "a:1,2,3,4,5,nan",
+        "a:1e5,2,3,4,5,6",
+        "p:",
+        "p:-1",
+        "p:1.5",
+        "../../etc",
+        "<script>",
+        "a:1,2,3,4,5,6,7",
+        "9" * 5000,
+        "a:inf,2,3,4,5,6",
+    ],
+)
 def test_nonsense_in_the_url_chooses_nothing(text: str) -> None:
     assert map_selection.from_text(text) == Selection()
 
@@ -59,10 +75,15 @@ def test_nonsense_in_the_url_chooses_nothing(text: str) -> None:
 def test_a_lasso_a_box_and_clicks_as_a_chart_reports_them() -> None:
     lasso = {"xref": "x2", "yref": "y2", "x": [0.0, 2.00004, 2.0], "y": [0.0, 0.0, 2.0]}
     box = {"xref": "x", "yref": "y", "x": [3.0, 1.0], "y": [4.0, 2.0]}
-    found = map_selection.from_chart({"selection": {"lasso": [lasso], "box": [box], "points": [{"customdata": 3}]}})
-    assert found == Selection((
-        Area(1, ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0))), Area(0, ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))),
-    ))  # fmt: skip
+    found = map_selection.from_chart(
+        {"selection": {"lasso": [lasso], "box": [box], "points": [{"customdata": 3}]}}
+    )
+    assert found == Selection(
+        (
+            Area(1, ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0))),
+            Area(0, ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))),
+        )
+    )
     clicked = {"selection": {"points": [{"customdata": 5}, {"customdata": [5]}, {"customdata": None}, {}]}}
     assert map_selection.from_chart(clicked) == Selection((), (5,))
     assert map_selection.from_chart(None) == map_selection.from_chart({"selection": {}}) == Selection()
@@ -98,9 +119,22 @@ def test_focus_is_a_sample_of_the_split() -> None:
 
 @pytest.mark.parametrize(
     ("query", "rows"),
-    [("", []), ("  ", []), ("image 1", [1]), ("caption 1", [4]), ("Caption #1", [4]), ("1", [1, 4]), ("99", []),
-     ("red STAR", [0, 3]), ("star", [0, 1, 3, 4]), ("1007.JPG", [2]), ("star ring", []), ("(", []), (".*", [])],
-)  # fmt: skip
+    [
+        ("", []),
+        ("  ", []),
+        ("image 1", [1]),
+        ("caption 1", [4]),
+        ("Caption #1", [4]),
+        ("1", [1, 4]),
+        ("99", []),
+        ("red STAR", [0, 3]),
+        ("star", [0, 1, 3, 4]),
+        ("1007.JPG", [2]),
+        ("star ring", []),
+        ("(", []),
+        (".*", []),
+    ],
+)
 def test_a_search_by_number_file_and_words(query: str, rows: list[int]) -> None:
     modality, number, image = ["image"] * 3 + ["caption"] * 3, [0, 1, 2, 0, 1, 2], [0, 1, 2, 0, 1, 2]
     text = ["a red star", "", "a box", "a red star", "one blue star", "a box"]

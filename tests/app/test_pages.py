@@ -61,7 +61,10 @@ def test_with_runs_the_start_page_leads_to_them(roots: dict[str, Path], opened: 
     assert "Nothing is trained" not in app.title[0].value
     assert not app.button
     assert "There are trained runs." in texts(app)
-    assert [link.proto.label for link in app.main.get("page_link")] == ["Open the overview", "Train a run of your own"]
+    assert [link.proto.label for link in app.main.get("page_link")] == [
+        "Open the overview",
+        "Train a run of your own",
+    ]
 
 
 def test_a_damaged_run_is_named(roots: dict[str, Path], opened: Opened) -> None:
@@ -95,10 +98,16 @@ def test_one_run_alone_can_be_chosen(roots: dict[str, Path], page: str, opened: 
 
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize(("versus", "shown"), [("beta", {"gamma", "beta"}), ("—", {"gamma"})])
-def test_a_link_opens_the_runs_it_names(three: Path, page: str, versus: str, shown: set[str], opened: Opened) -> None:
+def test_a_link_opens_the_runs_it_names(
+    three: Path, page: str, versus: str, shown: set[str], opened: Opened
+) -> None:
     app = opened(three, page, run="gamma", versus=versus)
     assert (app.selectbox(key="run").value, app.selectbox(key="versus").value) == ("gamma", versus)
-    said = [texts(app), *(button.label for button in app.button), *(one.proto.spec for one in app.get("plotly_chart"))]
+    said = [
+        texts(app),
+        *(button.label for button in app.button),
+        *(one.proto.spec for one in app.get("plotly_chart")),
+    ]
     assert {name for name in ("alpha", "beta", "gamma") if any(name in one for one in said)} == shown
 
 
@@ -121,7 +130,9 @@ def test_every_setting_of_diversity(
     assert f"{number.capitalize()} 7" in texts(app)
 
 
-def test_ambiguity_by_the_captions_alone_stands_beside_diversity(roots: dict[str, Path], opened: Opened) -> None:
+def test_ambiguity_by_the_captions_alone_stands_beside_diversity(
+    roots: dict[str, Path], opened: Opened
+) -> None:
     from coder_core.api import open_run, rank_correlation
     from coder_core.api.diversity import fitting_images
 
@@ -233,7 +244,9 @@ def test_likely_matches_of_a_large_split_are_those_of_a_sample_and_said_so(
     outside = int(np.setdiff1d(np.arange(20), sample.images)[0])
     app.text_input(key="slice").set_value(f"image == {outside}").run()
     assert "There is no such query from a random sample of 30 of 100 captions" in texts(app)
-    every = likely_matches(run, "dev", "t2i", space).likely()  # a query that is opened need not be of the sample
+    every = likely_matches(
+        run, "dev", "t2i", space
+    ).likely()  # a query that is opened need not be of the sample
     query = int(np.setdiff1d(np.flatnonzero(every.any(1)), sample.texts)[0])
     app = opened(tmp_path, "retrieval", **{"query-text": str(query), "guess": "true"})
     assert texts(app).count("likely match (a guess)") == every[query].sum() > 0
@@ -244,7 +257,11 @@ def test_likely_matches_of_a_large_split_are_those_of_a_sample_and_said_so(
 
 def test_judgements_beside_the_data_stand_beside_the_labels(three: Path, opened: Opened) -> None:
     run = open_run(three / "gamma")
-    owner, best, ranks = run.image_of_text("dev"), np.asarray(run.analysis("dev").text_best), run.ranks("dev")["t2i"]
+    owner, best, ranks = (
+        run.image_of_text("dev"),
+        np.asarray(run.analysis("dev").text_best),
+        run.ranks("dev")["t2i"],
+    )
     missed = np.flatnonzero(ranks > 0)
     first = int(missed[0])
     fits = f"{owner[first]}.png#{first % 5}\t{best[first][0]}.png\n"
@@ -292,7 +309,9 @@ def test_cocos_judgements_are_offered_for_its_images(
 ) -> None:
     package = Path(str(find_spec("eccv_caption").submodule_search_locations[0])) / "data"  # type: ignore[union-attr,index]
     images = list(json.loads((package / "eccv_image_to_caption.json").read_text()))[:12]
-    write_run(tmp_path / "runs", "coco", images=12, pictures=False, picture_names=[f"{name}.jpg" for name in images])
+    write_run(
+        tmp_path / "runs", "coco", images=12, pictures=False, picture_names=[f"{name}.jpg" for name in images]
+    )
     app = opened(tmp_path / "runs", "retrieval", look="Judgements")
     assert "By the judgements of ECCV Caption" in [header.value for header in app.header]
     assert "the k-th caption of an image is taken for" in texts(app)
@@ -307,7 +326,9 @@ def test_cocos_judgements_are_offered_for_its_images(
 
 @pytest.mark.parametrize("root", ["one", "two"])
 @pytest.mark.parametrize("direction", ["t2i", "i2t"])
-def test_every_setting_of_retrieval(roots: dict[str, Path], root: str, direction: str, opened: Opened) -> None:
+def test_every_setting_of_retrieval(
+    roots: dict[str, Path], root: str, direction: str, opened: Opened
+) -> None:
     app = opened(roots[root], "retrieval")
     app.segmented_control(key="direction").set_value("text" if direction == "t2i" else "image")
     app.segmented_control(key="at").set_value("5").run()
@@ -354,10 +375,17 @@ def test_a_view_is_saved_under_a_name_and_listed(tmp_path: Path, opened: Opened)
     assert saved_views(tmp_path)["first"].startswith("overview?")
 
 
-@pytest.mark.parametrize(("content", "said"), [
-    ("{", "is not JSON"), ('{"a": "https://x.org/?y"}', "something else"), ('{"a": "javascript:1"}', "something else"),
-    ('["a"]', "something else"), ('{"a": 3}', "something else"), ('{"": "joint?run=a"}', "something else"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "is not JSON"),
+        ('{"a": "https://x.org/?y"}', "something else"),
+        ('{"a": "javascript:1"}', "something else"),
+        ('["a"]', "something else"),
+        ('{"a": 3}', "something else"),
+        ('{"": "joint?run=a"}', "something else"),
+    ],
+)
 def test_a_file_of_views_that_holds_something_else_is_named(
     tmp_path: Path, content: str, said: str, opened: Opened
 ) -> None:
@@ -371,7 +399,9 @@ def test_a_file_of_views_that_holds_something_else_is_named(
 
 def test_a_slice_filters_every_page(tmp_path: Path, opened: Opened) -> None:
     captions = [
-        f"{'a dog' if image % 2 else 'two cats'} in scene {image}, way {way}" for image in range(60) for way in range(5)
+        f"{'a dog' if image % 2 else 'two cats'} in scene {image}, way {way}"
+        for image in range(60)
+        for way in range(5)
     ]
     for name, noise in (("demo-baseline", 3.0), ("demo", 1.5)):
         write_run(tmp_path, name, noise=noise, images=60, captions=captions, pictures=False)
@@ -394,7 +424,9 @@ def test_a_slice_filters_every_page(tmp_path: Path, opened: Opened) -> None:
     assert app.query_params["slice"] == asked
     app = opened(tmp_path, "similarity", slice=asked)
     assert "64 of the slice’s 120 pairs, drawn at random with seed 0." in texts(app)
-    assert "relative to the most diverse anchor shown; a training batch draws both from all pairs." in texts(app)
+    assert "relative to the most diverse anchor shown; a training batch draws both from all pairs." in texts(
+        app
+    )
     matrix = app.get("plotly_chart")[0].proto.spec
     assert "a dog in scene" in matrix
     assert "two cats" not in matrix
@@ -416,14 +448,19 @@ def test_a_slice_filters_every_page(tmp_path: Path, opened: Opened) -> None:
     base, last = (open_run(tmp_path / name).summary for name in ("demo-baseline", "demo"))
     solved = np.flatnonzero(open_run(tmp_path / "demo").ranks("dev")["t2i"] == 0)
     choice = Choice(base, last, "dev", "rank == 1", slice_run=last)
-    for page in (choice, replace(choice, second=None)):  # a page about one run keeps the slice of the sidebar's last
+    for page in (
+        choice,
+        replace(choice, second=None),
+    ):  # a page about one run keeps the slice of the sidebar's last
         assert slice_members(page, "text").tolist() == solved.tolist()
     app = opened(tmp_path, "retrieval", slice="__import__('os')")
     assert "Nothing is filtered" in texts(app)
     app = opened(tmp_path, "overview")
     rows = [row for rows in table_rows(app, "answered") for row in rows]
     right = {name: open_run(tmp_path / name).ranks("dev")["t2i"] < 1 for name in ("demo-baseline", "demo")}
-    assert {row["run"]: row["answered"] for row in rows} == {name: f"{int(own.sum()):,}" for name, own in right.items()}
+    assert {row["run"]: row["answered"] for row in rows} == {
+        name: f"{int(own.sum()):,}" for name, own in right.items()
+    }
     only = int((right["demo"] & ~right["demo-baseline"]).sum())
     assert next(row for row in rows if row["run"] == "demo")["not by demo-baseline"] == f"{only:,}"
 
@@ -518,9 +555,19 @@ def test_an_upload_that_is_no_picture_is_refused_with_a_sentence(
 
 @pytest.mark.parametrize(
     ("root", "runs", "reason"),
-    [("two", ("demo-baseline", "demo"), "It reads region features from files, so it cannot encode a new picture."),
-     ("imported", ("clip-pictures", "—"), "It holds imported embeddings and no model, so it cannot encode a new pict")],
-)  # fmt: skip
+    [
+        (
+            "two",
+            ("demo-baseline", "demo"),
+            "It reads region features from files, so it cannot encode a new picture.",
+        ),
+        (
+            "imported",
+            ("clip-pictures", "—"),
+            "It holds imported embeddings and no model, so it cannot encode a new pict",
+        ),
+    ],
+)
 def test_a_picture_asks_through_a_nearly_equal_sample_or_not_at_all(
     roots: dict[str, Path], root: str, runs: tuple[str, str], reason: str, opened: Opened
 ) -> None:
@@ -535,7 +582,11 @@ def test_a_picture_asks_through_a_nearly_equal_sample_or_not_at_all(
     buffer = io.BytesIO()
     Image.effect_noise((64, 48), 90).convert("RGB").save(buffer, "PNG")
     app.file_uploader(key="picture").upload("other.png", buffer.getvalue(), "image/png").run()
-    assert texts(app).count("There is no answer.") == texts(app).count("0.95 is needed, 1 is the same picture") == shown
+    assert (
+        texts(app).count("There is no answer.")
+        == texts(app).count("0.95 is needed, 1 is the same picture")
+        == shown
+    )
     assert "as the query instead" not in texts(app)
     assert "cl-card" not in texts(app).replace(".cl-card", "")
     assert not app.exception
@@ -544,11 +595,15 @@ def test_a_picture_asks_through_a_nearly_equal_sample_or_not_at_all(
 @pytest.mark.parametrize(
     "page", [name for name in PAGES if name not in ("weights", "concepts", "clusters", "data", "reviews")]
 )
-def test_every_figure_stands_as_a_table_too_on_request(roots: dict[str, Path], page: str, opened: Opened) -> None:
+def test_every_figure_stands_as_a_table_too_on_request(
+    roots: dict[str, Path], page: str, opened: Opened
+) -> None:
     app = opened(roots["two"], page, values="true", map="PCA")
     assert app.sidebar.toggle(key="values").value
     figures = {chart.proto.alt for chart in app.get("plotly_chart")}
-    tables = {table["columns"][-1]["label"]: table for table in shown_tables(app) if table["label"] == "values"}
+    tables = {
+        table["columns"][-1]["label"]: table for table in shown_tables(app) if table["label"] == "values"
+    }
     assert figures
     assert set(tables) == figures
     assert [name for name, table in tables.items() if not table["rows"]] == []
@@ -652,7 +707,9 @@ def test_without_pictures_ids_and_captions_take_their_place(roots: dict[str, Pat
     assert all(row["sample"]["small"].startswith("caption ") for row in table["rows"])
 
 
-def test_saved_queries_of_an_imported_run_are_offered_and_answered(roots: dict[str, Path], opened: Opened) -> None:
+def test_saved_queries_of_an_imported_run_are_offered_and_answered(
+    roots: dict[str, Path], opened: Opened
+) -> None:
     app = opened(roots["imported"], "retrieval", run="clip-pictures", versus="clip", ask="Free text")
     [table] = shown_tables(app)
     assert [row["cells"] for row in table["rows"]] == [["query 0"], ["query 1"], ["query 2"]]

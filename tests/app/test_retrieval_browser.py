@@ -48,8 +48,12 @@ def test_a_click_enter_and_space_open_a_row_and_tables_page_filter_and_sort(visi
     visit.page.get_by_label("Caption number", exact=True).fill(str(row_number(visit, 40)))
     visit.page.keyboard.press("Enter")
     open_number(visit, "query-text", row_number(visit, 40))
-    box, outer = (visit.page.locator(css).bounding_box() for css in ("tbody tr[aria-selected=true]", ".scrolled"))
-    assert outer["y"] < box["y"] < box["y"] + box["height"] <= outer["y"] + outer["height"] + 1  # it is scrolled there
+    box, outer = (
+        visit.page.locator(css).bounding_box() for css in ("tbody tr[aria-selected=true]", ".scrolled")
+    )
+    assert (
+        outer["y"] < box["y"] < box["y"] + box["height"] <= outer["y"] + outer["height"] + 1
+    )  # it is scrolled there
     visit.page.get_by_role("button", name="Next page").click()
     visit.page.get_by_text(f"51–100 of {5 * IMAGES} captions").wait_for(timeout=PATIENCE)
     assert rows.count() == 50
@@ -83,9 +87,10 @@ def test_a_click_on_any_thumbnail_opens_the_large_picture(visit: Visit, runs: Pa
     image = int(re.search(r"image (\d+) · \d+\.png", card.inner_text())[1])  # type: ignore[index]
     assert card.locator("img").get_attribute("title") == f"scene {image}, told in way 0"
     for thumbnail, number in (
-        (card.locator("img"), image), (visit.page.locator(".cl-sample img").first, 1),
+        (card.locator("img"), image),
+        (visit.page.locator(".cl-sample img").first, 1),
         (visit.page.locator("tbody tr img").nth(2), row_number(visit, 2) // 5),
-    ):  # fmt: skip
+    ):
         thumbnail.click()
         dialog = visit.page.get_by_role("dialog")
         dialog.get_by_text(f"Image {number} · {number}.png").wait_for(timeout=PATIENCE)
@@ -184,7 +189,9 @@ def test_a_third_run_is_chosen_shown_and_carried_on(visit: Visit, runs: Path) ->
     assert len(boxes) == 3
     assert len({box["y"] for box in boxes}) == 1
     assert boxes[-1]["x"] + boxes[-1]["width"] <= 1280
-    ranks = {name: open_run(runs / name).ranks("dev")["t2i"] + 1 for name in ("demo-baseline", "demo-late", "demo")}
+    ranks = {
+        name: open_run(runs / name).ranks("dev")["t2i"] + 1 for name in ("demo-baseline", "demo-late", "demo")
+    }
     band = ranks["demo-late"] == 1
     click_bar(visit, "ranks", 1, 0)  # of the run in the middle
     visit.page.wait_for_url(re.compile("[?&]rank-of=demo-late"), timeout=PATIENCE)
@@ -205,7 +212,9 @@ def test_judged_results_are_marked_and_a_damaged_file_is_named(visit: Visit, run
     try:
         file.write_text(f"{query // 5}.png#{query % 5}\t{best[query][0]}.png\n")
         visit.open(f"retrieval?{PAIR}&look=Judgements", charts=False)
-        visit.page.get_by_role("heading", name="By the judgements of positives.tsv").wait_for(timeout=PATIENCE)
+        visit.page.get_by_role("heading", name="By the judgements of positives.tsv").wait_for(
+            timeout=PATIENCE
+        )
         assert visit.page.get_by_label("Caption number", exact=True).input_value() == str(query)
         rows = visit.page.get_by_role("table", name="rows").locator("tbody tr")
         assert rows.count() == 4
@@ -277,16 +286,21 @@ def test_a_slice_goes_from_its_table_to_the_other_pages(visit: Visit, runs: Path
     run = open_run(runs / "demo")
     inside = np.flatnonzero(select(expression, slice_columns(run, "dev")))
     visit.page.locator(".st-key-pages").get_by_role("link", name="Overview").click()
-    visit.page.get_by_text(re.compile(f"over the {len(inside)} captions? .* of the slice")).wait_for(timeout=PATIENCE)
+    visit.page.get_by_text(re.compile(f"over the {len(inside)} captions? .* of the slice")).wait_for(
+        timeout=PATIENCE
+    )
     visit.page.get_by_text(f"Of {len(inside)} queries").wait_for(timeout=PATIENCE)
     visit.settle()
     visit.check()
     for page in ("Retrieval", "Diversity"):
         visit.page.get_by_role("link", name=page, exact=True).first.click()
-        visit.page.get_by_text(f"1–{min(50, len(inside))} of {len(inside)} captions").wait_for(timeout=PATIENCE)
+        visit.page.get_by_text(f"1–{min(50, len(inside))} of {len(inside)} captions").wait_for(
+            timeout=PATIENCE
+        )
         visit.settle()
         numbers = [
-            int(number) for number in re.findall(r"caption (\d+)", visit.page.locator("tbody").first.inner_text())
+            int(number)
+            for number in re.findall(r"caption (\d+)", visit.page.locator("tbody").first.inner_text())
         ]
         assert numbers
         assert {int(number) for number in numbers} <= set(inside.tolist())
@@ -318,7 +332,9 @@ def test_a_slice_goes_from_its_table_to_the_other_pages(visit: Visit, runs: Path
     visit.settle()
 
 
-def test_the_report_button_gives_a_file_that_opens_from_disk(visit: Visit, runs: Path, tmp_path: Path) -> None:
+def test_the_report_button_gives_a_file_that_opens_from_disk(
+    visit: Visit, runs: Path, tmp_path: Path
+) -> None:
     visit.open(f"overview?{PAIR}")
     sentence = gain_in_words(open_run(runs / "demo-baseline"), open_run(runs / "demo"), "dev")
     assert visit.page.get_by_text(sentence).count() == 1

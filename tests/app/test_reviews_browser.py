@@ -22,7 +22,12 @@ from tests.support.promises import promises
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 from tests.support.visits import PATIENCE, Visit
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("own_threads")]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("own_threads"),
+]
 CAPTIONS = 40
 RUN = {"run": "first", "versus": "—", "split": "train"}
 
@@ -80,11 +85,16 @@ def test_from_keys_to_a_training_that_leaves_out_what_was_judged_wrong(
     press(anna, "d", 4)
     press(anna, "u", 3)
     assert [review.verdict for review in said().by_reviewer["anna"].values()] == [
-        "wrong-caption", "too-vague", "label-right",
-    ]  # fmt: skip
+        "wrong-caption",
+        "too-vague",
+        "label-right",
+    ]
     assert len(said().by_reviewer["ben"]) == 2
     assert len(file.read_text().splitlines()) == 3 + 2 + 2
-    assert anna.page.get_by_role("table", name="pairs of reviewers").inner_text().split()[-2:] == ["%", "0.00"]
+    assert anna.page.get_by_role("table", name="pairs of reviewers").inner_text().split()[-2:] == [
+        "%",
+        "0.00",
+    ]
 
     listener[1].clear()
     to = f"http://127.0.0.1:{listener[0]}"
@@ -111,9 +121,11 @@ def test_from_keys_to_a_training_that_leaves_out_what_was_judged_wrong(
     anna.page.get_by_text("1 of 40 captions").first.wait_for(timeout=PATIENCE)
     field = anna.page.get_by_role("textbox", name="Search or slice")
     for asked, answer in (
-        (f"'![x]({to}/d)' in caption", "0 of 40 captions"), (f"'<img src={to}/e>' in '![x]({to}/f)'", "no condition"),
-        (f'dog "<img src={to}/s>"', f"With “dog” and “<img src={to}/s>”"), (note, "cannot be read"),
-    ):  # fmt: skip
+        (f"'![x]({to}/d)' in caption", "0 of 40 captions"),
+        (f"'<img src={to}/e>' in '![x]({to}/f)'", "no condition"),
+        (f'dog "<img src={to}/s>"', f"With “dog” and “<img src={to}/s>”"),
+        (note, "cannot be read"),
+    ):
         field.fill(asked)
         field.press("Enter")
         anna.page.get_by_text(answer).first.wait_for(timeout=PATIENCE)
@@ -154,7 +166,15 @@ def test_from_keys_to_a_training_that_leaves_out_what_was_judged_wrong(
         visit.check()
 
     report = place / "report.html"
-    arguments = [str(place / "runs" / "first"), "--split", "train", "--reviews", str(file), "--out", str(report)]
+    arguments = [
+        str(place / "runs" / "first"),
+        "--split",
+        "train",
+        "--reviews",
+        str(file),
+        "--out",
+        str(report),
+    ]
     assert write_report([*arguments, "--question", note]) == 0
     requests: list[str] = []
     anna.page.on("request", lambda request: requests.append(request.url))

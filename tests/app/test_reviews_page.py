@@ -69,31 +69,43 @@ def test_a_wrong_caption_is_about_its_own_image_whatever_it_is_shown_with(root: 
     assert "1 of 50 judged or skipped" in str(app.get("progress")[0].proto)
 
 
-def test_the_page_tells_what_was_judged_what_it_changes_and_how_reviewers_agree(root: Path, opened: Opened) -> None:
+def test_the_page_tells_what_was_judged_what_it_changes_and_how_reviewers_agree(
+    root: Path, opened: Opened
+) -> None:
     run, file = open_run(root / "demo"), root / "reviews.jsonl"
     split, captions = ReviewedSplit.of(run, "dev"), run.captions("dev")
     missed = int(np.flatnonzero(run.ranks("dev")["t2i"] > 0)[0])
     first = int(run.analysis("dev").text_best[missed, 0])
     for who in ("anna", "ben"):
         append_review(file, Review(split.keys[first], captions[missed], "also-matches", who))
-        append_review(file, Review(split.keys[3], captions[run.captions_of("dev", 3)[0]], "wrong-caption", who))
+        append_review(
+            file, Review(split.keys[3], captions[run.captions_of("dev", 3)[0]], "wrong-caption", who)
+        )
     append_review(file, Review(split.keys[4], "", "duplicate", "anna", ("twice",), "**the same** as `5`"))
     append_review(file, Review("elsewhere.jpg", "a caption of train", "too-vague", "ben"))
     app = opened(root, "reviews", reviewer="ben")
     [judged] = table_rows(app, "tags")
     assert len(judged) == 6
     assert judged[1] | {"time": ""} == {
-        "verdict": "duplicate", "reviewer": "anna", "tags": "twice", "note": "**the same** as `5`", "time": "",
-    }  # fmt: skip
+        "verdict": "duplicate",
+        "reviewer": "anna",
+        "tags": "twice",
+        "note": "**the same** as `5`",
+        "time": "",
+    }
     [recall] = table_rows(app, "R@1 labels")
     table = reviewed_recall(run, "dev", split, read_reviews(file)).set_index(["direction", "queries"])
     assert len(recall) == 4
     changed = table.loc[("t2i", "changed")]
     assert changed["count"] == 1, "the caption judged wrong has no positive left"
     assert (changed["labels_1"], changed["reviewed_1"]) == (0.0, 100.0)
-    assert float(recall[2]["R@1 reviewed"]) == pytest.approx(table.loc[("t2i", "all"), "reviewed_1"], abs=0.05)
+    assert float(recall[2]["R@1 reviewed"]) == pytest.approx(
+        table.loc[("t2i", "all"), "reviewed_1"], abs=0.05
+    )
     row = table.loc[("t2i", "all")]
-    assert recall[2]["change of R@1"] == gain_cell(row["reviewed_1"] - row["labels_1"], row["low_1"], row["high_1"])
+    assert recall[2]["change of R@1"] == gain_cell(
+        row["reviewed_1"] - row["labels_1"], row["low_1"], row["high_1"]
+    )
     [agreement] = table_rows(app, "Cohen’s κ")
     assert agreement[0] == {
         "reviewer": "anna",
@@ -131,7 +143,11 @@ def test_a_sample_on_other_pages_has_the_buttons_and_a_card_the_menu(root: Path,
     app.text_area(key="sample-note").set_value("<img src=x onerror=alert(1)>").run()
     click(app, "sample-save")
     last = read_reviews(root / "reviews.jsonl").standing[0]
-    assert (last.verdict, last.tags, last.note) == ("too-vague", ("colour", "<b>x</b>"), "<img src=x onerror=alert(1)>")
+    assert (last.verdict, last.tags, last.note) == (
+        "too-vague",
+        ("colour", "<b>x</b>"),
+        "<img src=x onerror=alert(1)>",
+    )
     assert "&lt;img src=x onerror=alert(1)&gt;" in texts(app)
     assert "<b>x</b>" not in texts(app)
     click(app, "sample-undo")

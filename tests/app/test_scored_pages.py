@@ -21,12 +21,20 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(plain, base / "demo")
     known = open_analysis(plain, "dev")
     write_analysis(
-        base / "demo", "dev", scores=known.image_embeddings @ known.text_embeddings.T,
-        image_of_text=known.image_of_text, captions=known.captions, image_names=known.image_names,
-        picture_folder=known.picture_folder, metrics=known.metrics, fingerprint="scored",
-        image_ranks=known.image_ranks, text_ranks=known.text_ranks, image_best=known.image_best,
+        base / "demo",
+        "dev",
+        scores=known.image_embeddings @ known.text_embeddings.T,
+        image_of_text=known.image_of_text,
+        captions=known.captions,
+        image_names=known.image_names,
+        picture_folder=known.picture_folder,
+        metrics=known.metrics,
+        fingerprint="scored",
+        image_ranks=known.image_ranks,
+        text_ranks=known.text_ranks,
+        image_best=known.image_best,
         text_best=known.text_best,
-    )  # fmt: skip
+    )
     return base
 
 

@@ -18,18 +18,27 @@ def test_rows_become_ids() -> None:
 
 
 def test_points_give_their_customdata_once_each() -> None:
-    points = [{"customdata": [3], "point_index": 0}, {"customdata": 3}, {"customdata": [1, "x"]}, {"point_index": 9}]
+    points = [
+        {"customdata": [3], "point_index": 0},
+        {"customdata": 3},
+        {"customdata": [1, "x"]},
+        {"point_index": 9},
+    ]
     assert selection.selected_points({"selection": {"points": points}}) == [3, 1]
     assert selection.selected_points({}) == []
 
 
-@pytest.mark.parametrize(("current", "step", "expected"), [(5, 1, 9), (5, -1, 5), (9, 1, 2), (2, 1, 2), (77, 1, 5)])
+@pytest.mark.parametrize(
+    ("current", "step", "expected"), [(5, 1, 9), (5, -1, 5), (9, 1, 2), (2, 1, 2), (77, 1, 5)]
+)
 def test_neighbours_stay_inside(current: int, step: int, expected: int) -> None:
     assert selection.neighbour([5, 9, 2], current, step) == expected
 
 
 def test_outcomes_are_counted_and_filtered_by_change() -> None:
-    changes = pd.DataFrame({"query": [0, 1, 2], "outcome": ["fixed", "broken", "fixed"], "change": [1, -9, 5]})
+    changes = pd.DataFrame(
+        {"query": [0, 1, 2], "outcome": ["fixed", "broken", "fixed"], "change": [1, -9, 5]}
+    )
     assert selection.outcome_counts(changes, ("fixed", "both right")) == {"fixed": 2, "both right": 0}
     assert selection.by_outcome(changes, "fixed")["query"].tolist() == [2, 0]
     assert selection.by_outcome(changes, None)["query"].tolist() == [1, 2, 0]

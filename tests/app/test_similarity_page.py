@@ -27,7 +27,9 @@ def figures(app: AppTest) -> int:
 
 
 @pytest.mark.parametrize(("root", "count"), [("one", 4), ("two", 9), ("imported", 9), ("damaged", 4)])
-def test_it_draws_every_matrix_of_every_run(roots: dict[str, Path], root: str, count: int, opened: Opened) -> None:
+def test_it_draws_every_matrix_of_every_run(
+    roots: dict[str, Path], root: str, count: int, opened: Opened
+) -> None:
     app = opened(roots[root], "similarity")
     assert figures(app) == count
     assert "64 of 100 pairs, drawn at random with seed 0" in texts(app)
@@ -63,7 +65,9 @@ def test_sliders_begin_with_training_and_say_so(roots: dict[str, Path], opened: 
     assert "0.02 × " in texts(app)
 
 
-def test_more_than_256_are_shown_as_blocks_and_said(tmp_path: Path, roots: dict[str, Path], opened: Opened) -> None:
+def test_more_than_256_are_shown_as_blocks_and_said(
+    tmp_path: Path, roots: dict[str, Path], opened: Opened
+) -> None:
     write_run(tmp_path / "runs", "demo", images=70)
     app = opened(tmp_path / "runs", "similarity")
     app.number_input(key="pairs").set_value(300).run()
@@ -109,34 +113,60 @@ def test_strange_values_in_the_url_change_nothing(roots: dict[str, Path], value:
 
 @pytest.mark.parametrize(
     ("value", "cell"),
-    [({"row": 2, "column": 3}, (2, 3)), ({"row": 4, "column": 0}, None), ({"row": -1, "column": 0}, None),
-     ({"row": "1", "column": 0}, None), ({"row": True, "column": 0}, None), ({"row": 1.5, "column": 0}, None),
-     ({"row": 1}, None), ([1, 2], None), (None, None), ("x", None)],
-)  # fmt: skip
+    [
+        ({"row": 2, "column": 3}, (2, 3)),
+        ({"row": 4, "column": 0}, None),
+        ({"row": -1, "column": 0}, None),
+        ({"row": "1", "column": 0}, None),
+        ({"row": True, "column": 0}, None),
+        ({"row": 1.5, "column": 0}, None),
+        ({"row": 1}, None),
+        ([1, 2], None),
+        (None, None),
+        ("x", None),
+    ],
+)
 def test_a_click_is_only_believed_when_it_is_a_cell(value: object, cell: tuple[int, int] | None) -> None:
     assert clicks.clicked_cell(value, (4, 5)) == cell
 
 
 def pair(**changed: Any) -> Pair:
     values: dict[str, Any] = {
-        "similarity": 0.5, "own": False, "negatives": 63, "spread": 0.2, "raw": 1.6065, "largest": 1.8,
-        "diversity": 0.8925, "effective": 0.08925, "plain": 2.0, "exponent": 2.2409, "total_plain": 12.0, "total": 15.0,
-        "share_plain": 0.6158, "share": 0.6268, "positive": 0.7, "loss_plain": -0.282, "loss_value": -0.26,
+        "similarity": 0.5,
+        "own": False,
+        "negatives": 63,
+        "spread": 0.2,
+        "raw": 1.6065,
+        "largest": 1.8,
+        "diversity": 0.8925,
+        "effective": 0.08925,
+        "plain": 2.0,
+        "exponent": 2.2409,
+        "total_plain": 12.0,
+        "total": 15.0,
+        "share_plain": 0.6158,
+        "share": 0.6268,
+        "positive": 0.7,
+        "loss_plain": -0.282,
+        "loss_value": -0.26,
         "loss": Loss(),
-    }  # fmt: skip
+    }
     return Pair(**values | changed)
 
 
 def test_every_number_of_the_formula_is_filled_in() -> None:
     text = "\n".join(" | ".join(step) for step in steps(pair(), "std"))
     for part in (
-        "S | cosine of the two embeddings | 0.5000", "γ | margin | 0.3",
+        "S | cosine of the two embeddings | 0.5000",
+        "γ | margin | 0.3",
         "1 / sigmoid(ε / SD) = 1 + exp(−0.1 / 0.2000) | 1.6065",
         "undivided over the largest of all anchors here = 1.6065 / 1.8000 | 0.8925",
-        "μ·div | 0.1 × 0.8925 | 0.0892", "(S − γ) / μ = (0.5000 − 0.3) / 0.1 | 2.000",
-        "(S − γ) / (μ·div) = (0.5000 − 0.3) / 0.0892 | 2.241", "exp(2.241) / 15.000 | 62.68 %",
+        "μ·div | 0.1 × 0.8925 | 0.0892",
+        "(S − γ) / μ = (0.5000 − 0.3) / 0.1 | 2.000",
+        "(S − γ) / (μ·div) = (0.5000 − 0.3) / 0.0892 | 2.241",
+        "exp(2.241) / 15.000 | 62.68 %",
         "0.1 × log(15.000) − log(1 + 0.7000) | -0.2600",
-    ):  # fmt: skip
+    ):
         assert part in text, part
     assert "H | of the anchor’s" in "\n".join(" | ".join(step) for step in steps(pair(), "entropy"))
 
@@ -168,11 +198,19 @@ def test_the_colours_end_where_the_values_end_and_one_cell_does_not_bleach_them(
 
 @pytest.mark.parametrize(
     ("centre", "stops"),
-    [(0.3, [[0, COLOURS.runs[1]], [1, COLOURS.ramp[0]], [1, COLOURS.ramp[0]]]),  # all below: every shade of blue
-     (-0.9, [[0, COLOURS.ramp[0]], [0, COLOURS.ramp[0]], [1, COLOURS.runs[0]]]),  # all above: every shade of vermilion
-     (-0.15, [[0, COLOURS.runs[1]], [0.5, COLOURS.ramp[0]], [1, COLOURS.runs[0]]]),
-     (0.0, [[0, COLOURS.runs[1]], [0.8, COLOURS.ramp[0]], [1, "#ECD0BB"]])],  # as strong as far from the centre
-)  # fmt: skip
+    [
+        (
+            0.3,
+            [[0, COLOURS.runs[1]], [1, COLOURS.ramp[0]], [1, COLOURS.ramp[0]]],
+        ),  # all below: every shade of blue
+        (
+            -0.9,
+            [[0, COLOURS.ramp[0]], [0, COLOURS.ramp[0]], [1, COLOURS.runs[0]]],
+        ),  # all above: every shade of vermilion
+        (-0.15, [[0, COLOURS.runs[1]], [0.5, COLOURS.ramp[0]], [1, COLOURS.runs[0]]]),
+        (0.0, [[0, COLOURS.runs[1]], [0.8, COLOURS.ramp[0]], [1, "#ECD0BB"]]),
+    ],  # as strong as far from the centre
+)
 def test_a_colour_tells_the_side_of_gamma_and_the_distance(centre: float, stops: list[list[Any]]) -> None:
     made = charts.colour_stops(charts.HeatScale(-0.4, 0.1, centre), COLOURS)
     assert [colour for _, colour in made] == [colour for _, colour in stops]
@@ -183,9 +221,15 @@ def test_a_colour_tells_the_side_of_gamma_and_the_distance(centre: float, stops:
 def test_the_colour_bar_marks_gamma(gamma: float, mark: str) -> None:
     values = np.linspace(-0.4, 0.1, 400).reshape(20, 20)
     figure = charts.heat_map(
-        values, [""] * 20, [""] * 20, charts.heat_scale([values], gamma, "γ"), COLOURS, unit="S", row_name="",
+        values,
+        [""] * 20,
+        [""] * 20,
+        charts.heat_scale([values], gamma, "γ"),
+        COLOURS,
+        unit="S",
+        row_name="",
         column_name="",
-    )  # fmt: skip
+    )
     bar = figure.data[0].colorbar
     marked = dict(zip(bar.ticktext, bar.tickvals, strict=True))
     assert marked[f"<b>{mark}</b>"] == pytest.approx(min(max(gamma, -0.4), 0.1), abs=0.01)
@@ -216,9 +260,16 @@ def test_imported_embeddings_start_from_their_own_similarities(tmp_path: Path, o
 def test_a_heat_map_names_its_cells_and_keeps_text_plain() -> None:
     evil = "<a href='http://127.0.0.1:9/x'>%{x}"
     figure = charts.heat_map(
-        np.arange(6.0).reshape(2, 3), [evil, "b"], ["c", "d", "e"], charts.HeatScale(0, 5, 2, evil), COLOURS,
-        unit=evil, row_name="anchors", column_name="images", marked=(1, 2),
-    )  # fmt: skip
+        np.arange(6.0).reshape(2, 3),
+        [evil, "b"],
+        ["c", "d", "e"],
+        charts.HeatScale(0, 5, 2, evil),
+        COLOURS,
+        unit=evil,
+        row_name="anchors",
+        column_name="images",
+        marked=(1, 2),
+    )
     assert "<a" not in str(figure.to_plotly_json())
     assert list(figure.layout.xaxis.ticktext) == ["c", "d", "e"]
     assert figure.layout.shapes[0].x0 == 1.5

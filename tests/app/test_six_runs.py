@@ -41,7 +41,9 @@ def names_of_traces(spec: str) -> list[str]:
     return [trace["name"] for trace in json.loads(spec)["data"] if "name" in trace]
 
 
-def test_six_runs_are_shown_side_by_side_and_links_carry_them(six: Path, ranks: pd.DataFrame, opened: Opened) -> None:
+def test_six_runs_are_shown_side_by_side_and_links_carry_them(
+    six: Path, ranks: pd.DataFrame, opened: Opened
+) -> None:
     app = opened(six, "retrieval", **LINK)
     said = texts(app)
     assert app.title[0].value == "Which of these 6 runs retrieves best?"
@@ -50,7 +52,9 @@ def test_six_runs_are_shown_side_by_side_and_links_carry_them(six: Path, ranks: 
         assert f"answered {label}: {int(queries.sum())} " in said
     [alone] = table_rows(app, "answers alone")
     single = right.sum(axis=1) == 1
-    assert [int(row["answers alone"]) for row in alone] == [int((right[name] & single).sum()) for name in NAMES]
+    assert [int(row["answers alone"]) for row in alone] == [
+        int((right[name] & single).sum()) for name in NAMES
+    ]
     for name, row in zip(NAMES[1:], alone[1:], strict=True):
         gain = gains(open_run(six / "base"), open_run(six / name), "dev")["t2i_r1"]
         assert row["text → image R@1"] == gain_cell(gain.mean, gain.low, gain.high)
@@ -64,7 +68,9 @@ def test_six_runs_are_shown_side_by_side_and_links_carry_them(six: Path, ranks: 
     columns = re.findall(r'class="cl-cut" title="([^"]*)">[^<]*</div>match at rank ([^<]*)<', said)
     query = int(app.number_input(key="query-text").value)
     assert columns == [(name, str(ranks[name][query])) for name in NAMES]
-    linked = [parse_qs(urlsplit(link.replace("&amp;", "&")).query) for link in re.findall(r'href="([^"]*)"', said)]
+    linked = [
+        parse_qs(urlsplit(link.replace("&amp;", "&")).query) for link in re.findall(r'href="([^"]*)"', said)
+    ]
     assert linked
     assert all(link["also"] == ["b", "c", "d", "e"] and link["versus"] == ["last"] for link in linked)
     app.selectbox(key="answered-by").set_value("by all but base").run()
@@ -86,7 +92,9 @@ def test_diversity_of_six_runs_and_pages_about_two(six: Path, opened: Opened) ->
     [table, _] = shown_tables(app)
     assert {f"diversity in {name}" for name in NAMES} <= {column["label"] for column in table["columns"]}
     anchor = [names for chart in app.get("plotly_chart") for names in names_of_traces(chart.proto.spec)]
-    assert [name for name in anchor if name.startswith("negatives · ")] == [f"negatives · {name}" for name in NAMES]
+    assert [name for name in anchor if name.startswith("negatives · ")] == [
+        f"negatives · {name}" for name in NAMES
+    ]
     assert anchor.count("with diversity") == len(NAMES)
     number, [numbers] = int(app.number_input(key="caption").value), table_rows(app, "μ·div")
     diversity = [open_run(six / name).anchor(number, split="dev").diversity for name in NAMES]
@@ -151,7 +159,10 @@ def test_the_overview_follows_the_slice(six: Path, ranks: pd.DataFrame, opened: 
     assert [trace["text"][3] for trace in bars] == [f"{expected[name]:.1f}" for name in ("base", "last")]
     [answered] = table_rows(app, "answered")
     assert [int(row["answered"]) for row in answered] == [int(right[name].sum()) for name in ("base", "last")]
-    assert f"Of {len(inside)} queries {int(right[['base', 'last']].all(axis=1).sum())} are answered by all" in said
+    assert (
+        f"Of {len(inside)} queries {int(right[['base', 'last']].all(axis=1).sum())} are answered by all"
+        in said
+    )
     [table] = table_rows(app, "loss")
     [recall] = [row["t→i R@1"] for row in table if row["run"] == "last"]
     assert recall == f"{run.metrics('dev')['t2i_r1']:.1f}"  # of the whole split

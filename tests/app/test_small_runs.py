@@ -13,9 +13,13 @@ from coder_core.runs.derived.compute import make_clusters
 from tests.support.pages import Opened, texts
 
 PAGES = {
-    "overview": {"curves": ["demo", "concepts"]}, "similarity": {}, "joint": {"find": "scene"}, "clusters": {"k": "2"},
-    "concepts": {"run": "concepts"}, "data": {},
-}  # fmt: skip
+    "overview": {"curves": ["demo", "concepts"]},
+    "similarity": {},
+    "joint": {"find": "scene"},
+    "clusters": {"k": "2"},
+    "concepts": {"run": "concepts"},
+    "data": {},
+}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -27,7 +31,9 @@ def test_every_page_opens(small_root: Path, opened: Opened, page: str) -> None:
     said = texts(app)
     assert "cannot be shown" not in said
     assert "nan" not in said
-    assert not re.search(r"(?<![\d,.])1 (images|captions|pairs|points|runs|clusters|negatives|concepts|edges)\b", said)
+    assert not re.search(
+        r"(?<![\d,.])1 (images|captions|pairs|points|runs|clusters|negatives|concepts|edges)\b", said
+    )
     if page == "similarity":
         for source in ("hardest", "split"):
             app.segmented_control(key="batch-of").set_value(source).run()

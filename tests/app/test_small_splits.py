@@ -12,7 +12,11 @@ from tests.support.pages import Opened, texts
 VIEWS = [
     ("diversity", {"anchors": anchors, "over": over, "measure": measure})
     for anchors in ("Captions", "Images")
-    for over, measure in (("Whole split", "Standard deviation"), ("A batch", "Entropy"), ("A bank", "Entropy"))
+    for over, measure in (
+        ("Whole split", "Standard deviation"),
+        ("A batch", "Entropy"),
+        ("A bank", "Entropy"),
+    )
 ] + [
     ("retrieval", {"direction": direction, "look": look})
     for direction in ("Caption → images", "Image → captions")
@@ -22,7 +26,9 @@ WRONG = re.compile(r"\bnan\b|\binf\b|\b1 (images|captions|queries)\b|Traceback",
 
 
 @pytest.mark.parametrize("versus", ["demo", "—"])
-def test_every_view_of_a_small_split_shows_what_there_is(small_root: Path, versus: str, opened: Opened) -> None:
+def test_every_view_of_a_small_split_shows_what_there_is(
+    small_root: Path, versus: str, opened: Opened
+) -> None:
     for page, given in VIEWS:
         alone = versus == "—"
         if alone and ({"A batch", "A bank", "Near misses"} & set(given.values())):

@@ -45,8 +45,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_tiny_clip(base / "clip")
     (base / "code").mkdir()
     (base / "code" / "towers_of_a_stranger.py").write_text(OWN)
-    given = ["pictures", str(base / "data"), "--split=dev", "--dev-share=1", "--test-share=0", "--workers=0",
-             f"--root={base / 'runs'}"]  # fmt: skip
+    given = [
+        "pictures",
+        str(base / "data"),
+        "--split=dev",
+        "--dev-share=1",
+        "--test-share=0",
+        "--workers=0",
+        f"--root={base / 'runs'}",
+    ]
     assert main([*given, f"--model={base / 'clip'}", "--name=clip", f"--prompt={PROMPT}"]) == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(base / "code"))

@@ -27,7 +27,14 @@ from tests.support.picture_folders import flickr8k
 from tests.support.run_folders import damage, import_run_folder, write_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
-TINY = {"dimension": 8, "bank_size": 16, "batch_size": 8, "warmup_steps": 0, "threads": 1, "word_threshold": 1}
+TINY = {
+    "dimension": 8,
+    "bank_size": 16,
+    "batch_size": 8,
+    "warmup_steps": 0,
+    "threads": 1,
+    "word_threshold": 1,
+}
 
 
 @pytest.fixture
@@ -57,7 +64,9 @@ def fill(app: AppTest, epochs: int, name: str = "mine") -> None:
 
 
 def test_the_saved_epoch_is_the_one_the_run_calls_best() -> None:
-    epochs = pd.DataFrame({"metrics.rsum": [250.0, 261.0, 262.0], "best": [True, True, False]})  # chosen on half of dev
+    epochs = pd.DataFrame(
+        {"metrics.rsum": [250.0, 261.0, 262.0], "best": [True, True, False]}
+    )  # chosen on half of dev
     assert latest(epochs) == " · R@sum on dev 262.0, best 261.0 (saved)"
     assert latest(epochs[:2]) == " · R@sum on dev 261.0"
     assert latest(epochs.drop(columns="best")[::-1]) == " · R@sum on dev 250.0, best 262.0 (saved)"
@@ -73,7 +82,9 @@ def until(condition: Callable[[], bool], seconds: float = 120) -> None:
     raise AssertionError("it did not happen in time")
 
 
-def test_what_a_link_filled_in_is_shown_and_starts_only_after_a_second_click(opened: Opened, root: Path) -> None:
+def test_what_a_link_filled_in_is_shown_and_starts_only_after_a_second_click(
+    opened: Opened, root: Path
+) -> None:
     app = opened(root, "train", name="mine", data="tiny", **{"demo-epochs": "3"})
     fill(app, 100_000)
     app.button(key="train-start").click().run()
@@ -163,7 +174,9 @@ def test_another_preset_begins_with_its_own_values(root: Path, opened: Opened) -
     assert app.number_input(key="demo-epochs").value == 10
     app.number_input(key="demo-epochs").set_value(3).run()
     assert "--epochs=3" in app.code[0].value
-    assert "f30k-bigru" not in app.selectbox(key="preset").options  # made for other data than the built-in pictures
+    assert (
+        "f30k-bigru" not in app.selectbox(key="preset").options
+    )  # made for other data than the built-in pictures
     app.selectbox(key="data").set_value("tiny").run()
     app.selectbox(key="preset").set_value("f30k-bigru").run()
     assert app.number_input(key="f30k-bigru-epochs").value == 30
@@ -178,7 +191,10 @@ def test_a_link_with_a_preset_for_other_data_opens_such_data(
     monkeypatch.setenv("CODER_DATA", str(root))
     app = opened(root, "train", preset="f30k-bigru")
     assert app.selectbox(key="preset").value == "demo"
-    assert "The preset f30k-bigru needs a data set of region features; demo takes the presets above." in texts(app)
+    assert (
+        "The preset f30k-bigru needs a data set of region features; demo takes the presets above."
+        in texts(app)
+    )
 
 
 def test_pictures_with_captions_take_the_presets_of_towers_and_a_missing_model_is_said(
@@ -186,7 +202,10 @@ def test_pictures_with_captions_take_the_presets_of_towers_and_a_missing_model_i
 ) -> None:
     flickr8k(root.parent / "data" / "photographs")
     app = opened(root, "train", preset="clip-lora")
-    assert (app.selectbox(key="data").value, app.selectbox(key="preset").value) == ("photographs", "clip-lora")
+    assert (app.selectbox(key="data").value, app.selectbox(key="preset").value) == (
+        "photographs",
+        "clip-lora",
+    )
     assert app.selectbox(key="preset").options == ["clip-full", "clip-lora", "siglip-lora", "tower-frozen"]
     assert "A model of this preset is not on this machine." in texts(app)
     assert "hf download openai/clip-vit-base-patch32" in texts(app)
@@ -199,7 +218,9 @@ def test_pictures_with_captions_take_the_presets_of_towers_and_a_missing_model_i
 def test_the_time_left_is_measured(root: Path) -> None:
     run = RunSummary("mine", root / "mine", "running", status={"step": 30, "steps": 90})
     # 2 s a step; an evaluation before step 20, and before that another start of the same run
-    records = pd.DataFrame({"step": [4, 5, 10, 20, 30, 40, 50], "time": [0.0, 2, 1000, 1500, 1520, 1540, 1560]})
+    records = pd.DataFrame(
+        {"step": [4, 5, 10, 20, 30, 40, 50], "time": [0.0, 2, 1000, 1500, 1520, 1540, 1560]}
+    )
     assert time_left(run, records) == " · about 0:02:00 left"
     assert time_left(replace(run, state="stopped"), records) == ""
     assert time_left(run, records[:1]) == time_left(run, pd.DataFrame()) == ""
@@ -207,7 +228,10 @@ def test_the_time_left_is_measured(root: Path) -> None:
 
 def test_impossible_values_and_names_cannot_be_started(root: Path, opened: Opened) -> None:
     app = opened(root, "train")
-    assert (app.number_input(key="demo-batch_size").min, app.number_input(key="demo-seed").max) == (2, 2**31 - 1)
+    assert (app.number_input(key="demo-batch_size").min, app.number_input(key="demo-seed").max) == (
+        2,
+        2**31 - 1,
+    )
     app.number_input(key="demo-batch_size").set_value(1).run()  # its widget ends at 2
     assert "--batch-size" not in app.code[0].value
     app.number_input(key="demo-learning_rate").set_value(0.0).run()
@@ -257,7 +281,9 @@ def test_an_offline_teacher_is_one_of_the_runs_that_fit(root: Path, opened: Open
     assert not app.exception
 
 
-@pytest.mark.parametrize("value", ["../../etc", "/etc/passwd", "-rf", "<script>alert(1)</script>", "9" * 400, "a\nb"])
+@pytest.mark.parametrize(
+    "value", ["../../etc", "/etc/passwd", "-rf", "<script>alert(1)</script>", "9" * 400, "a\nb"]
+)
 def test_strange_values_in_the_url_start_nothing(root: Path, value: str, opened: Opened) -> None:
     keys = ("preset", "data", "name", "set", "watch", "live", "epochly", "demo-epochs", "demo-seed")
     app = opened(root, "train", **dict.fromkeys(keys, value))
@@ -301,7 +327,9 @@ def test_a_run_is_started_stopped_resumed_and_finished(root: Path, opened: Opene
     app.button(key="train-start").click().run()
     assert not app.exception
     assert app.selectbox(key="watch").value == "mine"
-    until(lambda: (read_status(root / "mine") or {}).get("step", 0) > 5 if (root / "mine").is_dir() else False)
+    until(
+        lambda: (read_status(root / "mine") or {}).get("step", 0) > 5 if (root / "mine").is_dir() else False
+    )
     running = one(root)
     assert running.stoppable
     assert running.job is not None
@@ -356,7 +384,9 @@ def test_what_training_refuses_is_shown_in_its_own_words(root: Path, opened: Ope
     until(lambda: not one(root).alive)
     app = opened(root, "train", watch="mine")
     assert "mine did not start." in texts(app)
-    assert "train_caps.txt: 1 captions for 20 images" in " ".join(" ".join(code.value.split()) for code in app.code)
+    assert "train_caps.txt: 1 captions for 20 images" in " ".join(
+        " ".join(code.value.split()) for code in app.code
+    )
     assert not (root / "mine").exists()
     app.button(key="train-dismiss").click().run()
     assert "Nothing has been trained here yet." in texts(app)

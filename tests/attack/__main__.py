@@ -20,7 +20,10 @@ def main() -> int:
         extra = {} if given.cases is None else {"cases": given.cases}
         with workplace() as folder:
             campaigns.append(module.campaign(folder, seed=given.seed, jobs=given.jobs, **extra))
-        print(f"{campaigns[-1].name}: {len(campaigns[-1].cases)} in {time.monotonic() - started:.0f} s", flush=True)
+        print(
+            f"{campaigns[-1].name}: {len(campaigns[-1].cases)} in {time.monotonic() - started:.0f} s",
+            flush=True,
+        )
     return report(campaigns, given.show)
 
 

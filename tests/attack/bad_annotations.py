@@ -15,24 +15,51 @@ from tests.attack.bad_files import Flags, Make, flip
 from tests.support.precomp_folders import features
 
 ODD_VALUES: list[Any] = [
-    None, -1, 0, 10**30, 0.5, float("nan"), float("inf"), "", "x", "\ud800", "a" * 100_000, [], {}, [[]], True,
-    "../x", "/etc/passwd", "a\nb", "\0", "train", 1, "🐶",
-]  # fmt: skip
+    None,
+    -1,
+    0,
+    10**30,
+    0.5,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "\ud800",
+    "a" * 100_000,
+    [],
+    {},
+    [[]],
+    True,
+    "../x",
+    "/etc/passwd",
+    "a\nb",
+    "\0",
+    "train",
+    1,
+    "🐶",
+]
 
 
 def karpathy() -> dict[str, Any]:
     """A small data set: four images of train and four of val, two captions each."""
     images: list[dict[str, Any]] = [
         {
-            "imgid": row, "filename": f"{row}.jpg", "split": "train" if row < 4 else "val",
+            "imgid": row,
+            "filename": f"{row}.jpg",
+            "split": "train" if row < 4 else "val",
             "sentids": [2 * row, 2 * row + 1],
             "sentences": [
-                {"raw": f"A dog number {row} runs {k} .", "tokens": ["a", "dog"], "sentid": 2 * row + k, "imgid": row}
+                {
+                    "raw": f"A dog number {row} runs {k} .",
+                    "tokens": ["a", "dog"],
+                    "sentid": 2 * row + k,
+                    "imgid": row,
+                }
                 for k in range(2)
             ],
         }
         for row in range(8)
-    ]  # fmt: skip
+    ]
     return {"images": images, "dataset": "flickr8k"}
 
 
@@ -82,7 +109,9 @@ def karpathy_cases() -> dict[str, Make]:
         "nested": lambda text, rng: "[" * 100_000,
         "nested images": lambda text, rng: '{"images": ' + "[" * 5000 + "]" * 5000 + "}",
         "same key twice": lambda text, rng: text.replace('"imgid": 0', '"imgid": 0, "imgid": 1', 1),
-        "same imgid twice": lambda text, rng: text.replace('"imgid": 1, "filename"', '"imgid": 0, "filename"', 1),
+        "same imgid twice": lambda text, rng: text.replace(
+            '"imgid": 1, "filename"', '"imgid": 0, "filename"', 1
+        ),
         "same sentid twice": lambda text, rng: text.replace('"sentid": 3', '"sentid": 2', 1),
         "unknown split": lambda text, rng: text.replace('"split": "val"', '"split": "other"'),
         "no train": lambda text, rng: text.replace('"split": "train"', '"split": "test"'),

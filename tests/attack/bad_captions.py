@@ -9,17 +9,37 @@ from pathlib import Path
 from tests.attack.bad_files import Flags, Make, flip
 
 ODD_LINES = {
-    "empty": b"", "blanks": b"   ", "tab": b"\t", "carriage return": b"a\rb", "BOM inside": b"\xef\xbb\xbfa dog",
-    "invalid UTF-8": b"a \xff dog", "latin-1": "ein schöner Hund".encode("latin-1"), "U+2028": "a\u2028dog".encode(),
-    "U+0085": "a\x85dog".encode(), "vertical tab": b"a\x0bdog", "form feed": b"a\x0cdog", "NUL": b"a\0dog",
-    "bidi": "a \u202edog\u202c".encode(), "half a pair": b"a \xed\xa0\x80 dog", "overlong": b"a \xc0\xaf dog",
-    "1 MB": b"dog " * 250_000, "one word of 1 MB": b"d" * 1_000_000, "10,000 words": b"dog " * 10_000,
-    "combining marks": ("a" + "\u0301" * 10_000).encode(), "punctuation": b"... !!! ???", "emoji": "🐶🐕".encode(),
-    "markup": b"<script>alert(1)</script> ![x](http://x)", "format": b"%{x} {0} %s %n", "special": b"<pad> <unknown>",
-    "rich markup": b"[bold]x[/] [/nothing]", "digits": "١٢٣ 123".encode(), "unknown words": b"zxqj wvkk",
-    "surrogate pair in CESU": b"\xed\xa0\xbd\xed\xb0\xb6", "U+FFFF": "\uffff".encode(),
+    "empty": b"",
+    "blanks": b"   ",
+    "tab": b"\t",
+    "carriage return": b"a\rb",
+    "BOM inside": b"\xef\xbb\xbfa dog",
+    "invalid UTF-8": b"a \xff dog",
+    "latin-1": "ein schöner Hund".encode("latin-1"),
+    "U+2028": "a\u2028dog".encode(),
+    "U+0085": "a\x85dog".encode(),
+    "vertical tab": b"a\x0bdog",
+    "form feed": b"a\x0cdog",
+    "NUL": b"a\0dog",
+    "bidi": "a \u202edog\u202c".encode(),
+    "half a pair": b"a \xed\xa0\x80 dog",
+    "overlong": b"a \xc0\xaf dog",
+    "1 MB": b"dog " * 250_000,
+    "one word of 1 MB": b"d" * 1_000_000,
+    "10,000 words": b"dog " * 10_000,
+    "combining marks": ("a" + "\u0301" * 10_000).encode(),
+    "punctuation": b"... !!! ???",
+    "emoji": "🐶🐕".encode(),
+    "markup": b"<script>alert(1)</script> ![x](http://x)",
+    "format": b"%{x} {0} %s %n",
+    "special": b"<pad> <unknown>",
+    "rich markup": b"[bold]x[/] [/nothing]",
+    "digits": "١٢٣ 123".encode(),
+    "unknown words": b"zxqj wvkk",
+    "surrogate pair in CESU": b"\xed\xa0\xbd\xed\xb0\xb6",
+    "U+FFFF": "\uffff".encode(),
     "past Unicode": b"\xf4\x90\x80\x80",
-}  # fmt: skip
+}
 
 
 def caption_cases(end: str = "_caps.txt") -> dict[str, Make]:
@@ -62,4 +82,6 @@ def caption_cases(end: str = "_caps.txt") -> dict[str, Make]:
         "absolute": lambda lines, rng: b"\n".join([b"/etc/passwd", *lines[1:]]) + b"\n",
         "backslash": lambda lines, rng: b"\n".join([rb"..\x.jpg", *lines[1:]]) + b"\n",
     }
-    return {name: of_lines(placed(odd)) for name, odd in ODD_LINES.items()} | {n: of_lines(f) for n, f in files.items()}
+    return {name: of_lines(placed(odd)) for name, odd in ODD_LINES.items()} | {
+        n: of_lines(f) for n, f in files.items()
+    }

@@ -13,8 +13,18 @@ from tests.attack.bad_files import SPECIAL, Flags, Make, flip, special_file
 from tests.support.precomp_folders import features
 
 SHAPES = [
-    (4,), (4, 5), (4, 3, 5, 1), (0, 3, 5), (4, 0, 5), (4, 3, 0), (3, 3, 5), (5, 3, 5), (8, 3, 5), (1, 3, 5), (4, 1, 1),
-]  # fmt: skip
+    (4,),
+    (4, 5),
+    (4, 3, 5, 1),
+    (0, 3, 5),
+    (4, 0, 5),
+    (4, 3, 0),
+    (3, 3, 5),
+    (5, 3, 5),
+    (8, 3, 5),
+    (1, 3, 5),
+    (4, 1, 1),
+]
 DTYPES = [
     "f2",
     "f8",
@@ -43,9 +53,8 @@ def features_cases() -> dict[str, Make]:
     x = features()
     holding = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf, "1e38": 1e38, "3e38": 3e38, "denormal": 1e-42}
     arrays: dict[str, Callable[[], np.ndarray]] = {
-        dtype: lambda dtype=dtype: (x * 10).astype(dtype)
-        for dtype in DTYPES
-    }  # fmt: skip
+        dtype: lambda dtype=dtype: (x * 10).astype(dtype) for dtype in DTYPES
+    }
     arrays |= {
         "Fortran order": lambda: np.asfortranarray(x),
         "structured": lambda: np.zeros(4, [("a", "f4"), ("b", "i4")]),
@@ -58,7 +67,7 @@ def features_cases() -> dict[str, Make]:
         "all nan": lambda: np.full_like(x, np.nan),
         "1e300": lambda: x.astype("f8") * 1e300,
         "half infinity": lambda: np.full(x.shape, np.inf, "f2"),
-    }  # fmt: skip
+    }
     for name, value in holding.items():
         arrays[f"one {name}"] = lambda value=value: _with(x, value)
 
@@ -85,7 +94,9 @@ def features_cases() -> dict[str, Make]:
         "cut": lambda content, rng: content[: rng.randrange(len(content))],
         "cut header": lambda content, rng: content[: rng.randrange(128)],
         "more bytes": lambda content, rng: content + b"\0" * rng.randrange(1, 99),
-        "huge shape": lambda content, rng: content.replace(b"(4, 3, 5), }  ", b"(999999999, 3, 5), }")[: len(content)],
+        "huge shape": lambda content, rng: content.replace(b"(4, 3, 5), }  ", b"(999999999, 3, 5), }")[
+            : len(content)
+        ],
         "shape of another size": lambda content, rng: content.replace(b"(4, 3, 5)", b"(4, 3, 6)"),
         "negative shape": lambda content, rng: content.replace(b"(4, 3, 5), ", b"(-4, 3, 5),"),
         "dtype of another size": lambda content, rng: content.replace(b"<f4", b"<f8"),

@@ -30,9 +30,12 @@ LONG_WORK = {"epochs", "data", "pictures", "compile"}  # 999,999,999 epochs are 
 def flag_cases() -> dict[str, Make]:
     """Every value of the configuration, with odd texts."""
     names = [
-        setting.name for section in fields(Config) if section.name != "name"
-        for setting in fields(getattr(Config(), section.name)) if setting.name not in LONG_WORK
-    ]  # fmt: skip
+        setting.name
+        for section in fields(Config)
+        if section.name != "name"
+        for setting in fields(getattr(Config(), section.name))
+        if setting.name not in LONG_WORK
+    ]
 
     def of(name: str, value: str) -> Make:
         return lambda folder, rng: [f"--{name.replace('_', '-')}={value}"]

@@ -31,9 +31,11 @@ def glove_cases() -> dict[str, Make]:
         "no last newline": lambda rng: good.encode()[:-1],
         "cut": lambda rng: good.encode()[: rng.randrange(len(good))],
         "bit": lambda rng: flip(good.encode(), rng),
-        **{f"number {odd}": lambda rng, odd=odd: good.replace("0.5", odd).encode()
-           for odd in ("nan", "inf", "-inf", "1e300", "1e39", "abc", "1_0", "٣", "0x1", "", "1,5", "True")},
-    }  # fmt: skip
+        **{
+            f"number {odd}": lambda rng, odd=odd: good.replace("0.5", odd).encode()
+            for odd in ("nan", "inf", "-inf", "1e300", "1e39", "abc", "1_0", "٣", "0x1", "", "1,5", "True")
+        },
+    }
 
     def of(make: Callable[[random.Random], bytes]) -> Make:
         def write(folder: Path, rng: random.Random) -> Flags:

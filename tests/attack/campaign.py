@@ -118,7 +118,9 @@ def forked(
     yield from (done[number] for number in sorted(done))
 
 
-def _fork(number: int, case: Case, task: Callable[[Case, Path, Listener], Iterable[Finding]], folder: Path) -> int:
+def _fork(
+    number: int, case: Case, task: Callable[[Case, Path, Listener], Iterable[Finding]], folder: Path
+) -> int:
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -139,7 +141,9 @@ def _fork(number: int, case: Case, task: Callable[[Case, Path, Listener], Iterab
         os._exit(code)
 
 
-def _reap(running: dict[int, int], done: dict[int, list[Finding]], folder: Path, cases: Sequence[object]) -> None:
+def _reap(
+    running: dict[int, int], done: dict[int, list[Finding]], folder: Path, cases: Sequence[object]
+) -> None:
     pid, status = os.wait()
     number = running.pop(pid, None)
     if number is None:
@@ -151,7 +155,9 @@ def _reap(running: dict[int, int], done: dict[int, list[Finding]], folder: Path,
     if code:
         heard = output.read_bytes().decode("utf-8", "replace")[-3000:] if output.exists() else ""
         name = findings[-1].case if findings else str(cases[number])
-        findings.append(Finding(name, f"after door {len(findings)}", "traceback", f"ended with {code}: {heard}"))
+        findings.append(
+            Finding(name, f"after door {len(findings)}", "traceback", f"ended with {code}: {heard}")
+        )
     done[number] = findings
     for path in (notes, output):
         path.unlink(missing_ok=True)
@@ -186,7 +192,9 @@ def workplace() -> Iterator[Path]:
     """A folder in memory where the system has one, with the cache of this process inside; the repository is entered."""
     memory = Path("/dev/shm")
     os.chdir(ROOT)
-    with tempfile.TemporaryDirectory(prefix="attack-", dir=memory if os.access(memory, os.W_OK) else None) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="attack-", dir=memory if os.access(memory, os.W_OK) else None
+    ) as name:
         before = os.environ.get("CODER_CACHE")
         os.environ["CODER_CACHE"] = str(Path(name) / "cache")
         try:
@@ -228,6 +236,8 @@ def report(campaigns: Sequence[Campaign], show: int = 20) -> int:
     table = Table("campaign", "tried", *OUTCOMES)
     for campaign in campaigns:
         counts = campaign.counts()
-        table.add_row(campaign.name, str(len(campaign.cases)), *(str(counts[outcome]) for outcome in OUTCOMES))
+        table.add_row(
+            campaign.name, str(len(campaign.cases)), *(str(counts[outcome]) for outcome in OUTCOMES)
+        )
     console.print(table)
     return 1 if any(campaign.bad for campaign in campaigns) else 0

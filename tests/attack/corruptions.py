@@ -139,7 +139,7 @@ def seen_by_the_api(folder: Path) -> tuple[Facts, list[str]]:
         "layout": lambda run: stored(stored_layout(run, "dev", LayoutSettings("pca"))),
         "clusters": lambda run: stored(offline_clusters(run, "dev", ClusterSettings(CLUSTERS))),
         "query": lambda run: run.encode_text(["a red ring"]),
-    }  # fmt: skip
+    }
     seen = {}
     for name, part in parts.items():
         before = len(said)
@@ -187,7 +187,10 @@ def written_by_resume(folder: Path) -> tuple[Facts, list[str]]:
 DOORS: dict[str, tuple[Callable[[Path], int] | None, Callable[[Path], tuple[Facts, list[str]]]]] = {
     "evaluate": (lambda run: evaluate.main([str(run)]), written_by_evaluate),
     "resume": (lambda run: train.main(["--resume", str(run)]), written_by_resume),
-    "api": (None, seen_by_the_api),  # last: the commands choose who multiplies, and with it the bits of a query
+    "api": (
+        None,
+        seen_by_the_api,
+    ),  # last: the commands choose who multiplies, and with it the bits of a query
 }
 
 
@@ -201,9 +204,14 @@ def meet(case: Corruption, folder: Path, listener: Listener, base: Path) -> Iter
 
 
 def judge(
-    case: Corruption, door: str, use: Callable[[Path], int] | None, facts: Callable[[Path], tuple[Facts, list[str]]],
-    run: Path, expected: Facts, listener: Listener,
-) -> Finding:  # fmt: skip
+    case: Corruption,
+    door: str,
+    use: Callable[[Path], int] | None,
+    facts: Callable[[Path], tuple[Facts, list[str]]],
+    run: Path,
+    expected: Facts,
+    listener: Listener,
+) -> Finding:
     """What one door made of it."""
     status, text = (0, "") if use is None else listener.hear(lambda: use(run))
     if status is None or status not in (0, *USUAL_EXITS):
@@ -230,15 +238,21 @@ def judge(
         return Finding(str(case), door, "silent", f"{', '.join(different)} differ. {text} {said}")
     lost = [name for name in expected if name not in seen]
     if lost and not named:
-        return Finding(str(case), door, "silent", f"{', '.join(lost)} refused without naming it. {text} {said}")
+        return Finding(
+            str(case), door, "silent", f"{', '.join(lost)} refused without naming it. {text} {said}"
+        )
     return Finding(str(case), door, "named" if named else "harmless", f"{text} {said}")
 
 
 def draw(base: Path, cases: int, seed: int) -> list[Corruption]:
     """Corruptions, every kind of every file in turn."""
     rng = random.Random(seed)
-    files = [(run, path) for run in RUNS for path in sorted((base / "runs" / run).rglob("*")) if path.is_file()]
-    places = [(run, str(path.relative_to(base / "runs" / run)), kind) for run, path in files for kind in KINDS]
+    files = [
+        (run, path) for run in RUNS for path in sorted((base / "runs" / run).rglob("*")) if path.is_file()
+    ]
+    places = [
+        (run, str(path.relative_to(base / "runs" / run)), kind) for run, path in files for kind in KINDS
+    ]
     chosen: list[tuple[str, str, str]] = []
     while len(chosen) < cases:
         chosen += rng.sample(places, min(len(places), cases - len(chosen)))

@@ -32,9 +32,17 @@ CASES = 400
 MEMORY = 12 << 30  # bytes of address space
 RUN = Path("runs") / "run"  # of the good data
 SMALL = [
-    "--epochs=1", "--batch-size=4", "--dimension=4", "--word-size=3", "--word-threshold=1", "--threads=1",
-    "--device=cpu", "--text-pooling=mean", "--image-pooling=mean", "--loss=dcl",
-]  # fmt: skip
+    "--epochs=1",
+    "--batch-size=4",
+    "--dimension=4",
+    "--word-size=3",
+    "--word-threshold=1",
+    "--threads=1",
+    "--device=cpu",
+    "--text-pooling=mean",
+    "--image-pooling=mean",
+    "--loss=dcl",
+]
 
 
 @dataclass(frozen=True)
@@ -50,10 +58,21 @@ class BadInput:
 
 
 FAMILIES: dict[str, Callable[[], dict[str, Make]]] = {
-    "features": features_cases, "captions": caption_cases, "ids": lambda: caption_cases("_ids.txt"),
-    "annotations": karpathy_cases, "word vectors": glove_cases, "configuration": flag_cases,
-}  # fmt: skip
-SHARES = {"features": 75, "captions": 75, "ids": 50, "annotations": 75, "word vectors": 50, "configuration": 75}
+    "features": features_cases,
+    "captions": caption_cases,
+    "ids": lambda: caption_cases("_ids.txt"),
+    "annotations": karpathy_cases,
+    "word vectors": glove_cases,
+    "configuration": flag_cases,
+}
+SHARES = {
+    "features": 75,
+    "captions": 75,
+    "ids": 50,
+    "annotations": 75,
+    "word vectors": 50,
+    "configuration": 75,
+}
 
 
 def attack(case: BadInput, folder: Path, listener: Listener) -> Iterator[Finding]:
@@ -65,7 +84,9 @@ def attack(case: BadInput, folder: Path, listener: Listener) -> Iterator[Finding
     flags = FAMILIES[case.family]()[case.label](data, random.Random(case.seed))
     vectors = [flag for flag in flags if flag.startswith("--word-vectors=") and case.family == "word vectors"]
     checked, words = listener.hear(
-        lambda: check_data.main([str(data), "--word-threshold=1", "--batch-size=4", "--word-size=3", *vectors])
+        lambda: check_data.main(
+            [str(data), "--word-threshold=1", "--batch-size=4", "--word-size=3", *vectors]
+        )
     )
     trained, said = listener.hear(
         lambda: train.main([*SMALL, f"--data={data}", f"--root={folder}", "--name=run", *flags])
@@ -75,7 +96,9 @@ def attack(case: BadInput, folder: Path, listener: Listener) -> Iterator[Finding
     if {checked, trained} - {0, *USUAL_EXITS}:
         yield Finding(str(case), "check_data" if checked is None else "train", "traceback", text[-1500:])
     elif case.family == "configuration":
-        yield Finding(str(case), "train", "named" if trained and said else "silent" if trained else "harmless", text)
+        yield Finding(
+            str(case), "train", "named" if trained and said else "silent" if trained else "harmless", text
+        )
         yield read_as_document(case, listener)
     elif bool(checked) != bool(trained):
         yield Finding(str(case), "both", "silent", text)
@@ -90,7 +113,9 @@ def attack(case: BadInput, folder: Path, listener: Listener) -> Iterator[Finding
         yield judge_evaluation(case, evaluated, said, checked, words)
 
 
-def judge_evaluation(case: BadInput, status: int | None, said: str, checked: int | None, words: str) -> Finding:
+def judge_evaluation(
+    case: BadInput, status: int | None, said: str, checked: int | None, words: str
+) -> Finding:
     """`evaluate` reads one split: what it refuses, `check_data` refused in the same words."""
     text = f"check_data {checked}: {words}\nevaluate {status}: {said}"
     errors = {line for line in said.splitlines() if line.startswith("error: ")}
@@ -108,7 +133,9 @@ def judge_evaluation(case: BadInput, status: int | None, said: str, checked: int
 def read_as_document(case: BadInput, listener: Listener) -> Finding:
     """The same value in a config.toml, as the number or the text that it is."""
     name, _, value = case.label.partition("=")
-    section = next(s.name for s in fields(Config) if s.name != "name" and hasattr(getattr(Config(), s.name), name))
+    section = next(
+        s.name for s in fields(Config) if s.name != "name" and hasattr(getattr(Config(), s.name), name)
+    )
     typed: Any = value
     for kind in (int, float):
         try:
@@ -127,7 +154,9 @@ def read_as_document(case: BadInput, listener: Listener) -> Finding:
 
     status, text = listener.hear(read)
     named = status == 1 and name in text
-    return Finding(str(case), "config.toml", "traceback" if status is None else "named" if named else "harmless", text)
+    return Finding(
+        str(case), "config.toml", "traceback" if status is None else "named" if named else "harmless", text
+    )
 
 
 def draw(cases: int, seed: int) -> list[BadInput]:
@@ -148,7 +177,9 @@ def warm_up(folder: Path) -> None:
     """Everything a case imports."""
     data = write_split(write_split(folder / "warm-up", "train"), "dev")
     check_data.main([str(data), "--word-threshold=1"])
-    assert train.main([*SMALL, f"--data={data}", f"--root={(folder / RUN).parent}", f"--name={RUN.name}"]) == 0
+    assert (
+        train.main([*SMALL, f"--data={data}", f"--root={(folder / RUN).parent}", f"--name={RUN.name}"]) == 0
+    )
     assert evaluate.main([str(shutil.copytree(folder / RUN, folder / "copy"))]) == 0
 
 

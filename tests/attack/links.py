@@ -80,7 +80,9 @@ def trained_run(runs: Path) -> Path:
 def places_of_a_run() -> list[str]:
     """Every entry of a run, and those that a run may come to have."""
     whole = FIXTURE / "checkpoints" / "whole"
-    return list(dict.fromkeys([*PLACES, *(str(path.relative_to(whole)) for path in sorted(whole.rglob("*")))]))
+    return list(
+        dict.fromkeys([*PLACES, *(str(path.relative_to(whole)) for path in sorted(whole.rglob("*")))])
+    )
 
 
 def imported_run(runs: Path) -> Path:
@@ -128,23 +130,39 @@ def look(run: Path) -> int:
 
 
 IMPORTED_PLACES = [
-    "analysis", "analysis/test", "analysis/.tmp-test-old", "analysis/dev", "analysis/dev/manifest.json",
-    "analysis/dev/captions.json", "analysis/dev/image_embeddings.npy", "analysis/dev/image_ranks.npy", "derived",
-    "derived/dev/x", "anything",
-]  # fmt: skip
+    "analysis",
+    "analysis/test",
+    "analysis/.tmp-test-old",
+    "analysis/dev",
+    "analysis/dev/manifest.json",
+    "analysis/dev/captions.json",
+    "analysis/dev/image_embeddings.npy",
+    "analysis/dev/image_ranks.npy",
+    "derived",
+    "derived/dev/x",
+    "anything",
+]
 JOB_PLACES = [
-    ".work", f".work/{JOB}", *(f".work/{JOB}/{file}" for file in (
-        "lock", "output.log", "job.json", ".tmp-job.json", "progress.json", "anything",
-    )),
-]  # fmt: skip
+    ".work",
+    f".work/{JOB}",
+    *(
+        f".work/{JOB}/{file}"
+        for file in ("lock", "output.log", "job.json", ".tmp-job.json", "progress.json", "anything")
+    ),
+]
 SUBJECTS = {
     "run": Subject(trained_run, places_of_a_run, {**COMMANDS, "api": look}),
     "imported run": Subject(
-        imported_run, lambda: IMPORTED_PLACES,
-        {"embed import": import_again, "… --overwrite": lambda run: import_again(run, "--overwrite"), "api": look},
+        imported_run,
+        lambda: IMPORTED_PLACES,
+        {
+            "embed import": import_again,
+            "… --overwrite": lambda run: import_again(run, "--overwrite"),
+            "api": look,
+        },
     ),
     "jobs": Subject(lambda runs: runs, lambda: JOB_PLACES, {"start": start_job, "forget": forget_job}),
-}  # fmt: skip
+}
 READING = ("api", "forget")  # what need not say anything
 
 
@@ -193,7 +211,10 @@ def campaign(folder: Path, cases: int = 0, seed: int = 0, jobs: int = 2) -> Camp
     (folder / "cases").mkdir()
     import_all(folder, warm_up)
     everything = [
-        Case(name, place, kind) for name, subject in SUBJECTS.items() for place in subject.places() for kind in MADE
+        Case(name, place, kind)
+        for name, subject in SUBJECTS.items()
+        for place in subject.places()
+        for kind in MADE
     ]
     if cases:
         everything = random.Random(seed).sample(everything, min(cases, len(everything)))

@@ -31,7 +31,10 @@ raise SystemExit(report(campaigns))
 def test_nothing_is_silent_and_nothing_ends_in_a_traceback() -> None:
     """All campaigns in one process, apart from the tests': a fork of one that has trained may hang."""
     ended = subprocess.run(
-        [sys.executable, "-c", SAMPLE], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True,
+        [sys.executable, "-c", SAMPLE],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
         text=True,
-    )  # fmt: skip
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -17,8 +17,11 @@ from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 RUNS: dict[str, dict[str, Any]] = {
-    "cosine": {}, "both": {"concepts": 6}, "several": {"embeddings": 2}, "interaction": {"scorer": "interaction"},
-}  # fmt: skip
+    "cosine": {},
+    "both": {"concepts": 6},
+    "several": {"embeddings": 2},
+    "interaction": {"scorer": "interaction"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +30,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     data = write_tiny_data(base / "data", images=30, captions=3)
     usual: dict[str, Any] = {"loss": "infonce", "weight_instance": 1.0, "epochs": 1, "bank_size": 0}
     return [
-        start_run(tiny_config(data, name, **usual | values), base / "runs", quiet()) for name, values in RUNS.items()
+        start_run(tiny_config(data, name, **usual | values), base / "runs", quiet())
+        for name, values in RUNS.items()
     ]
 
 
@@ -48,18 +52,25 @@ def test_the_answers_that_are_timed_are_those_of_the_analysis(runs: list[Path]) 
         best = Searched(folder, "dev").answer(analysis.captions).best.numpy()
         scores = stored_scores(analysis)
         ordered = np.take_along_axis(scores, best, axis=1)
-        np.testing.assert_allclose(ordered, -np.sort(-scores, axis=1)[:, : best.shape[1]], atol=2e-3)  # float16 parts
+        np.testing.assert_allclose(
+            ordered, -np.sort(-scores, axis=1)[:, : best.shape[1]], atol=2e-3
+        )  # float16 parts
 
 
-def test_figure_and_numbers_come_out(runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_figure_and_numbers_come_out(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*map(str, runs), f"--out={tmp_path / 'new'}", "--queries=6", "--rounds=2"]) == 0
     said = capsys.readouterr().out
     with (tmp_path / "new" / "efficiency.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["run"] for row in rows] == list(RUNS)
     assert [row["scored"] for row in rows] == [
-        "cosine", "cosines of both branches", "best of 2 × 2 cosines", "words attend to regions"
-    ]  # fmt: skip
+        "cosine",
+        "cosines of both branches",
+        "best of 2 × 2 cosines",
+        "words attend to regions",
+    ]
     assert float(rows[0]["slower"]) == 1
     for folder, row in zip(runs, rows, strict=True):
         analysis = open_analysis(folder, "dev")

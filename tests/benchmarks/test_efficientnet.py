@@ -13,7 +13,8 @@ from PIL import Image
 from tests.support.picture_folders import karpathy
 
 pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("efficientnet_lite_pytorch") is None, reason="the benchmarks' extra is not installed"
+    importlib.util.find_spec("efficientnet_lite_pytorch") is None,
+    reason="the benchmarks' extra is not installed",
 )
 
 

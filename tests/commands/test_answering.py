@@ -30,15 +30,30 @@ print(json.dumps([status, sorted(heavy)]))
     ("module", "arguments", "status", "said"),
     [
         *((module, ["--help"], 0, f"usage: python -m {module}") for module in MODULES),
-        ("coder_core.train", ["flickr9k"], 1, "preset 'flickr9k': is not known; expected one of demo-baseline, demo"),
+        (
+            "coder_core.train",
+            ["flickr9k"],
+            1,
+            "preset 'flickr9k': is not known; expected one of demo-baseline, demo",
+        ),
         ("coder_core.train", ["demo", "--learning-rat=3"], 2, "learning-rate"),
-        ("coder_core.train", ["--boosting-anchor=x", "--help"], 0, "--boosting-anchor: is now --boosting-teacher"),
+        (
+            "coder_core.train",
+            ["--boosting-anchor=x", "--help"],
+            0,
+            "--boosting-anchor: is now --boosting-teacher",
+        ),
         ("coder_core.train", ["--resume"], 1, "--resume: needs the folder of a run"),
         ("coder_core.ablate", ["component"], 1, "table 'component': is not there; expected one of"),
         ("coder_core.ablate", ["components", "--preset=x"], 1, "--preset x: is not there"),
         ("coder_core.evaluate", [], 1, "RUN: is missing; expected one or more run folders"),
         ("coder_core.evaluate", ["x", "--ways", "1"], 1, "--ways: are 1; expected 2 options or more"),
-        ("coder_core.check_data", ["x", "--word-threshold=0"], 2, "--word-threshold, --word-size and --batch-size"),
+        (
+            "coder_core.check_data",
+            ["x", "--word-threshold=0"],
+            2,
+            "--word-threshold, --word-size and --batch-size",
+        ),
         ("coder_core.embed", ["import", "--images=x"], 2, "--texts"),
         ("coder_core.embed", [], 2, "usage: python -m coder_core.embed pictures"),
     ],
@@ -47,7 +62,11 @@ def test_no_heavy_library_is_loaded_for_help_or_a_mistake(
     module: str, arguments: list[str], status: int, said: str
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, module, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM, module, *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     *output, answer = done.stdout.splitlines()
     assert json.loads(answer) == [status, []]
@@ -59,8 +78,12 @@ def test_help_that_is_cut_off_ends_without_a_traceback(module: str) -> None:
     read, write = os.pipe()
     os.close(read)  # the reader is gone
     done = subprocess.run(
-        [sys.executable, "-m", module, "--help"], cwd=REPOSITORY, stdout=write, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-m", module, "--help"],
+        cwd=REPOSITORY,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")

@@ -37,7 +37,9 @@ def _one_thread(own_threads: None) -> None:
 
 
 @pytest.fixture(scope="module", params=["full", "lora"])
-def run(towers_folder: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+def run(
+    towers_folder: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Path:
     values = LORA if request.param == "lora" else {}
     config = tower_config(towers_folder, epochs=2, learning_rate=1e-2, **values)
     return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
@@ -47,13 +49,19 @@ def cosines_of_transformers(towers_folder: Path, analysis: Analysis) -> dict[str
     from transformers import AutoModel, AutoProcessor, AutoTokenizer
 
     pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in analysis.image_names]
-    pixels = AutoProcessor.from_pretrained(towers_folder / "clip", backend="pil")(images=pictures, return_tensors="pt")
+    pixels = AutoProcessor.from_pretrained(towers_folder / "clip", backend="pil")(
+        images=pictures, return_tensors="pt"
+    )
     tokens = AutoTokenizer.from_pretrained(towers_folder / "clip")(
         analysis.captions, return_tensors="pt", truncation=True, max_length=16, padding=True
     )
     with torch.no_grad():
-        output = AutoModel.from_pretrained(towers_folder / "clip").eval()(pixel_values=pixels["pixel_values"], **tokens)
-    metrics = retrieval_metrics(output.image_embeds.numpy(), output.text_embeds.numpy(), analysis.image_of_text)
+        output = AutoModel.from_pretrained(towers_folder / "clip").eval()(
+            pixel_values=pixels["pixel_values"], **tokens
+        )
+    metrics = retrieval_metrics(
+        output.image_embeds.numpy(), output.text_embeds.numpy(), analysis.image_of_text
+    )
     return dict(metrics)
 
 
@@ -73,7 +81,11 @@ def test_the_ends_are_the_run_and_the_zero_shot_model(
     assert tuned == analysis.metrics
     assert zero_shot == pytest.approx(cosines_of_transformers(towers_folder, analysis), abs=1e-5)
     assert abs(tuned["md"] - zero_shot["md"]) > 1e-3  # the run learned something
-    assert [float(row["alpha"]) for row in csv.DictReader(files["--csv"].open(encoding="utf-8"))] == [0, 0.5, 1]
+    assert [float(row["alpha"]) for row in csv.DictReader(files["--csv"].open(encoding="utf-8"))] == [
+        0,
+        0.5,
+        1,
+    ]
     page = files["--curve"].read_text("utf-8")
     assert "<title>tuned: R@sum on dev</title>" in page
     assert '"x":[0.0,0.5,1.0]' in page

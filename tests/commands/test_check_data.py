@@ -33,7 +33,15 @@ def run(capsys, *arguments):
 def test_good_data_is_described(data, capsys):
     status, out = run(capsys, data)
     assert status == 0
-    for text in ("train", "dev", "4 × 3 × 5", "float32", "Vocabulary: 6 words", "Memory: ", "0 errors, 0 warnings"):
+    for text in (
+        "train",
+        "dev",
+        "4 × 3 × 5",
+        "float32",
+        "Vocabulary: 6 words",
+        "Memory: ",
+        "0 errors, 0 warnings",
+    ):
         assert text in out
 
 
@@ -161,11 +169,15 @@ def test_control_characters_never_reach_the_terminal(tmp_path, capsys):
 def test_the_command_as_a_user_starts_it(data):
     command = [sys.executable, "-P", "-m", "coder_core.check_data"]
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
-    helped = subprocess.run([*command, "--help"], capture_output=True, text=True, env=environment, cwd="/", check=True)
+    helped = subprocess.run(
+        [*command, "--help"], capture_output=True, text=True, env=environment, cwd="/", check=True
+    )
     assert "--word-vectors" in helped.stdout
     assert "exit status is 1" in helped.stdout
     (data / "train_ims.npy").unlink()
-    bad = subprocess.run([*command, str(data)], capture_output=True, text=True, env=environment, cwd="/", check=False)
+    bad = subprocess.run(
+        [*command, str(data)], capture_output=True, text=True, env=environment, cwd="/", check=False
+    )
     assert bad.returncode == 1
     assert "train_ims.npy: the file is missing" in bad.stdout
 
@@ -189,7 +201,9 @@ def test_demo_names_the_built_in_data(tmp_path, monkeypatch, capsys):
 
 def test_real_flickr8k_is_fit_for_training(capsys):
     folder = real_flickr8k()
-    status, out = run(capsys, folder, "--word-vectors", folder / "glove_50d_flickr8k_words.txt", "--word-size", 50)
+    status, out = run(
+        capsys, folder, "--word-vectors", folder / "glove_50d_flickr8k_words.txt", "--word-size", 50
+    )
     assert status == 0
     for text in ("6,000", "30,000", "1,000 × 36 × 128", "float16", "97.", "0 errors, 1 warning"):
         assert text in out
@@ -203,7 +217,9 @@ def test_the_content_of_a_data_set_and_of_the_data_behind_a_run(data, tmp_path, 
     content = json.loads(output)["content"]
     assert status == 0
     assert list(content["splits"]) == content["without_pictures"]
-    assert any({("dev", 0), ("dev", 1)} <= {tuple(s) for s in f["samples"]} for f in content["duplicate_captions"])
+    assert any(
+        {("dev", 0), ("dev", 1)} <= {tuple(s) for s in f["samples"]} for f in content["duplicate_captions"]
+    )
     assert json.loads(progress.read_text())["state"] == "finished"
     assert "groups of near-duplicate captions" in run(capsys, data, "--content")[1]
     folder = write_run(tmp_path / "runs", "demo", images=6)

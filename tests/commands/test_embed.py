@@ -28,13 +28,16 @@ def files(tmp_path: Path) -> Path:
     np.save(folder / "i.npy", v * 3.0)
     np.save(folder / "t.npy", w.astype(np.float16))
     (folder / "c.txt").write_text("".join(f"scene {i}, way {k}\n" for k, i in enumerate(owner)))
-    (folder / "ids.txt").write_text("".join(f"{name}\n" for name in draw_pictures(folder / "pictures", IMAGES)))
+    (folder / "ids.txt").write_text(
+        "".join(f"{name}\n" for name in draw_pictures(folder / "pictures", IMAGES))
+    )
     return folder
 
 
 def run_import(folder: Path, *more: str, name: str = "clip") -> int:
     given = [
-        f"--{key}={folder / file}" for key, file in (("images", "i.npy"), ("texts", "t.npy"), ("captions", "c.txt"))
+        f"--{key}={folder / file}"
+        for key, file in (("images", "i.npy"), ("texts", "t.npy"), ("captions", "c.txt"))
     ]
     return main(["import", *given, f"--name={name}", f"--root={folder.parent / 'runs'}", *more])
 
@@ -46,7 +49,9 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str
     return capsys.readouterr().err
 
 
-def test_it_becomes_a_run_with_the_ranks_of_its_cosines(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_becomes_a_run_with_the_ranks_of_its_cosines(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_import(files, f"--ids={files / 'ids.txt'}", f"--pictures={files / 'pictures'}") == 0
     printed = capsys.readouterr().out
     assert "R@sum" in printed
@@ -58,7 +63,9 @@ def test_it_becomes_a_run_with_the_ranks_of_its_cosines(files: Path, capsys: pyt
     for rows in (v, w):
         np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-6)
     owner = np.repeat(np.arange(IMAGES), 5)
-    image_ranks, text_ranks, image_best, _ = ranks_of(np.asarray(v, np.float64), np.asarray(w, np.float64), owner)
+    image_ranks, text_ranks, image_best, _ = ranks_of(
+        np.asarray(v, np.float64), np.asarray(w, np.float64), owner
+    )
     np.testing.assert_array_equal(analysis.image_ranks, image_ranks)
     np.testing.assert_array_equal(analysis.text_ranks, text_ranks)
     np.testing.assert_array_equal(analysis.image_best, image_best)
@@ -77,7 +84,12 @@ def test_the_api_knows_it_as_imported(files: Path) -> None:
     assert summary.imported
     assert (summary.state, summary.fault, dict(summary.config)) == ("imported", "", {})
     about = facts(summary)
-    assert (about["loss"], about["data"], about["dimension"], about["epochs"]) == ("imported", "c.txt", 32, None)
+    assert (about["loss"], about["data"], about["dimension"], about["epochs"]) == (
+        "imported",
+        "c.txt",
+        32,
+        None,
+    )
     assert about["created"].startswith("20")
     run = open_run(runs / "clip")
     assert run.history.empty
@@ -160,7 +172,9 @@ def test_a_split_of_another_model_or_in_a_trained_run_is_refused(
 
 
 @pytest.mark.parametrize("name", ["../up", "/abs", "-dash", "", "a b", ".hidden"])
-def test_a_name_cannot_leave_the_folder_of_runs(files: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_cannot_leave_the_folder_of_runs(
+    files: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = [f"--images={files / 'i.npy'}", f"--texts={files / 't.npy'}", f"--captions={files / 'c.txt'}"]
     assert main(["import", *given, f"--name={name}", f"--root={files.parent / 'runs'}"]) == 1
     assert "--name" in capsys.readouterr().err
@@ -241,7 +255,9 @@ def test_every_wrong_array_is_named(
 
 
 @pytest.mark.parametrize("array", [np.array([{}], dtype=object), np.zeros(3, dtype=[("a", "f4")])])
-def test_objects_are_never_unpickled(files: Path, array: np.ndarray, capsys: pytest.CaptureFixture[str]) -> None:
+def test_objects_are_never_unpickled(
+    files: Path, array: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
     np.save(files / "i.npy", array, allow_pickle=True)
     printed = refused(files, capsys)
     assert "allow_pickle" not in printed
@@ -289,7 +305,9 @@ def test_collapsed_embeddings_are_a_warning(files: Path, capsys: pytest.CaptureF
     assert any("collapsed" in note for note in about["notes"])
 
 
-def test_a_folder_that_cannot_be_written_leaves_nothing(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_written_leaves_nothing(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (files.parent / "runs").write_text("a file stands here")
     assert run_import(files) == 1
     assert "runs is a file; expected a folder" in capsys.readouterr().err
@@ -316,7 +334,9 @@ def test_saved_queries_are_sealed_with_the_run_and_search_its_images(
     np.testing.assert_array_equal(found["candidate"], np.argsort(-scores, kind="stable"))
     np.testing.assert_allclose(found["score"], np.sort(scores)[::-1], atol=1e-6)
     assert not found["match"].any()
-    with pytest.raises(InputError, match=r"cannot embed new words\. Ask with a sample of the split or a saved query"):
+    with pytest.raises(
+        InputError, match=r"cannot embed new words\. Ask with a sample of the split or a saved query"
+    ):
         run.search("a unicorn!", split="dev")
     plain, fingerprint = run.analysis("dev"), run.analysis("dev").fingerprint
     (plain.path / "queries.json").write_text('["a unicorn"]')

@@ -49,7 +49,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     config: Config = tiny_config(data)
     return [
         start_run(
-            replace(config, name=name, training=replace(config.training, seed=seed)), root / "runs", Console(quiet=True)
+            replace(config, name=name, training=replace(config.training, seed=seed)),
+            root / "runs",
+            Console(quiet=True),
         )
         for name, seed in (("one", 1), ("two", 2))
     ]
@@ -78,7 +80,12 @@ def test_it_prints_a_table_and_writes_csv_json_and_the_analysis(
 
 def test_rows_are_told_by_the_run_unless_two_have_one_name() -> None:
     here, there, twin = Path("a/first"), Path("b/second"), Path("b/first")
-    table: dict[str, dict[str, float]] = {f"{here}": {}, f"{here} (5 × 1K)": {}, f"{there}": {}, "ensemble": {}}
+    table: dict[str, dict[str, float]] = {
+        f"{here}": {},
+        f"{here} (5 × 1K)": {},
+        f"{there}": {},
+        "ensemble": {},
+    }
     assert list(by_run_name(table, [here, there])) == ["first", "first (5 × 1K)", "second", "ensemble"]
     assert list(by_run_name(table, [here, twin])) == list(table)
 
@@ -99,7 +106,9 @@ def test_several_runs_get_an_ensemble_row_of_their_averaged_scores(runs: list[Pa
     one, two = (open_analysis(run, "dev") for run in runs)
     images = np.concatenate([one.image_embeddings, two.image_embeddings], axis=1)
     texts = np.concatenate([one.text_embeddings, two.text_embeddings], axis=1)
-    expected = retrieval_metrics(images, texts, one.image_of_text)  # the sum of the scores ranks like their mean
+    expected = retrieval_metrics(
+        images, texts, one.image_of_text
+    )  # the sum of the scores ranks like their mean
     assert found["rsum"] == pytest.approx(expected["rsum"])
 
 
@@ -134,7 +143,9 @@ def test_c_way_accuracy_of_every_run_and_what_the_split_is_too_small_for(
     assert "mean of 4 draws ± 95%" in printed
     found = json.loads(document.read_text())["runs"]
     one = open_analysis(runs[0], "dev")
-    scored = score_tiles([EmbeddingPair(one.image_embeddings, one.text_embeddings)], np.asarray(one.image_of_text))
+    scored = score_tiles(
+        [EmbeddingPair(one.image_embeddings, one.text_embeddings)], np.asarray(one.image_of_text)
+    )
     for way in ("i2t", "t2i"):
         expected = c_way_accuracy(scored, (2, 4), way, repeats=4)  # type: ignore[arg-type]
         for c, accuracy in expected.items():
@@ -167,7 +178,9 @@ def test_reviewed_labels_stand_beside_the_labels(
     first = int(one.text_best[missed, 0])
     wrong = next(text for text in range(split.n_texts) if text != missed)
     append_review(file, Review(keys[first], split.captions[missed], "also-matches", "anna"))
-    append_review(file, Review(keys[split.image_of_text[wrong]], split.captions[wrong], "wrong-caption", "anna"))
+    append_review(
+        file, Review(keys[split.image_of_text[wrong]], split.captions[wrong], "wrong-caption", "anna")
+    )
     append_review(file, Review("elsewhere.jpg", "a caption of train", "too-vague", "anna"))
     capsys.readouterr()
     assert main(asked) == 0
@@ -217,17 +230,21 @@ def test_hub_correction_is_a_row_beside_the_run_and_stored_for_the_app(
         if way == "t2i":
             ranks = (corrected > own).sum(0)
         else:
-            best = np.array([own[analysis.image_of_text == image].max() for image in range(analysis.n_images)])
+            best = np.array(
+                [own[analysis.image_of_text == image].max() for image in range(analysis.n_images)]
+            )
             ranks = (corrected > best[:, None]).sum(1)
         assert stored.metrics[f"{way}_r5"] == pytest.approx(100 * float((ranks < 5).mean()))
 
 
-def test_hub_correction_reads_pictures_from_where_the_run_has_them(towers_folder: Path, tmp_path: Path) -> None:
+def test_hub_correction_reads_pictures_from_where_the_run_has_them(
+    towers_folder: Path, tmp_path: Path
+) -> None:
     shutil.copytree(towers_folder / "data", tmp_path / "data")
     (tmp_path / "data" / "Flicker8k_Dataset").rename(tmp_path / "pictures")
     config = tower_config(
-        towers_folder, epochs=1, data=str(tmp_path / "data"), pictures=str(tmp_path / "pictures"),
-    )  # fmt: skip
+        towers_folder, epochs=1, data=str(tmp_path / "data"), pictures=str(tmp_path / "pictures")
+    )
     run = start_run(config, tmp_path, quiet())
     assert main([str(run), "--split", "test", "--hub-correction"]) == 0
     assert read_correction(correction_folder(run, "test", open_analysis(run, "test"))) is not None
@@ -252,16 +269,20 @@ def test_probes_of_pictures_that_the_run_knows(
     runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     analysis = evaluated(runs[0], "dev")
-    first = np.array([np.flatnonzero(analysis.image_of_text == image)[0] for image in range(analysis.n_images)])
+    first = np.array(
+        [np.flatnonzero(analysis.image_of_text == image)[0] for image in range(analysis.n_images)]
+    )
     files, expected = [], {}
     for kind, shift in (("swap_obj", 1), ("add_att", 5)):
         negatives = np.roll(first, shift)
         entries = {
             str(image): {
-                "filename": f"{analysis.image_names[image]}.jpg", "caption": analysis.captions[first[image]],
+                "filename": f"{analysis.image_names[image]}.jpg",
+                "caption": analysis.captions[first[image]],
                 "negative_caption": analysis.captions[negatives[image]],
-            } for image in range(analysis.n_images)
-        }  # fmt: skip
+            }
+            for image in range(analysis.n_images)
+        }
         entries["unknown"] = {"filename": "other.jpg", "caption": "a dog", "negative_caption": "a cat"}
         (tmp_path / f"{kind}.json").write_text(json.dumps(entries))
         files.append(str(tmp_path / f"{kind}.json"))
@@ -273,7 +294,9 @@ def test_probes_of_pictures_that_the_run_knows(
     document = tmp_path / "out.json"
     assert main([str(runs[0]), "--probe", *files, "--json", str(document)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert f"2 of {2 * analysis.n_images + 2} probes are of pictures that it neither knows nor reads" in printed
+    assert (
+        f"2 of {2 * analysis.n_images + 2} probes are of pictures that it neither knows nor reads" in printed
+    )
     row = json.loads(document.read_text())["runs"][str(runs[0])]
     for kind, accuracy in expected.items():
         assert row[f"probe_{kind}"] == pytest.approx(accuracy)
@@ -283,7 +306,9 @@ def test_probes_of_pictures_that_the_run_knows(
     assert "bad.json entry '7'" in capsys.readouterr().err
 
 
-def test_positives_beyond_the_labels(runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_positives_beyond_the_labels(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file, document = tmp_path / "positives.tsv", tmp_path / "out.json"
     file.write_text("image 0#1\timage 3\nimage 2#0\timage 1\nimage 999#0\timage 1\n")
     asked = [*map(str, runs), "--positives", str(file)]
@@ -316,19 +341,26 @@ def test_diversity_stands_beside_the_disagreement_of_experts(
 ) -> None:
     file, document = tmp_path / "ExpertAnnotations.txt", tmp_path / "out.json"
     grades = [(1, 1, 1), (1, 2, 1), (1, 4, 1), (2, 3, 4)]
-    file.write_text("".join(
-        f"image {(image + 1) % 4}\timage {image}#0\t" + "\t".join(map(str, grades[image])) + "\n" for image in range(4)
-    ))  # fmt: skip
+    file.write_text(
+        "".join(
+            f"image {(image + 1) % 4}\timage {image}#0\t" + "\t".join(map(str, grades[image])) + "\n"
+            for image in range(4)
+        )
+    )
     assert main([str(runs[0]), "--positives", str(file), "--json", str(document)]) == 0
     one = open_analysis(runs[0], "dev")
     owner = np.asarray(one.image_of_text)
     scores = one.image_embeddings.astype(np.float64) @ one.text_embeddings.T.astype(np.float64)
     captions = [int(np.flatnonzero(owner == image)[0]) for image in range(4)]
     spread = [np.std(np.delete(scores[:, caption], owner[caption])) for caption in captions]
-    rho = np.corrcoef(np.argsort(np.argsort(spread)), np.argsort(np.argsort([np.std(own) for own in grades])))[0, 1]
+    rho = np.corrcoef(
+        np.argsort(np.argsort(spread)), np.argsort(np.argsort([np.std(own) for own in grades]))
+    )[0, 1]
     row = json.loads(document.read_text())["runs"][str(runs[0])]
     assert row["disagreement_rho"] == pytest.approx(rho)
-    assert f"spread of the experts' grades is {rho:+.2f} over 4 captions" in " ".join(capsys.readouterr().out.split())
+    assert f"spread of the experts' grades is {rho:+.2f} over 4 captions" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 @pytest.fixture
@@ -353,11 +385,12 @@ def coco(tmp_path: Path) -> tuple[Path, dict[str, dict[str, dict[int, list[int]]
     (tmp_path / "ids.txt").write_text("".join(f"val2014/COCO_val2014_{image:012}.jpg\n" for image in images))
     embedded = read_embeddings(
         tmp_path / "I.npy", tmp_path / "T.npy", tmp_path / "C.txt", ids=tmp_path / "ids.txt"
-    )  # fmt: skip
+    )
     truths = {
         name: {
             way: {
-                query: inside for query, answers in read(f"{name}_{file}").items()
+                query: inside
+                for query, answers in read(f"{name}_{file}").items()
                 if query in of and (inside := [answer for answer in answers if answer in among])
             }
             for way, file, of, among in (
@@ -366,12 +399,14 @@ def coco(tmp_path: Path) -> tuple[Path, dict[str, dict[str, dict[int, list[int]]
             )
         }
         for name in ("eccv", "cxc")
-    }  # fmt: skip
+    }
     return import_run(embedded, tmp_path / "runs", "clip", "testall")[0], truths
 
 
 def test_cocos_extended_judgements_give_the_figures_of_their_own_program(
-    coco: tuple[Path, dict[str, dict[str, dict[int, list[int]]]]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    coco: tuple[Path, dict[str, dict[str, dict[int, list[int]]]]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that ujson is not there
@@ -382,9 +417,12 @@ def test_cocos_extended_judgements_give_the_figures_of_their_own_program(
     captions = [int(caption.split()[1]) for caption in analysis.captions]
     images = [int(name[-16:-4]) for name in analysis.image_names]
     ranked = {
-        "i2t": {image: [captions[j] for j in np.argsort(-row)] for image, row in zip(images, scores, strict=True)},
+        "i2t": {
+            image: [captions[j] for j in np.argsort(-row)] for image, row in zip(images, scores, strict=True)
+        },
         "t2i": {
-            caption: [images[i] for i in np.argsort(-row)] for caption, row in zip(captions, scores.T, strict=True)
+            caption: [images[i] for i in np.argsort(-row)]
+            for caption, row in zip(captions, scores.T, strict=True)
         },
     }
     for name, title in (("eccv", "ECCV Caption"), ("cxc", "CxC")):
@@ -413,21 +451,49 @@ def test_captions_are_recognised_by_the_ids_of_their_layout(
     assert stored.caption_ids is None
     order = np.arange(200).reshape(40, 5)[:, ::-1].reshape(-1)  # every image's last caption first
     ids = [int(stored.captions[row].split()[1]) for row in order]
-    (data / "dataset_coco.json").write_text(json.dumps({"dataset": "coco", "images": [
-        {"imgid": image, "filename": name, "split": "test", "sentences": [
-            {"raw": f"caption {number}", "sentid": number} for number in ids[5 * image : 5 * image + 5]]}
-        for image, name in enumerate(stored.image_names)
-    ]}))  # fmt: skip
+    (data / "dataset_coco.json").write_text(
+        json.dumps(
+            {
+                "dataset": "coco",
+                "images": [
+                    {
+                        "imgid": image,
+                        "filename": name,
+                        "split": "test",
+                        "sentences": [
+                            {"raw": f"caption {number}", "sentid": number}
+                            for number in ids[5 * image : 5 * image + 5]
+                        ],
+                    }
+                    for image, name in enumerate(stored.image_names)
+                ],
+            }
+        )
+    )
     np.save(data / "test_ims.npy", np.ones((40, 2, 3), np.float32))
     split = read_split(data, "testall")
     assert split.caption_ids is not None
     assert split.caption_ids.tolist() == ids
     v, w = stored.image_embeddings, stored.text_embeddings[order]
-    ranks = dict(zip(("image_ranks", "text_ranks", "image_best", "text_best"),
-                     ranks_of(v, w, split.image_of_text), strict=True))  # fmt: skip
+    ranks = dict(
+        zip(
+            ("image_ranks", "text_ranks", "image_best", "text_best"),
+            ranks_of(v, w, split.image_of_text),
+            strict=True,
+        )
+    )
     for name, known in (("test", split), ("dev", replace(split, caption_ids=None))):
-        write_analysis(run, name, **describe_samples(known, 40), metrics=stored.metrics, fingerprint="0" * 64,
-                       kind="embeddings", image_embeddings=v, text_embeddings=w, **ranks)  # fmt: skip
+        write_analysis(
+            run,
+            name,
+            **describe_samples(known, 40),
+            metrics=stored.metrics,
+            fingerprint="0" * 64,
+            kind="embeddings",
+            image_embeddings=v,
+            text_embeddings=w,
+            **ranks,
+        )
     written = open_analysis(run, "test", verify=True)
     assert np.asarray(written.caption_ids).tolist() == ids
     metrics = {}
@@ -438,7 +504,9 @@ def test_captions_are_recognised_by_the_ids_of_their_layout(
         metrics[name] = json.loads(document.read_text())["runs"][str(run)]
     for name in ("i2t_map_at_r", "t2i_map_at_r", "t2i_extended_r5"):
         assert metrics["test"][name] == pytest.approx(metrics["testall"][name])
-    assert metrics["dev"]["t2i_map_at_r"] != pytest.approx(metrics["testall"]["t2i_map_at_r"])  # what ids are for
+    assert metrics["dev"]["t2i_map_at_r"] != pytest.approx(
+        metrics["testall"]["t2i_map_at_r"]
+    )  # what ids are for
     flip(written.path / "caption_ids.npy")
     with pytest.raises(InputError, match=r"caption_ids\.npy: is damaged"):
         open_analysis(run, "test", verify=True)
@@ -447,7 +515,10 @@ def test_captions_are_recognised_by_the_ids_of_their_layout(
 
 
 def test_what_is_not_coco_has_none_of_its_judgements(
-    runs: list[Path], coco: tuple[Path, object], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    runs: list[Path],
+    coco: tuple[Path, object],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert main([str(runs[0]), "--positives", "eccv"]) == 1
     printed = " ".join(capsys.readouterr().err.split())
@@ -479,7 +550,9 @@ def test_similarities_of_every_run_become_a_sheet_of_densities(runs: list[Path],
     assert main([str(runs[0]), "--similarities", str(sheet)]) == 1
 
 
-@pytest.mark.parametrize(("flags", "said"), [(["1", "5"], "2 options or more"), (["5", "--ways-repeats", "1"], "2 or")])
+@pytest.mark.parametrize(
+    ("flags", "said"), [(["1", "5"], "2 options or more"), (["5", "--ways-repeats", "1"], "2 or")]
+)
 def test_choices_that_leave_nothing_to_choose_are_refused(
     runs: list[Path], flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -500,7 +573,10 @@ def test_a_file_that_exists_is_replaced_only_when_asked(runs: list[Path], tmp_pa
 def test_a_file_that_cannot_be_written_is_refused_before_the_work(
     tmp_path: Path, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for file, said in ((tmp_path / "missing" / "a", "there is no folder"), (tmp_path / (300 * "a"), "too long")):
+    for file, said in (
+        (tmp_path / "missing" / "a", "there is no folder"),
+        (tmp_path / (300 * "a"), "too long"),
+    ):
         assert main([str(tmp_path / "no-run"), flag, str(file)]) == 1
         told = capsys.readouterr().err
         assert f"error: {flag} {file}: " in told
@@ -511,7 +587,10 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--blend", "0.5", "1.00001", "nan"], "error: --blend: holds 1.00001 nan; expected numbers from 0 to 1"),
+        (
+            ["--blend", "0.5", "1.00001", "nan"],
+            "error: --blend: holds 1.00001 nan; expected numbers from 0 to 1",
+        ),
         (["--blend", "0.5", "1", ".5"], "error: --blend: holds 0.5 more than once"),
         (["--blend", "0.5", "1"], "has no tuned tower that --blend could blend"),
         (["--curve", "curve.html"], "error: --curve: is R@sum against α; expected --blend 0.0 0.5 1.0"),

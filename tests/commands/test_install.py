@@ -30,7 +30,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, so that no build folder is left in the repository."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    shutil.copytree(REPOSITORY / "coder_core", source / "coder_core", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        REPOSITORY / "coder_core", source / "coder_core", ignore=shutil.ignore_patterns("__pycache__")
+    )
     for other in ("app", "pages", "tests"):
         (source / other).mkdir()
         (source / other / "__init__.py").touch()
@@ -43,7 +45,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_coder_core_only(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names} == {"coder_core", f"coder_lab-{PROJECT['version']}.dist-info"}
+    assert {name.split("/")[0] for name in names} == {
+        "coder_core",
+        f"coder_lab-{PROJECT['version']}.dist-info",
+    }
     modules = {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "coder_core").rglob("*.py")}
     assert {name for name in names if name.startswith("coder_core/")} == modules
 
@@ -57,7 +62,12 @@ def test_an_installed_command_trains_three_steps_from_another_folder(wheel: Path
 
     def run(*command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            list(map(str, command)), cwd=work, env=environment | more, capture_output=True, text=True, check=False
+            list(map(str, command)),
+            cwd=work,
+            env=environment | more,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return done

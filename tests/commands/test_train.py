@@ -31,9 +31,14 @@ from tests.support.tiny_runs import newest_state, position, write_tiny_data
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("own_threads")
 SMALL = [
-    "--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=1", "--batch-size=8", "--threads=1",
+    "--word-threshold=1",
+    "--dimension=8",
+    "--word-size=6",
+    "--epochs=1",
+    "--batch-size=8",
+    "--threads=1",
     "--device=cpu",
-]  # fmt: skip
+]
 
 
 def plain(text: str) -> str:
@@ -57,7 +62,9 @@ def test_help_lists_every_preset_and_every_value_with_its_text(capsys: pytest.Ca
         assert text in said, text
 
 
-def test_a_preset_with_values_of_ones_own(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_preset_with_values_of_ones_own(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["demo", *SMALL, f"--data={data}", "--bank-size=16", "--gamma", "0.25", f"--root={tmp_path}"]
     assert main(arguments) == 0
     config, about = read_config(tmp_path / "demo")
@@ -76,8 +83,15 @@ def test_a_preset_with_values_of_ones_own(data: Path, tmp_path: Path, capsys: py
     assert status is not None
     assert (status["state"], status["step"], status["steps"]) == ("finished", 5, 5)
     assert {path.name for path in (tmp_path / "demo").iterdir() if not path.name.startswith(".")} == {
-        "config.toml", "words.json", "manifest.json", "history.jsonl", "status.json", "best", "state", "analysis"
-    }  # fmt: skip
+        "config.toml",
+        "words.json",
+        "manifest.json",
+        "history.jsonl",
+        "status.json",
+        "best",
+        "state",
+        "analysis",
+    }
     first = read_history(tmp_path / "demo" / HISTORY)[0]
     assert (first["event"], first["steps"], first["per_epoch"]) == ("start", 5, 5)
     loaded = load_model(tmp_path / "demo")
@@ -130,19 +144,35 @@ def test_a_root_that_cannot_hold_a_run_is_refused_before_the_data_is_read(
     assert said in plain(capsys.readouterr().err)
 
 
-def test_a_name_does_not_go_with_resume(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_does_not_go_with_resume(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in (["--name", "other"], ["--name=other"]):
         assert main(["--resume", str(tmp_path / "run"), *name]) == 1
-        assert "--name: is given with --resume, which continues a run in its folder" in capsys.readouterr().err
+        assert (
+            "--name: is given with --resume, which continues a run in its folder" in capsys.readouterr().err
+        )
 
 
 def test_a_closed_terminal_saves_as_sigterm_does(data: Path, tmp_path: Path) -> None:
     terminal, inside = pty.openpty()
-    arguments = [*SMALL, "--epochs=100000", "--patience=0", f"--data={data}", f"--root={tmp_path}", "--name=run"]
+    arguments = [
+        *SMALL,
+        "--epochs=100000",
+        "--patience=0",
+        f"--data={data}",
+        f"--root={tmp_path}",
+        "--name=run",
+    ]
     process = subprocess.Popen(
-        [sys.executable, "-m", "coder_core.train", *arguments], cwd=ROOT, stdin=inside, stdout=inside, stderr=inside,
-        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )  # fmt: skip
+        [sys.executable, "-m", "coder_core.train", *arguments],
+        cwd=ROOT,
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
     os.close(inside)
     while ((status := read_status(tmp_path / "run")) or {}).get("step", 0) < 20:
         assert process.poll() is None
@@ -156,7 +186,9 @@ def test_a_closed_terminal_saves_as_sigterm_does(data: Path, tmp_path: Path) -> 
     assert position(tmp_path / "run")["step"] == status["step"]
 
 
-def test_a_gpu_that_is_not_there_is_refused(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gpu_that_is_not_there_is_refused(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     assert main([*SMALL, f"--data={data}", f"--root={tmp_path / 'runs'}", "--device=cuda"]) == 1
@@ -170,7 +202,9 @@ def test_resuming_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("damage", ["bit", "cut"])
-def test_a_damaged_config_is_named(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str) -> None:
+def test_a_damaged_config_is_named(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
     assert main([*SMALL, f"--data={data}", f"--root={tmp_path}"]) == 0
     place = tmp_path / "run" / "config.toml"
     content = bytearray(place.read_bytes())
@@ -193,15 +227,20 @@ def test_without_dev_the_last_step_is_the_best(tmp_path: Path, capsys: pytest.Ca
 def test_every_pooling_and_depth_trains(data: Path, tmp_path: Path) -> None:
     for pooling, layers in (("mean", 0), ("max", 3)):
         flags = [
-            f"--image-pooling={pooling}", f"--text-pooling={pooling}", f"--image-layers={layers}", f"--name={pooling}"
-        ]  # fmt: skip
+            f"--image-pooling={pooling}",
+            f"--text-pooling={pooling}",
+            f"--image-layers={layers}",
+            f"--name={pooling}",
+        ]
         assert main([*SMALL, f"--data={data}", f"--root={tmp_path}", *flags]) == 0
         assert position(tmp_path / pooling)["step"] == 5
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_no_argument_trains_the_demo_then_leaves_it_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_argument_trains_the_demo_then_leaves_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a process of its own, since training takes all threads; on 60 pictures instead of a thousand."""
     demo = make_demo(tmp_path / "demo", images=60)
     environment = os.environ | {"CODER_DEMO": str(demo), "OMP_NUM_THREADS": "1"}
@@ -209,7 +248,9 @@ def test_no_argument_trains_the_demo_then_leaves_it_alone(tmp_path: Path, monkey
 
     def command() -> str:
         arguments = [sys.executable, "-m", "coder_core.train", "--root", str(root)]
-        ended = subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+        ended = subprocess.run(
+            arguments, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
+        )
         assert ended.returncode == 0, ended.stderr
         return plain(ended.stdout)
 

@@ -112,5 +112,10 @@ def test_unit_queries_read_alike_whatever_the_length_of_the_features() -> None:
 
 def test_graph_and_vectors_are_no_weights_and_in_no_save() -> None:
     branch = ConceptBranch(torch.eye(6), draw(6, 4).float(), 8, layers=2)
-    assert sorted(branch.state_dict()) == ["image_weight", "network.weights.0", "network.weights.1", "text_weight"]
+    assert sorted(branch.state_dict()) == [
+        "image_weight",
+        "network.weights.0",
+        "network.weights.1",
+        "text_weight",
+    ]
     assert not any(buffer.requires_grad for buffer in branch.buffers())

@@ -16,7 +16,9 @@ from coder_core.console.faults import InputError
 def concepts() -> Concepts:
     entries = (Concept("dog", "object", 4, ("dog", "dogs")), Concept("red", "property", 2, ("red",)))
     together = np.array([[0, 1], [1, 0]], np.int64)
-    return Concepts(ConceptVocabulary(entries, "textblob"), together, np.array([4, 2]), np.ones((2, 3), np.float32))
+    return Concepts(
+        ConceptVocabulary(entries, "textblob"), together, np.array([4, 2]), np.ones((2, 3), np.float32)
+    )
 
 
 def files() -> tuple[str, bytes]:
@@ -67,7 +69,9 @@ def test_damaged_arrays_are_refused() -> None:
         Concepts.from_files(names.encode(), arrays[:20], "run")
     content = load(arrays)
     with pytest.raises(InputError, match=r"vectors float64\[2, 3\]; expected .* vectors float32\[2, 3\]"):
-        Concepts.from_files(names.encode(), save(content | {"vectors": content["vectors"].astype(np.float64)}), "run")
+        Concepts.from_files(
+            names.encode(), save(content | {"vectors": content["vectors"].astype(np.float64)}), "run"
+        )
     content.pop("occurrences")
     with pytest.raises(InputError, match=r"holds together int64\[2, 2\] vectors"):
         Concepts.from_files(names.encode(), save(content), "run")

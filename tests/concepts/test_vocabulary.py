@@ -22,7 +22,9 @@ TAGGED = [
 
 
 def tagged(lines: list[str]) -> list[list[tuple[str, str]]]:
-    return [[(word, tag) for word, _, tag in (part.partition("/") for part in line.split())] for line in lines]
+    return [
+        [(word, tag) for word, _, tag in (part.partition("/") for part in line.split())] for line in lines
+    ]
 
 
 def words(lines: list[str]) -> list[list[str]]:
@@ -36,9 +38,15 @@ def test_concepts_by_hand() -> None:
     has, something and other are stop words."""
     vocabulary, faults = choose_concepts(tagged(TAGGED), 10, source="textblob")
     assert [(concept.word, concept.kind, concept.count) for concept in vocabulary.concepts] == [
-        ("dog", "object", 4), ("man", "object", 4), ("bike", "object", 3), ("grass", "object", 3),
-        ("ball", "object", 2), ("brown", "property", 2), ("green", "property", 2), ("ride", "motion", 5),
-    ]  # fmt: skip
+        ("dog", "object", 4),
+        ("man", "object", 4),
+        ("bike", "object", 3),
+        ("grass", "object", 3),
+        ("ball", "object", 2),
+        ("brown", "property", 2),
+        ("green", "property", 2),
+        ("ride", "motion", 5),
+    ]
     assert vocabulary.concepts[1].forms == ("man", "men")
     assert vocabulary.concepts[7].forms == ("ride", "rides", "riding")
     [fault] = faults
@@ -56,7 +64,9 @@ def test_what_a_caption_names() -> None:
     ("size", "expected"),
     [(400, (280, 80, 40)), (300, (210, 60, 30)), (10, (7, 2, 1)), (13, (10, 2, 1)), (2, (2, 0, 0))],
 )
-def test_objects_to_properties_to_motions_are_seven_to_two_to_one(size: int, expected: tuple[int, ...]) -> None:
+def test_objects_to_properties_to_motions_are_seven_to_two_to_one(
+    size: int, expected: tuple[int, ...]
+) -> None:
     """CVSE's 300 are 210, 60 and 30; the paper prints the last two numbers of the ratio the other way round."""
     counts = quotas(size)
     assert (counts["object"], counts["property"], counts["motion"]) == expected
@@ -64,9 +74,19 @@ def test_objects_to_properties_to_motions_are_seven_to_two_to_one(size: int, exp
 
 
 def test_a_word_is_of_the_kind_it_has_most_often_function_words_included() -> None:
-    lines = ["light/NN dog/NN", "light/JJ dog/NN", "light/JJ dog/NN", "back/RB dog/NN", "back/RB dog/NN", "back/NN"]
+    lines = [
+        "light/NN dog/NN",
+        "light/JJ dog/NN",
+        "light/JJ dog/NN",
+        "back/RB dog/NN",
+        "back/RB dog/NN",
+        "back/NN",
+    ]
     vocabulary, _ = choose_concepts(tagged(lines), 10, source="textblob")
-    assert {concept.word: concept.kind for concept in vocabulary.concepts} == {"dog": "object", "light": "property"}
+    assert {concept.word: concept.kind for concept in vocabulary.concepts} == {
+        "dog": "object",
+        "light": "property",
+    }
 
 
 def test_adverbs_are_no_properties_and_numbers_no_concepts() -> None:
@@ -76,7 +96,9 @@ def test_adverbs_are_no_properties_and_numbers_no_concepts() -> None:
 
 
 def test_fewer_than_two_concepts_are_an_error() -> None:
-    with pytest.raises(InputError, match=r"--concepts: found 1 in the training captions; expected two or more"):
+    with pytest.raises(
+        InputError, match=r"--concepts: found 1 in the training captions; expected two or more"
+    ):
         choose_concepts(tagged(["dog/NN"] * 3), 10, source="textblob")
 
 
@@ -95,11 +117,16 @@ def test_a_list_keeps_its_words_and_order_and_takes_their_other_forms() -> None:
     listed = {"object": ["dog", "boys", "boy", "t-shirt", "zebra"], "motion": ["walking"]}
     tokens = {word: word.split("-") for kind in listed.values() for word in kind}
     vocabulary, [fault] = listed_concepts(listed, tokens, captions)  # type: ignore[arg-type]
-    assert [(concept.word, concept.kind, concept.count, concept.forms) for concept in vocabulary.concepts] == [
-        ("dog", "object", 2, ("dog", "dogs")), ("boys", "object", 1, ("boys",)), ("boy", "object", 1, ("boy",)),
-        ("t-shirt", "object", 1, ("t shirt",)), ("zebra", "object", 0, ("zebra",)),
+    assert [
+        (concept.word, concept.kind, concept.count, concept.forms) for concept in vocabulary.concepts
+    ] == [
+        ("dog", "object", 2, ("dog", "dogs")),
+        ("boys", "object", 1, ("boys",)),
+        ("boy", "object", 1, ("boy",)),
+        ("t-shirt", "object", 1, ("t shirt",)),
+        ("zebra", "object", 0, ("zebra",)),
         ("walking", "motion", 2, ("walking", "walks")),
-    ]  # fmt: skip
+    ]
     assert vocabulary.source == "list"
     assert "1 of 6 stand in no training caption: zebra" in str(fault)
     assert vocabulary.read(captions[1]) == [1, 5, 3]

@@ -20,18 +20,37 @@ def errors(config: Config) -> list[Fault]:
 NAN, INF = float("nan"), float("inf")
 OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
     "0 or more": {
-        "prototype_recluster": (-1,), "piece_size": (-1,), "warmup_steps": (-1,), "patience": (-1,),
+        "prototype_recluster": (-1,),
+        "piece_size": (-1,),
+        "warmup_steps": (-1,),
+        "patience": (-1,),
         "bert_rate": (-0.1,),
-        "margin": (-0.1, NAN), "npairs_margin": (-0.1,), "warmup_epochs": (-1.0,), "weight_instance": (-1.0,),
-        "weight_memory": (-1.0,), "weight_concept": (-1.0,), "weight_prototypes": (-1.0,), "weight_decay": (-1e-4,),
-        "weight_heads": (-0.1,), "weight_mmd": (-0.1,), "bank_start_epoch": (-1.0,),
-        "boosting_weight": (-1.0,), "boosting_margin": (-0.1, NAN),
-        "boosting_start_epoch": (-1.0,), "diversity_share": (-1.0,), "discrepancy_share": (NAN,),
-        "within_image": (-1.0,), "within_text": (-1.0,), "image_rate": (-0.1,), "text_rate": (-0.1,),
+        "margin": (-0.1, NAN),
+        "npairs_margin": (-0.1,),
+        "warmup_epochs": (-1.0,),
+        "weight_instance": (-1.0,),
+        "weight_memory": (-1.0,),
+        "weight_concept": (-1.0,),
+        "weight_prototypes": (-1.0,),
+        "weight_decay": (-1e-4,),
+        "weight_heads": (-0.1,),
+        "weight_mmd": (-0.1,),
+        "bank_start_epoch": (-1.0,),
+        "boosting_weight": (-1.0,),
+        "boosting_margin": (-0.1, NAN),
+        "boosting_start_epoch": (-1.0,),
+        "diversity_share": (-1.0,),
+        "discrepancy_share": (NAN,),
+        "within_image": (-1.0,),
+        "within_text": (-1.0,),
+        "image_rate": (-0.1,),
+        "text_rate": (-0.1,),
     },
     "1 or more": {"epochs": (0,), "word_threshold": (0,), "evaluate_every": (0,), "plateau": (0,)},
     "a value from 0 to 64": {"image_layers": (-1, 10**9)},
-    "a value from 0 to 1024": {"threads": (-1, 10**9)},  # a process that asks for more threads than fit is ended
+    "a value from 0 to 1024": {
+        "threads": (-1, 10**9)
+    },  # a process that asks for more threads than fit is ended
     "a value from 0 to 100000": {"concepts": (-1, 10**9)},
     "a value from 0 to 10000000": {"prototypes": (-1, 10**9)},
     "a value from 0 to 100000000": {"bank_size": (-1, 10**9)},
@@ -45,20 +64,39 @@ OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
     "a value from 2 to 64": {"boosting_branches": (1,)},
     "2 or more. A contrastive loss needs negatives in the batch": {"batch_size": (1,)},
     "a value above 0": {
-        "temperature": (0.0, -0.1, NAN), "prototype_temperature": (0.0,), "epsilon": (0.0,), "learning_rate": (0.0,),
-        "entropy_temperature": (0.0,), "clip_norm": (0.0,), "save_every": (0.0,), "concept_smoothing": (0.0,),
-        "interaction_sharpness": (0.0,), "boosting_temperature": (0.0,), "boosting_teacher_temperature": (0.0,),
-        "weight_scale": (0.0,), "lora_alpha": (0.0,),
+        "temperature": (0.0, -0.1, NAN),
+        "prototype_temperature": (0.0,),
+        "epsilon": (0.0,),
+        "learning_rate": (0.0,),
+        "entropy_temperature": (0.0,),
+        "clip_norm": (0.0,),
+        "save_every": (0.0,),
+        "concept_smoothing": (0.0,),
+        "interaction_sharpness": (0.0,),
+        "boosting_temperature": (0.0,),
+        "boosting_teacher_temperature": (0.0,),
+        "weight_scale": (0.0,),
+        "lora_alpha": (0.0,),
     },
     "a value above 0. At 0 every concept is connected with every other": {"concept_threshold": (0.0,)},
     "a value above 0 and at most 1": {"decay_at": (0.0, 1.1), "train_part": (0.0, 1.1)},
     "a value from 0 to 1": {
-        "beta": (1.1,), "momentum": (1.01, -0.01), "boosting_split": (1.1,), "boosting_momentum": (1.1,),
-        "vague_captions": (1.5, -0.1), "wrong_weight": (1.5, -0.1), "vague_weight": (1.5, -0.1),
-        "duplicate_weight": (1.5, -0.1), "dev_share": (1.1,), "test_share": (-0.1,),
+        "beta": (1.1,),
+        "momentum": (1.01, -0.01),
+        "boosting_split": (1.1,),
+        "boosting_momentum": (1.1,),
+        "vague_captions": (1.5, -0.1),
+        "wrong_weight": (1.5, -0.1),
+        "vague_weight": (1.5, -0.1),
+        "duplicate_weight": (1.5, -0.1),
+        "dev_share": (1.1,),
+        "test_share": (-0.1,),
     },
     "a value from 0 to below 1": {
-        "drop_words": (1.0,), "image_dropout": (1.0,), "word_dropout": (-0.1,), "embedding_dropout": (NAN,),
+        "drop_words": (1.0,),
+        "image_dropout": (1.0,),
+        "word_dropout": (-0.1,),
+        "embedding_dropout": (NAN,),
         "lora_dropout": (1.0,),
     },
     "a value from 0 to 0.5": {"drop_regions": (0.6,)},
@@ -68,15 +106,24 @@ OUT_OF_RANGE: dict[str, dict[str, tuple[float, ...]]] = {
     "a value from -100 to 100": {"logit_bias": (-101.0, 101.0)},
     "a cosine, from -1 to 1": {"gamma": (1.5,)},
     "a finite number": {
-        "temperature": (INF,), "learning_rate": (INF,), "weight_memory": (INF,), "boosting_weight": (INF,),
-        "weight_scale": (INF,), "gamma": (INF, NAN),
+        "temperature": (INF,),
+        "learning_rate": (INF,),
+        "weight_memory": (INF,),
+        "boosting_weight": (INF,),
+        "weight_scale": (INF,),
+        "gamma": (INF, NAN),
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
-    [(key, value, expected) for expected, keys in OUT_OF_RANGE.items() for key in keys for value in keys[key]],
+    [
+        (key, value, expected)
+        for expected, keys in OUT_OF_RANGE.items()
+        for key in keys
+        for value in keys[key]
+    ],
 )
 def test_a_value_out_of_range_names_its_flag_and_the_range(key: str, value: float, expected: str) -> None:
     flag, shown = f"--{key.replace('_', '-')}", f"{value:g}" if abs(value) < 1e6 else f"{value}"
@@ -103,7 +150,11 @@ def test_every_number_has_a_range_but_gamma_which_infonce_does_not_read() -> Non
         ("boosting_scenario", "offline", "--boosting-scenario: is offline with --boosting none"),
         ("boosting_scenario", "online", "--boosting-scenario: is online with --boosting none"),
         ("boosting_branches", 3, "--boosting-branches: is 3 with --boosting-scenario momentum"),
-        ("neighbours_of_neighbours", 199, "--neighbours-of-neighbours: is 199; expected 0 (all of them) or at least"),
+        (
+            "neighbours_of_neighbours",
+            199,
+            "--neighbours-of-neighbours: is 199; expected 0 (all of them) or at least",
+        ),
         ("other_part", True, "--other-part: is given without --train-part; expected a share below 1"),
         ("image_tuning", "lora", "--image-tuning: is lora without --image-tower; expected a tower to tune"),
         ("text_pooling", "tower", "--text-pooling: is tower without --text-tower; expected gpo, mean or max"),
@@ -120,7 +171,10 @@ def test_a_setting_that_lacks_another_is_refused(key: str, value: Any, said: str
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"image_pooling": "tower", "scorer": "interaction"}, "--image-pooling: is tower with --scorer interaction"),
+        (
+            {"image_pooling": "tower", "scorer": "interaction"},
+            "--image-pooling: is tower with --scorer interaction",
+        ),
         ({"text_pooling": "tower", "embeddings": 3}, "--text-pooling: is tower with --embeddings 3"),
         ({"image_tuning": "full", "image_rate": 0.0}, "--image-rate: is 0 with --image-tuning full"),
         ({"text_encoder": "bert"}, "--text-tower: is given with --text-encoder bert"),
@@ -167,7 +221,10 @@ def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
             "--boosting-start-epoch",
         ),
         ({"loss": "btr-sum", "boosting": "am", "boosting_teacher": "runs/a"}, "--boosting-teacher"),
-        ({"sample_weights": "combined", "diversity_share": 0.0, "discrepancy_share": 0.0}, "--diversity-share"),
+        (
+            {"sample_weights": "combined", "diversity_share": 0.0, "discrepancy_share": 0.0},
+            "--diversity-share",
+        ),
         ({"embeddings": 3, "bank_size": 512}, "--bank-size"),
         ({"embeddings": 3, "concepts": 40}, "--concepts"),
         ({"scorer": "interaction", "prototypes": 40}, "--prototypes"),
@@ -203,7 +260,9 @@ def test_weights_below_one_and_a_single_epoch_of_them_are_warnings() -> None:
     assert str(small).startswith("--weight-scale: is 0.5: λ below the batch size")
     (short,) = problems(changed(Config(), sample_weights="diversity", epochs=1))
     assert (short.place, small.severity, short.severity) == ("--epochs", "warning", "warning")
-    assert problems(changed(Config(), sample_weights="diversity", text_space="minilm", weight_scale=1.0)) == []
+    assert (
+        problems(changed(Config(), sample_weights="diversity", text_space="minilm", weight_scale=1.0)) == []
+    )
 
 
 def test_never_saving_between_epochs_and_never_clipping_are_possible() -> None:

@@ -72,7 +72,11 @@ def test_a_setting_may_have_another_value_in_runs_that_began_before_it() -> None
 
 
 def test_every_field_is_a_setting_with_a_key_of_its_own_and_a_help_text() -> None:
-    keys = [declared.name for section in fields(Config)[1:] for declared in fields(getattr(Config(), section.name))]
+    keys = [
+        declared.name
+        for section in fields(Config)[1:]
+        for declared in fields(getattr(Config(), section.name))
+    ]
     assert list(settings()) == keys
     assert len(set(keys)) == len(keys)
     for setting in settings().values():
@@ -99,7 +103,9 @@ def test_a_range_in_words(facts: dict[str, float], said: str) -> None:
 
 def test_values_out_of_range_are_refused_in_a_file_too_all_at_once() -> None:
     with pytest.raises(InputError) as refused:
-        from_document({"training": {"epochs": 0, "save_every": float("inf"), "decay_at": 2.0, "seed": 2**31}}, "a.toml")
+        from_document(
+            {"training": {"epochs": 0, "save_every": float("inf"), "decay_at": 2.0, "seed": 2**31}}, "a.toml"
+        )
     assert [str(fault) for fault in refused.value.faults] == [
         "a.toml [training] key epochs: is 0; expected 1 or more",
         "a.toml [training] key decay_at: is 2; expected a value above 0 and at most 1",
@@ -113,8 +119,10 @@ def test_settings_are_replaced_by_key_or_flag_and_all_faults_are_named() -> None
     with pytest.raises(InputError) as refused:
         with_settings(Config(), {"bank-sise": 3, "epochs": 0, "compile": 1}, "mine.toml row a")
     assert [fault.place for fault in refused.value.faults] == [
-        "mine.toml row a, bank-sise", "mine.toml row a, --epochs", "mine.toml row a, --compile",
-    ]  # fmt: skip
+        "mine.toml row a, bank-sise",
+        "mine.toml row a, --epochs",
+        "mine.toml row a, --compile",
+    ]
 
 
 @pytest.mark.parametrize("run", ["weighted", "whole"])

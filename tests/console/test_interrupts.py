@@ -33,14 +33,19 @@ def test_an_interrupt_during_an_import_leaves_quietly(tmp_path: Path, library: s
     start = ["-m", "coder_core.train"] if entry == "module" else [str(script)]
     done = subprocess.run(
         [sys.executable, *start, "coder-demo", f"--root={tmp_path}", "--data=missing"],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=60,
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
         env=os.environ | {"PYTHONPATH": f"{tmp_path}:{REPOSITORY}", "INTERRUPT_AT": library},
-    )  # fmt: skip
+    )
     assert done.returncode == INTERRUPTED, done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("interrupted")
 
 
 def test_a_program_that_imports_the_package_keeps_its_handlers() -> None:
-    program = "import signal, coder_core; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    program = (
+        "import signal, coder_core; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    )
     subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=True)

@@ -46,14 +46,18 @@ def test_one_job_at_a_time_in_its_own_session(tmp_path: Path) -> None:
         assert os.getsid(first.pid) == first.pid != os.getsid(0)
         until(folder, lambda job: "hello" in job.output)
         assert psutil.Process(first.pid).nice() == min(os.nice(0) + NICENESS, 19)
-        session = Path(f"/proc/{first.pid}/autogroup")  # Linux shares processors among sessions, whatever nice says
+        session = Path(
+            f"/proc/{first.pid}/autogroup"
+        )  # Linux shares processors among sessions, whatever nice says
         assert not session.exists() or session.read_text().split()[-1] == str(NICENESS)
         folder.forget()  # a running job keeps its files
         assert (tmp_path / "job" / "job.json").exists()
     finally:
         folder.stop()
     assert until(folder, lambda job: not job.running).output == "hello\n"
-    folder.progress_file.write_text('{"fraction": 1, "phase": "of the job before", "state": "finished", "message": ""}')
+    folder.progress_file.write_text(
+        '{"fraction": 1, "phase": "of the job before", "state": "finished", "message": ""}'
+    )
     second = folder.start(NOTHING)
     assert second.pid != first.pid
     assert until(folder, lambda job: not job.running).progress is None
@@ -84,8 +88,7 @@ def test_a_zombie_is_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["", "{", "[]", '{"pid": "x", "created": 1}', '{"pid": null}', '{"pid": -1, "created": 0}'],
+    "content", ["", "{", "[]", '{"pid": "x", "created": 1}', '{"pid": null}', '{"pid": -1, "created": 0}']
 )
 def test_a_damaged_record_is_no_running_job(tmp_path: Path, content: str) -> None:
     (tmp_path / "job.json").write_text(content)

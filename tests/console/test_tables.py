@@ -35,7 +35,9 @@ def test_a_file_gets_every_column_and_no_name_is_broken(
     assert "too narrow" not in out
 
 
-def test_columns_says_how_wide_a_file_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_says_how_wide_a_file_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     open_console().print(metrics_table({"demo": ROWS["demo"]}, "dev"))
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
@@ -64,7 +66,9 @@ def test_a_narrow_terminal_gets_fewer_columns_never_broken_ones(width: int, miss
 
 def test_a_name_wider_than_the_terminal_is_folded_and_nothing_is_lost() -> None:
     text = printed(metrics_table(ROWS, "dev"), 40)
-    assert LONG in "".join(line.split()[0] for line in text.splitlines() if line.startswith(" ") and line.strip())
+    assert LONG in "".join(
+        line.split()[0] for line in text.splitlines() if line.startswith(" ") and line.strip()
+    )
     assert text.count("345.6") == 2
 
 

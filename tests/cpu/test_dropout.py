@@ -44,8 +44,25 @@ def test_the_mask_of_a_seed_never_changes() -> None:
     """A run continued years later draws the same numbers."""
     torch.manual_seed(0)
     assert (scaled_mask(torch.empty(18), 0.5) > 0).int().tolist() == [
-        1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 0, 1, 1, 0
-    ]  # fmt: skip
+        1,
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        0,
+        1,
+        0,
+        1,
+        1,
+        1,
+        1,
+        0,
+        1,
+        1,
+        0,
+    ]
 
 
 def test_the_gradient_passes_where_the_value_does() -> None:

@@ -35,7 +35,9 @@ print(json.dumps([before, state()]))
 
 
 def test_importing_coder_core_changes_nothing_of_the_process() -> None:
-    done = subprocess.run([sys.executable, "-c", IMPORT_EVERYTHING], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_EVERYTHING], capture_output=True, text=True, check=True
+    )
     before, after = json.loads(done.stdout)
     assert after == before
 
@@ -60,7 +62,10 @@ runpy.run_module("coder_core.{command[0]}", run_name="__main__", alter_sys=True)
     ("chosen", "expected"),
     [
         ({}, {"GOMP_SPINCOUNT": "1000", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "512"}),
-        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "512"}),
+        (
+            {"OMP_WAIT_POLICY": "active"},
+            {"OMP_WAIT_POLICY": "active", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "512"},
+        ),
         ({"GOMP_SPINCOUNT": "7", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "9"},) * 2,
     ],
 )

@@ -32,7 +32,8 @@ def _unset() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("rows", "inner", "columns"), [(1, 7, 3), (5, 64, 17), (128, 300, 768), (128, 256, 4096), (3000, 128, 256)]
+    ("rows", "inner", "columns"),
+    [(1, 7, 3), (5, 64, 17), (128, 300, 768), (128, 256, 4096), (3000, 128, 256)],
 )
 def test_products_stay_float32(rows: int, inner: int, columns: int) -> None:
     use_onednn()
@@ -42,10 +43,17 @@ def test_products_stay_float32(rows: int, inner: int, columns: int) -> None:
     start = torch.randn(rows, columns, generator=generator)
     exact, scale = a.double() @ b.double().T, a.double().abs() @ b.double().abs().T
     in_bfloat16 = (a.bfloat16() @ b.bfloat16().T).double()
-    for product in (a @ b.T, (b @ a.T).T, torch.addmm(start, a, b.T) - start, torch.bmm(a[None], b.T[None])[0]):
+    for product in (
+        a @ b.T,
+        (b @ a.T).T,
+        torch.addmm(start, a, b.T) - start,
+        torch.bmm(a[None], b.T[None])[0],
+    ):
         error = ((product.double() - exact).abs() / (scale + start.double().abs())).max()
         assert error < 2 * FLOAT32_ERROR
-    assert ((in_bfloat16 - exact).abs() / scale).max() > 100 * FLOAT32_ERROR  # what the bound is there to tell
+    assert (
+        (in_bfloat16 - exact).abs() / scale
+    ).max() > 100 * FLOAT32_ERROR  # what the bound is there to tell
 
 
 def test_a_product_that_is_less_exact_than_asked_changes_nothing() -> None:

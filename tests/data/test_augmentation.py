@@ -13,7 +13,13 @@ PLAIN = ["a dog runs"] * 200
 
 @pytest.mark.parametrize(
     "caption",
-    ["A dog left of a ball", "the RIGHT hand", "a left-handed player", "the rightmost of three", "it turns clockwise"],
+    [
+        "A dog left of a ball",
+        "the RIGHT hand",
+        "a left-handed player",
+        "the rightmost of three",
+        "it turns clockwise",
+    ],
 )
 def test_a_caption_that_names_a_side_is_never_mirrored(caption: str) -> None:
     assert names_side(caption)
@@ -28,7 +34,9 @@ def test_words_that_only_contain_a_side_may_be_mirrored() -> None:
 
 
 def test_crops_keep_nine_tenths_of_the_area_inside_the_picture() -> None:
-    picture = Image.fromarray(np.arange(60 * 80, dtype=np.uint16).astype(np.uint8).reshape(60, 80)).convert("RGB")
+    picture = Image.fromarray(np.arange(60 * 80, dtype=np.uint16).astype(np.uint8).reshape(60, 80)).convert(
+        "RGB"
+    )
     for change in draw_changes("crop", PLAIN, np.random.default_rng(1)):
         cropped = change_picture(picture, change)
         assert 0.88 < cropped.width * cropped.height / (60 * 80) <= 1

@@ -17,7 +17,16 @@ from coder_core.data.dataset import Split, read_split
 from coder_core.data.words import Tokens, Vocabulary
 from tests.support.precomp_folders import features, write_split
 
-CAPTIONS = ["a dog", "a red dog runs far", "a cat", "dog", "the old cat sits near a box", "a b c", "a b c d", "e f"]
+CAPTIONS = [
+    "a dog",
+    "a red dog runs far",
+    "a cat",
+    "dog",
+    "the old cat sits near a box",
+    "a b c",
+    "a b c d",
+    "e f",
+]
 
 
 def split_of(folder: Path, array: np.ndarray | None = None, captions: list[str] | None = None) -> Split:
@@ -95,9 +104,13 @@ def test_the_slices_of_all_processes_are_the_whole_batch(split: Split, parts: in
     for step in range(4):
         expected, found = whole(step), [one(step) for one in slices]
         for name in ("regions", "region_lengths", "word_lengths", "image_ids", "text_ids"):
-            assert torch.equal(torch.cat([getattr(part, name) for part in found]), getattr(expected, name)), name
+            assert torch.equal(torch.cat([getattr(part, name) for part in found]), getattr(expected, name)), (
+                name
+            )
         rows = [words for part in found for words in part.words.tolist()]
-        for row, length, words in zip(rows, expected.word_lengths.tolist(), expected.words.tolist(), strict=True):
+        for row, length, words in zip(
+            rows, expected.word_lengths.tolist(), expected.words.tolist(), strict=True
+        ):
             assert row[:length] == words[:length]
 
 

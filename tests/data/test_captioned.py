@@ -61,23 +61,31 @@ def test_every_layout_is_recognised_and_gives_the_same_pictures(
             number = number_of(split, image)
             seen[number] = split.name
             texts = [split.captions[text] for text in np.flatnonzero(split.image_of_text == image)]
-            assert texts == (CAPTIONS[NAMES[number]][:1] if layout == "img2dataset" else CAPTIONS[NAMES[number]])
+            assert texts == (
+                CAPTIONS[NAMES[number]][:1] if layout == "img2dataset" else CAPTIONS[NAMES[number]]
+            )
     wanted = {i: SPLITS[name] for i, name in enumerate(NAMES)}
     if layout in WITHOUT_SPLITS:
         assert set(seen) == set(wanted)
         assert "a hash of every picture's name deals out 10% as test" in messages(tmp_path / "data")
     else:
-        assert seen == {i: split for i, split in wanted.items() if layout not in WITHOUT_TEST or split != "test"}
+        assert seen == {
+            i: split for i, split in wanted.items() if layout not in WITHOUT_TEST or split != "test"
+        }
     # the command reads them alike, and training says what they are
     assert check_data([str(tmp_path / "data"), "--word-threshold=1", "--split-seed=3", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert sum(split["images"] for split in document["splits"]) == len(seen)
     assert document["splits"][0]["layout"] == layout
     if layout not in ("precomp", "karpathy"):
-        assert f"holds pictures with captions ({layout}: " in str(refusal(read_split, tmp_path / "data", "train"))
+        assert f"holds pictures with captions ({layout}: " in str(
+            refusal(read_split, tmp_path / "data", "train")
+        )
 
 
-def test_the_command_prints_a_table_and_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_table_and_the_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     LAYOUTS["flickr8k"](tmp_path)
     (tmp_path / "Flicker8k_Dataset" / NAMES[0]).write_bytes(draw(0)[:-200])
     (tmp_path / "Flicker8k_Dataset" / NAMES[7]).unlink()
@@ -111,13 +119,19 @@ def test_adding_pictures_moves_none_and_the_shares_hold() -> None:
 
 def test_shares_that_are_none_and_formats_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     LAYOUTS["kaggle"](tmp_path)
-    assert "are 0.7 and 0.6" in str(refusal(read_captioned, tmp_path, ReadingArguments(dev_share=0.7, test_share=0.6)))
-    assert "is not of the format coco" in str(refusal(read_captioned, tmp_path, ReadingArguments(format="coco")))
+    assert "are 0.7 and 0.6" in str(
+        refusal(read_captioned, tmp_path, ReadingArguments(dev_share=0.7, test_share=0.6))
+    )
+    assert "is not of the format coco" in str(
+        refusal(read_captioned, tmp_path, ReadingArguments(format="coco"))
+    )
     assert "there is no such file" in str(refusal(read_captioned, tmp_path / "nowhere"))
     (tmp_path / "empty").mkdir()
     assert "in no known format" in str(refusal(read_captioned, tmp_path / "empty"))
     assert 'there is no split "x"' in str(refusal(read_captioned(tmp_path).split, "x"))
-    assert "there is no such folder" in str(refusal(read_captioned, tmp_path, None, pictures=tmp_path / "nowhere"))
+    assert "there is no such folder" in str(
+        refusal(read_captioned, tmp_path, None, pictures=tmp_path / "nowhere")
+    )
     (tmp_path / "Images").rename(tmp_path / "elsewhere")
     assert "name it with --pictures FOLDER" in str(refusal(read_captioned, tmp_path)).replace("Name", "name")
     assert len(read_captioned(tmp_path, pictures=tmp_path / "elsewhere").splits) >= 1
@@ -132,7 +146,9 @@ def test_faults_of_flickr_files_name_the_line(tmp_path: Path) -> None:
     assert f"token.txt line 25: '{NAMES[0]}#0' again, of line 1" in told
     assert "token.txt line 26: is 'no tab here'" in told
     tokens.write_text(whole + "other.jpg.1#0\ta picture in no list\n")
-    assert "1 images stand in no list of a split and are left out; the first: 'other.jpg.1'" in messages(tmp_path / "f")
+    assert "1 images stand in no list of a split and are left out; the first: 'other.jpg.1'" in messages(
+        tmp_path / "f"
+    )
     dev = tmp_path / "f" / "Flickr_8k.devImages.txt"
     dev.write_text(dev.read_text() + f"{NAMES[0]}\nnever.jpg\n")
     told = messages(tmp_path / "f", severity="warning")
@@ -174,8 +190,12 @@ def test_captions_keep_the_ids_of_their_layout(tmp_path: Path) -> None:
     for split in data.splits:
         names = [name.rpartition("/")[2] for name in split.image_names]
         assert split.caption_ids is not None
-        assert split.captions == [CAPTIONS[NAMES[number // 2]][number % 2] for number in split.caption_ids.tolist()]
-        assert [NAMES[number // 2] for number in split.caption_ids] == [names[image] for image in split.image_of_text]
+        assert split.captions == [
+            CAPTIONS[NAMES[number // 2]][number % 2] for number in split.caption_ids.tolist()
+        ]
+        assert [NAMES[number // 2] for number in split.caption_ids] == [
+            names[image] for image in split.image_of_text
+        ]
         rows = np.ones((len(names), 2), np.float32), np.ones((len(split.captions), 2), np.float32)
         embedded = Embeddings(*rows, split.captions, split.image_of_text, split.image_names, pictures=split)
         assert describe_samples(embedded, len(names))["caption_ids"] is split.caption_ids
@@ -186,16 +206,25 @@ def test_faults_of_coco_name_the_object(tmp_path: Path) -> None:
     LAYOUTS["coco"](tmp_path)
     file = tmp_path / "annotations" / "captions_val2017.json"
     content = json.loads(file.read_text())
-    content["annotations"] += [content["annotations"][0], {"image_id": 99, "id": 99, "caption": "a"}, {"id": 98}]
+    content["annotations"] += [
+        content["annotations"][0],
+        {"image_id": 99, "id": 99, "caption": "a"},
+        {"id": 98},
+    ]
     file.write_text(json.dumps(content))
     told = str(refusal(read_captioned, tmp_path))
     assert "annotations[6]: the id 12 is also that of" in told
-    assert "annotations[8]: lacks a key, or it has another type; expected image_id (a number), caption" in told
+    assert (
+        "annotations[8]: lacks a key, or it has another type; expected image_id (a number), caption" in told
+    )
     del content["annotations"][8], content["annotations"][6]
     content["annotations"][0]["caption"] = content["annotations"][1]["caption"] = " "
     file.write_text(json.dumps(content))
     told = messages(tmp_path, severity="warning")
-    assert "1 captions belong to no image of the file and are left out; the first: annotations with image_id 99" in told
+    assert (
+        "1 captions belong to no image of the file and are left out; the first: annotations with image_id 99"
+        in told
+    )
     assert f"1 images have no caption and are left out; the first: 'val2017/{NAMES[6]}'" in told
     file.write_text("[]")
     assert "images: is no list" in str(refusal(read_captioned, tmp_path))
@@ -254,7 +283,9 @@ def test_members_of_tar_files_stay_inside_and_cut_files_are_named(tmp_path: Path
     assert "1 captions have no picture of the same name" in told
     assert "1 images have no caption and are left out; the first: 'dev/0/bare.jpg'" in told
     file.write_bytes(whole[:700])
-    assert "0.tar: cannot be read as a tar file: unexpected end of data" in str(refusal(read_captioned, tmp_path))
+    assert "0.tar: cannot be read as a tar file: unexpected end of data" in str(
+        refusal(read_captioned, tmp_path)
+    )
     file.write_bytes(b"\x1f\x8b" + bytes(600))
     assert "cannot be read as a tar file" in str(refusal(read_captioned, tmp_path))
 
@@ -304,11 +335,13 @@ def test_odd_pictures_are_read_and_bombs_are_not(tmp_path: Path) -> None:
     turned = Image.Exif()
     turned[0x0112] = 6
     for name, picture, how in (
-        ("cmyk.jpg", Image.new("CMYK", (8, 8)), {}), ("deep.png", deep, {}),
+        ("cmyk.jpg", Image.new("CMYK", (8, 8)), {}),
+        ("deep.png", deep, {}),
         ("palette.png", Image.new("P", (8, 8)), {}),
-        ("turned.jpg", Image.new("RGB", (8, 4)), {"exif": turned}), ("alpha.webp", Image.new("RGBA", (8, 8)), {}),
+        ("turned.jpg", Image.new("RGB", (8, 4)), {"exif": turned}),
+        ("alpha.webp", Image.new("RGBA", (8, 8)), {}),
         ("bomb.png", Image.new("1", (9000, 9000)), {}),
-    ):  # fmt: skip
+    ):
         picture.save(tmp_path / "train" / name, **how)
     names = sorted(file.name for file in (tmp_path / "train").iterdir())
     lines = "".join(json.dumps({"file_name": name, "text": "a picture"}) + "\n" for name in names)
@@ -334,7 +367,9 @@ def test_memory_holds_names_and_positions_not_pictures(tmp_path: Path) -> None:
         root = tmp_path / str(pixels)
         root.mkdir()
         buffer = io.BytesIO()
-        Image.fromarray(np.random.default_rng(0).integers(0, 255, (pixels, pixels, 3), np.uint8)).save(buffer, "PNG")
+        Image.fromarray(np.random.default_rng(0).integers(0, 255, (pixels, pixels, 3), np.uint8)).save(
+            buffer, "PNG"
+        )
         with tarfile.open(root / "0.tar", "w") as content:
             for key in "ab":
                 add_to_tar(content, f"{key}.png", buffer.getvalue())

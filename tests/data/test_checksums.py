@@ -23,7 +23,9 @@ def read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
     monkeypatch.setattr(checksums, "SETTLED_NS", 0)
     counts: list[int] = []
     hash_rows = checksums._hash
-    monkeypatch.setattr(checksums, "_hash", lambda rows, tell: (counts.append(len(rows)), hash_rows(rows, tell))[1])
+    monkeypatch.setattr(
+        checksums, "_hash", lambda rows, tell: (counts.append(len(rows)), hash_rows(rows, tell))[1]
+    )
     return counts
 
 

@@ -79,7 +79,10 @@ def _shorter(folder: Path) -> None:
         (_no_caption, "metadata_1.parquet row 3: image_path "),
         (_shorter, "12 rows for 12 images and 11 captions"),
         (lambda folder: (folder / "text_emb" / "text_emb_1.npy").unlink(), "lacks text_emb_1"),
-        (lambda folder: (folder / "metadata" / "metadata_0.parquet").write_bytes(b"PAR1"), "cannot be read as parquet"),
+        (
+            lambda folder: (folder / "metadata" / "metadata_0.parquet").write_bytes(b"PAR1"),
+            "cannot be read as parquet",
+        ),
         (lambda folder: (folder / "metadata").rename(folder / "data"), "lacks metadata_0, metadata_1"),
     ],
 )

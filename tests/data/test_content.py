@@ -54,12 +54,29 @@ def splits(tmp_path_factory: pytest.TempPathFactory) -> list[CaptionedSplit]:
     Image.new("RGB", (200, 200), "#8090a0").save(folder / "blank.png")
     train = [f"{number}.png" for number in range(IMAGES)]
     dev = [f"{number}.png" for number in range(IMAGES, IMAGES + 4)]
-    dev += ["exact.png", "rescaled.png", "recompressed.jpg", "cut.png", "page.jpg", "tiny.png", "blank.png", "gone.png"]
+    dev += [
+        "exact.png",
+        "rescaled.png",
+        "recompressed.jpg",
+        "cut.png",
+        "page.jpg",
+        "tiny.png",
+        "blank.png",
+        "gone.png",
+    ]
     told = [f"{name} is in dev" for name in dev]
-    told[:4] = ["A DOG runs, through the Grass!", "dog runs trough grass", "a cat runs through the grass", "Two dogs"]
+    told[:4] = [
+        "A DOG runs, through the Grass!",
+        "dog runs trough grass",
+        "a cat runs through the grass",
+        "Two dogs",
+    ]
     return [
         a_split(
-            "train", folder, train, ["a dog runs through the grass .", *(f"{name} is in train" for name in train[1:])]
+            "train",
+            folder,
+            train,
+            ["a dog runs through the grass .", *(f"{name} is in train" for name in train[1:])],
         ),
         a_split("dev", folder, dev, told),
     ]
@@ -73,8 +90,12 @@ def report(splits: list[CaptionedSplit]) -> ContentReport:
 def test_bad_pictures_are_found_and_say_why(splits: list[CaptionedSplit], report: ContentReport) -> None:
     problems = {splits[1].image_names[f.samples[0][1]]: f.what for f in report.pictures}
     assert {name: what.split(":")[0] for name, what in problems.items()} == {
-        "cut.png": "broken", "page.jpg": "broken", "gone.png": "broken", "tiny.png": "tiny", "blank.png": "blank",
-    }  # fmt: skip
+        "cut.png": "broken",
+        "page.jpg": "broken",
+        "gone.png": "broken",
+        "tiny.png": "tiny",
+        "blank.png": "blank",
+    }
     assert problems["tiny.png"] == "tiny: 40 × 30 pixels"
     assert "there is no such picture" in problems["gone.png"]
     assert all(finding.splits == ("dev",) for finding in report.pictures)
@@ -82,14 +103,20 @@ def test_bad_pictures_are_found_and_say_why(splits: list[CaptionedSplit], report
 
 def test_planted_copies_of_pictures_are_found_across_splits(report: ContentReport) -> None:
     groups = {finding.samples for finding in report.duplicate_pictures}
-    copies = {(("train", number), ("dev", 4 + number)) for number in range(3)}  # exact, rescaled, recompressed
+    copies = {
+        (("train", number), ("dev", 4 + number)) for number in range(3)
+    }  # exact, rescaled, recompressed
     assert groups - {(("train", 5), ("dev", 9))} == copies  # and the tiny one
     assert all(finding.splits == ("train", "dev") for finding in report.duplicate_pictures)
 
 
 def test_planted_copies_of_captions_are_found_across_splits(report: ContentReport) -> None:
     [finding] = report.duplicate_captions
-    assert finding.samples == (("train", 0), ("dev", 0), ("dev", 1))  # case, punctuation, article; one misspelled word
+    assert finding.samples == (
+        ("train", 0),
+        ("dev", 0),
+        ("dev", 1),
+    )  # case, punctuation, article; one misspelled word
     assert finding.splits == ("train", "dev")
     assert 0.9 < finding.likeness < 1
 
@@ -149,7 +176,8 @@ def test_duplicate_pictures_are_those_that_both_comparisons_join() -> None:
     joined = {
         (i, j)
         for i, j in combinations(range(59), 2)
-        if np.bitwise_count(hashes[i] ^ hashes[j]).sum() <= HASH_DISTANCE and tiny[i] @ tiny[j] >= PICTURE_LIKENESS
+        if np.bitwise_count(hashes[i] ^ hashes[j]).sum() <= HASH_DISTANCE
+        and tiny[i] @ tiny[j] >= PICTURE_LIKENESS
     }
     groups = duplicate_pictures(hashes, tiny.astype(np.float32))
     assert {tuple(rows.tolist()) for rows, _ in groups} == joined  # no two of these pairs share a row

@@ -39,7 +39,9 @@ def test_a_split_that_is_not_there_names_those_that_are(tmp_path):
 def test_test_is_the_first_thousand_of_testall(tmp_path):
     array = features(1_200, 1, 2)
     ids = [f"{row // 2}.jpg" for row in range(2_400)]
-    write_split(tmp_path, "testall", array=array, captions=[f"caption {row}" for row in range(2_400)], ids=ids)
+    write_split(
+        tmp_path, "testall", array=array, captions=[f"caption {row}" for row in range(2_400)], ids=ids
+    )
     test = read_split(tmp_path, "test")
     assert (test.n_images, test.n_texts, len(test.image_names)) == (1_000, 2_000, 1_000)
     np.testing.assert_array_equal(test.features, array[:1_000])

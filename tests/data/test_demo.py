@@ -35,7 +35,10 @@ def card(folder: Path) -> dict:
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
     """Every path's inode and time of change."""
-    return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in [folder, *sorted(folder.rglob("*"))]}
+    return {
+        str(path): (path.stat().st_ino, path.stat().st_mtime_ns)
+        for path in [folder, *sorted(folder.rglob("*"))]
+    }
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -51,7 +54,9 @@ def test_files_are_those_of_the_field(demo: Path, split: str, images: int) -> No
     captions = (demo / f"{split}_caps.txt").read_text(encoding="utf-8").split("\n")
     assert captions.pop() == ""
     assert len(captions) == 5 * images
-    assert all(re.fullmatch(r"[a-z ,]+", caption) for caption in captions)  # words only: no number gives a scene away
+    assert all(
+        re.fullmatch(r"[a-z ,]+", caption) for caption in captions
+    )  # words only: no number gives a scene away
     names = (demo / f"{split}_ids.txt").read_text(encoding="utf-8").split()
     assert len(names) == images
     for name in names:
@@ -72,14 +77,18 @@ def test_vagueness_stands_aside_one_number_a_caption(demo: Path) -> None:
         vague = vagueness(demo, split)
         assert vague.shape == (5 * images,)
         assert set(vague) <= {0.0, 0.25, 0.5, 0.75, 1.0}
-        assert (vague.reshape(images, 5).min(1) == 0).all()  # every picture has an exact caption and a vague one
+        assert (
+            vague.reshape(images, 5).min(1) == 0
+        ).all()  # every picture has an exact caption and a vague one
         assert (vague.reshape(images, 5).max(1) >= 0.75).all()
     assert not list(demo.glob("*vague*"))
 
 
 def test_vague_captions_name_nothing_that_tells_pictures_apart() -> None:
     tables = (wording.SHAPES, wording.COLOURS, wording.TEXTURES, wording.SIZES)
-    telling = {word for table in tables for words in table.values() for word in words} | set(wording.NUMBERS.values())
+    telling = {word for table in tables for words in table.values() for word in words} | set(
+        wording.NUMBERS.values()
+    )
     for caption in (*wording.VAGUE, *wording.EMPTY):
         assert not telling & set(caption.split())
 
@@ -89,7 +98,9 @@ def test_training_features_are_standardised(demo: Path) -> None:
     live = features.std((0, 1)) > 0.1
     assert live.mean() > 0.9
     np.testing.assert_allclose(features.mean((0, 1))[live], 0, atol=0.1)
-    assert 0.5 < features.std((0, 1))[live].min() <= features.std((0, 1)).max() < 1.01  # rare columns are cut at 6
+    assert (
+        0.5 < features.std((0, 1))[live].min() <= features.std((0, 1)).max() < 1.01
+    )  # rare columns are cut at 6
 
 
 # --- the same again, cached, half-made --------------------------------------------------------------------------------
@@ -113,7 +124,10 @@ def test_card_hash_is_that_of_the_files(demo: Path) -> None:
 
 def test_second_call_touches_nothing(demo: Path) -> None:
     before = snapshot(demo.parent)
-    assert make_demo(demo, seed=3, images=IMAGES, progress=lambda done, of: pytest.fail("it draws again")) == demo
+    assert (
+        make_demo(demo, seed=3, images=IMAGES, progress=lambda done, of: pytest.fail("it draws again"))
+        == demo
+    )
     assert snapshot(demo.parent) == before
 
 
@@ -148,7 +162,9 @@ def test_interruption_leaves_nothing_in_place(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_draft_of_a_killed_process_is_not_taken_for_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draft_of_a_killed_process_is_not_taken_for_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A kill just before the last file: the draft lies beside the place, complete but for demo.json."""
 
     def killed(draft: Path, seed: int, images: int) -> None:
@@ -180,7 +196,9 @@ def test_other_peoples_files_are_left_alone(demo: Path, tmp_path: Path) -> None:
     assert (mixed / "notes.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize(("arguments", "message"), [({"images": 9}, "at least 10, got 9"), ({"seed": -1}, "got -1")])
+@pytest.mark.parametrize(
+    ("arguments", "message"), [({"images": 9}, "at least 10, got 9"), ({"seed": -1}, "got -1")]
+)
 def test_impossible_wishes(tmp_path: Path, arguments: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_demo(tmp_path / "demo", **arguments)
@@ -220,7 +238,9 @@ def test_features_follow_the_pixels() -> None:
     red = regions[:, 3]
     left, top = regions[:, -4] * CELLS, regions[:, -3] * CELLS
     assert ((red > 0) == ((left < 4) & (top < 4))).all()
-    np.testing.assert_allclose(red[0], math.sqrt(48 * 48 / 96**2), rtol=1e-5)  # the share of a window of 6 × 6 cells
+    np.testing.assert_allclose(
+        red[0], math.sqrt(48 * 48 / 96**2), rtol=1e-5
+    )  # the share of a window of 6 × 6 cells
 
 
 def test_features_tell_the_ground_apart_from_the_things() -> None:

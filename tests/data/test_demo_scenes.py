@@ -40,13 +40,17 @@ def test_relations_by_hand() -> None:
 
 def meaning(table: dict, words: str) -> str | None:
     """The key of the table's entry that stands in the words."""
-    found = [key for key, entries in table.items() if any(re.search(rf"\b{entry}\b", words) for entry in entries)]
+    found = [
+        key for key, entries in table.items() if any(re.search(rf"\b{entry}\b", words) for entry in entries)
+    ]
     return found[0] if found else None
 
 
 def fits(thing: Thing, words: str) -> bool:
     """Whether a description such as "a small star with stripes" is true of a thing, read word by word."""
-    texture = meaning(wording.TEXTURES, words) or meaning({k: (v,) for k, v in wording.TEXTURES_AFTER.items()}, words)
+    texture = meaning(wording.TEXTURES, words) or meaning(
+        {k: (v,) for k, v in wording.TEXTURES_AFTER.items()}, words
+    )
     said = {
         "shape": meaning(wording.SHAPES, words),
         "colour": meaning(wording.COLOURS, words),
@@ -60,7 +64,12 @@ def holds(name: str, a: Thing, b: Thing) -> bool:
     """The relation from the pixels' coordinates alone."""
     if name == "near":
         return math.dist((a.x, a.y), (b.x, b.y)) - a.radius - b.radius < 0.1 * SIDE
-    return {"left": a.x < b.x - 10, "right": a.x > b.x + 10, "above": a.y < b.y - 10, "below": a.y > b.y + 10}[name]
+    return {
+        "left": a.x < b.x - 10,
+        "right": a.x > b.x + 10,
+        "above": a.y < b.y - 10,
+        "below": a.y > b.y + 10,
+    }[name]
 
 
 def check_relation(scene: Scene, text: str) -> bool:
@@ -88,7 +97,9 @@ def strip_ground(scene: Scene, text: str) -> str:
 
 
 def test_relations_in_captions_are_true() -> None:
-    captions = [(scene, caption.text) for scene, written in zip(SCENES, CAPTIONS, strict=True) for caption in written]
+    captions = [
+        (scene, caption.text) for scene, written in zip(SCENES, CAPTIONS, strict=True) for caption in written
+    ]
     stated = sum(check_relation(scene, text) for scene, text in captions)
     assert stated > 200
 
@@ -106,7 +117,9 @@ def test_grounds_places_and_counts_in_captions_are_true() -> None:
                         row, column = where.split() if " " in where else ("middle", "middle")
                         words = caption.text.split(phrase)[0]
                         cells = {
-                            (thing.y * 3 // SIDE, thing.x * 3 // SIDE) for thing in scene.things if fits(thing, words)
+                            (thing.y * 3 // SIDE, thing.x * 3 // SIDE)
+                            for thing in scene.things
+                            if fits(thing, words)
                         }
                         assert (rows.get(row, 1), columns.get(column, 1)) in cells, caption.text
             for shape, words in wording.SHAPES.items():

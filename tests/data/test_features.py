@@ -113,7 +113,9 @@ def test_text_is_not_features(tmp_path):
     assert "not a .npy file (16 bytes)" in str(refusal(read_split, tmp_path, "train"))
 
 
-@pytest.mark.parametrize("shape", ["(4000000000, 3000000000, 5)", "(-4, 3, 5)", "(4, 3, True)", "(4, 3, 'x')", "4"])
+@pytest.mark.parametrize(
+    "shape", ["(4000000000, 3000000000, 5)", "(-4, 3, 5)", "(4, 3, True)", "(4, 3, 'x')", "4"]
+)
 def test_a_header_that_lies_allocates_nothing(tmp_path, shape):
     write_split(tmp_path)
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".encode()
@@ -123,7 +125,9 @@ def test_a_header_that_lies_allocates_nothing(tmp_path, shape):
     assert "train_ims.npy" in str(refusal(read_split, tmp_path, "train"))
 
 
-@pytest.mark.parametrize("header", [b"{" * 5000, b"[" * 9000 + b"]" * 9000, b"__import__('os')", b"\xff" * 100])
+@pytest.mark.parametrize(
+    "header", [b"{" * 5000, b"[" * 9000 + b"]" * 9000, b"__import__('os')", b"\xff" * 100]
+)
 def test_a_hostile_header_is_one_fault(tmp_path, header):
     write_split(tmp_path)
     path = tmp_path / "train_ims.npy"
@@ -205,7 +209,9 @@ def test_the_scan_agrees_with_a_loop_over_all_regions(tmp_path_factory, data):
     if data.draw(st.booleans()):
         array = np.asfortranarray(array)
     for value in (np.nan, np.inf, 0.0):
-        for row in data.draw(st.lists(st.tuples(st.integers(0, images - 1), st.integers(0, regions - 1)), max_size=3)):
+        for row in data.draw(
+            st.lists(st.tuples(st.integers(0, images - 1), st.integers(0, regions - 1)), max_size=3)
+        ):
             array[row] = value
     path = tmp_path_factory.mktemp("scan") / "x.npy"
     np.save(path, array)

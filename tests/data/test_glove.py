@@ -92,8 +92,12 @@ def test_a_word_that_is_not_utf8_disturbs_nobody(tmp_path):
 
 def test_learned_vectors_put_words_of_equal_use_side_by_side():
     """dog and cat stand in the same places, car and bus in others."""
-    captions = [f"the {animal} eats {food}" for animal in ("dog", "cat") for food in ("meat", "fish", "bread")] * 5
-    captions += [f"a red {thing} drives along {road}" for thing in ("car", "bus") for road in ("roads", "streets")] * 5
+    captions = [
+        f"the {animal} eats {food}" for animal in ("dog", "cat") for food in ("meat", "fish", "bread")
+    ] * 5
+    captions += [
+        f"a red {thing} drives along {road}" for thing in ("car", "bus") for road in ("roads", "streets")
+    ] * 5
     vocabulary = Vocabulary.build(captions, threshold=1)
     vectors = learn_word_vectors(captions, vocabulary, dimension=6, seed=0)
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
@@ -123,7 +127,9 @@ def test_real_vectors_and_learned_ones_agree_on_neighbours():
     folder = real_flickr8k()
     captions = read_split(folder / "f8k_precomp", "train", check_values=False).captions
     vocabulary = Vocabulary.build(captions)
-    given = read_word_vectors(folder / "glove_50d_flickr8k_words.txt", vocabulary.words, counts=vocabulary.counts)
+    given = read_word_vectors(
+        folder / "glove_50d_flickr8k_words.txt", vocabulary.words, counts=vocabulary.counts
+    )
     assert given.matrix.shape == (len(vocabulary), 50)
     assert given.token_coverage > 0.96
     learned = learn_word_vectors(captions, vocabulary, dimension=100, seed=0)

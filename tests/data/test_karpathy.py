@@ -12,7 +12,8 @@ from tests.support.precomp_folders import features, real_flickr8k, refusal
 
 def image(imgid, split="train", captions=2, **more):
     sentences = [
-        {"raw": f"image {imgid} caption {j}", "imgid": imgid, "sentid": 10 * imgid + j} for j in range(captions)
+        {"raw": f"image {imgid} caption {j}", "imgid": imgid, "sentid": 10 * imgid + j}
+        for j in range(captions)
     ]
     return {"imgid": imgid, "filename": f"{imgid}.jpg", "split": split, "sentences": sentences} | more
 
@@ -33,7 +34,11 @@ def cache(tmp_path_factory, monkeypatch):
 
 def test_restval_joins_train_and_val_is_dev(tmp_path):
     images = [image(0), image(1, "restval", 3), image(2, "val"), image(3, "test", 1)]
-    write(tmp_path, images, {"train_ims.npy": features(2), "val_ims.npy": features(1), "test_ims.npy": features(1)})
+    write(
+        tmp_path,
+        images,
+        {"train_ims.npy": features(2), "val_ims.npy": features(1), "test_ims.npy": features(1)},
+    )
     assert available_splits(tmp_path) == ["train", "dev", "test"]
     train = read_split(tmp_path, "train")
     assert train.captions == [f"image {i} caption {j}" for i, j in [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]]
@@ -76,10 +81,13 @@ def test_linked_json_and_features_are_read_with_notes(tmp_path):
     split = read_split(data, "train")
     assert split.n_images == 2
     assert [(fault.severity, fault.place) for fault in split.faults] == [
-        ("note", str(data / "dataset_small.json")), ("note", str(data / "flickr_precomp" / "ims.npy")),
-    ]  # fmt: skip
+        ("note", str(data / "dataset_small.json")),
+        ("note", str(data / "flickr_precomp" / "ims.npy")),
+    ]
     (disk / "ims.npy").unlink()
-    assert f"ims.npy: a link to {disk / 'ims.npy'}, which does not exist" in str(refusal(read_split, data, "train"))
+    assert f"ims.npy: a link to {disk / 'ims.npy'}, which does not exist" in str(
+        refusal(read_split, data, "train")
+    )
     (disk / "dataset_small.json").unlink()
     assert "dataset_small.json, which does not exist" in str(refusal(read_split, data, "train"))
 
@@ -161,7 +169,10 @@ def without(key):
         (image(1, sentences=[{"raw": " \n"}]), "images[1].sentences[0].raw: the caption is empty"),
         (image(1, sentences=[{"raw": 3}]), "images[1].sentences[0].raw: is of type int"),
         (image(1, sentences=["a dog"]), "images[1].sentences[0]: is of type str"),
-        (image(1, sentences=[{"raw": "a", "sentid": 1}]), "sentid: 1 is also the sentid of images[0].sentences[1]"),
+        (
+            image(1, sentences=[{"raw": "a", "sentid": 1}]),
+            "sentid: 1 is also the sentid of images[0].sentences[1]",
+        ),
         (image(1, sentences=[{"raw": "a", "imgid": 7}]), "differs from its image's imgid 1"),
         (image(1) | {"imgid": True}, "images[1].imgid: is of type bool"),
         (image(1, filename=None), "images[1].filename: is null"),

@@ -81,12 +81,16 @@ def test_a_linked_file_is_read_wherever_it_lies_and_a_note_says_so(tmp_path, nam
     split = read_split(folder, "train")
     assert split.captions == plain.captions
     np.testing.assert_array_equal(split.features, plain.features)
-    assert [str(fault) for fault in split.faults] == [f"{folder / name}: a link, followed to {tmp_path / 'elsewhere'}"]
+    assert [str(fault) for fault in split.faults] == [
+        f"{folder / name}: a link, followed to {tmp_path / 'elsewhere'}"
+    ]
     assert split.faults[0].severity == "note"
 
 
 @pytest.mark.parametrize("name", [*LINKED, "precomp"])
-@pytest.mark.parametrize(("target", "problem"), [("gone", "which does not exist"), ("itself", "back to itself")])
+@pytest.mark.parametrize(
+    ("target", "problem"), [("gone", "which does not exist"), ("itself", "back to itself")]
+)
 def test_a_link_that_leads_nowhere_is_named(tmp_path, name, target, problem):
     folder = tmp_path / "data" if name == "precomp" else write_split(tmp_path / "data", ids=list("abcd"))
     folder.mkdir(exist_ok=True)

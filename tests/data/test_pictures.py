@@ -58,8 +58,9 @@ def test_links_out_of_the_folder_are_read_around_and_never_served(folder):
     data = write_split(folder.parent / "data", ids=["inside.png", "b.png", "c.png", "d.png"])
     (warning,) = read_split(data, "train", pictures=folder).faults
     assert warning.severity == "warning"
-    assert "1 of 4 pictures are links out of the folder, which the app does not show; the first: 'inside.png'" in str(
-        warning
+    assert (
+        "1 of 4 pictures are links out of the folder, which the app does not show; the first: 'inside.png'"
+        in str(warning)
     )
 
 
@@ -168,7 +169,10 @@ def png_of(width, height):
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 10)) + chunk(b"IEND", b"")
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0" * 10))
+        + chunk(b"IEND", b"")
     )
 
 
@@ -193,16 +197,24 @@ print(peak() - before)
 @pytest.mark.parametrize(
     ("mode", "ending", "mebibytes"),
     [
-        ("RGBA", "png", 300), ("RGB", "png", 300), ("LA", "png", 300), ("P", "png", 150), ("I;16", "png", 200),
-        ("RGB", "jpg", 60), ("CMYK", "jpg", 60),
+        ("RGBA", "png", 300),
+        ("RGB", "png", 300),
+        ("LA", "png", 300),
+        ("P", "png", 150),
+        ("I;16", "png", 200),
+        ("RGB", "jpg", 60),
+        ("CMYK", "jpg", 60),
     ],
-)  # fmt: skip
+)
 def test_a_small_file_of_49_megapixels_takes_the_memory_of_one_copy(folder, mode, ending, mebibytes):
     """Decoded it is 187 MiB; a JPEG is decoded at a reduced size."""
     picture = Image.new(mode, (7_000, 7_000))
     picture.save(folder / f"a.{ending}", **({"transparency": 0} if mode == "P" else {}))
     program = [sys.executable, "-c", PEAK, folder, f"a.{ending}"]
-    assert float(subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True).stdout) < mebibytes
+    assert (
+        float(subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+        < mebibytes
+    )
 
 
 def test_a_large_webp_is_refused_because_its_decoder_holds_four_copies(folder):
@@ -217,7 +229,9 @@ def test_bands_of_rows_join_to_the_whole_picture(folder, mode, size, monkeypatch
     colours = Image.fromarray(random.integers(0, 256, (83, 61, 4), dtype=np.uint8))
     values = random.integers(0, 2**16, (83, 61), dtype=np.uint16)
     picture = (
-        Image.fromarray(values) if mode == "I;16" else colours.convert("RGB" if mode == "P" else mode).convert(mode)
+        Image.fromarray(values)
+        if mode == "I;16"
+        else colours.convert("RGB" if mode == "P" else mode).convert(mode)
     )
     exif = Image.Exif()
     exif[0x112] = 6

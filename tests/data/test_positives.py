@@ -21,7 +21,9 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_pairs_are_rows_of_the_split(tmp_path: Path) -> None:
-    path = written(tmp_path, "a.jpg#1\tb.jpg\na.jpg#1\tb.jpg\nb.jpg#1\tc.jpg\na.jpg#0\ta.jpg\nother.jpg#0\tb.jpg\n")
+    path = written(
+        tmp_path, "a.jpg#1\tb.jpg\na.jpg#1\tb.jpg\nb.jpg#1\tc.jpg\na.jpg#0\ta.jpg\nother.jpg#0\tb.jpg\n"
+    )
     positives = read_positives(path, NAMES, OWNER)
     assert positives.pairs.tolist() == [[2, 1], [4, 2]]  # each once; a label is none beyond the labels
     assert (positives.elsewhere, positives.rejected) == (1, 0)
@@ -41,13 +43,19 @@ def test_captions_are_named_by_their_ids(tmp_path: Path) -> None:
     ("ids", "fact"),
     [
         (None, "names caption 40 by its id, and no ids of captions are known. Name the caption as x.jpg#2"),
-        ([10, 20, 40, 40, 50], "names caption 40, and rows 2 and 3 have this id. Name the caption as x.jpg#2"),
+        (
+            [10, 20, 40, 40, 50],
+            "names caption 40, and rows 2 and 3 have this id. Name the caption as x.jpg#2",
+        ),
     ],
 )
 def test_an_id_that_tells_no_caption_is_named(tmp_path: Path, ids: list[int] | None, fact: str) -> None:
     with pytest.raises(InputError, match=f"positives.tsv line 2: {fact}"):
         read_positives(
-            written(tmp_path, "a.jpg#0\tb.jpg\n40\tb.jpg\n"), NAMES, OWNER, None if ids is None else np.array(ids)
+            written(tmp_path, "a.jpg#0\tb.jpg\n40\tb.jpg\n"),
+            NAMES,
+            OWNER,
+            None if ids is None else np.array(ids),
         )
 
 
@@ -55,10 +63,14 @@ def test_an_id_that_tells_no_caption_is_named(tmp_path: Path, ids: list[int] | N
     ("lines", "pairs", "rejected"),
     [
         ("b.jpg\ta.jpg#0\t3\t3\t4\nb.jpg\ta.jpg#1\t1\t4\t3\nc.jpg\ta.jpg#1\t3\t3\t3\n", [[0, 1], [2, 2]], 1),
-        ("b.jpg\ta.jpg#0\t0.667\t2\t1\nc.jpg\tb.jpg#1\t0\t0\t3\nc.jpg\ta.jpg#0\t1\t3\t0\n", [[0, 1], [0, 2]], 1),
+        (
+            "b.jpg\ta.jpg#0\t0.667\t2\t1\nc.jpg\tb.jpg#1\t0\t0\t3\nc.jpg\ta.jpg#0\t1\t3\t0\n",
+            [[0, 1], [0, 2]],
+            1,
+        ),
     ],
     ids=["experts", "crowd"],
-)  # fmt: skip
+)
 def test_judgements_of_flickr8k(tmp_path: Path, lines: str, pairs: list[list[int]], rejected: int) -> None:
     positives = read_positives(written(tmp_path, lines), NAMES, OWNER)
     assert positives.pairs.tolist() == pairs

@@ -24,7 +24,9 @@ def test_without_ids_an_exact_ratio_decides(tmp_path, each):
 @pytest.mark.parametrize("count", [3, 7, 9, 21])
 def test_counts_without_a_ratio_are_refused_with_both_and_the_ratio(tmp_path, count):
     write_split(tmp_path, captions=captions(count))
-    assert f"{count} captions for 4 images, {count / 4:.4f} an image" in str(refusal(read_split, tmp_path, "train"))
+    assert f"{count} captions for 4 images, {count / 4:.4f} an image" in str(
+        refusal(read_split, tmp_path, "train")
+    )
 
 
 def test_ids_an_image_name_the_pictures(tmp_path):
@@ -50,7 +52,12 @@ def test_ids_a_caption_are_read_back(tmp_path_factory, of_text):
     if len(first) == len(of_text):  # one caption an image: one id an image is the same
         of_text = [*of_text, of_text[0]]
     folder = tmp_path_factory.mktemp("ids")
-    write_split(folder, array=features(len(first)), captions=captions(len(of_text)), ids=[f"p{i}.jpg" for i in of_text])
+    write_split(
+        folder,
+        array=features(len(first)),
+        captions=captions(len(of_text)),
+        ids=[f"p{i}.jpg" for i in of_text],
+    )
     split = read_split(folder, "train")
     assert [split.image_names[image] for image in split.image_of_text] == [f"p{i}.jpg" for i in of_text]
     offsets, order = split.texts_of_image()
@@ -106,7 +113,9 @@ def test_zero_regions_of_repeated_rows_are_counted_once(tmp_path):
 
 
 def test_equal_ids_with_different_rows_are_refused(tmp_path):
-    write_split(tmp_path, array=features(8), captions=captions(8), ids=["a", "a", "b", "b", "c", "c", "d", "d"])
+    write_split(
+        tmp_path, array=features(8), captions=captions(8), ids=["a", "a", "b", "b", "c", "c", "d", "d"]
+    )
     assert "the id 'a' of line 1 again" in str(refusal(read_split, tmp_path, "train"))
 
 
@@ -122,12 +131,16 @@ def test_no_dev_truncation(tmp_path):
 
 def test_numbers_become_picture_names_through_a_mapping(tmp_path):
     folder = write_split(tmp_path / "precomp", ids=["11", "12", "13", "14"])
-    (tmp_path / "id_mapping.json").write_text('{"11": "t/a.jpg", "12": "t/b.jpg", "13": "t/c.jpg", "14": "t/d.jpg"}')
+    (tmp_path / "id_mapping.json").write_text(
+        '{"11": "t/a.jpg", "12": "t/b.jpg", "13": "t/c.jpg", "14": "t/d.jpg"}'
+    )
     for path in (tmp_path, folder):
         assert read_split(path, "train").image_names == ["t/a.jpg", "t/b.jpg", "t/c.jpg", "t/d.jpg"]
 
 
-@pytest.mark.parametrize("content", ['{"11": "a.jpg"}', "[1, 2]", "{", '{"11": 1, "12": 2, "13": 3, "14": 4}'])
+@pytest.mark.parametrize(
+    "content", ['{"11": "a.jpg"}', "[1, 2]", "{", '{"11": 1, "12": 2, "13": 3, "14": 4}']
+)
 def test_a_mapping_that_does_not_fit_is_a_warning(tmp_path, content):
     write_split(tmp_path, ids=["11", "12", "13", "14"])
     (tmp_path / "id_mapping.json").write_text(content)

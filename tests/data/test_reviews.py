@@ -62,9 +62,12 @@ def test_most_reviewers_decide_and_of_equally_many_the_last(tmp_path: Path) -> N
 def test_verdicts_survive_reordering_of_captions_and_images() -> None:
     names, captions, owner = ["x.jpg", "y.jpg"], ["a dog", "a cat", "a pet"], np.array([0, 1, 1])
     verdicts: dict[tuple[str, str], Verdict] = {
-        ("y.jpg", "a cat"): "wrong-caption", ("x.jpg", "a pet"): "also-matches", ("y.jpg", "a dog"): "label-right",
-        ("z.jpg", "a dog"): "duplicate", ("x.jpg", "a bird"): "wrong-caption",
-    }  # fmt: skip
+        ("y.jpg", "a cat"): "wrong-caption",
+        ("x.jpg", "a pet"): "also-matches",
+        ("y.jpg", "a dog"): "label-right",
+        ("z.jpg", "a dog"): "duplicate",
+        ("x.jpg", "a bird"): "wrong-caption",
+    }
     judged = judge_split(verdicts, names, captions, owner, 2)
     assert judged.labels.tolist() == ["", "wrong-caption", ""]
     assert judged.matches.tolist() == [[2, 0]]
@@ -77,7 +80,11 @@ def test_verdicts_survive_reordering_of_captions_and_images() -> None:
 def test_images_without_names_are_known_by_their_captions() -> None:
     captions, owner = ["a dog", "a cat", "a pet"], np.array([0, 1, 1])
     keys = image_keys(None, captions, owner, 2)
-    assert keys == image_keys(["image 0", "image 1"], captions, owner, 2) == image_keys(["0", "1"], captions, owner, 2)
+    assert (
+        keys
+        == image_keys(["image 0", "image 1"], captions, owner, 2)
+        == image_keys(["0", "1"], captions, owner, 2)
+    )
     assert keys == image_keys(None, ["a pet", "a cat", "a dog"], np.array([0, 0, 1]), 2)[::-1]
     assert image_keys(["1", "0"], captions, owner, 2) == ["1", "0"], "numbers that number no rows are names"
     assert image_keys(["x", "x"], captions, owner, 2) == keys, "a name of two images tells neither"
@@ -117,16 +124,24 @@ GOOD = review().document()
 @pytest.mark.parametrize(
     ("line", "fact"),
     [
-        ("[]}", "is not JSON"), ("[" * 200_000 + "}", "has 200,001 bytes"), ("[" * 100_000 + "}", "is not JSON"),
-        (GOOD | {"version": 2}, "a newer one wrote it"), (GOOD | {"version": True}, "key version"),
-        (GOOD | {"verdict": "wrong"}, "key verdict: is 'wrong'"), (GOOD | {"verdict": ["duplicate"]}, "key verdict"),
-        (GOOD | {"image": ""}, "key image: has 0 characters"), (GOOD | {"image": 3}, "key image: is '3', not a text"),
+        ("[]}", "is not JSON"),
+        ("[" * 200_000 + "}", "has 200,001 bytes"),
+        ("[" * 100_000 + "}", "is not JSON"),
+        (GOOD | {"version": 2}, "a newer one wrote it"),
+        (GOOD | {"version": True}, "key version"),
+        (GOOD | {"verdict": "wrong"}, "key verdict: is 'wrong'"),
+        (GOOD | {"verdict": ["duplicate"]}, "key verdict"),
+        (GOOD | {"image": ""}, "key image: has 0 characters"),
+        (GOOD | {"image": 3}, "key image: is '3', not a text"),
         (GOOD | {"caption": "x" * 4001}, "key caption: has 4,001 characters"),
-        (GOOD | {"note": "x" * 2001}, "key note: has 2,001"), (GOOD | {"tags": ["x"] * 21}, "key tags"),
-        (GOOD | {"tags": [""]}, "key tags"), (GOOD | {"note": "\ud800"}, "half a character"),
-        (GOOD | {"reviewer": None}, "key reviewer: is 'None'"), ({"version": 1, "undo": 3}, "key id"),
+        (GOOD | {"note": "x" * 2001}, "key note: has 2,001"),
+        (GOOD | {"tags": ["x"] * 21}, "key tags"),
+        (GOOD | {"tags": [""]}, "key tags"),
+        (GOOD | {"note": "\ud800"}, "half a character"),
+        (GOOD | {"reviewer": None}, "key reviewer: is 'None'"),
+        ({"version": 1, "undo": 3}, "key id"),
     ],
-)  # fmt: skip
+)
 def test_other_lines_are_refused_with_their_number(tmp_path: Path, line: object, fact: str) -> None:
     path = written(tmp_path / "r.jsonl", review())
     with path.open("a") as file:
@@ -180,7 +195,9 @@ def test_two_processes_lose_nothing(tmp_path: Path) -> None:
         assert own == [f"caption {number}" for number in range(60)]
 
 
-def test_a_verdict_is_on_disk_before_it_counts_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verdict_is_on_disk_before_it_counts_as_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, synced = tmp_path / "r.jsonl", []
     sync = os.fsync
 

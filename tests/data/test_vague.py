@@ -15,7 +15,9 @@ CAPTIONS = [f"{number} dogs chase a red ball" for number in range(100)]
 
 
 def changed(captions: list[str]) -> set[int]:
-    return {row for row, (vague, caption) in enumerate(zip(captions, CAPTIONS, strict=True)) if vague != caption}
+    return {
+        row for row, (vague, caption) in enumerate(zip(captions, CAPTIONS, strict=True)) if vague != caption
+    }
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.25, 1.0])
@@ -26,7 +28,9 @@ def test_the_share_is_exact_and_half_of_it_is_cut(share: float) -> None:
 
 
 def test_a_larger_share_holds_the_smaller_one_and_another_seed_chooses_others() -> None:
-    small, large, other = (make_vague(CAPTIONS, share, seed) for share, seed in ((0.2, 1), (0.4, 1), (0.2, 2)))
+    small, large, other = (
+        make_vague(CAPTIONS, share, seed) for share, seed in ((0.2, 1), (0.4, 1), (0.2, 2))
+    )
     assert changed(small) < changed(large)
     assert all(large[row] == small[row] for row in changed(small))
     assert changed(other) != changed(small)
@@ -58,7 +62,8 @@ def test_a_run_reads_vague_train_captions_and_the_same_data(tmp_path: Path) -> N
     folder = write_tiny_data(tmp_path)
     values = {"data": str(folder), "word-threshold": 1, "dimension": 8, "word-size": 6, "batch-size": 8}
     plain, vague = (
-        prepare(with_settings(Config(), {**values, "vague-captions": share, "threads": 1})) for share in (0.0, 0.5)
+        prepare(with_settings(Config(), {**values, "vague-captions": share, "threads": 1}))
+        for share in (0.0, 0.5)
     )
     assert vague.train.captions == make_vague(plain.train.captions, 0.5, seed=0)
     assert vague.train.captions != plain.train.captions

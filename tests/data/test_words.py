@@ -114,7 +114,9 @@ def test_a_damaged_vocabulary_is_refused(tmp_path, content):
 
 
 def test_six_hundred_thousand_captions_take_seconds():
-    captions = [f"A man's dog number {row % 1000} runs over the green grass near 3 trees ." for row in range(20_000)]
+    captions = [
+        f"A man's dog number {row % 1000} runs over the green grass near 3 trees ." for row in range(20_000)
+    ]
     start = time.process_time()
     Vocabulary.build(captions).encode(captions)
     assert (time.process_time() - start) * 30 < 60

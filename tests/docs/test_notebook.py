@@ -35,8 +35,12 @@ def test_ten_lines_and_their_imports_run_without_streamlit(tmp_path: Path) -> No
         "print('streamlit' in sys.modules, 'torch' in sys.modules)",
     ]
     result = subprocess.run(
-        [sys.executable, "-c", "\n".join(check)], cwd=tmp_path, env={"PYTHONPATH": str(PROJECT), "PATH": ""},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", "\n".join(check)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(PROJECT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip().endswith("False False")

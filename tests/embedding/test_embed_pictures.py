@@ -26,7 +26,9 @@ from tests.support.run_folders import ranks_of, recalls
 from tests.support.several_processes import run_two
 from tests.support.tiny_towers import LONGEST, write_tiny_clip, write_tiny_naflex, write_tiny_siglip
 
-WORDS = sorted({word for texts in CAPTIONS.values() for text in texts for word in text.replace(",", " , ").split()})
+WORDS = sorted(
+    {word for texts in CAPTIONS.values() for text in texts for word in text.replace(",", " , ").split()}
+)
 TRAIN = [name for name in NAMES if SPLITS[name] == "train"]
 
 
@@ -107,7 +109,9 @@ def test_embeddings_and_metrics_are_those_of_transformers(
     assert np.std(v @ w.T) > 0.01  # the tiny model tells pictures apart
 
 
-def test_the_app_opens_the_run_and_knows_where_it_came_from(models: Path, pictures: Path, tmp_path: Path) -> None:
+def test_the_app_opens_the_run_and_knows_where_it_came_from(
+    models: Path, pictures: Path, tmp_path: Path
+) -> None:
     assert embed_train(pictures, models / "clip", tmp_path, "--prompt=a photo of {}") == 0
     assert embed_train(pictures, models / "clip", tmp_path, name="plain") == 0
     [run, _] = sorted(list_runs(tmp_path), key=lambda entry: entry.name == "plain")
@@ -136,12 +140,18 @@ def test_another_split_must_come_from_the_same_towers(
     assert "prompt 'x {}'" in capsys.readouterr().err
     write_tiny_clip(tmp_path / "other", seed=1)
     assert embed_train(pictures, tmp_path / "other", tmp_path, "--split=test") == 1
-    assert "these are another model's: choose another --name" in capsys.readouterr().err.replace("These", "these")
+    assert "these are another model's: choose another --name" in capsys.readouterr().err.replace(
+        "These", "these"
+    )
 
 
 @pytest.mark.slow
 def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
-    models: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    models: Path,
+    pictures: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(embed, "BLOCK_ON_CPU", 2)
     model = models / "clip"
@@ -169,8 +179,9 @@ def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
     assert list_runs(tmp_path / "killed") == []
     [folder] = (tmp_path / "killed" / ".unfinished").iterdir()
     assert sorted(path.name for path in folder.glob("*-0*")) == [
-        *(f"images-0000000{i}-0000000{i}" for i in range(3)), "texts-00000000-00000000",
-    ]  # fmt: skip
+        *(f"images-0000000{i}-0000000{i}" for i in range(3)),
+        "texts-00000000-00000000",
+    ]
     # a flipped bit in what is done is computed again, the rest is not
     rows = folder / "images-00000001-00000001" / "rows.npy"
     rows.write_bytes(rows.read_bytes()[:-1] + b"\x55")
@@ -188,7 +199,11 @@ def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
 
 
 def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_request(
-    models: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    models: Path,
+    pictures: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(embed, "BLOCK_ON_CPU", 2)
     data = shutil.copytree(pictures, tmp_path / "data")
@@ -209,7 +224,9 @@ def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_reques
     assert embed_train(pictures, models / "clip", tmp_path / "whole") == 0
     whole = arrays(tmp_path / "whole")
     np.testing.assert_array_equal(made["image_embeddings"], whole["image_embeddings"][[0, 1, 4, 5]])
-    np.testing.assert_array_equal(made["text_embeddings"], whole["text_embeddings"][[0, 1, 2, 3, 8, 9, 10, 11]])
+    np.testing.assert_array_equal(
+        made["text_embeddings"], whole["text_embeddings"][[0, 1, 2, 3, 8, 9, 10, 11]]
+    )
     notes = json.loads((tmp_path / "runs/run/analysis/train/imported.json").read_text())["notes"]
     assert any("2 of 6 pictures cannot be read" in note for note in notes)
     # a missing picture of another split is no hindrance, one of this split is

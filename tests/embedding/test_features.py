@@ -60,7 +60,9 @@ def test_features_are_the_patches_of_the_model_and_boxes_where_they_lie(
     assert (values.shape, values.dtype, places.shape) == ((6, 4, 32), np.float16, (6, 4, 4))
     tower = AutoModel.from_pretrained(base / model).vision_model.eval()
     picture = Image.open(base / "data" / "Flicker8k_Dataset" / TRAIN[2]).convert("RGB")
-    pixels = AutoImageProcessor.from_pretrained(base / model, backend="pil")(images=picture, return_tensors="pt")
+    pixels = AutoImageProcessor.from_pretrained(base / model, backend="pil")(
+        images=picture, return_tensors="pt"
+    )
     with torch.inference_mode():
         tokens = tower(**pixels).last_hidden_state
         tokens = tower.post_layernorm(tokens)[:, 1:] if model == "clip" else tokens
@@ -69,7 +71,12 @@ def test_features_are_the_patches_of_the_model_and_boxes_where_they_lie(
     # CLIP sees the 40 × 40 pixels in the middle of 60 × 40, SigLIP the whole
     left, right = (1 / 6, 5 / 6) if model == "clip" else (0, 1)
     middle = (left + right) / 2
-    wanted_boxes = [[left, 0, middle, 0.5], [middle, 0, right, 0.5], [left, 0.5, middle, 1], [middle, 0.5, right, 1]]
+    wanted_boxes = [
+        [left, 0, middle, 0.5],
+        [middle, 0, right, 0.5],
+        [left, 0.5, middle, 1],
+        [middle, 0.5, right, 1],
+    ]
     np.testing.assert_allclose(places[2], wanted_boxes, atol=0.02)
     split = read_split(tmp_path, "train", pictures=base / "data" / "Flicker8k_Dataset")
     assert split.image_names == TRAIN
@@ -93,10 +100,13 @@ def test_training_reads_them(base: Path, tmp_path: Path) -> None:
     about = dict(opened.analysis("dev").document("regions"))
     assert (about["model"], about["rows"], about["size"]) == (str(base / "clip"), 4, 32)
     for changes, said in (
-        ({"fingerprint": "0" * 64}, "is another model now"), ({"size": 3}, "gives other regions now: size 32"),
-        ({"kind": "own", "tower": "evil:tower"}, "set CODER_TOWERS=evil:tower"), ({"kind": "x"}, "are of the kind 'x'"),
-        ({"grid": -3}, "key grid: is -3"), ({"model": "no/such"}, "is not on this machine"),
-    ):  # fmt: skip
+        ({"fingerprint": "0" * 64}, "is another model now"),
+        ({"size": 3}, "gives other regions now: size 32"),
+        ({"kind": "own", "tower": "evil:tower"}, "set CODER_TOWERS=evil:tower"),
+        ({"kind": "x"}, "are of the kind 'x'"),
+        ({"grid": -3}, "key grid: is -3"),
+        ({"model": "no/such"}, "is not on this machine"),
+    ):
         assert said in str(refusal(load_region_tower, about | changes, "tiny"))
 
 
@@ -124,7 +134,9 @@ def test_it_goes_on_where_it_was_killed_and_leaves_alone_what_is_there(
     assert extract(base, tmp_path / "out", "--grid=2") == 0
     assert asked == [[2], [0, 1], [0, 1]]
     for split in ("train", "dev", "test"):
-        for first, second in zip(arrays(tmp_path / "whole", split), arrays(tmp_path / "out", split), strict=True):
+        for first, second in zip(
+            arrays(tmp_path / "whole", split), arrays(tmp_path / "out", split), strict=True
+        ):
             np.testing.assert_array_equal(first, second)
     capsys.readouterr()
     assert extract(base, tmp_path / "out", "--grid=2") == 0

@@ -43,7 +43,11 @@ def test_captions_are_cut_at_the_models_positions(folder: Path) -> None:
     assert tokens.lengths.tolist() == [POSITIONS, 4]
     assert tokens.ids[POSITIONS - 1] == load_tokenizer(str(folder)).sep_token_id
     model = BertWords(str(folder), 8)
-    assert model(torch.from_numpy(tokens.ids[None, :POSITIONS]).long(), torch.tensor([POSITIONS])).shape == (1, 12, 8)
+    assert model(torch.from_numpy(tokens.ids[None, :POSITIONS]).long(), torch.tensor([POSITIONS])).shape == (
+        1,
+        12,
+        8,
+    )
 
 
 def test_padding_does_not_change_a_caption(folder: Path) -> None:
@@ -59,16 +63,23 @@ def test_padding_does_not_change_a_caption(folder: Path) -> None:
 
 def test_weights_come_from_the_folder_unless_a_checkpoint_follows(folder: Path) -> None:
     first, second = BertWords(str(folder), 8), BertWords(str(folder), 8)
-    assert torch.equal(first.bert.embeddings.word_embeddings.weight, second.bert.embeddings.word_embeddings.weight)
+    assert torch.equal(
+        first.bert.embeddings.word_embeddings.weight, second.bert.embeddings.word_embeddings.weight
+    )
     empty = BertWords(str(folder), 8, pretrained=False)
-    assert not torch.equal(first.bert.embeddings.word_embeddings.weight, empty.bert.embeddings.word_embeddings.weight)
+    assert not torch.equal(
+        first.bert.embeddings.word_embeddings.weight, empty.bert.embeddings.word_embeddings.weight
+    )
     assert first.state_dict().keys() == empty.state_dict().keys()
 
 
 def test_a_frozen_bert_trains_only_the_linear_layer(folder: Path) -> None:
     model = BertWords(str(folder), 8, frozen=True)
     model(torch.tensor([[2, 6, 3]]), torch.tensor([3])).sum().backward()
-    assert {name for name, p in model.named_parameters() if p.grad is not None} == {"linear.weight", "linear.bias"}
+    assert {name for name, p in model.named_parameters() if p.grad is not None} == {
+        "linear.weight",
+        "linear.bias",
+    }
 
 
 def test_gradient_checkpointing_gives_the_same_gradients(folder: Path) -> None:
@@ -96,7 +107,9 @@ def test_a_folder_without_a_tokenizer_is_refused(folder: Path) -> None:
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
 def test_a_folder_that_names_code_is_refused(folder: Path, file: str) -> None:
-    change_json(folder / file, auto_map={"AutoModel": "model.Model", "AutoTokenizer": ["model.Tokenizer", None]})
+    change_json(
+        folder / file, auto_map={"AutoModel": "model.Model", "AutoTokenizer": ["model.Tokenizer", None]}
+    )
     (folder / "model.py").write_text("raise SystemExit('ran')")
     with pytest.raises(InputError, match=rf"{file} key auto_map: names code to run"):
         load_tokenizer(str(folder))
@@ -116,7 +129,12 @@ def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("{", "cannot be read as JSON"), ("[]", "no JSON object"), ("[" * 100_000, "JSON"), (None, "is missing")],
+    [
+        ("{", "cannot be read as JSON"),
+        ("[]", "no JSON object"),
+        ("[" * 100_000, "JSON"),
+        (None, "is missing"),
+    ],
 )
 def test_a_missing_or_broken_configuration_is_refused(folder: Path, text: str | None, problem: str) -> None:
     (folder / "config.json").unlink() if text is None else (folder / "config.json").write_text(text)

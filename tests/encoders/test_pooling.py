@@ -114,7 +114,9 @@ def plain_pooled(pool: GeneralisedPooling, features: Tensor, lengths: Tensor) ->
 
 @pytest.mark.parametrize(("longest", "channels"), [(36, 130), (300, 7), (5, 4000)])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_parts_and_threads_make_the_plain_sum_and_its_gradient(longest: int, channels: int, threads: int) -> None:
+def test_parts_and_threads_make_the_plain_sum_and_its_gradient(
+    longest: int, channels: int, threads: int
+) -> None:
     """Also beyond 256 positions, which no longer fit a byte, and the threads of torch are left as they were."""
     pool, generator = gpo(), torch.Generator().manual_seed(6)
     features = torch.randn(33, longest, channels, generator=generator).requires_grad_()
@@ -136,9 +138,13 @@ def test_parts_and_threads_make_the_plain_sum_and_its_gradient(longest: int, cha
         torch.testing.assert_close(pool(features.detach(), lengths), actual.detach())
 
 
-@pytest.mark.parametrize("kinds", [(GeneralisedPooling, GeneralisedPooling), (GeneralisedPooling, MaxPooling)])
+@pytest.mark.parametrize(
+    "kinds", [(GeneralisedPooling, GeneralisedPooling), (GeneralisedPooling, MaxPooling)]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_several_poolings_of_the_same_features_are_each_ones_own(kinds: tuple[type, ...], dtype: torch.dtype) -> None:
+def test_several_poolings_of_the_same_features_are_each_ones_own(
+    kinds: tuple[type, ...], dtype: torch.dtype
+) -> None:
     """Values, and the gradients of the features and of both poolings' weights; float64 takes the other branch."""
     torch.manual_seed(8)
     poolings = [kind().to(dtype) for kind in kinds]

@@ -32,10 +32,15 @@ def test_it_agrees_with_the_loops(pooling: PVSEPooling) -> None:
     for k, length in enumerate(LENGTHS.tolist()):
         existing = rows[k, :length]
         expected = several(
-            existing.tolist(), existing.mean(0).tolist(), pooling.hidden.weight.tolist(), pooling.heads.weight.tolist(),
-            pooling.residual.weight.tolist(), pooling.residual.bias.tolist(), pooling.norm.weight.tolist(),
+            existing.tolist(),
+            existing.mean(0).tolist(),
+            pooling.hidden.weight.tolist(),
+            pooling.heads.weight.tolist(),
+            pooling.residual.weight.tolist(),
+            pooling.residual.bias.tolist(),
+            pooling.norm.weight.tolist(),
             pooling.norm.bias.tolist(),
-        )  # fmt: skip
+        )
         torch.testing.assert_close(embeddings[k], torch.tensor(expected, dtype=torch.float64))
 
 

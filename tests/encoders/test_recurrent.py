@@ -24,14 +24,20 @@ def encoder(layers: int = 1, dtype: torch.dtype = torch.float64, dimension: int 
 
 def with_torch(encoder: RecurrentWords, words: Tensor, lengths: Tensor) -> Tensor:
     """The plain definition: pack, nn.GRU, pad, average the directions."""
-    packed = nn.utils.rnn.pack_padded_sequence(encoder.vectors(words), lengths, batch_first=True, enforce_sorted=False)
-    hidden, _ = nn.utils.rnn.pad_packed_sequence(encoder.gru(packed)[0], batch_first=True, total_length=words.shape[1])
+    packed = nn.utils.rnn.pack_padded_sequence(
+        encoder.vectors(words), lengths, batch_first=True, enforce_sorted=False
+    )
+    hidden, _ = nn.utils.rnn.pad_packed_sequence(
+        encoder.gru(packed)[0], batch_first=True, total_length=words.shape[1]
+    )
     size = encoder.gru.hidden_size
     return (hidden[..., :size] + hidden[..., size:]) / 2
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
-@pytest.mark.parametrize("lengths", [LENGTHS, torch.ones(3, dtype=torch.long), torch.tensor([1]), torch.full((4,), 3)])
+@pytest.mark.parametrize(
+    "lengths", [LENGTHS, torch.ones(3, dtype=torch.long), torch.tensor([1]), torch.full((4,), 3)]
+)
 def test_equals_nn_gru_in_values_and_gradients(layers: int, lengths: Tensor) -> None:
     words, model = words_of(lengths), encoder(layers)
     weight = torch.randn(len(lengths), words.shape[1], 5, generator=torch.Generator().manual_seed(2)).double()
@@ -82,7 +88,9 @@ def test_gradients_of_the_kernel(layers: int, shared: bool) -> None:
     """Also where all sequences share their features, which are then projected once."""
     lengths = torch.tensor([2, 3, 1])
     generator = torch.Generator().manual_seed(5)
-    features = torch.randn(1 if shared else 3, 3, 2, generator=generator, dtype=torch.float64, requires_grad=True)
+    features = torch.randn(
+        1 if shared else 3, 3, 2, generator=generator, dtype=torch.float64, requires_grad=True
+    )
     torch.manual_seed(6)
     gru = nn.GRU(2, 3, layers, batch_first=True, bidirectional=True).double()
     names = [name for name, _ in gru.named_parameters()]

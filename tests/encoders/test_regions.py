@@ -100,5 +100,7 @@ def test_one_mask_leaves_the_same_features_out_of_all_regions_of_an_image() -> N
     assert torch.equal(masked, masked[:, :1].expand_as(masked))
     assert not torch.equal(masked[0], masked[1])
     assert 0.35 < (masked == 0).float().mean() < 0.45
-    torch.testing.assert_close(masked[masked > 0], torch.full_like(masked[masked > 0], 1 / 0.6), atol=1e-3, rtol=0)
+    torch.testing.assert_close(
+        masked[masked > 0], torch.full_like(masked[masked > 0], 1 / 0.6), atol=1e-3, rtol=0
+    )
     assert torch.equal(encoder.eval()(ones), ones)

@@ -29,7 +29,11 @@ def small(seed: int = 0) -> ScoreTiles:
 
 def loops(scored: ScoreTiles, c: int, most: int, direction: Direction, ties: Ties, seed: int) -> list[float]:
     """Percent of each repeat, one question and one option after the other."""
-    v, w, owner = scored.sources[0].image.numpy(), scored.sources[0].text.numpy(), scored.image_of_text.tolist()
+    v, w, owner = (
+        scored.sources[0].image.numpy(),
+        scored.sources[0].text.numpy(),
+        scored.image_of_text.tolist(),
+    )
     by_image = sorted(range(len(w)), key=lambda j: (owner[j], j))
     questions = by_image if direction == "i2t" else list(range(len(w)))
     right = [0] * REPEATS
@@ -104,9 +108,10 @@ def test_mixtures_and_a_matrix_give_the_accuracy_of_their_embeddings(direction: 
     matrix = v.astype(np.float64) @ w.T.astype(np.float64)
     plain = c_way_accuracy(score_tiles([EmbeddingPair(v, w)], owner), (2, 5), direction, seed=9)
     for sources in (
-        [EmbeddingPair(v, w, 0.5), EmbeddingPair(v, w, 0.5)], [ScoreMatrix(matrix)],
+        [EmbeddingPair(v, w, 0.5), EmbeddingPair(v, w, 0.5)],
+        [ScoreMatrix(matrix)],
         [ScoreMatrix(matrix, 0.5), EmbeddingPair(v, w, 0.5)],
-    ):  # fmt: skip
+    ):
         mixed = c_way_accuracy(score_tiles(sources, owner), (2, 5), direction, seed=9)
         for c in plain:
             np.testing.assert_array_equal(mixed[c].repeats, plain[c].repeats)
@@ -117,7 +122,9 @@ def test_a_small_split_is_said() -> None:
     owner = scored.image_of_text.numpy()
     assert most_options(owner, 12, "t2i") == 12
     assert most_options(owner, 12, "i2t") == 40 - np.bincount(owner).max() + 1
-    with pytest.raises(InputError, match="t2i 13-way: the split has 11 wrong images for a question; expected 12"):
+    with pytest.raises(
+        InputError, match="t2i 13-way: the split has 11 wrong images for a question; expected 12"
+    ):
         c_way_accuracy(scored, (5, 13), "t2i")
     with pytest.raises(InputError, match="1 options: leave nothing to choose"):
         c_way_accuracy(scored, (1,), "i2t")
@@ -125,7 +132,10 @@ def test_a_small_split_is_said() -> None:
         c_way_accuracy(scored, (5,), "i2t", repeats=1)
 
 
-@given(st.integers(1, 30).flatmap(lambda count: st.tuples(st.just(count), st.integers(count, 40))), st.integers(0, 99))
+@given(
+    st.integers(1, 30).flatmap(lambda count: st.tuples(st.just(count), st.integers(count, 40))),
+    st.integers(0, 99),
+)
 def test_options_are_different_and_in_range(size: tuple[int, int], seed: int) -> None:
     count, others = size
     found = draw(np.random.default_rng(seed), np.array([others, count]), count)

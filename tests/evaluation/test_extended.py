@@ -31,9 +31,10 @@ def by_loops(scores: np.ndarray, positives: set[tuple[int, int]], way: str) -> d
         for k, hits in recalls.items():
             hits.append(any(j in own for j in order[:k]))
     return {
-        f"{way}_map_at_r": 100 * np.mean(maps), f"{way}_r_precision": 100 * np.mean(precisions),
+        f"{way}_map_at_r": 100 * np.mean(maps),
+        f"{way}_r_precision": 100 * np.mean(precisions),
         **{f"{way}_extended_r{k}": 100 * np.mean(hits) for k, hits in recalls.items()},
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("decimals", [6, 1], ids=["distinct", "many ties"])
@@ -51,9 +52,13 @@ def test_metrics_equal_those_of_loops(decimals: int) -> None:
 def test_a_perfect_order_of_labels_alone_misses_positives_beyond_them() -> None:
     """R@1 of 100 and mAP@R far below it: what ECCV Caption was made to show."""
     scores = np.eye(20, dtype=np.float32)
-    everything = np.stack(np.meshgrid(np.arange(20), np.arange(4)), -1).reshape(-1, 2)  # four images fit all captions
+    everything = np.stack(np.meshgrid(np.arange(20), np.arange(4)), -1).reshape(
+        -1, 2
+    )  # four images fit all captions
     labels = np.stack([np.arange(20), np.arange(20)], 1)
-    metrics = extended_metrics(score_tiles([ScoreMatrix(scores)], np.arange(20)), np.concatenate([labels, everything]))
+    metrics = extended_metrics(
+        score_tiles([ScoreMatrix(scores)], np.arange(20)), np.concatenate([labels, everything])
+    )
     assert metrics["t2i_extended_r1"] == 100
     assert metrics["t2i_map_at_r"] < 60
 
@@ -70,9 +75,13 @@ def test_the_program_of_eccv_caption_agrees() -> None:
     ours = extended_metrics(score_tiles([ScoreMatrix(scores)], owner), positives)
     for way, rows, query, answer in (("i2t", scores, 1, 0), ("t2i", scores.T, 0, 1)):
         retrieved = {q: np.argsort(-rows[q], kind="stable").tolist() for q in range(len(rows))}
-        truths = {q: sorted(set(positives[positives[:, query] == q, answer].tolist())) for q in range(len(rows))}
+        truths = {
+            q: sorted(set(positives[positives[:, query] == q, answer].tolist())) for q in range(len(rows))
+        }
         expected = theirs.compute_eccv_metrics(retrieved, truths)
         assert ours[f"{way}_map_at_r"] == pytest.approx(100 * expected["eccv_map_at_r"])
         assert ours[f"{way}_r_precision"] == pytest.approx(100 * expected["eccv_rprecision"])
         assert ours[f"{way}_extended_r1"] == pytest.approx(100 * expected["eccv_r1"])
-        assert ours[f"{way}_extended_r5"] == pytest.approx(100 * theirs.compute_r_at_k(retrieved, truths, K=5))
+        assert ours[f"{way}_extended_r5"] == pytest.approx(
+            100 * theirs.compute_r_at_k(retrieved, truths, K=5)
+        )

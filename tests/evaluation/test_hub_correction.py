@@ -15,13 +15,19 @@ def unit_rows(random: np.random.Generator, count: int, size: int) -> np.ndarray:
 
 
 def scores_of(pairs: list[EmbeddingPair]) -> np.ndarray:
-    return sum(pair.weight * np.asarray(pair.image, np.float64) @ np.asarray(pair.text, np.float64).T for pair in pairs)
+    return sum(
+        pair.weight * np.asarray(pair.image, np.float64) @ np.asarray(pair.text, np.float64).T
+        for pair in pairs
+    )
 
 
 def test_a_bias_is_the_mean_of_the_k_largest_scores_with_the_reference_queries() -> None:
     random = np.random.default_rng(0)
     pairs = mixture(
-        unit_rows(random, 30, 8), unit_rows(random, 50, 8), (unit_rows(random, 30, 4), unit_rows(random, 50, 4)), 0.9
+        unit_rows(random, 30, 8),
+        unit_rows(random, 50, 8),
+        (unit_rows(random, 30, 4), unit_rows(random, 50, 4)),
+        0.9,
     )
     biases = hub_biases(pairs, (1, 7, 50))  # type: ignore[arg-type]
     for candidate, scores in enumerate(scores_of(pairs)):  # type: ignore[arg-type]

@@ -15,7 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coder_core.console.faults import InputError
-from coder_core.evaluation import EmbeddingPair, Ranks, ScoreMatrix, ScoreTiles, mixture, rank, ranking, score_tiles
+from coder_core.evaluation import (
+    EmbeddingPair,
+    Ranks,
+    ScoreMatrix,
+    ScoreTiles,
+    mixture,
+    rank,
+    ranking,
+    score_tiles,
+)
 from coder_core.evaluation.ranking import Ties
 from tests.reference.ranking import brute_ranks, score
 
@@ -25,9 +34,15 @@ def unit(rows: np.ndarray) -> np.ndarray:
 
 
 def ranks(
-    images: Any, texts: Any, owner: Any, *, ties: Ties = "pessimistic", second: tuple[Any, Any] | None = None,
-    weight: float = 0.9, best: int = 10,
-) -> Ranks:  # fmt: skip
+    images: Any,
+    texts: Any,
+    owner: Any,
+    *,
+    ties: Ties = "pessimistic",
+    second: tuple[Any, Any] | None = None,
+    weight: float = 0.9,
+    best: int = 10,
+) -> Ranks:
     return rank(score_tiles(mixture(images, texts, second, weight), owner), ties=ties, best=best)
 
 
@@ -106,7 +121,9 @@ def test_too_small_a_delta_is_noticed_and_widened(monkeypatch: pytest.MonkeyPatc
 
 
 @settings(max_examples=40, deadline=None)
-@given(counts=st.lists(st.integers(0, 4), min_size=1, max_size=8), seed=st.integers(0, 99), repeat=st.booleans())
+@given(
+    counts=st.lists(st.integers(0, 4), min_size=1, max_size=8), seed=st.integers(0, 99), repeat=st.booleans()
+)
 def test_any_number_of_captions_an_image(counts: list[int], seed: int, repeat: bool) -> None:
     owner = np.repeat(np.arange(len(counts)), counts)
     if len(owner) == 0:
@@ -219,7 +236,9 @@ def test_a_second_branch_is_mixed_in() -> None:
 def test_an_ensemble_is_the_rank_of_the_summed_scores() -> None:
     images, texts, owner = embeddings(20, 50, 8, 1)
     other_images, other_texts, _ = embeddings(20, 50, 12, 2)
-    found = rank(score_tiles([EmbeddingPair(images, texts, 0.5), EmbeddingPair(other_images, other_texts, 0.5)], owner))
+    found = rank(
+        score_tiles([EmbeddingPair(images, texts, 0.5), EmbeddingPair(other_images, other_texts, 0.5)], owner)
+    )
     summed = 0.5 * (images @ texts.T + other_images @ other_texts.T)
     expected = [(np.delete(summed[:, j], owner[j]) > summed[owner[j], j]).sum() for j in range(50)]
     assert found.text_ranks.tolist() == expected

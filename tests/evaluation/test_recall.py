@@ -59,20 +59,28 @@ def test_median_rank_of_an_even_number_of_queries_is_rounded_down() -> None:
 @pytest.mark.parametrize("k", [1, 5, 10])
 def test_recall_agrees_with_torchmetrics(k: int) -> None:
     images, texts, owner = correlated(40, 130, seed=k)
-    scores = torch.from_numpy(images @ texts.T) + 2  # torchmetrics takes scores of 0 and less for "not retrieved"
+    scores = (
+        torch.from_numpy(images @ texts.T) + 2
+    )  # torchmetrics takes scores of 0 and less for "not retrieved"
     relevant = torch.from_numpy(owner[None] == np.arange(40)[:, None])
     metrics = retrieval_metrics(images, texts, owner)
     hit = RetrievalHitRate(top_k=k)
     image_query = torch.arange(40)[:, None].expand(40, 130)
-    assert metrics[f"i2t_r{k}"] == pytest.approx(100 * float(hit(scores, relevant, indexes=image_query)), abs=1e-4)
+    assert metrics[f"i2t_r{k}"] == pytest.approx(
+        100 * float(hit(scores, relevant, indexes=image_query)), abs=1e-4
+    )
     hit.reset()
     text_query = torch.arange(130)[None].expand(40, 130)
-    assert metrics[f"t2i_r{k}"] == pytest.approx(100 * float(hit(scores, relevant, indexes=text_query)), abs=1e-4)
+    assert metrics[f"t2i_r{k}"] == pytest.approx(
+        100 * float(hit(scores, relevant, indexes=text_query)), abs=1e-4
+    )
 
 
 def test_ranks_agree_with_torchmetrics() -> None:
     images, texts, owner = correlated(40, 130, seed=0)
-    scores = torch.from_numpy(images @ texts.T) + 2  # torchmetrics takes scores of 0 and less for "not retrieved"
+    scores = (
+        torch.from_numpy(images @ texts.T) + 2
+    )  # torchmetrics takes scores of 0 and less for "not retrieved"
     relevant = torch.from_numpy(owner[None] == np.arange(40)[:, None])
     found = rank(score_tiles([EmbeddingPair(images, texts)], owner))
     reciprocal = RetrievalMRR()
@@ -82,7 +90,9 @@ def test_ranks_agree_with_torchmetrics() -> None:
     )
     reciprocal.reset()
     text_query = torch.arange(130)[None].expand(40, 130)
-    assert np.mean(1 / (found.text_ranks + 1)) == pytest.approx(float(reciprocal(scores, relevant, indexes=text_query)))
+    assert np.mean(1 / (found.text_ranks + 1)) == pytest.approx(
+        float(reciprocal(scores, relevant, indexes=text_query))
+    )
 
 
 def test_the_same_caption_at_two_images_is_a_tie_and_counts_against() -> None:
@@ -124,8 +134,12 @@ def test_halves_share_no_image_and_leave_none_out(images: int) -> None:
     image_embeddings, texts, owner = correlated(images, 130, seed=4)
     order = np.random.default_rng(0).permutation(images)
     of_matrix = half_metrics([ScoreMatrix(image_embeddings @ texts.T)], owner)
-    of_pair = half_metrics([EmbeddingPair(torch.from_numpy(image_embeddings), torch.from_numpy(texts))], owner)
-    for metrics, half, scored in zip(of_pair, (order[: images // 2], order[images // 2 :]), of_matrix, strict=True):
+    of_pair = half_metrics(
+        [EmbeddingPair(torch.from_numpy(image_embeddings), torch.from_numpy(texts))], owner
+    )
+    for metrics, half, scored in zip(
+        of_pair, (order[: images // 2], order[images // 2 :]), of_matrix, strict=True
+    ):
         half.sort()
         inside = np.isin(owner, half)
         expected = retrieval_metrics(
@@ -143,7 +157,10 @@ def test_one_image_has_no_halves() -> None:
 def test_an_ensemble_of_a_model_with_itself_changes_nothing() -> None:
     images, texts, owner = correlated(40, 130, seed=4)
     alone = retrieval_metrics(images, texts, owner)
-    assert ensemble_metrics([EmbeddingPair(images, texts, 0.5), EmbeddingPair(images, texts, 0.5)], owner) == alone
+    assert (
+        ensemble_metrics([EmbeddingPair(images, texts, 0.5), EmbeddingPair(images, texts, 0.5)], owner)
+        == alone
+    )
 
 
 def test_metrics_of_a_matrix_are_those_of_its_embeddings() -> None:
@@ -154,6 +171,8 @@ def test_metrics_of_a_matrix_are_those_of_its_embeddings() -> None:
         [ScoreMatrix(matrix)],
         [ScoreMatrix(matrix, 0.5), EmbeddingPair(images, texts, 0.5)],
     )
-    plain, *others = (ensemble_metrics(kind, owner) | five_fold(kind, owner, folds=5, size=2) for kind in kinds)
+    plain, *others = (
+        ensemble_metrics(kind, owner) | five_fold(kind, owner, folds=5, size=2) for kind in kinds
+    )
     for metrics in others:
         assert metrics == pytest.approx(plain)

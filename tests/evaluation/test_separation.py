@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coder_core.evaluation import EmbeddingPair, ScoreMatrix, ensemble_metrics, retrieval_metrics, score_tiles, sources
+from coder_core.evaluation import (
+    EmbeddingPair,
+    ScoreMatrix,
+    ensemble_metrics,
+    retrieval_metrics,
+    score_tiles,
+    sources,
+)
 from coder_core.evaluation import separation as maths
 from tests.evaluation.test_recall import correlated
 from tests.reference.ranking import every_score
@@ -46,7 +53,9 @@ def test_the_spread_of_a_caption_agrees_with_loops() -> None:
 
 
 def test_an_image_alone_has_no_others() -> None:
-    assert np.isnan(maths.separation([EmbeddingPair(np.eye(1, 3), np.eye(2, 3))], np.zeros(2, np.int64)).negative)
+    assert np.isnan(
+        maths.separation([EmbeddingPair(np.eye(1, 3), np.eye(2, 3))], np.zeros(2, np.int64)).negative
+    )
     assert "md" not in retrieval_metrics(np.eye(1, 3), np.eye(2, 3), np.zeros(2, np.int64))
 
 

@@ -29,14 +29,20 @@ def test_precomp_with_named_images(tmp_path: Path, capsys: pytest.CaptureFixture
     captions = [f"{kind} of {name}" for name in names for kind in ("first", "second")]
     data = write_split(tmp_path / "data", "train", array=features(3), captions=captions, ids=names)
     file = written(
-        tmp_path / "reviews.jsonl", ("a.jpg", "first of a.jpg", "wrong-caption"),
-        ("a.jpg", "second of a.jpg", "wrong-caption"), ("b.jpg", "second of b.jpg", "too-vague"),
-        ("c.jpg", "first of a.jpg", "also-matches"), ("z.jpg", "first of a.jpg", "also-matches"),
-    )  # fmt: skip
+        tmp_path / "reviews.jsonl",
+        ("a.jpg", "first of a.jpg", "wrong-caption"),
+        ("a.jpg", "second of a.jpg", "wrong-caption"),
+        ("b.jpg", "second of b.jpg", "too-vague"),
+        ("c.jpg", "first of a.jpg", "also-matches"),
+        ("z.jpg", "first of a.jpg", "also-matches"),
+    )
     command = ["export", str(data), "--reviews", str(file), "--out", str(tmp_path / "clean")]
     assert main(command) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "pairs left out: 2, added: 1, images left without a caption: 1, verdicts about pairs elsewhere: 1" in said
+    assert (
+        "pairs left out: 2, added: 1, images left without a caption: 1, verdicts about pairs elsewhere: 1"
+        in said
+    )
     cleaned, before = read_split(tmp_path / "clean", "train"), read_split(data, "train")
     assert cleaned.captions == [*captions[2:], "first of a.jpg"]
     assert cleaned.image_names == ["b.jpg", "c.jpg"]
@@ -74,9 +80,11 @@ def test_text_files_of_flickr(tmp_path: Path, write: object) -> None:
     write(data)  # type: ignore[operator]
     first, other = NAMES[0], NAMES[1]
     file = written(
-        tmp_path / "reviews.jsonl", (first, CAPTIONS[first][0], "wrong-caption"),
-        (other, CAPTIONS[first][1], "also-matches"), (other, "no such caption", "duplicate"),
-    )  # fmt: skip
+        tmp_path / "reviews.jsonl",
+        (first, CAPTIONS[first][0], "wrong-caption"),
+        (other, CAPTIONS[first][1], "also-matches"),
+        (other, "no such caption", "duplicate"),
+    )
     before = read_captioned(data).splits
     assert main(["export", str(data), "--reviews", str(file), "--out", str(tmp_path / "clean")]) == 0
     pictures = next(path for path in data.iterdir() if path.is_dir())
@@ -101,6 +109,9 @@ def test_text_files_of_flickr(tmp_path: Path, write: object) -> None:
 def test_other_layouts_are_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     coco(tmp_path / "data")
     file = written(tmp_path / "reviews.jsonl", (NAMES[0], CAPTIONS[NAMES[0]][0], "wrong-caption"))
-    assert main(["export", str(tmp_path / "data"), "--reviews", str(file), "--out", str(tmp_path / "clean")]) == 1
+    assert (
+        main(["export", str(tmp_path / "data"), "--reviews", str(file), "--out", str(tmp_path / "clean")])
+        == 1
+    )
     assert "is coco, which cannot be written cleaned; expected precomp, flickr8k" in capsys.readouterr().err
     assert not (tmp_path / "clean").exists()

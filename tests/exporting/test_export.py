@@ -36,8 +36,9 @@ def test_faiss_ranks_as_the_run_does(tmp_path: Path, kind: str) -> None:
     folder = KINDS[kind](tmp_path / "runs")
     analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
     for rows, queries, own, names in (
-        ("images", w, v, analysis.image_names), ("captions", v, w, analysis.captions),
-    ):  # fmt: skip
+        ("images", w, v, analysis.image_names),
+        ("captions", v, w, analysis.captions),
+    ):
         file = tmp_path / f"{rows}.faiss"
         assert export([str(folder), "--to", "faiss", str(file), "--rows", rows]) == 0
         index = faiss.read_index(str(file))
@@ -64,7 +65,9 @@ def test_parquet_holds_ids_captions_names_and_embeddings(
     folder = KINDS[kind](tmp_path / "runs")
     analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
     assert export([str(folder), "--to", "parquet", str(tmp_path / "out")]) == 0
-    images, captions = (pq.read_table(tmp_path / "out" / f"{name}.parquet") for name in ("images", "captions"))
+    images, captions = (
+        pq.read_table(tmp_path / "out" / f"{name}.parquet") for name in ("images", "captions")
+    )
     for table, rows in ((images, v), (captions, w)):
         assert table.schema.field("embedding").type == pa.list_(pa.float32(), v.shape[1])
         found = table["embedding"].combine_chunks().flatten().to_numpy().reshape(rows.shape)
@@ -90,10 +93,13 @@ def test_nothing_is_overwritten_and_places_are_checked_before_the_run_is_read(
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "d").write_text("mine")
     for to, place, said in (
-        ("faiss", "a.faiss", "a.faiss.json: exists; expected a new name"), ("faiss", "b", "b: exists"),
-        ("faiss", "e/f", "there is no folder"), ("faiss", "c", "is a folder"), ("parquet", "c", "c: exists"),
+        ("faiss", "a.faiss", "a.faiss.json: exists; expected a new name"),
+        ("faiss", "b", "b: exists"),
+        ("faiss", "e/f", "there is no folder"),
+        ("faiss", "c", "is a folder"),
+        ("parquet", "c", "c: exists"),
         ("parquet", "b", "is a file"),
-    ):  # fmt: skip
+    ):
         assert export([missing, "--to", to, str(tmp_path / place)]) == 1
         assert said in " ".join(capfd.readouterr().err.split())
     assert export([missing, "--to", "faiss", str(tmp_path / "new.faiss")]) == 1
@@ -104,11 +110,22 @@ def test_nothing_is_overwritten_and_places_are_checked_before_the_run_is_read(
 def test_a_run_that_scores_pair_by_pair_is_refused_with_the_reason(tmp_path: Path) -> None:
     folder = write_sealed(tmp_path / "scored", {"config.toml": 'name = "x"\n'})
     ranks = {"image_ranks": np.zeros(2, np.int64), "text_ranks": np.zeros(2, np.int64)}
-    best = {"image_best": np.array([[0, 1], [1, 0]], np.int32), "text_best": np.array([[0, 1], [1, 0]], np.int32)}
+    best = {
+        "image_best": np.array([[0, 1], [1, 0]], np.int32),
+        "text_best": np.array([[0, 1], [1, 0]], np.int32),
+    }
     write_analysis(
-        folder, "dev", scores=np.eye(2, dtype=np.float32), image_of_text=np.arange(2), captions=["a", "b"],
-        image_names=["a.png", "b.png"], metrics={"rsum": 600.0}, fingerprint="abc", **ranks, **best,
-    )  # fmt: skip
+        folder,
+        "dev",
+        scores=np.eye(2, dtype=np.float32),
+        image_of_text=np.arange(2),
+        captions=["a", "b"],
+        image_names=["a.png", "b.png"],
+        metrics={"rsum": 600.0},
+        fingerprint="abc",
+        **ranks,
+        **best,
+    )
     with pytest.raises(InputError, match="scores pair by pair: there is not one embedding of a sample"):
         read_vectors(folder, "dev")
     assert export([str(folder), "--to", "parquet", str(tmp_path / "out")]) == 1

@@ -47,7 +47,9 @@ def test_the_exported_folder_gives_the_same_embeddings_through_plain_transformer
     siglip = "model" in values
     plain = AutoModel.from_pretrained(out, use_safetensors=True).eval()
     tokenizer, analysis = AutoTokenizer.from_pretrained(out), open_analysis(run, "dev")
-    pictures = [Image.open(Path(config.data.data) / "Flicker8k_Dataset" / name) for name in analysis.image_names]
+    pictures = [
+        Image.open(Path(config.data.data) / "Flicker8k_Dataset" / name) for name in analysis.image_names
+    ]
     pixels = AutoImageProcessor.from_pretrained(out, backend="pil")(images=pictures, return_tensors="pt")
     padding = {"padding": "max_length"} if siglip else {"padding": True}
     tokens = tokenizer(analysis.captions, return_tensors="pt", truncation=True, max_length=16, **padding)
@@ -82,7 +84,12 @@ def test_towers_of_two_models_become_one_dual_encoder(
     other = write_tiny_clip(towers_folder / "other", seed=2, space=WIDTH)
     naflex = write_tiny_naflex(towers_folder / "naflex", WORDS)
     siglip = towers_folder / "siglip"
-    values: dict[str, Any] = {"image_tuning": "lora", "text_tuning": "full", "epochs": 1, "learning_rate": 1e-2}
+    values: dict[str, Any] = {
+        "image_tuning": "lora",
+        "text_tuning": "full",
+        "epochs": 1,
+        "learning_rate": 1e-2,
+    }
     for image, text, refusal in (
         (siglip, clip, ""),
         (other, clip, ""),
@@ -110,7 +117,9 @@ def test_towers_of_two_models_become_one_dual_encoder(
         np.testing.assert_allclose(output.image_embeds.numpy(), analysis.image_embeddings, atol=1e-6)
         np.testing.assert_allclose(output.text_embeds.numpy(), analysis.text_embeddings, atol=1e-6)
         towers = DualEncoder(str(out))  # embed pictures takes it, too
-        np.testing.assert_allclose(towers.encode_texts(analysis.captions)[0], analysis.text_embeddings, atol=1e-6)
+        np.testing.assert_allclose(
+            towers.encode_texts(analysis.captions)[0], analysis.text_embeddings, atol=1e-6
+        )
 
 
 def test_what_no_transformers_model_has_is_refused(

@@ -18,9 +18,10 @@ def test_counts_equal_those_of_loops_in_tiles_of_any_size(tile, monkeypatch):
     counts = fitting_images(vectors, image_of_text, 9, likeness=0.6)
     for text in range(23):
         alike = {
-            int(image_of_text[other]) for other in range(23)
+            int(image_of_text[other])
+            for other in range(23)
             if image_of_text[other] != image_of_text[text] and vectors[text] @ vectors[other] >= 0.6
-        }  # fmt: skip
+        }
         assert counts[text] == len(alike)
     for rows, likeness in likeness_to_images(vectors, vectors, image_of_text, 9):
         assert (likeness[:, 4] == -1).all()
@@ -32,10 +33,13 @@ def test_counts_equal_those_of_loops_in_tiles_of_any_size(tile, monkeypatch):
 
 def test_a_caption_that_others_share_fits_their_images():
     captions = [
-        "a dog runs on grass", "a brown dog runs on the green grass",
-        "a dog runs on the grass", "the dog on grass",
-        "two men play chess in a park", "chess players sit in a park",
-    ]  # fmt: skip
+        "a dog runs on grass",
+        "a brown dog runs on the green grass",
+        "a dog runs on the grass",
+        "the dog on grass",
+        "two men play chess in a park",
+        "chess players sit in a park",
+    ]
     vectors = caption_vectors(captions)
     counts = fitting_images(vectors, np.array([0, 0, 1, 1, 2, 2]), 3)
     assert counts.tolist() == [1, 1, 1, 1, 0, 0]

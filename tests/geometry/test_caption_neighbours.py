@@ -22,8 +22,15 @@ def brute(vectors: np.ndarray, owner: np.ndarray, row: int, count: int) -> list[
     return sorted(others, key=lambda j: -float(vectors[row] @ vectors[j]))[:count]
 
 
-@given(seed=st.integers(0, 10_000), captions=st.integers(1, 30), images=st.integers(1, 12), count=st.integers(1, 9))
-def test_exact_neighbours_are_those_of_every_comparison(seed: int, captions: int, images: int, count: int) -> None:
+@given(
+    seed=st.integers(0, 10_000),
+    captions=st.integers(1, 30),
+    images=st.integers(1, 12),
+    count=st.integers(1, 9),
+)
+def test_exact_neighbours_are_those_of_every_comparison(
+    seed: int, captions: int, images: int, count: int
+) -> None:
     vectors, owner = cloud(seed, captions, images)
     found = caption_neighbours(vectors, owner, count)
     assert found.shape == (captions, count)
@@ -61,7 +68,9 @@ def test_hnsw_finds_nearly_all_and_the_same_every_time() -> None:
 def test_progress_rises_to_the_end(exact: bool) -> None:
     told: list[tuple[int, int]] = []
     vectors, owner = cloud(1, 1500, 300)
-    caption_neighbours(vectors, owner, 5, exact=exact, progress=lambda done, total: told.append((done, total)))
+    caption_neighbours(
+        vectors, owner, 5, exact=exact, progress=lambda done, total: told.append((done, total))
+    )
     done = [one for one, _ in told]
     assert done == sorted(done)
     assert told[-1][0] == told[-1][1]

@@ -15,9 +15,12 @@ def test_planted_groups_are_found() -> None:
     points = cloud(30, groups=3)
     said: list[float] = []
     found = cluster_pairs(
-        points.images, points.texts, np.repeat(np.arange(30), 2), ClusterSettings(3),
+        points.images,
+        points.texts,
+        np.repeat(np.arange(30), 2),
+        ClusterSettings(3),
         tell=lambda share, phase: said.append(share),
-    )  # fmt: skip
+    )
     for group in range(3):
         members = found.image_labels[np.arange(30) % 3 == group]
         assert len(set(members.tolist())) == 1
@@ -31,7 +34,9 @@ def test_labels_are_the_nearest_centroids_tile_by_tile(monkeypatch: pytest.Monke
     monkeypatch.setattr("coder_core.geometry.kmeans.TILE_ELEMENTS", 40)
     points = cloud()
     centroids = points.images[:7]
-    np.testing.assert_array_equal(nearest_centroid(points.texts, centroids), (points.texts @ centroids.T).argmax(1))
+    np.testing.assert_array_equal(
+        nearest_centroid(points.texts, centroids), (points.texts @ centroids.T).argmax(1)
+    )
 
 
 def test_more_clusters_than_pairs_is_refused() -> None:

@@ -36,7 +36,9 @@ def together(points: Points) -> np.ndarray:
     return np.concatenate([points.images, points.texts])
 
 
-def test_the_principal_plane_is_that_of_a_singular_value_decomposition(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_principal_plane_is_that_of_a_singular_value_decomposition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     points = cloud()
     monkeypatch.setattr(clouds, "TILE_ELEMENTS", 7 * points.width)  # several tiles, the last ones short
     plane, shares = principal_plane(points)
@@ -139,7 +141,9 @@ def test_a_layout_keeps_groups_together_and_is_the_same_twice(method: layouts.Me
 
 def _turned(points: Points) -> Points:
     """The same joint space in other coordinates: every cosine is the same."""
-    turn = np.linalg.qr(np.random.default_rng(5).normal(size=(points.width, points.width)))[0].astype(np.float32)
+    turn = np.linalg.qr(np.random.default_rng(5).normal(size=(points.width, points.width)))[0].astype(
+        np.float32
+    )
     return Points(points.images @ turn, points.texts @ turn)
 
 
@@ -181,9 +185,14 @@ def test_what_cannot_be_laid_out_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("values", "flag"),
-    [({"method": "mds"}, "--method"), ({"neighbours": 1}, "--neighbours"), ({"min_distance": 2.0}, "--min-distance"),
-     ({"perplexity": float("nan")}, "--perplexity"), ({"seed": -1}, "--seed")],
-)  # fmt: skip
+    [
+        ({"method": "mds"}, "--method"),
+        ({"neighbours": 1}, "--neighbours"),
+        ({"min_distance": 2.0}, "--min-distance"),
+        ({"perplexity": float("nan")}, "--perplexity"),
+        ({"seed": -1}, "--seed"),
+    ],
+)
 def test_a_setting_that_means_nothing_is_named(values: dict[str, object], flag: str) -> None:
     with pytest.raises(InputError, match=flag):
         LayoutSettings(**values)  # type: ignore[arg-type]
@@ -231,9 +240,14 @@ def test_one_modality_alone_and_both_centred(method: layouts.Method) -> None:
     }
     n, m = len(points.images), len(points.texts)
     assert {kind: len(plane) for kind, plane in planes.items()} == {
-        "both": n + m, "images": n, "captions": m, "centred": n + m,
-    }  # fmt: skip
-    alone = lay_out(Points(apart.images, apart.texts[:0]), LayoutSettings(method, neighbours=8, perplexity=10))
+        "both": n + m,
+        "images": n,
+        "captions": m,
+        "centred": n + m,
+    }
+    alone = lay_out(
+        Points(apart.images, apart.texts[:0]), LayoutSettings(method, neighbours=8, perplexity=10)
+    )
     np.testing.assert_allclose(planes["images"], alone.plane, atol=1e-4)
     apart_by = {
         kind: np.linalg.norm(planes[kind][:n].mean(0) - planes[kind][n:].mean(0)) / planes[kind].std()

@@ -21,9 +21,17 @@ from coder_core.geometry.text_space import (
 from tests.support.tiny_bert import write_tiny_bert
 
 CAPTIONS = [
-    "a red dog runs", "the red dog runs fast", "a blue star", "one blue star and a blue ring", "a red ring",
-    "the dog sits", "a cat sits near the dog", "the cat runs", "a star", "a ring near a star",
-]  # fmt: skip
+    "a red dog runs",
+    "the red dog runs fast",
+    "a blue star",
+    "one blue star and a blue ring",
+    "a red ring",
+    "the dog sits",
+    "a cat sits near the dog",
+    "the cat runs",
+    "a star",
+    "a ring near a star",
+]
 
 
 def test_captions_that_share_rare_words_are_near_and_rows_have_length_one() -> None:
@@ -88,7 +96,10 @@ def test_damaged_files_are_named(names: bytes | None, arrays: bytes | None, said
     [
         ({"idf": np.ones(10, np.float32)}, r"text_space.safetensors: holds idf \(float32\)"),
         ({"components": np.ones((4, 10), np.int32)}, r"text_space.safetensors: holds components \(int32\)"),
-        ({"components": np.full((4, 10), np.nan, np.float32)}, r"text_space.safetensors: holds components \(float32\)"),
+        (
+            {"components": np.full((4, 10), np.nan, np.float32)},
+            r"text_space.safetensors: holds components \(float32\)",
+        ),
         ({"components": np.ones((0, 10), np.float32)}, "text_space.safetensors: holds no components"),
     ],
 )

@@ -8,7 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from coder_core.memory.momentum import cosine_momentum, momentum_twin, share_of_start, start_that_leaves, update_twin
+from coder_core.memory.momentum import (
+    cosine_momentum,
+    momentum_twin,
+    share_of_start,
+    start_that_leaves,
+    update_twin,
+)
 
 
 def small() -> nn.Sequential:
@@ -69,7 +75,9 @@ def test_the_twin_takes_no_gradient_trains_its_statistics_and_shares_nothing() -
     twin = momentum_twin(module)
     assert not any(parameter.requires_grad for parameter in twin.parameters())
     assert all(part.training for part in twin.modules())
-    assert all(a.data_ptr() != b.data_ptr() for a, b in zip(twin.parameters(), module.parameters(), strict=True))
+    assert all(
+        a.data_ptr() != b.data_ptr() for a, b in zip(twin.parameters(), module.parameters(), strict=True)
+    )
     assert all(parameter.requires_grad for parameter in module.parameters())
 
 

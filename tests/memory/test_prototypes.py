@@ -56,10 +56,15 @@ def test_by_hand() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    seed=st.integers(0, 10_000), count=st.integers(2, 6), batch=st.integers(1, 9), batches=st.integers(2, 4),
+    seed=st.integers(0, 10_000),
+    count=st.integers(2, 6),
+    batch=st.integers(1, 9),
+    batches=st.integers(2, 4),
     passes=st.integers(2, 4),
-)  # fmt: skip
-def test_every_step_agrees_with_the_loops(seed: int, count: int, batch: int, batches: int, passes: int) -> None:
+)
+def test_every_step_agrees_with_the_loops(
+    seed: int, count: int, batch: int, batches: int, passes: int
+) -> None:
     pass_pairs = batch * batches
     count = min(count, pass_pairs)
     if count < 2:
@@ -91,7 +96,9 @@ def test_ids_stay_while_the_space_turns_slowly() -> None:
         clusters.update(vectors[part], part)
     clusters.centroids.copy_(vectors[:6])  # one in each group
     owner = clusters.assign(vectors).labels.clone()
-    turn = torch.linalg.matrix_exp(0.05 * torch.triu(torch.ones(8, 8), 1) - 0.05 * torch.tril(torch.ones(8, 8), -1))
+    turn = torch.linalg.matrix_exp(
+        0.05 * torch.triu(torch.ones(8, 8), 1) - 0.05 * torch.tril(torch.ones(8, 8), -1)
+    )
     first = vectors.clone()
     for _ in range(20):
         vectors = vectors @ turn

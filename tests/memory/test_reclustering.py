@@ -10,7 +10,13 @@ import torch
 
 from coder_core.memory import reclustering
 from coder_core.memory.prototypes import Prototypes
-from coder_core.memory.reclustering import match_clusters, mean_cosine, nearest_centroids, recluster, spherical_kmeans
+from coder_core.memory.reclustering import (
+    match_clusters,
+    mean_cosine,
+    nearest_centroids,
+    recluster,
+    spherical_kmeans,
+)
 from tests.memory.test_prototypes import planted
 
 
@@ -65,7 +71,9 @@ def test_adopting_another_clustering_counts_all_pairs() -> None:
     clusters = Prototypes(5, 8, pairs=90, pass_pairs=90)
     clusters.update(vectors, torch.arange(90))
     clusters.update(vectors, torch.arange(90))
-    clusters.replace(torch.from_numpy(recluster(vectors.numpy(), clusters.centroids.numpy(), seed=0)), vectors)
+    clusters.replace(
+        torch.from_numpy(recluster(vectors.numpy(), clusters.centroids.numpy(), seed=0)), vectors
+    )
     labels = nearest_centroids(vectors.numpy(), clusters.centroids.numpy())
     assert clusters.labels.tolist() == labels.tolist()
     assert clusters.members.tolist() == np.bincount(labels, minlength=5).tolist()

@@ -31,18 +31,27 @@ def test_the_papers_model() -> None:
     assert model.image_pooling is not model.text_pooling
 
 
-@pytest.mark.parametrize(("name", "kind"), [("gpo", GeneralisedPooling), ("mean", MeanPooling), ("max", MaxPooling)])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("gpo", GeneralisedPooling), ("mean", MeanPooling), ("max", MaxPooling)]
+)
 def test_poolings_by_name(name: str, kind: type) -> None:
-    model = build_model(ModelConfig(dimension=8, image_pooling=name, text_pooling="max"), feature_size=4, words=5)  # type: ignore[arg-type]
+    model = build_model(
+        ModelConfig(dimension=8, image_pooling=name, text_pooling="max"), feature_size=4, words=5
+    )  # type: ignore[arg-type]
     assert isinstance(model.image_pooling, kind)
     assert isinstance(model.text_pooling, MaxPooling)
 
 
 def test_sizes_depths_and_dropouts() -> None:
     config = ModelConfig(
-        dimension=8, word_size=3, image_layers=3, text_layers=2, image_dropout=0.1, word_dropout=0.2,
+        dimension=8,
+        word_size=3,
+        image_layers=3,
+        text_layers=2,
+        image_dropout=0.1,
+        word_dropout=0.2,
         embedding_dropout=0.3,
-    )  # fmt: skip
+    )
     vectors = torch.rand(5, 3)
     model = build_model(config, feature_size=4, words=5, vectors=vectors)
     assert (model.regions.dropout.p, model.words.dropout.p, model.dropout.p) == (0.1, 0.2, 0.3)
@@ -50,14 +59,18 @@ def test_sizes_depths_and_dropouts() -> None:
     assert not model.regions.one_mask
     assert build_model(replace(config, image_dropout_mask="image"), feature_size=4, words=5).regions.one_mask
     assert torch.equal(model.words.vectors.weight, vectors)
-    images, texts = model(torch.rand(6, 2, 4), torch.full((6,), 2), torch.ones(6, 3).long(), torch.full((6,), 3))[:2]
+    images, texts = model(
+        torch.rand(6, 2, 4), torch.full((6,), 2), torch.ones(6, 3).long(), torch.full((6,), 3)
+    )[:2]
     assert images.shape == texts.shape == (6, 8)
     torch.testing.assert_close(images.norm(dim=1), torch.ones(6))
 
 
 def test_bert_by_folder(tmp_path: Path) -> None:
     folder = write_tiny_bert(tmp_path / "bert", ["a", "star"])
-    model = build_model(ModelConfig(text_encoder="bert", bert=str(folder), dimension=8), feature_size=4, words=7)
+    model = build_model(
+        ModelConfig(text_encoder="bert", bert=str(folder), dimension=8), feature_size=4, words=7
+    )
     assert isinstance(model.words, BertWords)
     assert model.words.linear.weight.shape == (8, 16)
     assert model.encode_texts(torch.tensor([[2, 5, 3]]), torch.tensor([3])).shape == (1, 8)

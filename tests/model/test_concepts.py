@@ -35,13 +35,20 @@ def some_concepts(count: int = 6, size: int = 5) -> Concepts:
 
 def batch() -> tuple[torch.Tensor, ...]:
     torch.manual_seed(3)
-    return torch.rand(4, 3, 6), torch.tensor([3, 2, 3, 1]), torch.randint(2, 9, (4, 5)), torch.tensor([5, 2, 1, 4])
+    return (
+        torch.rand(4, 3, 6),
+        torch.tensor([3, 2, 3, 1]),
+        torch.randint(2, 9, (4, 5)),
+        torch.tensor([5, 2, 1, 4]),
+    )
 
 
 def built(**model: Any) -> torch.nn.Module:
     config = ModelConfig(**(SIZE | model))
     torch.manual_seed(0)
-    return build_model(config, feature_size=6, words=9, concepts=some_concepts() if config.concepts else None).eval()
+    return build_model(
+        config, feature_size=6, words=9, concepts=some_concepts() if config.concepts else None
+    ).eval()
 
 
 def test_without_concepts_the_model_is_the_instance_branch_to_the_last_bit() -> None:
@@ -158,7 +165,9 @@ def test_a_list_of_concepts_takes_the_place_of_tagging(tmp_path: Path) -> None:
         ('{"objects": ["dog"]}', "holds 1 words; expected two or more"),
     ],
 )
-def test_a_list_that_cannot_be_used_is_refused_with_the_place(tmp_path: Path, content: str, said: str) -> None:
+def test_a_list_that_cannot_be_used_is_refused_with_the_place(
+    tmp_path: Path, content: str, said: str
+) -> None:
     path = tmp_path / "list.json"
     path.write_text(content)
     with pytest.raises(InputError) as refused:

@@ -106,11 +106,16 @@ def test_training_in_bfloat16_has_gradients(model: Coder) -> None:
     model.train()
     with autocast(CPU, "bfloat16"):
         images, texts = model(
-            torch.rand(4, 3, 5), torch.tensor([3, 2, 3, 1]), torch.ones(4, 2).long(), torch.tensor([1, 2, 2, 1])
+            torch.rand(4, 3, 5),
+            torch.tensor([3, 2, 3, 1]),
+            torch.ones(4, 2).long(),
+            torch.tensor([1, 2, 2, 1]),
         )[:2]
     assert images.dtype == texts.dtype == torch.float32
     (images - texts).square().sum().backward()
-    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in model.parameters())
+    assert all(
+        parameter.grad is not None and parameter.grad.isfinite().all() for parameter in model.parameters()
+    )
 
 
 def test_one_vector_per_image(tmp_path: Path, model: Coder, tokens: Tokens) -> None:

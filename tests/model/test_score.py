@@ -58,7 +58,9 @@ def test_equals_one_pair_at_a_time(split: Split, tokens: Tokens, kind: dict[str,
     """One image has a region of zeros, which training and evaluation leave out."""
     model = built(**kind).train()
     seen: list[tuple[int, int]] = []
-    scored = score_pairs(model, split, tokens, device=CPU, progress=lambda done, total: seen.append((done, total)))
+    scored = score_pairs(
+        model, split, tokens, device=CPU, progress=lambda done, total: seen.append((done, total))
+    )
     assert model.training
     assert scored.scores.shape == (split.n_images, split.n_texts)
     assert scored.scores.dtype == np.float32
@@ -72,15 +74,19 @@ def test_equals_one_pair_at_a_time(split: Split, tokens: Tokens, kind: dict[str,
             lengths = torch.tensor([real.shape[1]]), torch.tensor([words.shape[1]])
             alone = model.scorer(
                 model.encode_images(real, lengths[0]), model.encode_texts(words, lengths[1]), *lengths
-            )  # fmt: skip
+            )
             np.testing.assert_allclose(scored.scores[i, j], alone.item(), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_new_captions_are_scored_with_images_encoded_before(split: Split, tokens: Tokens, kind: dict[str, Any]) -> None:
+def test_new_captions_are_scored_with_images_encoded_before(
+    split: Split, tokens: Tokens, kind: dict[str, Any]
+) -> None:
     model = built(**kind)
     scored = score_pairs(model, split, tokens, device=CPU)
-    np.testing.assert_allclose(score_texts(model, scored.images, tokens, device=CPU), scored.scores.T, atol=1e-6)
+    np.testing.assert_allclose(
+        score_texts(model, scored.images, tokens, device=CPU), scored.scores.T, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("kind", [{}, *KINDS])
@@ -92,7 +98,9 @@ def test_ranks_come_from_whatever_scores(split: Split, tokens: Tokens, kind: dic
     assert ranks.text_best.shape == (split.n_texts, 3)
     for j in (0, 17, split.n_texts - 1):
         others = np.delete(scores[:, j], split.image_of_text[j])
-        assert abs(int((others >= scores[split.image_of_text[j], j]).sum()) - ranks.text_ranks[j]) <= 1  # rounding
+        assert (
+            abs(int((others >= scores[split.image_of_text[j], j]).sum()) - ranks.text_ranks[j]) <= 1
+        )  # rounding
 
 
 def test_it_may_be_stopped(split: Split, tokens: Tokens) -> None:

@@ -48,7 +48,9 @@ def test_entropy_by_hand() -> None:
 
 @as_mask_and_list
 @given(seed=st.integers(0, 10_000), epsilon=st.floats(0.01, 1), temperature=st.floats(0.05, 2))
-def test_agrees_with_the_loops(negatives_of: Callable[..., Any], seed: int, epsilon: float, temperature: float) -> None:
+def test_agrees_with_the_loops(
+    negatives_of: Callable[..., Any], seed: int, epsilon: float, temperature: float
+) -> None:
     problem = random_problem(seed)
     listed = negatives_of(problem.ids, problem.slot_ids)
     loops = negatives(problem.ids.tolist(), problem.slot_ids.tolist())
@@ -178,7 +180,9 @@ def test_gradients(negatives_of: Callable[..., Any], normalise: bool) -> None:
     problem = random_problem(7)
     listed = negatives_of(problem.ids, problem.slot_ids)
     for function, switches in zip(BOTH, ({}, {"temperature": 0.3}), strict=True):
-        assert gradcheck(partial(function, negatives=listed, normalise=normalise, **switches), problem.bank_scores)
+        assert gradcheck(
+            partial(function, negatives=listed, normalise=normalise, **switches), problem.bank_scores
+        )
 
 
 def test_the_deviation_does_not_cancel_far_from_zero() -> None:

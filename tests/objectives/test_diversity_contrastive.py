@@ -14,7 +14,12 @@ from torch.autograd import gradcheck
 from coder_core.memory.bank import CoupledBank
 from coder_core.objectives.diversity import anchor_diversity
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
-from coder_core.objectives.pairs import AllExcept, all_except_same_image, both_directions, same_image_negatives
+from coder_core.objectives.pairs import (
+    AllExcept,
+    all_except_same_image,
+    both_directions,
+    same_image_negatives,
+)
 from coder_core.ops import normalise
 from tests.reference import step as reference
 from tests.reference.arithmetic import dot
@@ -85,14 +90,18 @@ def test_both_directions_agree_with_the_loops(
 ) -> None:
     problem = random_problem(seed)
     ids = problem.ids.tolist()
-    diversity = 0.5 + 0.5 * torch.rand(len(ids), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    diversity = 0.5 + 0.5 * torch.rand(
+        len(ids), generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
     matrix = problem.scores.tolist()
     values = {"temperature": temperature, "margin": margin, **switches}
     directions = both_directions(problem.scores, problem.ids)
     for direction, rows in zip(directions, (matrix, transposed(matrix)), strict=True):
         expected = [
             loss_of_one(kept(row, mask), row[anchor], diversity=own, **values)
-            for anchor, (row, mask, own) in enumerate(zip(rows, negatives(ids, ids), diversity.tolist(), strict=True))
+            for anchor, (row, mask, own) in enumerate(
+                zip(rows, negatives(ids, ids), diversity.tolist(), strict=True)
+            )
         ]
         fast = diversity_contrastive(*direction, diversity=diversity, **values)
         assert fast.tolist() == pytest.approx(expected, rel=1e-10, abs=1e-10)
@@ -110,7 +119,9 @@ def test_batch_and_bank_agree_with_the_loops(
     problem = random_problem(seed)
     ids, scores = problem.ids.tolist(), problem.scores.tolist()
     in_batch = reference.Side(scores, problem.scores.diagonal().tolist(), ids, positive_offset=0)
-    in_bank = reference.Side(problem.bank_scores.tolist(), problem.bank_positives.tolist(), problem.slot_ids.tolist())
+    in_bank = reference.Side(
+        problem.bank_scores.tolist(), problem.bank_positives.tolist(), problem.slot_ids.tolist()
+    )
     weights = reference.anchor_diversity(in_batch, in_bank, ids, kind=measure, bank_share=bank_share)
     expected = [
         reference.losses(side, ids, weights, keep_same_image=keep_same_image) for side in (in_batch, in_bank)
@@ -147,13 +158,16 @@ def test_every_step_meets_the_whole_queue_before_its_own_keys(modality: int) -> 
         anchors, keys = unit_rows(), (unit_rows(), unit_rows())
         ids = torch.arange(step * 3, (step + 1) * 3) % 8
         partners, slots = keys[1 - modality], (bank.images, bank.texts)[1 - modality]
-        problem = Problem(anchors @ partners.T, ids, anchors @ slots.T, (anchors * partners).sum(1), bank.image_ids)
+        problem = Problem(
+            anchors @ partners.T, ids, anchors @ slots.T, (anchors * partners).sum(1), bank.image_ids
+        )
         _, in_bank, diversity = batch_and_bank(problem, all_except_same_image)
 
         in_ring = reference.Side(
             [[dot(row, entry[1 - modality]) for entry in ring.entries] for row in anchors.tolist()],
-            problem.bank_positives.tolist(), [entry[2] for entry in ring.entries],
-        )  # fmt: skip
+            problem.bank_positives.tolist(),
+            [entry[2] for entry in ring.entries],
+        )
         in_batch = reference.Side(problem.scores.tolist(), in_ring.positives, ids.tolist())
         weights = reference.anchor_diversity(in_batch, in_ring, ids.tolist(), kind="std")
         assert diversity.tolist() == pytest.approx(weights, rel=1e-10)
@@ -175,7 +189,9 @@ def test_an_empty_bank_leaves_the_batch_diversity_and_the_pull() -> None:
     problem = random_problem(3)
     problem.slot_ids = torch.full_like(problem.slot_ids, -1)
     _, in_bank, diversity = batch_and_bank(problem, all_except_same_image)
-    assert torch.equal(diversity, anchor_diversity((problem.scores, all_except_same_image(problem.ids, problem.ids))))
+    assert torch.equal(
+        diversity, anchor_diversity((problem.scores, all_except_same_image(problem.ids, problem.ids)))
+    )
     torch.testing.assert_close(in_bank, -torch.log1p(problem.bank_positives))
 
 
@@ -218,7 +234,9 @@ def test_no_diversity_is_a_diversity_of_one() -> None:
 def test_the_positive_is_absent_from_the_sum_exactly() -> None:
     """HAL and USER leave exp(−γ/μ) = 0.05 in place of the positive; here an anchor without negatives sums to 0."""
     scores = torch.tensor([[0.5]], dtype=torch.float64)
-    loss = diversity_contrastive(scores, torch.zeros(1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.bool))
+    loss = diversity_contrastive(
+        scores, torch.zeros(1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.bool)
+    )
     assert loss.item() == 0.0
     assert math.exp(-0.3 / 0.1) == pytest.approx(0.05, abs=1e-3)
 
@@ -311,7 +329,9 @@ def test_a_detached_diversity_is_a_constant() -> None:
     fixed = torch.autograd.grad(
         diversity_contrastive(*direction, diversity=spread.detach()).sum(), problem.scores, retain_graph=True
     )[0]
-    trained = torch.autograd.grad(diversity_contrastive(*direction, diversity=spread).sum(), problem.scores)[0]
+    trained = torch.autograd.grad(diversity_contrastive(*direction, diversity=spread).sum(), problem.scores)[
+        0
+    ]
     assert not torch.allclose(fixed, trained)
 
 

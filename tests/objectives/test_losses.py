@@ -41,9 +41,13 @@ class Loss(NamedTuple):
 LOSSES = {
     "triplet-sum": Loss(triplet_sum, reference.triplet_sum, "margin"),
     "triplet-hardest": Loss(triplet_hardest, reference.triplet_hardest, "margin"),
-    "npairs": Loss(npairs_hinge, lambda row, positive, m: reference.triplet_sum(row, positive, m) / (2 * 5), "margin"),
+    "npairs": Loss(
+        npairs_hinge, lambda row, positive, m: reference.triplet_sum(row, positive, m) / (2 * 5), "margin"
+    ),
     "infonce": Loss(info_nce, reference.info_nce, "temperature"),
-    "sigmoid": Loss(partial(pairwise_sigmoid, bias=-1.5), partial(reference.pairwise_sigmoid, bias=-1.5), "scale"),
+    "sigmoid": Loss(
+        partial(pairwise_sigmoid, bias=-1.5), partial(reference.pairwise_sigmoid, bias=-1.5), "scale"
+    ),
     "cmpm": Loss(projection_matching, reference.projection_matching, "temperature"),
     "polynomial": Loss(polynomial_hardest, reference.polynomial_hardest, "margin"),
 }
@@ -156,7 +160,9 @@ def test_by_hand(loss: Callable[..., Tensor], expected: float) -> None:
 )
 def test_two_equal_candidates_by_hand(name: str, expected: float) -> None:
     """Both have a share of one half: −log ½, and ½ log ½ + ½ log(½ / 1e-8)."""
-    assert one_pair(name, torch.full((1, 2), 0.4, dtype=torch.float64)).item() == pytest.approx(expected, abs=1e-6)
+    assert one_pair(name, torch.full((1, 2), 0.4, dtype=torch.float64)).item() == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
 def test_the_polynomial_passes_over_far_negatives_and_perfect_positives() -> None:

@@ -33,7 +33,9 @@ def test_the_literal_switch_keeps_other_captions_but_never_the_positive() -> Non
 
 def test_the_positive_stands_at_an_offset_among_gathered_candidates() -> None:
     """The second of two processes: its pairs 0 and 1 are candidates 2 and 3 of four."""
-    mask = pairs.same_image_negatives(torch.tensor([5, 6]), torch.tensor([5, 9, 5, 6]), True, positive_offset=2)
+    mask = pairs.same_image_negatives(
+        torch.tensor([5, 6]), torch.tensor([5, 9, 5, 6]), True, positive_offset=2
+    )
     assert mask.tolist() == [[True, True, False, True], [True, True, True, False]]
 
 
@@ -74,7 +76,9 @@ def test_both_directions_by_hand() -> None:
 
 def test_a_rectangular_direction_takes_its_positives_from_the_offset() -> None:
     scores = torch.arange(8.0).reshape(2, 4)
-    direction = pairs.in_batch_direction(scores, torch.tensor([5, 6]), torch.tensor([1, 2, 5, 6]), positive_offset=2)
+    direction = pairs.in_batch_direction(
+        scores, torch.tensor([5, 6]), torch.tensor([1, 2, 5, 6]), positive_offset=2
+    )
     assert direction.positive_scores.tolist() == [2.0, 7.0]
     assert direction.negatives.tolist() == [[True, True, False, True], [True, True, True, False]]
 
@@ -87,6 +91,8 @@ def test_positives_outside_the_candidates_are_refused() -> None:
 def test_hardest_negatives_by_hand() -> None:
     """The best score of row 0 is its positive's; the second row has no negative."""
     scores = torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.8, 0.3]])
-    values, columns = pairs.hardest_negatives(scores, torch.tensor([[False, True, True], [False, False, False]]))
+    values, columns = pairs.hardest_negatives(
+        scores, torch.tensor([[False, True, True], [False, False, False]])
+    )
     assert values.tolist() == [0.5, float("-inf")]
     assert columns[0] == 2

@@ -34,7 +34,9 @@ def test_a_temperature_divides_the_logits() -> None:
 @given(seed=st.integers(0, 10_000), pairs=st.integers(1, 6), count=st.integers(2, 7))
 def test_both_modalities_agree_with_the_loops(seed: int, pairs: int, count: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    images, texts = (normalise(torch.randn(pairs, 4, generator=generator, dtype=torch.float64)) for _ in range(2))
+    images, texts = (
+        normalise(torch.randn(pairs, 4, generator=generator, dtype=torch.float64)) for _ in range(2)
+    )
     classifier = torch.randn(count, 4, generator=generator, dtype=torch.float64)
     labels = torch.randint(count, (pairs,), generator=generator)
     found = sum(prototype_guided(prototype_logits(side, classifier), labels) for side in (images, texts))

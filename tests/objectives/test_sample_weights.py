@@ -38,7 +38,9 @@ from tests.reference import neighbourhood as reference
 MODALITIES = ["difference", "sum", "image", "text"]
 
 
-def neighbourhood(seed: int, *, pairs: int = 9, count: int = 4, rows: int = 5) -> tuple[Tensor, Tensor, Tensor]:
+def neighbourhood(
+    seed: int, *, pairs: int = 9, count: int = 4, rows: int = 5
+) -> tuple[Tensor, Tensor, Tensor]:
     """(M, 3) float64 unit rows, (p,) their owners, (p, N) neighbours, some of them missing."""
     generator = torch.Generator().manual_seed(seed)
     values = normalise(torch.randn(rows, 3, generator=generator, dtype=torch.float64))
@@ -49,7 +51,9 @@ def neighbourhood(seed: int, *, pairs: int = 9, count: int = 4, rows: int = 5) -
     return values, owner, torch.where(missing, -1, neighbours)
 
 
-def scores_of(values: Tensor, owner: Tensor, neighbours: Tensor, second: Tensor | None = None) -> NeighbourScores:
+def scores_of(
+    values: Tensor, owner: Tensor, neighbours: Tensor, second: Tensor | None = None
+) -> NeighbourScores:
     """With all rows embedded, and all neighbours of neighbours counted unless some were sampled."""
     every = torch.ones(len(values), dtype=torch.bool)
     return neighbour_scores(values, every, owner, neighbours, neighbours if second is None else second)
@@ -112,11 +116,15 @@ def test_what_has_no_embedding_yet_is_left_out_and_its_pair_weighs_like_the_aver
     owner = torch.arange(9)
     seen = torch.ones(9, dtype=torch.bool)
     seen[4] = False
-    found = neighbour_scores(values.index_fill(0, torch.tensor([4]), torch.nan), seen, owner, neighbours, neighbours)
+    found = neighbour_scores(
+        values.index_fill(0, torch.tensor([4]), torch.nan), seen, owner, neighbours, neighbours
+    )
     rows = values.tolist()
     for pair in range(9):
         near = [j for j in present(neighbours[pair]) if j != 4]
-        assert found.diversity[pair].item() == pytest.approx(reference.diversity([rows[j] for j in near]), abs=1e-12)
+        assert found.diversity[pair].item() == pytest.approx(
+            reference.diversity([rows[j] for j in near]), abs=1e-12
+        )
     others = torch.tensor([pair for pair in range(9) if pair != 4])
     assert found.discrepancy[4].item() == pytest.approx(found.discrepancy[others].mean().item())
 
@@ -175,7 +183,9 @@ def test_an_unknown_way_of_combining_is_an_error() -> None:
 def test_direction_minus_one_weighs_the_diverse_and_zero_nobody() -> None:
     raw = torch.tensor([[0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], dtype=torch.float64)
     for direction, order in ((-1, 1), (1, -1)):
-        weights = combined_weights(raw, raw, shares=(1, 0), direction=direction, scale=3.0, modalities="image").tolist()
+        weights = combined_weights(
+            raw, raw, shares=(1, 0), direction=direction, scale=3.0, modalities="image"
+        ).tolist()
         assert all(order * (after - before) > 0 for before, after in pairwise(weights))
     for modalities in MODALITIES:
         level = combined_weights(raw, raw, shares=(1, 1), direction=0, scale=3.0, modalities=modalities)  # type: ignore[arg-type]
@@ -242,12 +252,16 @@ def test_all_three_agree_with_the_loops_and_sum_to_lambda(seed: int, scale: floa
     matrix = scores.tolist()
     near, close = images @ images.T, captions @ captions.T
     cases = [
-        (hub_weights(scores, negatives, scale=scale),
-         of_batches.hub_weights(matrix, names, scale, HAL_SHARPNESS, HAL_THRESHOLD)),
+        (
+            hub_weights(scores, negatives, scale=scale),
+            of_batches.hub_weights(matrix, names, scale, HAL_SHARPNESS, HAL_THRESHOLD),
+        ),
         (rank_weights(scores, negatives, scale=scale), of_batches.rank_weights(matrix, names, scale)),
-        (density_weights(near, close, negatives, scale=scale),
-         of_batches.density_weights(near.tolist(), close.tolist(), names, scale, AMRANI_NEIGHBOURS)),
-    ]  # fmt: skip
+        (
+            density_weights(near, close, negatives, scale=scale),
+            of_batches.density_weights(near.tolist(), close.tolist(), names, scale, AMRANI_NEIGHBOURS),
+        ),
+    ]
     for found, expected in cases:
         assert found.tolist() == pytest.approx(expected, rel=1e-9)
         assert found.sum().item() == pytest.approx(scale)

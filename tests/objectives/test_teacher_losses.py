@@ -61,7 +61,9 @@ IMITATION = {
     "dino-reversed": Form(reversed_self_distillation, imitation.dino_reversed, two_temperatures),
 }
 FORMS = IMITATION | {
-    f"{name}{'-soft' * soft}": boosted(name, fast, soft) for name, fast in BOOSTING.items() for soft in (False, True)
+    f"{name}{'-soft' * soft}": boosted(name, fast, soft)
+    for name, fast in BOOSTING.items()
+    for soft in (False, True)
 }
 every_form = pytest.mark.parametrize("form", FORMS)
 seeds = st.integers(0, 10_000)
@@ -77,7 +79,9 @@ def two_branches(seed: int) -> tuple[Problem, Tensor]:
 def directions(seed: int) -> list[tuple[Direction, Tensor, Tensor]]:
     """Both ways: the target's direction, the teacher's scores and its positives."""
     problem, teacher = two_branches(seed)
-    ways = zip(both_directions(problem.scores, problem.ids), both_directions(teacher, problem.ids), strict=True)
+    ways = zip(
+        both_directions(problem.scores, problem.ids), both_directions(teacher, problem.ids), strict=True
+    )
     return [(target, other.scores, other.positive_scores) for target, other in ways]
 
 
@@ -92,14 +96,17 @@ def first_positive(loss: Callable[..., Tensor], target: Tensor, teacher: Tensor,
 @given(seed=seeds, margin=margins, split=st.floats(0.05, 0.95))
 def test_both_directions_agree_with_the_loops(form: str, seed: int, margin: float, split: float) -> None:
     fast, slow, switches = FORMS[form]
-    switches = switches | {name: value for name, value in (("margin", margin), ("split", split)) if name in switches}
+    switches = switches | {
+        name: value for name, value in (("margin", margin), ("split", split)) if name in switches
+    }
     problem, teacher = two_branches(seed)
     masks = negatives(problem.ids.tolist(), problem.ids.tolist())
     matrices = problem.scores.tolist(), teacher.tolist()
     ways = matrices, tuple(map(transposed, matrices))
     for (target, scores, positives), branches in zip(directions(seed), ways, strict=True):
         expected = [
-            slow(*([rows[i][i], *kept(rows[i], mask)] for rows in branches), **switches) for i, mask in enumerate(masks)
+            slow(*([rows[i][i], *kept(rows[i], mask)] for rows in branches), **switches)
+            for i, mask in enumerate(masks)
         ]
         assert fast(*target, scores, positives, **switches).tolist() == pytest.approx(expected, abs=1e-10)
 
@@ -127,7 +134,9 @@ def test_a_query_without_negatives_loses_nothing(form: str) -> None:
     fast, _, switches = FORMS[form]
     scores = torch.zeros(1, 2, requires_grad=True)
     teacher = torch.full((1, 2), 0.5)
-    value = fast(scores, scores[:, 0], torch.zeros(1, 2, dtype=torch.bool), teacher, teacher[:, 0], **switches)
+    value = fast(
+        scores, scores[:, 0], torch.zeros(1, 2, dtype=torch.bool), teacher, teacher[:, 0], **switches
+    )
     value.sum().backward()
     assert value.tolist() == [0.0]
     assert scores.grad is not None
@@ -197,9 +206,10 @@ def test_the_hardest_form_is_the_largest_term_of_the_sum(seed: int) -> None:
 def test_soft_margins_at_their_ends(margin: float) -> None:
     """γ(d) = 0 with a slope of −1, γ far below d; γ₂(−1) = 0 with a slope of 1, γ₂ far above."""
     ends: list[tuple[Callable[..., Tensor], float, float]] = [
-        (partial(soft_margin, largest=1.0), 1.0, -1), (partial(soft_margin, largest=2.0), 2.0, -1),
+        (partial(soft_margin, largest=1.0), 1.0, -1),
+        (partial(soft_margin, largest=2.0), 2.0, -1),
         (soft_negative_margin, -1.0, 1),
-    ]  # fmt: skip
+    ]
     for function, at, expected in ends:
         end = torch.tensor([at], dtype=torch.float64, requires_grad=True)
         value = function(end, margin)
@@ -211,7 +221,9 @@ def test_soft_margins_at_their_ends(margin: float) -> None:
 
 
 @given(margin=margins, score=st.floats(-1, 1))
-def test_soft_margins_lie_between_nothing_and_what_the_score_leaves_room_for(margin: float, score: float) -> None:
+def test_soft_margins_lie_between_nothing_and_what_the_score_leaves_room_for(
+    margin: float, score: float
+) -> None:
     """Never above γ and never above the distance to the end (the paper's theoretical maximum)."""
     at = torch.tensor(score, dtype=torch.float64)
     for value, room in (

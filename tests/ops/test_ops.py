@@ -74,8 +74,12 @@ def test_gradients() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-def test_the_best_column_is_the_first_of_equal_ones_and_a_nan_is_never_passed_over(dtype: torch.dtype) -> None:
-    scores = torch.tensor([[0.0, 2.0, 2.0], [3.0, 1.0, 3.0], [5.0, float("nan"), 6.0]], dtype=dtype, requires_grad=True)
+def test_the_best_column_is_the_first_of_equal_ones_and_a_nan_is_never_passed_over(
+    dtype: torch.dtype,
+) -> None:
+    scores = torch.tensor(
+        [[0.0, 2.0, 2.0], [3.0, 1.0, 3.0], [5.0, float("nan"), 6.0]], dtype=dtype, requires_grad=True
+    )
     found = ops.best_columns(scores)
     assert found.tolist() == [1, 0, 1]
     assert found.dtype == torch.int64

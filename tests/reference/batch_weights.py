@@ -13,7 +13,9 @@ def scaled(values: Sequence[float], scale: float) -> list[float]:
     return [scale * value / math.fsum(values) for value in values]
 
 
-def hub_weights(scores: Matrix, ids: Sequence[int], scale: float, sharpness: float, threshold: float) -> list[float]:
+def hub_weights(
+    scores: Matrix, ids: Sequence[int], scale: float, sharpness: float, threshold: float
+) -> list[float]:
     """1 + the soft count of the queries a sample is the closest wrong answer of."""
     size = len(scores)
 
@@ -44,11 +46,15 @@ def rank_weights(scores: Matrix, ids: Sequence[int], scale: float) -> list[float
     return scaled(found, scale)
 
 
-def density_weights(images: Matrix, captions: Matrix, ids: Sequence[int], scale: float, count: int) -> list[float]:
+def density_weights(
+    images: Matrix, captions: Matrix, ids: Sequence[int], scale: float, count: int
+) -> list[float]:
     """λ·softmax of the mean similarity of the nearest other pairs, both modalities agreeing."""
     size, density = len(ids), []
     for i in range(size):
-        near = sorted((min(images[i][j], captions[i][j]) for j in range(size) if ids[j] != ids[i]), reverse=True)
+        near = sorted(
+            (min(images[i][j], captions[i][j]) for j in range(size) if ids[j] != ids[i]), reverse=True
+        )
         near = near[:count]
         density.append(math.fsum(near) / len(near) if near else 0.0)
     return scaled([math.exp(value) for value in density], scale)

@@ -25,7 +25,9 @@ def hardest(target: Sequence[float], teacher: Sequence[float]) -> int | None:
     return place
 
 
-def _relative(t: float, a: float, positive: float, teacher_positive: float, margin: float, is_soft: bool) -> float:
+def _relative(
+    t: float, a: float, positive: float, teacher_positive: float, margin: float, is_soft: bool
+) -> float:
     gamma = soft(teacher_positive - a, margin, 2.0) if is_soft else margin
     return max(0.0, gamma + (teacher_positive - a) - (positive - t))
 
@@ -56,7 +58,12 @@ def loss(
         return 0.0
     places = range(len(target)) if form in ("rs", "as") else [place]
     if form in ("rs", "rm"):
-        terms = [_relative(target[j], teacher[j], positive, teacher_positive, margin, is_soft) for j in places]
+        terms = [
+            _relative(target[j], teacher[j], positive, teacher_positive, margin, is_soft) for j in places
+        ]
     else:
-        terms = [_absolute(target[j], teacher[j], positive, teacher_positive, margin, split, is_soft) for j in places]
+        terms = [
+            _absolute(target[j], teacher[j], positive, teacher_positive, margin, split, is_soft)
+            for j in places
+        ]
     return math.fsum(terms)

@@ -24,7 +24,11 @@ def together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[list[lis
 
 
 def graph(
-    pairs: Sequence[Sequence[int]], single: Sequence[int], threshold: float, rescaled: bool, norm: str = "columns"
+    pairs: Sequence[Sequence[int]],
+    single: Sequence[int],
+    threshold: float,
+    rescaled: bool,
+    norm: str = "columns",
 ) -> list[list[float]]:
     """Â = D^(−1/2) H D^(−1/2) + I; with "cvse" D^(−1/2) (H + I) D^(−1/2)."""
     size = len(single)
@@ -49,7 +53,9 @@ def convolved(adjacency: Matrix, nodes: Matrix, weight: Matrix, slope: float = 0
     """LeakyReLU_0.2(Â X W); a slope of 1 is no activation."""
     found = []
     for row in adjacency:
-        spread = [math.fsum(a * node[c] for a, node in zip(row, nodes, strict=True)) for c in range(len(nodes[0]))]
+        spread = [
+            math.fsum(a * node[c] for a, node in zip(row, nodes, strict=True)) for c in range(len(nodes[0]))
+        ]
         out = [math.fsum(x * weight[c][f] for c, x in enumerate(spread)) for f in range(len(weight[0]))]
         found.append([value if value > 0 else slope * value for value in out])
     return found
@@ -64,5 +70,7 @@ def attention(query: Sequence[float], nodes: Matrix, weight: Matrix, smoothing: 
 
 def read(attention: Sequence[float], nodes: Matrix) -> list[float]:
     """Σ_i a_i y_i, normalised."""
-    mixed = [math.fsum(a * node[f] for a, node in zip(attention, nodes, strict=True)) for f in range(len(nodes[0]))]
+    mixed = [
+        math.fsum(a * node[f] for a, node in zip(attention, nodes, strict=True)) for f in range(len(nodes[0]))
+    ]
     return unit(mixed)

@@ -36,7 +36,9 @@ def normalised(raws: Sequence[float]) -> list[float]:
     return [value / max(raws) for value in raws]
 
 
-def blended(batch: Sequence[float], bank: Sequence[float], bank_sizes: Sequence[int], share: float) -> list[float]:
+def blended(
+    batch: Sequence[float], bank: Sequence[float], bank_sizes: Sequence[int], share: float
+) -> list[float]:
     """Raw values averaged; an anchor without bank negatives keeps its batch value."""
     return [
         (1 - share) * in_batch + share * in_bank if size else in_batch

@@ -54,7 +54,9 @@ def dml(target: Sequence[float], teacher: Sequence[float], temperature: float) -
     return divergence(softmax(teacher, temperature), softmax(target, temperature))
 
 
-def dino(target: Sequence[float], teacher: Sequence[float], temperature: float, teacher_temperature: float) -> float:
+def dino(
+    target: Sequence[float], teacher: Sequence[float], temperature: float, teacher_temperature: float
+) -> float:
     """−Σ P^a log P^t."""
     both = zip(softmax(teacher, teacher_temperature), softmax(target, temperature), strict=True)
     return -math.fsum(p * math.log(q) for p, q in both)

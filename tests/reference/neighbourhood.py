@@ -24,11 +24,15 @@ def weights(images: Sequence[float], texts: Sequence[float], scale: float, modal
     alpha_y = [scale * share for share in softmax(texts)]
     if modalities in ("image", "text"):
         return alpha_x if modalities == "image" else alpha_y
-    both = [abs(x - y) if modalities == "difference" else x + y for x, y in zip(alpha_x, alpha_y, strict=True)]
+    both = [
+        abs(x - y) if modalities == "difference" else x + y for x, y in zip(alpha_x, alpha_y, strict=True)
+    ]
     return [scale * share for share in softmax(both)]
 
 
-def npairs_hinge(scores: Sequence[Sequence[float]], ids: Sequence[int], alpha: Sequence[float], margin: float) -> float:
+def npairs_hinge(
+    scores: Sequence[Sequence[float]], ids: Sequence[int], alpha: Sequence[float], margin: float
+) -> float:
     """Eq. 1: weighted hinges of both directions over all negatives, over 2N²."""
     total, count = 0.0, len(scores)
     for i in range(count):

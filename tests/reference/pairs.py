@@ -13,7 +13,9 @@ def negatives(query_ids: Sequence[int], candidate_ids: Sequence[int]) -> Mask:
     return [[candidate >= 0 and candidate != query for candidate in candidate_ids] for query in query_ids]
 
 
-def literal_negatives(query_ids: Sequence[int], candidate_ids: Sequence[int], positive_offset: int | None) -> Mask:
+def literal_negatives(
+    query_ids: Sequence[int], candidate_ids: Sequence[int], positive_offset: int | None
+) -> Mask:
     """As printed: everything that is filled and not the positive itself."""
     mask = []
     for row in range(len(query_ids)):

@@ -16,9 +16,12 @@ def position_code(position: int, size: int) -> list[float]:
 
 
 def rank_weights(
-    length: int, size: int, temperature: float, recurrent: Callable[[list[list[float]]], list[list[float]]],
+    length: int,
+    size: int,
+    temperature: float,
+    recurrent: Callable[[list[list[float]]], list[list[float]]],
     score: Sequence[float],
-) -> list[float]:  # fmt: skip
+) -> list[float]:
     """θ of a sample of this length.
 
     Args:
@@ -40,5 +43,6 @@ def pooled(features: Sequence[Sequence[float]], weights: Sequence[float]) -> lis
     """Σ_k θ_k · (k-th largest value of the channel), for every channel of (L, D) features."""
     channels = zip(*features, strict=True)
     return [
-        math.fsum(w * v for w, v in zip(weights, sorted(channel, reverse=True), strict=True)) for channel in channels
+        math.fsum(w * v for w, v in zip(weights, sorted(channel, reverse=True), strict=True))
+        for channel in channels
     ]

@@ -21,17 +21,27 @@ def best_pair(image: Rows, text: Rows) -> float:
 
 
 def several(
-    features: Rows, pooled: Sequence[float], hidden: Rows, heads: Rows, weight: Rows, bias: Sequence[float],
-    scale: Sequence[float], shift: Sequence[float], epsilon: float = 1e-5,
-) -> list[list[float]]:  # fmt: skip
+    features: Rows,
+    pooled: Sequence[float],
+    hidden: Rows,
+    heads: Rows,
+    weight: Rows,
+    bias: Sequence[float],
+    scale: Sequence[float],
+    shift: Sequence[float],
+    epsilon: float = 1e-5,
+) -> list[list[float]]:
     """K embeddings of one sample before they are normalised: LayerNorm(pooled + sigmoid(W a_k + b))."""
     scores = [linear([math.tanh(value) for value in linear(row, hidden)], heads) for row in features]
     found = []
     for head in range(len(heads)):
         share = softmax([row[head] for row in scores])
-        read = [math.fsum(a * row[d] for a, row in zip(share, features, strict=True)) for d in range(len(pooled))]
+        read = [
+            math.fsum(a * row[d] for a, row in zip(share, features, strict=True)) for d in range(len(pooled))
+        ]
         sums = [
-            base + 1 / (1 + math.exp(-value)) for base, value in zip(pooled, linear(read, weight, bias), strict=True)
+            base + 1 / (1 + math.exp(-value))
+            for base, value in zip(pooled, linear(read, weight, bias), strict=True)
         ]
         mean = math.fsum(sums) / len(sums)
         spread = math.sqrt(math.fsum((value - mean) ** 2 for value in sums) / len(sums) + epsilon)
@@ -50,22 +60,32 @@ def discrepancy(images: Rows, texts: Rows, sharpness: float = 0.5) -> float:
     """E k(v, v') − 2 E k(v, w) + E k(w, w') with k = exp(−γ ‖x − y‖)."""
 
     def mean_kernel(side: Rows, other: Rows) -> float:
-        return math.fsum(math.exp(-sharpness * math.dist(x, y)) for x in side for y in other) / (len(side) * len(other))
+        return math.fsum(math.exp(-sharpness * math.dist(x, y)) for x in side for y in other) / (
+            len(side) * len(other)
+        )
 
     return mean_kernel(images, images) - 2 * mean_kernel(images, texts) + mean_kernel(texts, texts)
 
 
 def interaction(
-    regions: Rows, words: Rows, align: Rows, align_bias: Sequence[float], score: Sequence[float], score_bias: float,
+    regions: Rows,
+    words: Rows,
+    align: Rows,
+    align_bias: Sequence[float],
+    score: Sequence[float],
+    score_bias: float,
     sharpness: float,
-) -> float:  # fmt: skip
+) -> float:
     """Score of one image and one caption, unit rows of regions and words, nothing padded."""
     kept = [[max(dot(word, region), 0.0) for word in words] for region in regions]  # (R, T)
     normed = [unit(row) for row in kept]
     total = [0.0] * len(align)
     for place, word in enumerate(words):
         share = softmax([sharpness * row[place] for row in normed])
-        read = [math.fsum(a * region[d] for a, region in zip(share, regions, strict=True)) for d in range(len(word))]
+        read = [
+            math.fsum(a * region[d] for a, region in zip(share, regions, strict=True))
+            for d in range(len(word))
+        ]
         aligned = unit(linear([(a - b) ** 2 for a, b in zip(word, read, strict=True)], align, align_bias))
         total = [a + b / len(words) for a, b in zip(total, aligned, strict=True)]
     return math.tanh(dot(score, total) + score_bias)

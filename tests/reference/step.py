@@ -51,13 +51,19 @@ def anchor_diversity(
 
 
 def losses(
-    side: Side, query_ids: Sequence[int], diversity: Sequence[float], *, keep_same_image: bool, **switches: Any
+    side: Side,
+    query_ids: Sequence[int],
+    diversity: Sequence[float],
+    *,
+    keep_same_image: bool,
+    **switches: Any,
 ) -> list[float]:
     """The loss of every anchor against one side."""
-    if keep_same_image:
-        mask = literal_negatives(query_ids, side.ids, side.positive_offset)
-    else:
-        mask = negatives(query_ids, side.ids)
+    mask = (
+        literal_negatives(query_ids, side.ids, side.positive_offset)
+        if keep_same_image
+        else negatives(query_ids, side.ids)
+    )
     return [
         diversity_contrastive(kept(row, is_negative), positive, diversity=own, **switches)
         for row, is_negative, positive, own in zip(side.scores, mask, side.positives, diversity, strict=True)

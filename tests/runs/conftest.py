@@ -36,7 +36,9 @@ def fill_analysis(run: Path, split: str = "test", value: float = 0.0, **changes:
 
 
 def save_step(store: SaveStore, step: int) -> None:
-    store.write(str(step), {"model": {"weight": torch.full((4, 3), float(step))}}, {"progress": {"step": step}})
+    store.write(
+        str(step), {"model": {"weight": torch.full((4, 3), float(step))}}, {"progress": {"step": step}}
+    )
 
 
 @pytest.fixture

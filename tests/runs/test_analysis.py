@@ -37,7 +37,9 @@ def test_what_was_written_is_read(run: Path) -> None:
         analysis.image_embeddings[0, 0] = 1
 
 
-def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Touching a mapped page that its file has lost would, so a copy is mapped; whoever opens it next is told."""
     expected = np.array(open_analysis(run, "test").text_embeddings)
     monkeypatch.setattr(sealed, "MAPPED_BYTES", 0)
@@ -50,18 +52,24 @@ def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(run: Path, m
     os.truncate(file, 0)
     np.testing.assert_array_equal(rows, expected)
     np.testing.assert_array_equal(analysis.text_embeddings @ rows[0], expected @ expected[0])
-    with pytest.raises(InputError, match=r"text_embeddings\.npy: has 0 bytes; expected 208 bytes; the file is cut"):
+    with pytest.raises(
+        InputError, match=r"text_embeddings\.npy: has 0 bytes; expected 208 bytes; the file is cut"
+    ):
         open_analysis(run, "test")
     os.truncate(file, 208)
     with pytest.raises(InputError, match=r"text_embeddings\.npy: is damaged"):
         open_analysis(run, "test")
 
 
-def test_a_large_array_needs_room_for_its_copy(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_array_needs_room_for_its_copy(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sealed, "MAPPED_BYTES", 0)
     (tmp_path / "no folder").touch()
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "no folder"))
-    with pytest.raises(InputError, match=r"npy: cannot be copied to .*no folder: .*expected room for .*CODER_CACHE"):
+    with pytest.raises(
+        InputError, match=r"npy: cannot be copied to .*no folder: .*expected room for .*CODER_CACHE"
+    ):
         open_analysis(run, "test")
 
 
@@ -85,7 +93,9 @@ def test_an_open_analysis_outlives_its_replacement(run: Path) -> None:
 
 
 def test_a_reader_meets_one_analysis_or_the_next(run: Path) -> None:
-    writer = threading.Thread(target=lambda: [fill_analysis(run, value=float(value)) for value in range(1, 40)])
+    writer = threading.Thread(
+        target=lambda: [fill_analysis(run, value=float(value)) for value in range(1, 40)]
+    )
     writer.start()
     before = float("-inf")
     while writer.is_alive():
@@ -126,19 +136,27 @@ def rewrite(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m["arrays"]["image_ranks"].update(shape=[3, 1]), r"image_ranks.npy.*expected <i8 \(3, 1\)"),
+        (
+            lambda m: m["arrays"]["image_ranks"].update(shape=[3, 1]),
+            r"image_ranks.npy.*expected <i8 \(3, 1\)",
+        ),
         (lambda m: m["arrays"]["image_ranks"].update(dtype="|O"), r"image_ranks.npy: has dtype \|O"),
         (lambda m: m["arrays"].update({"../outside": {"shape": [1], "dtype": "<i8"}}), "names the table"),
         (lambda m: m["arrays"].update({"a b": {"shape": [1], "dtype": "<i8"}}), "names the table"),
         (lambda m: m["arrays"].update({"Ä": {"shape": [1], "dtype": "<i8"}}), "names the table"),
         (lambda m: m["arrays"].update({"more": {"shape": [1], "dtype": "<i8"}}), r"holds no more\.npy"),
         (lambda m: m["arrays"].pop("text_ranks"), r"text_ranks\.npy: is missing"),
-        (lambda m: m["files"].update({"../../config.toml": {"bytes": 9, "sha256": "0" * 64}}), r"manifest\.json"),
+        (
+            lambda m: m["files"].update({"../../config.toml": {"bytes": 9, "sha256": "0" * 64}}),
+            r"manifest\.json",
+        ),
         (lambda m: m.update(version=4), "has version 4; expected version 1 or 2 or 3"),
         (lambda m: m.pop("metrics"), "lacks metrics"),
     ],
 )
-def test_a_manifest_is_not_believed(run: Path, change: Callable[[dict[str, Any]], object], message: str) -> None:
+def test_a_manifest_is_not_believed(
+    run: Path, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
     rewrite(run, change)
     with pytest.raises(InputError, match=message):
         open_analysis(run, "test")
@@ -166,13 +184,18 @@ def test_extra_tables_are_read_and_missing_ones_named(run: Path) -> None:
     ("changes", "message"),
     [
         ({"image_of_text": np.zeros(2, int)}, r"image_of_text.npy: has shape \(2,\); expected \(5,\)"),
-        ({"weight_diversity": np.zeros((5, 3))}, r"weight_diversity.npy: has shape \(5, 3\); expected \(5, 2\)"),
+        (
+            {"weight_diversity": np.zeros((5, 3))},
+            r"weight_diversity.npy: has shape \(5, 3\); expected \(5, 2\)",
+        ),
         ({"names": np.array(["a"])}, "only numbers"),
         ({"scores": np.zeros((3, 5))}, "either scores"),
         ({"a-b": np.zeros(1)}, "a table is named"),
     ],
 )
-def test_arrays_that_do_not_fit_are_not_written(run: Path, changes: dict[str, np.ndarray], message: str) -> None:
+def test_arrays_that_do_not_fit_are_not_written(
+    run: Path, changes: dict[str, np.ndarray], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         fill_analysis(run, "dev", **changes)
     assert list_splits(run) == ["test"]

@@ -22,7 +22,11 @@ def test_tensors_and_documents_come_back(tmp_path: Path) -> None:
     shared = torch.arange(12.0).view(3, 4)
     tensors = {
         "model": {"a": shared, "b": shared, "column": shared[:, 1], "turned": shared.T},
-        "rest": {"bytes": torch.arange(5, dtype=torch.uint8), "scalar": torch.tensor(3), "empty": torch.empty(0, 2)},
+        "rest": {
+            "bytes": torch.arange(5, dtype=torch.uint8),
+            "scalar": torch.tensor(3),
+            "empty": torch.empty(0, 2),
+        },
     }
     store.write("7", tensors, {"text": {"caption": "äöü"}})
     save = store.newest()

@@ -22,9 +22,13 @@ from coder_core.training.launch import start_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 NAMES = {
-    "cluster_pair_labels", "cluster_pair_cosines", "cluster_text_labels", "cluster_image_labels", "cluster_centroids",
+    "cluster_pair_labels",
+    "cluster_pair_cosines",
+    "cluster_text_labels",
+    "cluster_image_labels",
+    "cluster_centroids",
     "cluster_members",
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +45,10 @@ def test_by_hand() -> None:
     images = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
     texts = np.array([[0.8, 0.6], [0.0, 1.0]], np.float32)
     prototypes = {
-        "centroids": torch.eye(2), "members": torch.tensor([7, 3]), "classifier": torch.eye(2).flip(0),
-    }  # fmt: skip
+        "centroids": torch.eye(2),
+        "members": torch.tensor([7, 3]),
+        "classifier": torch.eye(2).flip(0),
+    }
     found = cluster_tables(SplitEmbeddings(images, texts), np.array([0, 1]), prototypes)
     assert set(found) == NAMES
     assert found["cluster_pair_labels"].tolist() == [0, 1]
@@ -66,10 +72,18 @@ def test_a_finished_run_has_them_and_they_are_those_of_its_best_save(run: Path) 
     loaded = load_model(run)
     prototypes = read_prototypes(run, loaded.fingerprint)
     assert prototypes is not None
-    pairs = normalise(torch.from_numpy(analysis.image_embeddings[analysis.image_of_text] + analysis.text_embeddings))
-    assert analysis.array("cluster_pair_labels").tolist() == (pairs @ prototypes["centroids"].T).argmax(1).tolist()
+    pairs = normalise(
+        torch.from_numpy(analysis.image_embeddings[analysis.image_of_text] + analysis.text_embeddings)
+    )
+    assert (
+        analysis.array("cluster_pair_labels").tolist()
+        == (pairs @ prototypes["centroids"].T).argmax(1).tolist()
+    )
     texts = torch.from_numpy(analysis.text_embeddings.copy())
-    assert analysis.array("cluster_text_labels").tolist() == (texts @ prototypes["classifier"].T).argmax(1).tolist()
+    assert (
+        analysis.array("cluster_text_labels").tolist()
+        == (texts @ prototypes["classifier"].T).argmax(1).tolist()
+    )
 
 
 def test_before_the_first_best_model_the_state_serves(run: Path, tmp_path: Path) -> None:

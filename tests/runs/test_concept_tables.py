@@ -57,7 +57,10 @@ def test_large_attention_keeps_the_strongest_of_every_sample(monkeypatch: pytest
 def test_both_branches_in_one_vector_score_as_the_mixture(beta: float) -> None:
     found, _ = two_branches(6)
     assert found.second is not None
-    v, w = mixed_embeddings(found.images, found.second[0], beta), mixed_embeddings(found.texts, found.second[1], beta)
+    v, w = (
+        mixed_embeddings(found.images, found.second[0], beta),
+        mixed_embeddings(found.texts, found.second[1], beta),
+    )
     expected = beta * found.images @ found.texts.T + (1 - beta) * found.second[0] @ found.second[1].T
     np.testing.assert_allclose(v @ w.T, expected, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(v, axis=1), 1, atol=1e-6)
@@ -71,8 +74,14 @@ def test_both_branches_in_one_vector_score_as_the_mixture(beta: float) -> None:
             lambda a, d: a.update(concept_together=a["concept_together"][:3]),
             r"concept_together.npy: has shape \(3, 5\)",
         ),
-        (lambda a, d: a.update(concept_text_embeddings=a["concept_text_embeddings"][:4]), "concept_text_embeddings"),
-        (lambda a, d: a.update(concept_image_attention=a["concept_image_attention"][:, :2]), r"expected \(6, 5\)"),
+        (
+            lambda a, d: a.update(concept_text_embeddings=a["concept_text_embeddings"][:4]),
+            "concept_text_embeddings",
+        ),
+        (
+            lambda a, d: a.update(concept_image_attention=a["concept_image_attention"][:, :2]),
+            r"expected \(6, 5\)",
+        ),
         (lambda a, d: a.pop("concept_text_attention"), "concept_text_strongest.npy: is missing"),
         (lambda a, d: d["words"].pop(), "key words: does not name 5 concepts"),
         (lambda a, d: d.update(counts=["1"] * 5), "key counts: does not name 5 concepts"),

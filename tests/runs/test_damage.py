@@ -46,7 +46,9 @@ def read_everything(run: Path) -> list[Fault]:
     assert (save.tensors("model")["weight"] == float(save.name)).all()
     assert save.document("progress") == {"step": int(save.name)}
     events = read_history(run / "history.jsonl")
-    assert [(event["step"], event["loss"]) for event in events] == [(e["step"], 1 / e["step"]) for e in events]
+    assert [(event["step"], event["loss"]) for event in events] == [
+        (e["step"], 1 / e["step"]) for e in events
+    ]
     return faults + save.skipped + history_faults(run / "history.jsonl")
 
 
@@ -67,7 +69,9 @@ def cut(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("harm", "times"), [(flip, 200), (cut, 100)])
-def test_flipped_bits_and_cuts_are_noticed_and_named(run: Path, harm: Callable[[bytes], bytes], times: int) -> None:
+def test_flipped_bits_and_cuts_are_noticed_and_named(
+    run: Path, harm: Callable[[bytes], bytes], times: int
+) -> None:
     random.seed(0)
     files = [path for path in files_of(run) if path.parent.name != "10"]
     for turn in range(times):
@@ -136,7 +140,9 @@ def test_a_newer_format_says_so(run: Path) -> None:
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "run_of_0_1" / "checkpoints" / "whole"
 
 
-@pytest.mark.parametrize("array", [path.name for path in sorted((FIXTURE / "analysis" / "dev").glob("*.npy"))])
+@pytest.mark.parametrize(
+    "array", [path.name for path in sorted((FIXTURE / "analysis" / "dev").glob("*.npy"))]
+)
 def test_a_flipped_bit_in_any_array_is_named_and_the_array_never_shown(tmp_path: Path, array: str) -> None:
     """By the api, which the pages ask, in the process that read the array before it was damaged too."""
     run = Path(shutil.copytree(FIXTURE, tmp_path / "whole"))

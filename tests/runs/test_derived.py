@@ -31,11 +31,20 @@ def analysed(root: Path, name: str, seed: int = 0, caption: str = "a scene") -> 
     owner = np.repeat(np.arange(12), 2)
     found = rank(score_tiles([EmbeddingPair(points.images, points.texts)], owner), best=5)
     write_analysis(
-        root / name, "dev", image_embeddings=points.images, text_embeddings=points.texts, image_of_text=owner,
-        captions=[f"{caption} {j}" for j in range(24)], image_names=[str(i) for i in range(12)],
-        metrics=metrics_from_ranks(found), fingerprint="0" * 12, image_ranks=found.image_ranks,
-        text_ranks=found.text_ranks, image_best=found.image_best, text_best=found.text_best,
-    )  # fmt: skip
+        root / name,
+        "dev",
+        image_embeddings=points.images,
+        text_embeddings=points.texts,
+        image_of_text=owner,
+        captions=[f"{caption} {j}" for j in range(24)],
+        image_names=[str(i) for i in range(12)],
+        metrics=metrics_from_ranks(found),
+        fingerprint="0" * 12,
+        image_ranks=found.image_ranks,
+        text_ranks=found.text_ranks,
+        image_best=found.image_best,
+        text_best=found.text_best,
+    )
     return root / name
 
 
@@ -132,7 +141,9 @@ def test_a_split_cannot_lead_out_of_the_run(tmp_path: Path) -> None:
         derived.derived_folder(run, "../x", "layout", {}, [open_analysis(run, "dev")])
 
 
-def test_the_commands_write_progress_and_say_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_write_progress_and_say_where_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
     file = tmp_path / "progress.json"
     assert project.main([str(a), str(b), "--method", "pca", "--progress", str(file)]) == 0
@@ -145,7 +156,9 @@ def test_the_commands_write_progress_and_say_where_it_is(tmp_path: Path, capsys:
     assert "3 clusters of 24 pairs" in capsys.readouterr().out
 
 
-def test_a_command_that_cannot_work_says_why_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_cannot_work_says_why_in_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run, file = analysed(tmp_path, "a"), tmp_path / "progress.json"
     assert cluster.main([str(run), "--clusters", "99", "--progress", str(file)]) == 1
     progress = read_progress(file)
@@ -166,9 +179,19 @@ def test_progress_is_replaced_seldom_and_read_whatever_it_holds(tmp_path: Path) 
     assert read_progress(file) == Progress(0.1, "one")
     tell(7.0, "two")
     assert read_progress(file) == Progress(1.0, "two")
-    for content in ("", "{", "[]", "null", '{"fraction": NaN, "phase": "", "state": "", "message": ""}', "[" * 99_999):
+    for content in (
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"fraction": NaN, "phase": "", "state": "", "message": ""}',
+        "[" * 99_999,
+    ):
         file.write_text(content)
         assert read_progress(file) is None
     assert json.loads(json.dumps(Progress(0.5, "x").__dict__)) == {
-        "fraction": 0.5, "phase": "x", "state": "running", "message": ""
-    }  # fmt: skip
+        "fraction": 0.5,
+        "phase": "x",
+        "state": "running",
+        "message": "",
+    }

@@ -24,7 +24,10 @@ def test_events_come_back_in_order(tmp_path: Path) -> None:
     with HistoryWriter(path) as history:
         history.write("start", command=["train", "demo"])
         history.write("step", step=1, loss=0.5, terms={"dcl": 0.25})
-        assert [event["event"] for event in read_history(path)] == ["start", "step"]  # read while it is written
+        assert [event["event"] for event in read_history(path)] == [
+            "start",
+            "step",
+        ]  # read while it is written
         history.write("epoch", step=1, rsum=float("nan"))
     start, step, epoch = read_history(path)
     assert start["command"] == ["train", "demo"]
@@ -140,7 +143,9 @@ def test_lines_of_another_run_and_lines_without_a_checksum_are_left_out_and_name
     said = [str(fault) for fault in history_faults(runs[1] / HISTORY)]
     assert "line 1: cannot be read (the line does not match its checksum)" in said[0]
     assert "line 2: cannot be read (the line has no checksum)" in said[1]
-    with pytest.raises(InputError, match=r"two/status\.json: cannot be read \(the line does not match its checksum\)"):
+    with pytest.raises(
+        InputError, match=r"two/status\.json: cannot be read \(the line does not match its checksum\)"
+    ):
         read_status(runs[1])
     (runs[1] / "status.json").write_text('{"names": [], "folder": ""}')
     with pytest.raises(InputError, match=r"two/status\.json: cannot be read \(the line has no checksum\)"):

@@ -28,11 +28,26 @@ from tests.support.run_folders import import_run_folder
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "run_of_0_1"
 DATA = str(FIXTURE / "data")
 PLACES = [
-    "best", "state", "analysis", "derived", "analysis/dev", "derived/dev", "best/99", "state/.tmp-5-old",
+    "best",
+    "state",
+    "analysis",
+    "derived",
+    "analysis/dev",
+    "derived/dev",
+    "best/99",
+    "state/.tmp-5-old",
     "history.jsonl",
-    "status.json", "config.toml", "words.json", "manifest.json", ".lock", ".lock.json", ".tmp-.lock.json",
-    ".tmp-status.json", "analysis/dev/captions.json", "best/x/y/z",
-]  # fmt: skip
+    "status.json",
+    "config.toml",
+    "words.json",
+    "manifest.json",
+    ".lock",
+    ".lock.json",
+    ".tmp-.lock.json",
+    ".tmp-status.json",
+    "analysis/dev/captions.json",
+    "best/x/y/z",
+]
 COMMANDS: dict[str, Callable[[Path], int]] = {
     "resume": lambda run: train.main(["--resume", str(run), f"--data={DATA}"]),
     "evaluate": lambda run: evaluate.main([str(run), "--data", DATA]),
@@ -106,7 +121,9 @@ def test_a_link_at_any_place_stops_every_writer(
 
 
 @pytest.mark.parametrize("command", ["resume", "evaluate"])
-def test_best_that_is_the_folder_of_the_runs_deletes_no_neighbour(base: Path, run: Path, command: str) -> None:
+def test_best_that_is_the_folder_of_the_runs_deletes_no_neighbour(
+    base: Path, run: Path, command: str
+) -> None:
     for name in ("1", "2", "900"):
         (base / "runs" / name).mkdir(exist_ok=True)
         (base / "runs" / name / "mine").write_text("x")
@@ -135,7 +152,9 @@ KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("place", ["history.jsonl", ".tmp-status.json", "state/5/x", "analysis/dev/y.npy", "derived/z"])
+@pytest.mark.parametrize(
+    "place", ["history.jsonl", ".tmp-status.json", "state/5/x", "analysis/dev/y.npy", "derived/z"]
+)
 def test_special_files_are_named_and_stop_every_writer(
     run: Path, kind: str, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,7 +171,8 @@ def test_a_further_split_is_not_imported_into_a_run_with_a_link(
     import_run_folder(tmp_path / "runs", "clip", images=10)
     given = tmp_path / "clip-embeddings"
     arguments = [
-        f"--{name}={given / name}.{end}" for name, end in (("images", "npy"), ("texts", "npy"), ("captions", "txt"))
+        f"--{name}={given / name}.{end}"
+        for name, end in (("images", "npy"), ("texts", "npy"), ("captions", "txt"))
     ]
     outside = base / "outside"
     before = digest(outside)
@@ -166,8 +186,17 @@ def test_a_further_split_is_not_imported_into_a_run_with_a_link(
     assert digest(outside) == before
 
 
-@pytest.mark.parametrize("place", [".work", ".work/name", ".work/name/output.log", ".work/name/lock",
-                                   ".work/name/job.json", ".work/name/.tmp-job.json"])  # fmt: skip
+@pytest.mark.parametrize(
+    "place",
+    [
+        ".work",
+        ".work/name",
+        ".work/name/output.log",
+        ".work/name/lock",
+        ".work/name/job.json",
+        ".work/name/.tmp-job.json",
+    ],
+)
 def test_jobs_of_the_app_write_and_delete_through_no_link(
     base: Path, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

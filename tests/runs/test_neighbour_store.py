@@ -23,7 +23,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(data: Path, *, captions: list[str] | None = None, progress: Any = None, **values: Any) -> Any:
-    config = changed(Config(), **{"sample_weights": "diversity", "neighbours": 4, "text_space_size": 8, **values})
+    config = changed(
+        Config(), **{"sample_weights": "diversity", "neighbours": 4, "text_space_size": 8, **values}
+    )
     split = read_split(data, "train")
     return train_neighbourhood(config, captions or split.captions, split.image_of_text, progress=progress)
 
@@ -32,8 +34,10 @@ def test_the_second_time_nothing_is_searched(data: Path, cache: Path) -> None:
     told: list[str] = []
     first = found(data, progress=lambda what, done, total: told.append(what))
     assert list(dict.fromkeys(told)) == [
-        "fitting the text space", "placing captions in the text space", "finding semantic neighbours"
-    ]  # fmt: skip
+        "fitting the text space",
+        "placing captions in the text space",
+        "finding semantic neighbours",
+    ]
     told.clear()
     second = found(data, progress=lambda what, done, total: told.append(what))
     assert told == []
@@ -43,7 +47,9 @@ def test_the_second_time_nothing_is_searched(data: Path, cache: Path) -> None:
     assert len(list(cache.iterdir())) == 1
 
 
-def test_other_captions_another_n_or_another_space_are_another_search(data: Path, cache: Path, tmp_path: Path) -> None:
+def test_other_captions_another_n_or_another_space_are_another_search(
+    data: Path, cache: Path, tmp_path: Path
+) -> None:
     model = write_tiny_bert(tmp_path / "model", WORDS)
     split = read_split(data, "train")
     found(data)

@@ -55,7 +55,9 @@ def test_evaluating_again_writes_the_same_analysis(old: Path, name: str) -> None
     assert sorted(after.arrays) == sorted(before.arrays)
     for array in before.arrays:
         assert after.array(array).dtype == before.array(array).dtype
-        np.testing.assert_allclose(after.array(array), before.array(array), atol=1e-3 if "attention" in array else 2e-5)
+        np.testing.assert_allclose(
+            after.array(array), before.array(array), atol=1e-3 if "attention" in array else 2e-5
+        )
 
 
 def test_what_was_derived_is_found(old: Path) -> None:

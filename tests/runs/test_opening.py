@@ -49,7 +49,9 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     for name in ("getaddrinfo", "create_connection"):
         monkeypatch.setattr(socket, name, refuse)
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    at_once = SimpleNamespace(sleep=lambda seconds: None)  # a refused request is tried five times more, 23 s in all
+    at_once = SimpleNamespace(
+        sleep=lambda seconds: None
+    )  # a refused request is tried five times more, 23 s in all
     monkeypatch.setattr("huggingface_hub.utils._http.time", at_once)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     return seen
@@ -74,7 +76,9 @@ def test_a_model_name_of_a_stranger_is_asked_of_nobody(run: Path, requests: list
     with pytest.raises(InputError, match="or add --bert somebody/x to --resume"):
         continue_run(run, None, quiet())
     assert requests == []
-    with pytest.raises(InputError, match="'somebody/x' could not be loaded"):  # typed by the user: it is asked for
+    with pytest.raises(
+        InputError, match="'somebody/x' could not be loaded"
+    ):  # typed by the user: it is asked for
         continue_run(run, None, quiet(), download=True)
     assert requests != []
 
@@ -127,11 +131,21 @@ def open_everything(run: Path) -> list[str]:
 
 
 FILES = [
-    "status.json", "history.jsonl", "config.toml", "words.json", "concepts.json", "concepts.safetensors",
-    "manifest.json", "best/5/model.safetensors", "best/5/manifest.json", "state/5/position.json",
-    "analysis/dev/manifest.json", "analysis/dev/captions.json", "analysis/dev/image_embeddings.npy",
+    "status.json",
+    "history.jsonl",
+    "config.toml",
+    "words.json",
+    "concepts.json",
+    "concepts.safetensors",
+    "manifest.json",
+    "best/5/model.safetensors",
+    "best/5/manifest.json",
+    "state/5/position.json",
+    "analysis/dev/manifest.json",
+    "analysis/dev/captions.json",
+    "analysis/dev/image_embeddings.npy",
     "analysis/dev/concepts.json",
-]  # fmt: skip
+]
 STRANGE: dict[str, Callable[[Path], object]] = {
     "pipe": os.mkfifo,
     "zeros": lambda path: path.symlink_to("/dev/zero"),
@@ -162,12 +176,21 @@ def test_no_pipe_device_or_endless_file_is_read(run: Path, file: str, kind: str)
         ({"model": {"dimension": 10**9}}, "key dimension"),
         ({"model": {"word_size": 10**9}}, "key word_size"),
         ({"model": {"concepts": 10**9}}, "key concepts"),
-        ({"about": {"feature_size": 10**9}}, "key feature_size: is 1000000000; expected a value from 1 to 1048576"),
+        (
+            {"about": {"feature_size": 10**9}},
+            "key feature_size: is 1000000000; expected a value from 1 to 1048576",
+        ),
         ({"about": {"feature_size": "6"}}, "key feature_size: is '6'"),
-        ({"model": {"dimension": 65_536, "text_layers": 64, "image_layers": 64}}, r"model\.safetensors: lacks regions"),
-        ({"about": {"feature_size": 1 << 20}, "model": {"dimension": 65_536}}, r"model\.safetensors: .* has shape"),
+        (
+            {"model": {"dimension": 65_536, "text_layers": 64, "image_layers": 64}},
+            r"model\.safetensors: lacks regions",
+        ),
+        (
+            {"about": {"feature_size": 1 << 20}, "model": {"dimension": 65_536}},
+            r"model\.safetensors: .* has shape",
+        ),
     ],
-)  # fmt: skip
+)
 def test_sizes_are_compared_with_the_weights_before_memory_is_taken(
     run: Path, tables: dict[str, Any], said: str
 ) -> None:
@@ -181,11 +204,16 @@ def test_sizes_are_compared_with_the_weights_before_memory_is_taken(
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        ({"memory": {"bank_size": 10**8}}, r"memory\.safetensors: has .* expected at least .* for 100,000,000 rows"),
-        ({"boosting": {"boosting": "rm", "boosting_scenario": "online", "boosting_branches": 64}},
-         r"anchor\.safetensors: has 0 bytes; expected at least .* for 63 branches of .* numbers"),
+        (
+            {"memory": {"bank_size": 10**8}},
+            r"memory\.safetensors: has .* expected at least .* for 100,000,000 rows",
+        ),
+        (
+            {"boosting": {"boosting": "rm", "boosting_scenario": "online", "boosting_branches": 64}},
+            r"anchor\.safetensors: has 0 bytes; expected at least .* for 63 branches of .* numbers",
+        ),
     ],
-)  # fmt: skip
+)
 def test_parts_larger_than_the_state_take_no_memory(run: Path, tables: dict[str, Any], said: str) -> None:
     configure(run, **tables)
     with pytest.raises(InputError, match=said):
@@ -221,7 +249,10 @@ def test_a_caption_of_a_megabyte_is_cut(run: Path) -> None:
 
 @pytest.mark.parametrize("value", [None, {}, [], ["a"], [1] * 40, "x"])
 def test_captions_and_names_that_are_none_are_named(run: Path, value: Any) -> None:
-    for file, read in (("captions", lambda run: run.captions("dev")), ("images", lambda run: run.picture("dev", 0))):
+    for file, read in (
+        ("captions", lambda run: run.captions("dev")),
+        ("images", lambda run: run.picture("dev", 0)),
+    ):
         path = run / "analysis" / "dev" / f"{file}.json"
         before = path.read_bytes()
         path.write_text(json.dumps(value))

@@ -98,11 +98,15 @@ def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path) -> None:
         "import sys, time; from pathlib import Path; from coder_core.runs.files.lock import RunLock\n"
         "with RunLock(Path(sys.argv[1])): print('locked', flush=True); time.sleep(60)"
     )
-    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE
+    ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         with (
-            pytest.raises(InputError, match=rf"is being written by process {holder.pid} on .* since 2\d\d\d-"),
+            pytest.raises(
+                InputError, match=rf"is being written by process {holder.pid} on .* since 2\d\d\d-"
+            ),
             RunLock(tmp_path),
         ):
             pass

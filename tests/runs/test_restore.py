@@ -27,7 +27,9 @@ from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("trained")
     threads = torch.get_num_threads()
-    config = replace(tiny_config(write_tiny_data(folder / "data"), epochs=2), memory=MemoryConfig(bank_size=8))
+    config = replace(
+        tiny_config(write_tiny_data(folder / "data"), epochs=2), memory=MemoryConfig(bank_size=8)
+    )
     yield start_run(config, folder, quiet())
     torch.set_num_threads(threads)
 
@@ -44,7 +46,9 @@ def test_the_best_model_gives_the_embeddings_of_the_analysis(trained: Path) -> N
     assert loaded.feature_size == 6
     config, _ = read_config(trained)
     dev = read_split(config.data.data, "dev")
-    images, texts = encode_split(loaded.model, dev, loaded.reader.encode(dev.captions), device=loaded.device)[:2]
+    images, texts = encode_split(loaded.model, dev, loaded.reader.encode(dev.captions), device=loaded.device)[
+        :2
+    ]
     written = open_analysis(trained, "dev", verify=True)
     np.testing.assert_allclose(images, written.image_embeddings, atol=1e-6)
     np.testing.assert_allclose(texts, written.text_embeddings, atol=1e-6)

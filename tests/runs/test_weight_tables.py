@@ -45,10 +45,17 @@ def arrays(folder: Path, *names: str) -> list[np.ndarray]:
     return [np.load(folder / f"{name}.npy", allow_pickle=False) for name in names]
 
 
-def test_raw_scores_and_weights_are_those_of_the_loops_on_the_splits_own_neighbours(run: Path, data: Path) -> None:
+def test_raw_scores_and_weights_are_those_of_the_loops_on_the_splits_own_neighbours(
+    run: Path, data: Path
+) -> None:
     folder, split = run / "analysis" / "dev", read_split(data, "dev")
     images, texts, diversity, discrepancy, weights = arrays(
-        folder, "image_embeddings", "text_embeddings", "weight_diversity", "weight_discrepancy", "sample_weight"
+        folder,
+        "image_embeddings",
+        "text_embeddings",
+        "weight_diversity",
+        "weight_discrepancy",
+        "sample_weight",
     )
     config, _ = read_config(run)
     space = run_text_space(run, config)
@@ -63,7 +70,9 @@ def test_raw_scores_and_weights_are_those_of_the_loops_on_the_splits_own_neighbo
         np.testing.assert_allclose(diversity[:, column], -raw, atol=1e-5)
         np.testing.assert_allclose(discrepancy[:, column], -asymmetric, atol=1e-5)
         exponents.append((-2 * raw - asymmetric).tolist())
-    expected = np.array(reference.weights(*exponents, config.weighting.weight_scale * len(texts), "difference"))
+    expected = np.array(
+        reference.weights(*exponents, config.weighting.weight_scale * len(texts), "difference")
+    )
     np.testing.assert_allclose(weights, expected / config.weighting.weight_scale, rtol=1e-3)
     assert weights.mean() == pytest.approx(1.0, rel=1e-4)
     assert {array.dtype.str for array in (diversity, discrepancy, weights)} == {"<f4"}
@@ -92,8 +101,9 @@ def test_evaluating_tells_how_far_the_search_for_neighbours_is(run: Path, data: 
     loaded = load_model(run)
     evaluate_split(run, loaded, read_split(data, "dev"), "dev", finding=lambda *phase: told.append(phase))
     assert list(dict.fromkeys(what for what, _, _ in told)) == [
-        "placing captions in the text space", "finding semantic neighbours"
-    ]  # fmt: skip
+        "placing captions in the text space",
+        "finding semantic neighbours",
+    ]
     assert told[-1] == ("finding semantic neighbours", 18, 18)
 
 

@@ -118,7 +118,11 @@ def harm(file: Path, use: Callable[[], None]) -> int:
     before = {path: path.read_bytes() for path in file.parent.iterdir() if path.is_file()}
     lines = before[file].decode().splitlines() if file.suffix == ".jsonl" else [before[file].decode()]
     count = 0
-    texts = list({json.loads(line)["event"]: line for line in lines}.values()) if file.suffix == ".jsonl" else lines
+    texts = (
+        list({json.loads(line)["event"]: line for line in lines}.values())
+        if file.suffix == ".jsonl"
+        else lines
+    )
     for text in texts:
         document = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
         if isinstance(document, dict):
@@ -178,9 +182,16 @@ def test_a_process_number_that_is_none_is_named(root: Path, pid: str) -> None:
 
 @pytest.mark.parametrize(
     ("file", "key", "value"),
-    [("position", "step", "x"), ("position", "step", -1), ("position", "best", []), ("position", None, []),
-     ("circumstances", None, None), ("optimizer", "state", []), ("optimizer", None, None)],
-)  # fmt: skip
+    [
+        ("position", "step", "x"),
+        ("position", "step", -1),
+        ("position", "best", []),
+        ("position", None, []),
+        ("circumstances", None, None),
+        ("optimizer", "state", []),
+        ("optimizer", None, None),
+    ],
+)
 def test_a_state_of_other_values_is_not_continued(
     root: Path, file: str, key: str | None, value: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,7 +218,9 @@ for run in list_runs(root):
 """
 
 
-@pytest.mark.parametrize("place", [".", "analysis", "analysis/dev", "config.toml", "status.json", "manifest.json"])
+@pytest.mark.parametrize(
+    "place", [".", "analysis", "analysis/dev", "config.toml", "status.json", "manifest.json"]
+)
 def test_a_folder_without_rights_is_named_in_its_own_row(root: Path, place: str) -> None:
     """As root, who may read everywhere, the runs are listed by a user who may not."""
     pytests = (parent for parent in root.parents if parent.name.startswith(("pytest-", "popen-")))

@@ -62,13 +62,18 @@ def test_the_interaction_agrees_with_the_loops_in_blocks_of_any_size(
     expected = [
         [
             reference.interaction(
-                regions[:r], words[:t], model.align.weight.tolist(), model.align.bias.tolist(),
-                model.score.weight[0].tolist(), model.score.bias.item(), 9.0,
+                regions[:r],
+                words[:t],
+                model.align.weight.tolist(),
+                model.align.bias.tolist(),
+                model.score.weight[0].tolist(),
+                model.score.bias.item(),
+                9.0,
             )
             for words, t in zip(texts.tolist(), text_lengths.tolist(), strict=True)
         ]
         for regions, r in zip(images.tolist(), image_lengths.tolist(), strict=True)
-    ]  # fmt: skip
+    ]
     actual = model(images, texts, image_lengths, text_lengths)
     torch.testing.assert_close(actual, torch.tensor(expected, dtype=torch.float64))
     with torch.no_grad():

@@ -20,7 +20,12 @@ from tests.support.tiny_runs import STILL, tiny_config
 
 def boosted(data: Path, name: str = "tiny", *, dropout: bool = True, **boosting: Any) -> Config:
     """AM beside the summed triplet loss, unless said otherwise."""
-    usual: dict[str, Any] = {"loss": "btr-sum", "weight_instance": 1.0, "boosting": "am", "boosting_momentum": 0.7}
+    usual: dict[str, Any] = {
+        "loss": "btr-sum",
+        "weight_instance": 1.0,
+        "boosting": "am",
+        "boosting_momentum": 0.7,
+    }
     usual["twin_precision"] = "float32"  # on every processor: margins are compared with those of loops
     return tiny_config(data, name, bank_size=0, **({} if dropout else STILL) | usual | boosting)
 
@@ -37,7 +42,9 @@ def started(config: Config, *, apart: float = 0.3) -> tuple[Prepared, BoostingTe
     return prepared, boosting
 
 
-def take(prepared: Prepared, boosting: BoostingTeacher | None, config: Config, batch: Batch, seed: int = 4) -> Losses:
+def take(
+    prepared: Prepared, boosting: BoostingTeacher | None, config: Config, batch: Batch, seed: int = 4
+) -> Losses:
     torch.manual_seed(seed)  # of the dropout
     return compute_losses(prepared.model, batch, config, [boosting] if boosting else [], epoch=5.0)
 

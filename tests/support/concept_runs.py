@@ -36,7 +36,9 @@ def some_concepts(names: Sequence[tuple[str, str]] = NAMES) -> Concepts:
     return Concepts(ConceptVocabulary(entries, "textblob"), together, occurrences, vectors)
 
 
-def two_branches(images: int, seed: int = 0, per_image: int = CAPTIONS_PER_IMAGE) -> tuple[SplitEmbeddings, np.ndarray]:
+def two_branches(
+    images: int, seed: int = 0, per_image: int = CAPTIONS_PER_IMAGE
+) -> tuple[SplitEmbeddings, np.ndarray]:
     """A good instance branch and a worse concept branch, with random attention."""
     v, w, owner = synthetic(images, noise=1.0, seed=seed, per_image=per_image)
     vc, wc, _ = synthetic(images, noise=2.0, seed=seed + 1, dimension=16, per_image=per_image)
@@ -46,15 +48,24 @@ def two_branches(images: int, seed: int = 0, per_image: int = CAPTIONS_PER_IMAGE
 
 
 def write_concept_run(
-    root: Path, name: str, *, images: int = 30, beta: float = 0.6, seed: int = 0, captions: Sequence[str] | None = None,
-    attention: tuple[np.ndarray, np.ndarray] | None = None, concepts: Sequence[tuple[str, str]] = NAMES,
+    root: Path,
+    name: str,
+    *,
+    images: int = 30,
+    beta: float = 0.6,
+    seed: int = 0,
+    captions: Sequence[str] | None = None,
+    attention: tuple[np.ndarray, np.ndarray] | None = None,
+    concepts: Sequence[tuple[str, str]] = NAMES,
     per_image: int = CAPTIONS_PER_IMAGE,
-) -> Path:  # fmt: skip
+) -> Path:
     """A run whose dev analysis holds both branches; `attention` (n, 5) and (m, 5) takes the place of a random one;
     `concepts`: word and kind of five."""
     config = Config(name=name, data=DataConfig(data="demo"))
     config = replace(config, model=replace(config.model, concepts=10, beta=beta))
-    folder = write_sealed(root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"})
+    folder = write_sealed(
+        root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"}
+    )
     found, owner = two_branches(images, seed, per_image)
     if attention is not None:
         found = found._replace(image_attention=attention[0], text_attention=attention[1])
@@ -62,10 +73,21 @@ def write_concept_run(
     knowledge = some_concepts(concepts)
     arrays, documents = concept_tables(found, knowledge, knowledge.graph(threshold=0.3, rescaled=True))
     write_analysis(
-        folder, "dev", image_embeddings=found.images, text_embeddings=found.texts, image_of_text=owner,
-        captions=captions or [f"scene {i}" for i in range(len(owner))], image_names=[f"{i}.png" for i in range(images)],
-        metrics=metrics_from_ranks(ranked), fingerprint="0" * 12, image_ranks=ranked.image_ranks,
-        text_ranks=ranked.text_ranks, image_best=ranked.image_best, text_best=ranked.text_best,
-        **arrays, documents=documents, beta=beta,
-    )  # fmt: skip
+        folder,
+        "dev",
+        image_embeddings=found.images,
+        text_embeddings=found.texts,
+        image_of_text=owner,
+        captions=captions or [f"scene {i}" for i in range(len(owner))],
+        image_names=[f"{i}.png" for i in range(images)],
+        metrics=metrics_from_ranks(ranked),
+        fingerprint="0" * 12,
+        image_ranks=ranked.image_ranks,
+        text_ranks=ranked.text_ranks,
+        image_best=ranked.image_best,
+        text_best=ranked.text_best,
+        **arrays,
+        documents=documents,
+        beta=beta,
+    )
     return folder

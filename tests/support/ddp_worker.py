@@ -31,7 +31,12 @@ from tests.support.tiny_runs import STILL, tiny_config, with_data
 STEPS = 4
 RATE = 0.05
 # λ far above the batch of 8, so that the weights of so few pairs differ
-WEIGHTED = {"sample_weights": "diversity", "weight_scale": 5.0, "neighbours": 4, "neighbours_of_neighbours": 8}
+WEIGHTED = {
+    "sample_weights": "diversity",
+    "weight_scale": 5.0,
+    "neighbours": 4,
+    "neighbours_of_neighbours": 8,
+}
 SCORED_AT = 2  # the step before which weights are taken from what was embedded so far
 TRIPLET: dict[str, object] = {"loss": "btr-sum", "weight_instance": 0.1}
 PIECES: dict[str, object] = {"piece_size": 3, "image_layers": 1}
@@ -61,18 +66,28 @@ CASES: dict[str, tuple[dict[str, object], int]] = {  # settings, slots of the ba
     "several": ({"loss": "dcl", "embeddings": 3, "weight_heads": 0.5, "weight_mmd": 0.5}, 0),
     "interaction": ({"loss": "dcl", "weight_instance": 0.3, "scorer": "interaction"}, 0),
     "interaction-boosting": (
-        TRIPLET | {"weight_instance": 0.05, "scorer": "interaction", "boosting": "rm", "boosting_weight": 0.05},
+        TRIPLET
+        | {"weight_instance": 0.05, "scorer": "interaction", "boosting": "rm", "boosting_weight": 0.05},
         0,
     ),
-    "boosting-online": (TRIPLET | ONLINE | {"boosting": "rm-am", "boosting_weight": 0.1, "boosting_branches": 3}, 0),
+    "boosting-online": (
+        TRIPLET | ONLINE | {"boosting": "rm-am", "boosting_weight": 0.1, "boosting_branches": 3},
+        0,
+    ),
     "mutual": (ONLINE | {"loss": "dcl", "boosting": "dml", "boosting_weight": 0.03}, 0),
     "dr": (TRIPLET | {"boosting": "dr", "boosting_weight": 0.02}, 0),
     "rkd": (TRIPLET | {"boosting": "rkd", "boosting_weight": 0.05}, 0),
     "dino-reversed": (TRIPLET | {"boosting": "dino-reversed", "boosting_weight": 0.03}, 0),
     "boosting-soft": ({"loss": "dcl", "boosting": "rs", "boosting_soft": True, "boosting_weight": 0.01}, 13),
     "diversity-weights": ({"loss": "npairs-hinge", "npairs_margin": 0.5, **WEIGHTED}, 0),
-    "combined-weights": ({"loss": "dcl", **WEIGHTED, "sample_weights": "combined", "weight_modalities": "sum"}, 13),
-    "combined-weights-of-parts": ({"loss": "dcl", **WEIGHTED, "sample_weights": "combined", "embeddings": 3}, 0),
+    "combined-weights": (
+        {"loss": "dcl", **WEIGHTED, "sample_weights": "combined", "weight_modalities": "sum"},
+        13,
+    ),
+    "combined-weights-of-parts": (
+        {"loss": "dcl", **WEIGHTED, "sample_weights": "combined", "embeddings": 3},
+        0,
+    ),
     "hal": (TRIPLET | {"sample_weights": "hal"}, 0),
     "mithun": ({"loss": "npairs-hinge", "npairs_margin": 0.5, "sample_weights": "mithun"}, 0),
     "amrani": ({"loss": "infonce", "sample_weights": "amrani"}, 0),
@@ -94,7 +109,9 @@ def trained(config: Config, steps: int = STEPS, rate: float = RATE) -> dict[str,
     model = prepared.model.train()
     parts = make_parts(config, prepared, torch.device("cpu"))
     for part in parts:
-        if isinstance(part, BoostingTeacher):  # where both score alike, rounding would choose the hardest negative
+        if isinstance(
+            part, BoostingTeacher
+        ):  # where both score alike, rounding would choose the hardest negative
             with torch.no_grad():
                 for parameter in part.branch.parameters():
                     parameter.mul_(0.9)
@@ -111,7 +128,7 @@ def trained(config: Config, steps: int = STEPS, rate: float = RATE) -> dict[str,
                 part.begin_epoch(1)
         losses = compute_losses(
             model, prepared.batches(step), config, parts, epoch=step / prepared.batches.per_epoch, embed=embed
-        )  # fmt: skip
+        )
         losses.total.backward()
         assert len(reductions) in (0, step + 1)  # one bucket of gradients, reduced once a step
         found[f"{step} loss"] = parallel.mean(losses.total)
@@ -137,7 +154,9 @@ def trained(config: Config, steps: int = STEPS, rate: float = RATE) -> dict[str,
                 parameter.grad = None
         for part in parts:
             part.after_step(model, step)
-            found |= {f"{step} {part.state_file} {name}": value.clone() for name, value in part.state_dict().items()}
+            found |= {
+                f"{step} {part.state_file} {name}": value.clone() for name, value in part.state_dict().items()
+            }
     found |= {f"buffer {name}": value.clone() for name, value in model.named_buffers()}
     return found
 
@@ -170,7 +189,9 @@ def norm_gradients() -> dict[str, Tensor]:
 def verdicts(data: Path) -> dict[str, Tensor]:
     """What a new run trains with whose file of reviews got another verdict after the first process read it."""
     file = data.parent / f"reviews-{parallel.rank()}.jsonl"
-    given = [Review("x.jpg", f"a dog — {number}", "wrong-caption", "anna") for number in range(1 + parallel.rank())]
+    given = [
+        Review("x.jpg", f"a dog — {number}", "wrong-caption", "anna") for number in range(1 + parallel.rank())
+    ]
     file.write_text("".join(f"{json.dumps(review.document())}\n" for review in given))
     reviews = named_reviews(with_data(tiny_config(data), reviews=str(file)))
     assert reviews is not None

@@ -27,13 +27,18 @@ def cases(folder: Path) -> dict[str, Config]:
     data, bert = write_tiny_data(folder / "data"), str(write_tiny_bert(folder / "bert", WORDS))
     triplet: dict[str, Any] = {"bank_size": 0, "loss": "btr-hardest", "weight_instance": 1.0}
     whole: dict[str, Any] = {
-        "concepts": 6, "concept_query": "unit", "prototypes": 5, "prototype_recluster": 1, "weight_prototypes": 0.1,
-    }  # fmt: skip
+        "concepts": 6,
+        "concept_query": "unit",
+        "prototypes": 5,
+        "prototype_recluster": 1,
+        "weight_prototypes": 0.1,
+    }
     kinds: dict[str, dict[str, Any]] = {
         "whole": whole,
         "entropy": {"diversity": "entropy", "same_image_negatives": True, "diversity_gradient": True},
         "bert": whole | {"text_encoder": "bert", "bert": bert, "gradient_checkpointing": True},
-        "mean and max, infonce": triplet | {"loss": "infonce", "image_pooling": "mean", "text_pooling": "max"},
+        "mean and max, infonce": triplet
+        | {"loss": "infonce", "image_pooling": "mean", "text_pooling": "max"},
         "sets, cmpm": triplet | {"loss": "cmpm", "embeddings": 2},
         "interaction, polynomial": triplet | {"loss": "polynomial", "scorer": "interaction"},
         "momentum": triplet | {"boosting": "rs"},
@@ -46,7 +51,9 @@ def cases(folder: Path) -> dict[str, Config]:
     return {name: tiny_config(data, **usual | values) for name, values in kinds.items()}
 
 
-def train(config: Config, folder: Path, device: torch.device, *, stop_during: int | None) -> list[dict[str, Any]]:
+def train(
+    config: Config, folder: Path, device: torch.device, *, stop_during: int | None
+) -> list[dict[str, Any]]:
     """What the history tells of a run; one that is stopped goes on from its save."""
     folder.mkdir(parents=True)
     prepared = prepare(config)

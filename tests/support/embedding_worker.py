@@ -14,5 +14,18 @@ if __name__ == "__main__":
     embed.BLOCK_ON_CPU = 2
     data, model, root, name = sys.argv[1:]
     raise SystemExit(
-        main(["pictures", data, "--model", model, "--root", root, "--name", name, "--split=train", "--workers=0"])
+        main(
+            [
+                "pictures",
+                data,
+                "--model",
+                model,
+                "--root",
+                root,
+                "--name",
+                name,
+                "--split=train",
+                "--workers=0",
+            ]
+        )
     )

@@ -124,9 +124,16 @@ def kills(
         after, damaged = newest_step(folder)
         unfinished = len(list((folder / "state").glob(".tmp-*"))) if (folder / "state").is_dir() else 0
         told.append(
-            {"kind": kind, "run": number, "code": code, "before": before, "after": after, "damaged": damaged,
-             "unfinished": unfinished}
-        )  # fmt: skip
+            {
+                "kind": kind,
+                "run": number,
+                "code": code,
+                "before": before,
+                "after": after,
+                "damaged": damaged,
+                "unfinished": unfinished,
+            }
+        )
     last = wait(child(lambda: train(data, root, f"run-{number}", 0.03)))
     return {"kills": told, "runs": number + 1, "last": last, "whole": whole}
 
@@ -199,8 +206,15 @@ def shrinks(data: str, root: Path) -> list[dict[str, Any]]:
         code = wait(child(task))
         status, saved = read_status(root / split) or {}, newest_step(root / split)
         features.write_bytes(content)
-        told.append({"name": split, "code": code, "status": status, "saved": saved,
-                     "continued": wait(child(lambda name=split: train(data, root, name)))})  # fmt: skip
+        told.append(
+            {
+                "name": split,
+                "code": code,
+                "status": status,
+                "saved": saved,
+                "continued": wait(child(lambda name=split: train(data, root, name))),
+            }
+        )
     return told
 
 

@@ -21,7 +21,14 @@ def write_heat_runs(folder: Path) -> Path:
     assert features([str(folder / "data"), f"--out={out}", model, "--workers=0", "--grid=2"]) == 0
     train(folder, out, "plain")
     train(folder, out, "words", loss="btr-hardest", scorer="interaction", interaction_size=8)
-    given = [f"--root={folder / 'runs'}", "--name=clip", "--split=dev", "--workers=0", model, "--prompt=see {}"]
+    given = [
+        f"--root={folder / 'runs'}",
+        "--name=clip",
+        "--split=dev",
+        "--workers=0",
+        model,
+        "--prompt=see {}",
+    ]
     assert embed(["pictures", str(folder / "data"), *given]) == 0
     return folder
 

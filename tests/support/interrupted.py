@@ -26,7 +26,11 @@ def begin(like: Path, folder: Path) -> tuple[Path, Config, Prepared]:
     config, _ = read_config(folder)
     concepts = read_concepts(folder, config)
     reviews = named_reviews(config)
-    return folder, config, prepare(config, read_vocabulary(folder, config), concepts=concepts, reviews=reviews)
+    return (
+        folder,
+        config,
+        prepare(config, read_vocabulary(folder, config), concepts=concepts, reviews=reviews),
+    )
 
 
 def train(folder: Path, config: Config, prepared: Prepared) -> str:

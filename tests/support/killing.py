@@ -100,7 +100,10 @@ def kill(folder: Path, times: int) -> None:
         died_inside = len(began) > len(ended)
         inside += died_inside
         last = ended[-1] if ended else step
-        print(json.dumps({"inside": died_inside, "last": last, "newest": newest, "began": began[-1:]}), flush=True)
+        print(
+            json.dumps({"inside": died_inside, "last": last, "newest": newest, "began": began[-1:]}),
+            flush=True,
+        )
         step = newest
 
 

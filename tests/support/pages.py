@@ -58,7 +58,11 @@ def shown_tables(app: AppTest) -> list[dict[str, Any]]:
 def table_rows(app: AppTest, column: str) -> list[list[dict[str, str]]]:
     """The rows of every table with this column, each as column → text."""
     tables = [([c["label"] for c in table["columns"]], table["rows"]) for table in shown_tables(app)]
-    return [[dict(zip(names, row["cells"], strict=True)) for row in rows] for names, rows in tables if column in names]
+    return [
+        [dict(zip(names, row["cells"], strict=True)) for row in rows]
+        for names, rows in tables
+        if column in names
+    ]
 
 
 def labels(app: AppTest, start: str) -> list[str]:

@@ -86,11 +86,14 @@ def coco(root: Path) -> None:
 def karpathy(root: Path) -> None:
     write_pictures(root / "images")
     images = [
-        {"imgid": i, "filename": name, "split": SPLITS[name].replace("dev", "val"), "sentences": [
-            {"raw": caption} for caption in CAPTIONS[name]
-        ]}
+        {
+            "imgid": i,
+            "filename": name,
+            "split": SPLITS[name].replace("dev", "val"),
+            "sentences": [{"raw": caption} for caption in CAPTIONS[name]],
+        }
         for i, name in enumerate(NAMES)
-    ]  # fmt: skip
+    ]
     (root / "dataset_own.json").write_text(json.dumps({"images": images, "dataset": "own"}))
 
 
@@ -111,7 +114,10 @@ def imagefolder(root: Path) -> None:
     for split in ("train", "dev", "test"):
         names = [name for name in NAMES if SPLITS[name] == split]
         folder = write_pictures(root / split.replace("dev", "validation"), names)
-        rows = [{"file_name": name, "caption_0": CAPTIONS[name][0], "caption_1": CAPTIONS[name][1]} for name in names]
+        rows = [
+            {"file_name": name, "caption_0": CAPTIONS[name][0], "caption_1": CAPTIONS[name][1]}
+            for name in names
+        ]
         if split == "train":
             with (folder / "metadata.csv").open("w", newline="") as file:
                 writer = csv.DictWriter(file, ["file_name", "caption_0", "caption_1"])
@@ -119,7 +125,8 @@ def imagefolder(root: Path) -> None:
                 writer.writerows(rows)
         elif split == "dev":
             lines = "".join(
-                json.dumps({"file_name": row["file_name"], "text": CAPTIONS[row["file_name"]]}) + "\n" for row in rows
+                json.dumps({"file_name": row["file_name"], "text": CAPTIONS[row["file_name"]]}) + "\n"
+                for row in rows
             )
             (folder / "metadata.jsonl").write_text(lines)
         else:
@@ -136,7 +143,8 @@ def parquet(root: Path) -> None:
         names = [name for name in NAMES if SPLITS[name] == split]
         names = names[:3] if file.startswith("train-00000") else names[3:] if split == "train" else names
         rows = [
-            {"image": {"bytes": draw(NAMES.index(name)), "path": name}, "caption": CAPTIONS[name]} for name in names
+            {"image": {"bytes": draw(NAMES.index(name)), "path": name}, "caption": CAPTIONS[name]}
+            for name in names
         ]
         pq.write_table(pa.Table.from_pylist(rows), root / "data" / f"{file}.parquet", row_group_size=2)
 
@@ -169,7 +177,15 @@ def webdataset(root: Path) -> None:
 
 
 LAYOUTS: dict[str, Callable[[Path], None]] = {
-    "precomp": precomp, "karpathy": karpathy, "flickr8k": flickr8k, "flickr30k-annotations": flickr30k_annotations,
-    "flickr30k-results": flickr30k_results, "kaggle": kaggle, "coco": coco, "imagefolder": imagefolder,
-    "parquet": parquet, "webdataset": webdataset, "img2dataset": img2dataset,
-}  # fmt: skip
+    "precomp": precomp,
+    "karpathy": karpathy,
+    "flickr8k": flickr8k,
+    "flickr30k-annotations": flickr30k_annotations,
+    "flickr30k-results": flickr30k_results,
+    "kaggle": kaggle,
+    "coco": coco,
+    "imagefolder": imagefolder,
+    "parquet": parquet,
+    "webdataset": webdataset,
+    "img2dataset": img2dataset,
+}

@@ -14,4 +14,8 @@ def promises(page: str) -> list[str]:
     """The names of sections and controls that the document lists for a page, "joint" for example, in lower case."""
     text = (PROJECT / "docs" / "app.md").read_text(encoding="utf-8")
     sections = {match["name"].lower().split()[0]: match["text"] for match in _SECTION.finditer(text)}
-    return [name.lower() for point in _POINT.findall(sections[page]) for name in " ".join(point.split()).split(" / ")]
+    return [
+        name.lower()
+        for point in _POINT.findall(sections[page])
+        for name in " ".join(point.split()).split(" / ")
+    ]

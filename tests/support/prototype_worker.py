@@ -41,7 +41,7 @@ def trained(config: Config, steps: int) -> dict[str, Tensor]:
     for step in range(steps):
         losses = compute_losses(
             model, prepared.batches(step), config, [prototypes], epoch=step / per_epoch, embed=embed
-        )  # fmt: skip
+        )
         model.zero_grad()
         prototypes.zero_grad()
         losses.total.backward()
@@ -54,7 +54,9 @@ def trained(config: Config, steps: int) -> dict[str, Tensor]:
                     found[f"{step} gradient {name}"] = parameter.grad.clone()
                     parameter.sub_(RATE * parameter.grad)
         prototypes.after_step(model, step)
-        found |= {f"{step} prototypes {name}": value.clone() for name, value in prototypes.state_dict().items()}
+        found |= {
+            f"{step} prototypes {name}": value.clone() for name, value in prototypes.state_dict().items()
+        }
     return found
 
 

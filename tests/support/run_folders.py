@@ -72,22 +72,35 @@ def draw_pictures(folder: Path, count: int) -> list[str]:
     names = []
     for number in range(count):
         picture = Image.new("RGB", (160, 120), COLOURS[number % 7])
-        ImageDraw.Draw(picture).ellipse((30, 20, 30 + 10 * (number % 9 + 1), 100), fill=COLOURS[(number // 7 + 3) % 7])
+        ImageDraw.Draw(picture).ellipse(
+            (30, 20, 30 + 10 * (number % 9 + 1), 100), fill=COLOURS[(number // 7 + 3) % 7]
+        )
         names.append(f"{number}.png")
         picture.save(folder / names[-1])
     return names
 
 
 def write_run(
-    root: Path, name: str, *, loss: str = "dcl", images: int = 40, noise: float = 1.0, seed: int = 0,
-    captions: Sequence[str] | None = None, pictures: bool = True, epochs: int = 3,
-    picture_names: Sequence[str] | None = None, per_image: int = CAPTIONS_PER_IMAGE,
-) -> Path:  # fmt: skip
+    root: Path,
+    name: str,
+    *,
+    loss: str = "dcl",
+    images: int = 40,
+    noise: float = 1.0,
+    seed: int = 0,
+    captions: Sequence[str] | None = None,
+    pictures: bool = True,
+    epochs: int = 3,
+    picture_names: Sequence[str] | None = None,
+    per_image: int = CAPTIONS_PER_IMAGE,
+) -> Path:
     """A finished run with history, status and an analysis of dev."""
     objective = ObjectiveConfig(loss=loss)  # type: ignore[arg-type]
     training = TrainingConfig(epochs=epochs, seed=seed)
     config = Config(name=name, data=DataConfig(data="demo"), objective=objective, training=training)
-    folder = write_sealed(root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"})
+    folder = write_sealed(
+        root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"}
+    )
     v, w, owner = synthetic(images, noise=noise, seed=seed, per_image=per_image)
     image_ranks, text_ranks, image_best, text_best = ranks_of(v, w, owner)
     metrics = recalls(image_ranks, text_ranks)
@@ -100,16 +113,30 @@ def write_run(
         history.write("start", step=0)
         for epoch in range(1, epochs + 1):
             part: dict[str, Any] = {key: value * epoch / epochs for key, value in metrics.items()}
-            history.write("epoch", step=10 * epoch, epoch=epoch, loss=2.0 / epoch, metrics=part, rsum=part["rsum"])
+            history.write(
+                "epoch", step=10 * epoch, epoch=epoch, loss=2.0 / epoch, metrics=part, rsum=part["rsum"]
+            )
         history.write("stop", step=10 * epochs)
     write_status(folder, "finished", step=10 * epochs, steps=10 * epochs)
     shown = root.parent / f"{root.name}-pictures"
     names = draw_pictures(shown, images) if pictures else picture_names or [f"{i}.png" for i in range(images)]
     write_analysis(
-        folder, "dev", image_embeddings=v, text_embeddings=w, image_of_text=owner, captions=texts, image_names=names,
-        picture_folder=shown if pictures else "", metrics=metrics, fingerprint="0" * 64, image_ranks=image_ranks,
-        text_ranks=text_ranks, image_best=image_best, text_best=text_best, source="synthetic",
-    )  # fmt: skip
+        folder,
+        "dev",
+        image_embeddings=v,
+        text_embeddings=w,
+        image_of_text=owner,
+        captions=texts,
+        image_names=names,
+        picture_folder=shown if pictures else "",
+        metrics=metrics,
+        fingerprint="0" * 64,
+        image_ranks=image_ranks,
+        text_ranks=text_ranks,
+        image_best=image_best,
+        text_best=text_best,
+        source="synthetic",
+    )
     return folder
 
 
@@ -128,7 +155,9 @@ def write_halves(root: Path, *, images: int = 60) -> tuple[list[Path], np.ndarra
     folders = []
     for name, other in {"half": False, "other-half": True}.items():
         part = DataConfig(data="demo", train_part=0.5, other_part=other)
-        document = to_document(Config(name=name, data=part, training=TrainingConfig(seed=5))) | {"about": about}
+        document = to_document(Config(name=name, data=part, training=TrainingConfig(seed=5))) | {
+            "about": about
+        }
         folder = write_sealed(root / name, {"config.toml": tomli_w.dumps(document), "words.json": "[]"})
         write_status(folder, "finished", step=1, steps=1)
         seen = np.isin(owner, part_images(images, 0.5, 5, other=other))
@@ -136,35 +165,74 @@ def write_halves(root: Path, *, images: int = 60) -> tuple[list[Path], np.ndarra
         v = rng.normal(size=(images, 32))
         w = v[np.where(seen, owner, true_owner)] + 0.5 * rng.normal(size=(len(owner), 32))
         v, w = ((rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32) for rows in (v, w))
-        ranks = dict(zip(("image_ranks", "text_ranks", "image_best", "text_best"), ranks_of(v, w, owner), strict=True))
+        ranks = dict(
+            zip(("image_ranks", "text_ranks", "image_best", "text_best"), ranks_of(v, w, owner), strict=True)
+        )
         write_analysis(
-            folder, "train", image_embeddings=v, text_embeddings=w, image_of_text=owner, captions=texts,
-            image_names=names, metrics=recalls(ranks["image_ranks"], ranks["text_ranks"]), fingerprint="0" * 64,
-            source="synthetic", **ranks,
-        )  # fmt: skip
+            folder,
+            "train",
+            image_embeddings=v,
+            text_embeddings=w,
+            image_of_text=owner,
+            captions=texts,
+            image_names=names,
+            metrics=recalls(ranks["image_ranks"], ranks["text_ranks"]),
+            fingerprint="0" * 64,
+            source="synthetic",
+            **ranks,
+        )
         folders.append(folder)
     return folders, owner != true_owner
 
 
 def write_prototypes(
-    run: Run, folder: Path, *, centroids: np.ndarray, pairs: np.ndarray, cosines: np.ndarray, images: np.ndarray,
-    texts: np.ndarray, members: np.ndarray, **facts: Any,
-) -> None:  # fmt: skip
+    run: Run,
+    folder: Path,
+    *,
+    centroids: np.ndarray,
+    pairs: np.ndarray,
+    cosines: np.ndarray,
+    images: np.ndarray,
+    texts: np.ndarray,
+    members: np.ndarray,
+    **facts: Any,
+) -> None:
     """Write the run's analysis of dev, with these prototypes, into a run folder."""
     a = run.analysis("dev")
     write_analysis(
-        folder, "dev", image_embeddings=a.image_embeddings, text_embeddings=a.text_embeddings,
-        image_of_text=a.image_of_text, captions=a.captions, image_names=a.image_names, metrics=a.metrics,
-        fingerprint="1" * 12, image_ranks=a.image_ranks, text_ranks=a.text_ranks, image_best=a.image_best,
-        text_best=a.text_best, cluster_centroids=centroids, cluster_pair_labels=pairs, cluster_pair_cosines=cosines,
-        cluster_image_labels=images, cluster_text_labels=texts, cluster_members=members, **facts,
-    )  # fmt: skip
+        folder,
+        "dev",
+        image_embeddings=a.image_embeddings,
+        text_embeddings=a.text_embeddings,
+        image_of_text=a.image_of_text,
+        captions=a.captions,
+        image_names=a.image_names,
+        metrics=a.metrics,
+        fingerprint="1" * 12,
+        image_ranks=a.image_ranks,
+        text_ranks=a.text_ranks,
+        image_best=a.image_best,
+        text_best=a.text_best,
+        cluster_centroids=centroids,
+        cluster_pair_labels=pairs,
+        cluster_pair_cosines=cosines,
+        cluster_image_labels=images,
+        cluster_text_labels=texts,
+        cluster_members=members,
+        **facts,
+    )
 
 
 def import_run_folder(
-    root: Path, name: str, *, images: int = 40, noise: float = 1.5, seed: int = 0, pictures: Path | None = None,
+    root: Path,
+    name: str,
+    *,
+    images: int = 40,
+    noise: float = 1.5,
+    seed: int = 0,
+    pictures: Path | None = None,
     queries: Sequence[str] = (),
-) -> Path:  # fmt: skip
+) -> Path:
     """Another model's embeddings of the same samples as `write_run`, through `coder_core.embed import`; `pictures` is a
     folder that `write_run` drew, saved query k is the embedding of image k."""
     given = root.parent / f"{name}-embeddings"

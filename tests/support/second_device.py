@@ -21,7 +21,10 @@ from torch.utils import backend_registration
 NAME = "second"
 _KEY = "PrivateUse1"
 _COPIES = {"aten::copy_", "aten::_copy_from", "aten::_to_copy"}
-_PACKED = {"aten::_pack_padded_sequence", "aten::_pack_padded_sequence_backward"}  # lengths and sizes stay on the CPU
+_PACKED = {
+    "aten::_pack_padded_sequence",
+    "aten::_pack_padded_sequence_backward",
+}  # lengths and sizes stay on the CPU
 _kept: dict[int, Tensor] = {}  # storage of a tensor of the device -> the CPU tensor with its numbers
 _libraries: list[torch.library.Library] = []
 
@@ -45,7 +48,9 @@ def register() -> torch.device:
     everything.fallback(_run, _KEY)
     for operation in _operations_of_every_device():
         aten.impl(operation.name().removeprefix("aten::"), _as_function(operation), _KEY)
-    aten.impl("quantile", _as_function(torch.ops.aten.quantile.default), _KEY)  # changes shapes in place on its way
+    aten.impl(
+        "quantile", _as_function(torch.ops.aten.quantile.default), _KEY
+    )  # changes shapes in place on its way
     aten.impl("_thnn_fused_gru_cell", _gru_cell, _KEY)
     aten.impl("_thnn_fused_gru_cell_backward", _gru_cell_backward, _KEY)
     rnn._VF._pad_packed_sequence = _pad_packed
@@ -127,7 +132,11 @@ def _run(operation: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _each(value: Any, change: Callable[[Any], Any]) -> Any:
     """A value changed, or every part of a list of them: operations know no other nesting."""
-    return type(value)(_each(part, change) for part in value) if isinstance(value, list | tuple) else change(value)
+    return (
+        type(value)(_each(part, change) for part in value)
+        if isinstance(value, list | tuple)
+        else change(value)
+    )
 
 
 def _refuse_a_mixture(name: str, tensors: list[Tensor]) -> None:
@@ -140,10 +149,14 @@ def _refuse_a_mixture(name: str, tensors: list[Tensor]) -> None:
             and tensor.dim() > 0
             and not (indexed and place > 0 and not tensor.is_floating_point())
         ):
-            raise RuntimeError(f"{name}: a CPU tensor of shape {tuple(tensor.shape)} beside one of the device {NAME!r}")
+            raise RuntimeError(
+                f"{name}: a CPU tensor of shape {tuple(tensor.shape)} beside one of the device {NAME!r}"
+            )
 
 
-def _gru_cell(from_input: Tensor, from_state: Tensor, state: Tensor, *biases: Tensor | None) -> tuple[Tensor, Tensor]:
+def _gru_cell(
+    from_input: Tensor, from_state: Tensor, state: Tensor, *biases: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """PyTorch has this step for accelerators only."""
     from_input, from_state, state = map(_real, (from_input, from_state, state))
     of_input, of_state = [None if bias is None else _real(bias) for bias in biases] or (None, None)
@@ -152,7 +165,9 @@ def _gru_cell(from_input: Tensor, from_state: Tensor, state: Tensor, *biases: Te
     (input_r, input_z, input_n), (state_r, state_z, state_n) = from_input.chunk(3, 1), from_state.chunk(3, 1)
     reset, update = torch.sigmoid(input_r + state_r), torch.sigmoid(input_z + state_z)
     new = torch.tanh(input_n + reset * state_n)
-    return _wrap((1 - update) * new + update * state), _wrap(torch.cat([reset, update, new, state, state_n], 1))
+    return _wrap((1 - update) * new + update * state), _wrap(
+        torch.cat([reset, update, new, state, state_n], 1)
+    )
 
 
 def _gru_cell_backward(grad: Tensor, workspace: Tensor, has_bias: bool) -> tuple[Tensor | None, ...]:
@@ -167,12 +182,16 @@ def _gru_cell_backward(grad: Tensor, workspace: Tensor, has_bias: bool) -> tuple
     return _wrap(to_input), _wrap(to_state), _wrap(grad * update), *biases
 
 
-def _pad_packed(data: Tensor, sizes: Tensor, batch_first: bool, value: float, total: int) -> tuple[Tensor, Tensor]:
+def _pad_packed(
+    data: Tensor, sizes: Tensor, batch_first: bool, value: float, total: int
+) -> tuple[Tensor, Tensor]:
     """By an index: PyTorch writes into views and derives through their strides, which this device does not keep."""
     longest, most = max(len(sizes), total), int(sizes[0])
     lengths = (sizes[:, None] > torch.arange(most)).sum(0)
     index = torch.full((longest, most), len(data))
-    for step, (start, size) in enumerate(zip((sizes.cumsum(0) - sizes).tolist(), sizes.tolist(), strict=True)):
+    for step, (start, size) in enumerate(
+        zip((sizes.cumsum(0) - sizes).tolist(), sizes.tolist(), strict=True)
+    ):
         index[step, :size] = start + torch.arange(size)
     index = index.T if batch_first else index
     filled = torch.cat([data, torch.full_like(data[:1], value)])

@@ -26,9 +26,13 @@ def run_two(*arguments: str, timeout: float = 500) -> list[tuple[int, str]]:
     processes = []
     for rank in range(2):
         environment = os.environ | {
-            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port, "OMP_NUM_THREADS": "1",
-        }  # fmt: skip
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "OMP_NUM_THREADS": "1",
+        }
         processes.append(
             subprocess.Popen(
                 [sys.executable, *arguments],

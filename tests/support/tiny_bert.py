@@ -11,7 +11,9 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 POSITIONS = 12
 
 
-def write_tiny_bert(folder: Path, words: list[str], *, vocabulary: int | None = None, layers: int = 1) -> Path:
+def write_tiny_bert(
+    folder: Path, words: list[str], *, vocabulary: int | None = None, layers: int = 1
+) -> Path:
     """Save a model, its configuration and its tokenizer.
 
     Args:
@@ -26,8 +28,12 @@ def write_tiny_bert(folder: Path, words: list[str], *, vocabulary: int | None = 
     BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=vocabulary or len(pieces), hidden_size=16, num_hidden_layers=layers, num_attention_heads=2,
-        intermediate_size=24, max_position_embeddings=POSITIONS,
-    )  # fmt: skip
+        vocab_size=vocabulary or len(pieces),
+        hidden_size=16,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=POSITIONS,
+    )
     BertModel(config, add_pooling_layer=False).save_pretrained(folder)
     return folder

@@ -21,10 +21,28 @@ from coder_core.runs.files.saves import Save, SaveStore
 from tests.support.configs import changed
 
 STILL = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}  # a batch embeds the same twice
-WORDS = ["a", "red", "blue", "star", "ring", "box", "dog", "cat", "runs", "sits", "jumps", "near", "far", "from", "the"]
+WORDS = [
+    "a",
+    "red",
+    "blue",
+    "star",
+    "ring",
+    "box",
+    "dog",
+    "cat",
+    "runs",
+    "sits",
+    "jumps",
+    "near",
+    "far",
+    "from",
+    "the",
+]
 
 
-def write_tiny_data(folder: Path, *, images: int = 20, captions: int = 2, regions: int = 4, size: int = 6) -> Path:
+def write_tiny_data(
+    folder: Path, *, images: int = 20, captions: int = 2, regions: int = 4, size: int = 6
+) -> Path:
     """train and dev splits of random features and captions of 1 to 7 words; 5 times fewer images in dev."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(7)
@@ -44,11 +62,26 @@ def tiny_config(data: Path, name: str = "tiny", **values: Any) -> Config:
         values: settings of any section.
     """
     settings = {
-        "data": str(data), "word_threshold": 1, "dimension": 8, "word_size": 6, "text_layers": 2, "image_dropout": 0.1,
-        "word_dropout": 0.1, "embedding_dropout": 0.1, "loss": "dcl", "bank_size": 13, "epochs": 3, "batch_size": 8,
-        "learning_rate": 3e-3, "schedule": "cosine", "warmup_steps": 2, "threads": 1, "device": "cpu",
-        "save_every": 1000.0, "seed": 5,
-    }  # fmt: skip
+        "data": str(data),
+        "word_threshold": 1,
+        "dimension": 8,
+        "word_size": 6,
+        "text_layers": 2,
+        "image_dropout": 0.1,
+        "word_dropout": 0.1,
+        "embedding_dropout": 0.1,
+        "loss": "dcl",
+        "bank_size": 13,
+        "epochs": 3,
+        "batch_size": 8,
+        "learning_rate": 3e-3,
+        "schedule": "cosine",
+        "warmup_steps": 2,
+        "threads": 1,
+        "device": "cpu",
+        "save_every": 1000.0,
+        "seed": 5,
+    }
     return changed(Config(name=name), **settings | values)
 
 
@@ -67,7 +100,9 @@ class StoppingBatches(TrainingBatches):
     """The same batches, with a signal to this process just before one of them is handed out."""
 
     @classmethod
-    def of(cls, batches: TrainingBatches, stop_before_step: int, number: int = signal.SIGTERM) -> StoppingBatches:
+    def of(
+        cls, batches: TrainingBatches, stop_before_step: int, number: int = signal.SIGTERM
+    ) -> StoppingBatches:
         """Like `batches`; the signal comes during step `stop_before_step`, counted from 0."""
         found = cls.__new__(cls)
         found.__dict__.update(batches.__dict__)
@@ -110,7 +145,9 @@ def state_tensors(folder: Path) -> dict[str, Tensor]:
 
 def position(folder: Path) -> dict[str, Any]:
     """Where the newest state stands, without the seconds it took."""
-    return {key: value for key, value in newest_state(folder).document("position").items() if key != "seconds"}
+    return {
+        key: value for key, value in newest_state(folder).document("position").items() if key != "seconds"
+    }
 
 
 def told(folder: Path) -> list[dict[str, Any]]:

@@ -10,12 +10,19 @@ import torch
 
 SIZE, WIDTH, LONGEST = 32, 32, 16
 TEXT = {
-    "hidden_size": WIDTH, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "hidden_size": WIDTH,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
     "max_position_embeddings": LONGEST,
-}  # fmt: skip
+}
 VISION = {
-    "hidden_size": WIDTH, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 8,
-}  # fmt: skip
+    "hidden_size": WIDTH,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "patch_size": 8,
+}
 
 
 def write_tiny_clip(folder: Path, *, seed: int = 0, space: int = 24) -> Path:
@@ -23,12 +30,14 @@ def write_tiny_clip(folder: Path, *, seed: int = 0, space: int = 24) -> Path:
     from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 
     letters = [letter + end for letter in "abcdefghijklmnopqrstuvwxyz0123456789,:" for end in ("", "</w>")]
-    vocabulary = {token: number for number, token in enumerate(["<|startoftext|>", "<|endoftext|>", *letters])}
+    vocabulary = {
+        token: number for number, token in enumerate(["<|startoftext|>", "<|endoftext|>", *letters])
+    }
     special = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "vocab_size": len(vocabulary)}
     torch.manual_seed(seed)
     config = CLIPConfig(
         text_config=TEXT | special, vision_config=VISION | {"image_size": SIZE}, projection_dim=space
-    )  # fmt: skip
+    )
     _spread(CLIPModel(config)).save_pretrained(folder)
     CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=LONGEST).save_pretrained(folder)
     crop = {"height": SIZE, "width": SIZE}

@@ -14,7 +14,9 @@ from tests.support.configs import changed
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw, flickr8k
 from tests.support.tiny_towers import write_tiny_clip, write_tiny_naflex, write_tiny_siglip
 
-WORDS = sorted({word for texts in CAPTIONS.values() for text in texts for word in text.replace(",", " , ").split()})
+WORDS = sorted(
+    {word for texts in CAPTIONS.values() for text in texts for word in text.replace(",", " , ").split()}
+)
 
 
 def write_towers_and_data(folder: Path) -> Path:
@@ -48,10 +50,24 @@ def tower_config(folder: Path, name: str = "tuned", *, model: str = "clip", **va
     """
     settings = {
         "data": str(folder / ("shapes" if model == "naflex" else "data")),
-        "image_tower": str(folder / model), "text_tower": str(folder / model),
-        "image_tuning": "full", "text_tuning": "full", "projection": "none", "image_pooling": "tower",
-        "text_pooling": "tower", "drop_words": 0.0, "loss": "infonce", "temperature": 0.05, "epochs": 3,
-        "batch_size": 4, "learning_rate": 1e-3, "schedule": "constant", "threads": 1, "device": "cpu", "workers": 0,
-        "save_every": 1000.0, "seed": 5,
-    }  # fmt: skip
+        "image_tower": str(folder / model),
+        "text_tower": str(folder / model),
+        "image_tuning": "full",
+        "text_tuning": "full",
+        "projection": "none",
+        "image_pooling": "tower",
+        "text_pooling": "tower",
+        "drop_words": 0.0,
+        "loss": "infonce",
+        "temperature": 0.05,
+        "epochs": 3,
+        "batch_size": 4,
+        "learning_rate": 1e-3,
+        "schedule": "constant",
+        "threads": 1,
+        "device": "cpu",
+        "workers": 0,
+        "save_every": 1000.0,
+        "seed": 5,
+    }
     return changed(Config(name=name), **settings | values)

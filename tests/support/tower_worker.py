@@ -18,11 +18,23 @@ RATE = 1e-3  # a large one would grow the last bits of a step into the next
 CASES: dict[str, dict[str, object]] = {
     "full": {"image_pooling": "gpo", "augment": "crop-flip", "dimension": 24, "temperature": 0.2},
     "lora": {
-        "model": "siglip", "image_tuning": "lora", "text_tuning": "frozen", "projection": "linear", "dimension": 8,
-        "loss": "dcl", "bank_size": 7, "twin_precision": "float32",
+        "model": "siglip",
+        "image_tuning": "lora",
+        "text_tuning": "frozen",
+        "projection": "linear",
+        "dimension": 8,
+        "loss": "dcl",
+        "bank_size": 7,
+        "twin_precision": "float32",
     },
-    "any shape": {"model": "naflex", "image_tuning": "lora", "text_tuning": "lora", "loss": "dcl", "temperature": 0.2},
-}  # fmt: skip
+    "any shape": {
+        "model": "naflex",
+        "image_tuning": "lora",
+        "text_tuning": "lora",
+        "loss": "dcl",
+        "temperature": 0.2,
+    },
+}
 
 
 def everything(folder: Path) -> dict[str, Tensor]:

@@ -102,7 +102,9 @@ class Visit:
         violations = self.page.evaluate("options => axe.run(options)", AXE_OPTIONS)["violations"]
         self.page.set_viewport_size(SIZE)
         found = [
-            (rule["id"], node["html"][:200], node["failureSummary"]) for rule in violations for node in rule["nodes"]
+            (rule["id"], node["html"][:200], node["failureSummary"])
+            for rule in violations
+            for node in rule["nodes"]
         ]
         assert found == [], found
 

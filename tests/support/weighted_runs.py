@@ -18,9 +18,14 @@ COUNT, SCALE = 4, 4.0
 def weighted(data: Path, name: str = "tiny", *, dropout: bool = True, bank: int = 0, **values: Any) -> Config:
     """Diversity weights with the n-pairs hinge, unless said otherwise."""
     usual: dict[str, Any] = {
-        "loss": "npairs-hinge", "npairs_margin": 0.4, "weight_instance": 1.0, "sample_weights": "diversity",
-        "weight_scale": SCALE, "neighbours": COUNT, "neighbours_of_neighbours": 0,
-    }  # fmt: skip
+        "loss": "npairs-hinge",
+        "npairs_margin": 0.4,
+        "weight_instance": 1.0,
+        "sample_weights": "diversity",
+        "weight_scale": SCALE,
+        "neighbours": COUNT,
+        "neighbours_of_neighbours": 0,
+    }
     return tiny_config(data, name, bank_size=bank, **({} if dropout else STILL) | usual | values)
 
 

@@ -53,7 +53,10 @@ def _incomplete(folder: Path) -> None:
         (_pickled, "has its weights only as pytorch_model.bin, a pickle"),
         (_own_code, "config.json key auto_map: names code to run"),
         (_cut, "cannot be loaded: "),
-        (_incomplete, "lacks 1 of the model's weights, which would be random; the first: visual_projection.weight"),
+        (
+            _incomplete,
+            "lacks 1 of the model's weights, which would be random; the first: visual_projection.weight",
+        ),
         (lambda folder: (folder / "config.json").unlink(), "config.json: is missing"),
         (lambda folder: (folder / "config.json").write_text("{"), "config.json: cannot be read as JSON"),
         (lambda folder: (folder / "preprocessor_config.json").unlink(), "has no settings of pictures"),
@@ -71,7 +74,9 @@ def test_a_folder_that_is_unsafe_or_incomplete_is_refused(
 def test_a_model_of_texts_alone_and_another_fingerprint_are_refused(clip: Path, tmp_path: Path) -> None:
     bert = write_tiny_bert(tmp_path / "bert", ["a"])
     shutil.copy(clip / "preprocessor_config.json", bert)
-    assert "is a BertModel, which has no text encoder and picture encoder" in str(refusal(DualEncoder, str(bert)))
+    assert "is a BertModel, which has no text encoder and picture encoder" in str(
+        refusal(DualEncoder, str(bert))
+    )
     fingerprint = DualEncoder(str(clip)).about["fingerprint"]
     assert DualEncoder(str(clip), expected=fingerprint).about["fingerprint"] == fingerprint
     assert "is another model now" in str(refusal(DualEncoder, str(clip), expected="0" * 64))
@@ -144,7 +149,9 @@ def fails():
 """
 
 
-def test_own_towers_are_pooled_over_their_local_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_towers_are_pooled_over_their_local_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "own_towers_of_a_test.py").write_text(OWN)
     monkeypatch.syspath_prepend(str(tmp_path))
     module = "own_towers_of_a_test"
@@ -174,4 +181,6 @@ def test_a_gpu_computes_in_bfloat16_and_the_cpu_in_float32(device: str, clip: Pa
     assert towers.about["precision"] == ("float32" if device == "cpu" else "bfloat16")
     prepared = [towers.prepare(Image.new("RGB", (50, 40), colour)) for colour in ("red", "blue")]
     exact = DualEncoder(str(clip), precision="float32").encode_pictures(prepared)
-    np.testing.assert_allclose(towers.encode_pictures(prepared), exact, atol=1e-6 if device == "cpu" else 0.05)
+    np.testing.assert_allclose(
+        towers.encode_pictures(prepared), exact, atol=1e-6 if device == "cpu" else 0.05
+    )

@@ -19,7 +19,14 @@ from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer
 from tests.support.tiny_bert import write_tiny_bert
-from tests.support.tiny_runs import WORDS, StoppingBatches, assert_same_run, quiet, tiny_config, write_tiny_data
+from tests.support.tiny_runs import (
+    WORDS,
+    StoppingBatches,
+    assert_same_run,
+    quiet,
+    tiny_config,
+    write_tiny_data,
+)
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,13 @@ PER_EPOCH, STEPS = 5, 15
 @pytest.mark.parametrize("loss", ["btr-sum", "btr-hardest", "infonce", "cmpm", "polynomial", "dcl"])
 def test_it_comes_on_top_of_any_loss_as_a_sum_over_the_batch(data: Path, form: str, loss: str) -> None:
     config = boosted(
-        data, dropout=False, loss=loss, boosting=form, boosting_weight=0.5, boosting_margin=0.4, boosting_split=0.3
+        data,
+        dropout=False,
+        loss=loss,
+        boosting=form,
+        boosting_weight=0.5,
+        boosting_margin=0.4,
+        boosting_split=0.3,
     )
     prepared, boosting = started(config)
     batch = prepared.batches(0)
@@ -49,13 +55,21 @@ def test_it_comes_on_top_of_any_loss_as_a_sum_over_the_batch(data: Path, form: s
     for rows, others in ((target, teacher), (transposed(target), transposed(teacher))):
         for i, mask in enumerate(negatives(ids, ids)):
             expected[i] += reference.loss(
-                form, kept(rows[i], mask), kept(others[i], mask), rows[i][i], others[i][i], margin=0.4, split=0.3,
+                form,
+                kept(rows[i], mask),
+                kept(others[i], mask),
+                rows[i][i],
+                others[i][i],
+                margin=0.4,
+                split=0.3,
                 is_soft=False,
-            )  # fmt: skip
+            )
     assert sum(expected) > 0
     assert found.total.item() - plain.total.item() == pytest.approx(0.5 * sum(expected), rel=1e-4)
     assert found.parts[f"boosting-{form}"].item() == pytest.approx(sum(expected) / len(ids), rel=1e-4)
-    assert {name: value for name, value in found.parts.items() if not name.startswith("boosting")} == plain.parts
+    assert {
+        name: value for name, value in found.parts.items() if not name.startswith("boosting")
+    } == plain.parts
 
 
 def test_soft_margins_and_literal_negatives_reach_the_loss(data: Path) -> None:
@@ -109,9 +123,13 @@ def test_the_teacher_reads_without_dropout_and_takes_no_random_number_from_the_t
     assert found.parts["btr-sum"] == plain.parts["btr-sum"]
 
 
-def test_a_moving_teacher_normalises_by_the_batch_and_one_that_stays_by_its_own_statistics(data: Path) -> None:
+def test_a_moving_teacher_normalises_by_the_batch_and_one_that_stays_by_its_own_statistics(
+    data: Path,
+) -> None:
     prepared = prepare(boosted(data))
-    moving, staying = (BoostingTeacher(prepare(boosted(data)).model, STEPS, momentum) for momentum in (0.9, None))
+    moving, staying = (
+        BoostingTeacher(prepare(boosted(data)).model, STEPS, momentum) for momentum in (0.9, None)
+    )
     assert prepared.model.training
     for anchor, training in ((moving, True), (staying, False)):
         norms = [m for m in anchor.branch.modules() if isinstance(m, torch.nn.BatchNorm1d)]
@@ -144,7 +162,9 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("step", [0, PER_EPOCH - 1, 7, STEPS - 1])
-def test_stopped_during_any_step_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, step: int) -> None:
+def test_stopped_during_any_step_and_continued_equals_never_stopped(
+    whole: Path, tmp_path: Path, step: int
+) -> None:
     assert_resumes(whole, tmp_path / "tiny", step, signal.SIGTERM)
 
 
@@ -169,7 +189,9 @@ def test_a_state_without_its_teacher_is_refused(whole: Path, data: Path, tmp_pat
         continue_run(plain, None, quiet())
 
 
-def test_a_teacher_near_its_random_start_is_warned_of_with_a_start_that_fits(data: Path, tmp_path: Path) -> None:
+def test_a_teacher_near_its_random_start_is_warned_of_with_a_start_that_fits(
+    data: Path, tmp_path: Path
+) -> None:
     """Flickr8k's eight epochs are 1,872 steps: 95% of the random start would remain."""
     config = replace(PRESETS["flickr8k-baseline"].config)
     config = changed(config, boosting="am")
@@ -210,11 +232,19 @@ def test_an_offline_target_starts_from_the_teacher_or_from_scratch(data: Path, f
     assert same(weights(prepare(offline(data, finished, boosting_start="scratch")).model), scratch)
 
 
-def test_a_part_of_the_train_images_is_learned_from_with_the_vocabulary_of_all(data: Path, finished: Path) -> None:
+def test_a_part_of_the_train_images_is_learned_from_with_the_vocabulary_of_all(
+    data: Path, finished: Path
+) -> None:
     """So that a teacher of less data reads the words of its student."""
     whole, half, less, other, rest = (
         prepare(changed(offline(data, finished), train_part=part, seed=seed, other_part=rest))
-        for part, seed, rest in ((1.0, 1, False), (0.5, 1, False), (0.25, 1, False), (0.5, 2, False), (0.25, 1, True))
+        for part, seed, rest in (
+            (1.0, 1, False),
+            (0.5, 1, False),
+            (0.25, 1, False),
+            (0.5, 2, False),
+            (0.25, 1, True),
+        )
     )
     images = [set(found.train.image_of_text.tolist()) for found in (whole, half, less, other, rest)]
     assert [len(chosen) / whole.train.n_images for chosen in images] == [1.0, 0.5, 0.25, 0.5, 0.75]
@@ -299,12 +329,16 @@ def test_weights_that_fit_are_no_start_for_a_model_that_reads_regions_at_another
 ) -> None:
     config = offline(data, finished)
     scaled = replace(config, model=replace(config.model, region_norm="rms"))
-    with pytest.raises(InputError, match=f"--boosting-teacher {finished}: has --region-norm none, this run rms"):
+    with pytest.raises(
+        InputError, match=f"--boosting-teacher {finished}: has --region-norm none, this run rms"
+    ):
         prepare(scaled)
     prepare(changed(scaled, boosting_start="scratch"))
 
 
-def test_what_is_no_finished_run_of_the_same_words_is_refused(data: Path, finished: Path, tmp_path: Path) -> None:
+def test_what_is_no_finished_run_of_the_same_words_is_refused(
+    data: Path, finished: Path, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="holds no run that was trained here; expected a finished run"):
         prepare(offline(data, tmp_path / "nowhere"))
     stopped = stop_during(finished, tmp_path / "stopped", 7)

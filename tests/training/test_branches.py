@@ -62,18 +62,23 @@ def against(form: str, rows: Rows, known: Rows, ids: Sequence[int]) -> float:
         else:
             found += reference.loss(
                 form, *lists, rows[i][i], known[i][i], margin=0.2, split=0.5, is_soft=False
-            )  # fmt: skip
+            )
     return found
 
 
 def mean_against(form: str, own: Rows, others: list[Rows], ids: Sequence[int]) -> float:
     """Both directions, the mean over the other branches."""
-    both = [against(form, own, other, ids) + against(form, transposed(own), transposed(other), ids) for other in others]
+    both = [
+        against(form, own, other, ids) + against(form, transposed(own), transposed(other), ids)
+        for other in others
+    ]
     return sum(both) / len(both)
 
 
 @pytest.mark.parametrize("form", ["rm", "am"])
-def test_every_branch_is_set_against_all_before_it_and_their_losses_are_averaged(data: Path, form: str) -> None:
+def test_every_branch_is_set_against_all_before_it_and_their_losses_are_averaged(
+    data: Path, form: str
+) -> None:
     config = online(data, dropout=False, boosting=form)
     prepared, found = branches_of(config)
     batch = prepared.batches(0)
@@ -93,7 +98,9 @@ def test_mutual_learning_sets_every_branch_against_every_other(data: Path) -> No
     every, ids = every_score(prepared, found, batch), batch.image_ids.tolist()
     for place, name in enumerate(("branch-1 boosting-dml", "branch-2 boosting-dml", "boosting-dml")):
         others = [one for other, one in enumerate(every) if other != place]
-        assert parts[name].item() * len(ids) == pytest.approx(mean_against("dml", every[place], others, ids), rel=1e-4)
+        assert parts[name].item() * len(ids) == pytest.approx(
+            mean_against("dml", every[place], others, ids), rel=1e-4
+        )
 
 
 def test_the_total_is_every_branchs_raw_loss_and_its_boosting(data: Path) -> None:
@@ -101,8 +108,12 @@ def test_the_total_is_every_branchs_raw_loss_and_its_boosting(data: Path) -> Non
     prepared, found = branches_of(config)
     losses = take(prepared, found, config, prepared.batches(0))
     assert set(losses.parts) == {
-        "btr-sum", "boosting-am", "branch-1 btr-sum", "branch-2 btr-sum", "branch-2 boosting-am",
-    }  # fmt: skip
+        "btr-sum",
+        "boosting-am",
+        "branch-1 btr-sum",
+        "branch-2 btr-sum",
+        "branch-2 boosting-am",
+    }
     shares = [(0.5 if "boosting" in name else 1.0) * value.item() for name, value in losses.parts.items()]
     assert losses.total.item() == pytest.approx(sum(shares) * len(prepared.batches(0).regions), rel=1e-4)
 
@@ -129,7 +140,11 @@ def test_branches_start_from_other_seeds_and_the_target_from_the_runs_own(data: 
     alone = weights(prepare(boosted(data, boosting="none")).model)
     prepared, found = branches_of(online(data))
     assert same(weights(prepared.model), alone)
-    starts = [branch.regions.linear.weight for branch in (*found.branches, prepared.model) if isinstance(branch, Coder)]
+    starts = [
+        branch.regions.linear.weight
+        for branch in (*found.branches, prepared.model)
+        if isinstance(branch, Coder)
+    ]
     assert len(starts) == 3
     assert not any(torch.equal(starts[i], starts[j]) for i in range(3) for j in range(i))
     again = branches_of(online(data))[1]
@@ -140,7 +155,10 @@ def test_the_targets_dropout_is_that_of_a_run_alone(data: Path) -> None:
     config = online(data)
     prepared, found = branches_of(config)
     batch = prepared.batches(0)
-    assert take(prepared, found, config, batch).parts["btr-sum"] == take(prepared, None, config, batch).parts["btr-sum"]
+    assert (
+        take(prepared, found, config, batch).parts["btr-sum"]
+        == take(prepared, None, config, batch).parts["btr-sum"]
+    )
 
 
 def test_every_branch_learns_and_clips_its_own_gradient(data: Path, tmp_path: Path) -> None:
@@ -204,7 +222,7 @@ def expected_imitation(form: str, lists: tuple[list[float], list[float]]) -> flo
 def test_imitation_of_a_moving_average_reads_its_temperatures(data: Path, form: str) -> None:
     config = boosted(
         data, dropout=False, boosting=form, boosting_temperature=0.3, boosting_teacher_temperature=0.2
-    )  # fmt: skip
+    )
     prepared, anchor = started(config)
     batch = prepared.batches(0)
     ids = batch.image_ids.tolist()

@@ -27,15 +27,7 @@ from coder_core.training.step import compute_losses
 from tests.reference import step as reference
 from tests.support.configs import changed
 from tests.support.interrupted import stop_during
-from tests.support.tiny_runs import (
-    STILL,
-    assert_same_run,
-    printed,
-    quiet,
-    tiny_config,
-    told,
-    with_data,
-)
+from tests.support.tiny_runs import STILL, assert_same_run, printed, quiet, tiny_config, told, with_data
 
 CONCEPTS = 10
 
@@ -76,9 +68,9 @@ def test_its_loss_is_one_symmetric_dcl_over_the_batch(data: Path, loss: str, div
         scores = rows[way] @ rows[1 - way].T
         side = reference.Side(scores.tolist(), scores.diagonal().tolist(), ids, 0)
         weights = reference.anchor_diversity(side, None, ids, kind=diversity)
-        expected += sum(reference.losses(side, ids, weights, temperature=0.2, margin=0.3, keep_same_image=False)) / len(
-            ids
-        )
+        expected += sum(
+            reference.losses(side, ids, weights, temperature=0.2, margin=0.3, keep_same_image=False)
+        ) / len(ids)
     assert losses.parts["dcl-concept"].item() == pytest.approx(expected, rel=1e-4)
     assert losses.total.item() - alone.total.item() == pytest.approx(0.5 * expected, rel=1e-3)
     assert losses.per_pair.shape == (8,)
@@ -91,7 +83,9 @@ def test_the_bank_changes_nothing_in_the_concept_loss(data: Path) -> None:
     assert memory is not None
     without = first_losses(prepared, config).parts["dcl-concept"]
     for step in (0, 0):
-        found = compute_losses(prepared.model, prepared.batches(step), config, [memory, ConceptLoss()], epoch=5.0)
+        found = compute_losses(
+            prepared.model, prepared.batches(step), config, [memory, ConceptLoss()], epoch=5.0
+        )
         memory.after_step(prepared.model, 0)
     assert memory.bank.count == 13
     assert torch.equal(found.parts["dcl-concept"], without)
@@ -123,7 +117,9 @@ def test_the_twin_follows_the_branch_and_never_runs_it(data: Path) -> None:
     assert not torch.equal(twin.image_weight, before)
 
 
-def test_the_command_keeps_the_concepts_with_the_run_and_says_how_they_were_found(whole: Path, data: Path) -> None:
+def test_the_command_keeps_the_concepts_with_the_run_and_says_how_they_were_found(
+    whole: Path, data: Path
+) -> None:
     config, _ = read_config(whole)
     found = read_concepts(whole, config)
     assert found is not None
@@ -131,7 +127,9 @@ def test_the_command_keeps_the_concepts_with_the_run_and_says_how_they_were_foun
     assert expected is not None
     assert found.vocabulary == expected.vocabulary
     assert np.array_equal(found.vectors, expected.vectors)
-    assert "dcl-concept" in next(event for event in reversed(told(whole)) if event["event"] == "step")["losses"]
+    assert (
+        "dcl-concept" in next(event for event in reversed(told(whole)) if event["event"] == "step")["losses"]
+    )
     listed = json.loads((whole / "manifest.json").read_text())["files"]
     assert {"concepts.json", "concepts.safetensors"} <= set(listed)
 
@@ -140,7 +138,9 @@ def test_concepts_come_from_the_train_captions_alone(whole: Path, data: Path, tm
     """Other dev captions, the same concepts and counts."""
     config, _ = read_config(whole)
     other = shutil.copytree(data, tmp_path / "other")
-    (other / "dev_caps.txt").write_text("zebras graze\n" * len((data / "dev_caps.txt").read_text().splitlines()))
+    (other / "dev_caps.txt").write_text(
+        "zebras graze\n" * len((data / "dev_caps.txt").read_text().splitlines())
+    )
     found, expected = prepare(with_data(config, data=str(other))).concepts, read_concepts(whole, config)
     assert found is not None
     assert expected is not None
@@ -179,7 +179,9 @@ def test_damaged_concepts_are_named(whole: Path, tmp_path: Path, file: str) -> N
 
 def test_dev_and_analysis_are_ranked_by_the_mixture(whole: Path, data: Path) -> None:
     loaded, dev = load_model(whole), read_split(data, "dev")
-    found = encode_split(loaded.model, dev, loaded.reader.encode(dev.captions), device=loaded.device, attention=True)
+    found = encode_split(
+        loaded.model, dev, loaded.reader.encode(dev.captions), device=loaded.device, attention=True
+    )
     assert found.image_attention is not None
     np.testing.assert_allclose(found.image_attention.astype(np.float32).sum(1), 1, atol=1e-2)
     metrics = retrieval_metrics(found.images, found.texts, dev.image_of_text, second=found.second, weight=0.7)
@@ -187,7 +189,8 @@ def test_dev_and_analysis_are_ranked_by_the_mixture(whole: Path, data: Path) -> 
     assert analysis.manifest["version"] == 2
     assert analysis.metrics == metrics
     best = max(
-        (event for event in told(whole) if event["event"] == "epoch"), key=lambda event: event["metrics"]["rsum"]
+        (event for event in told(whole) if event["event"] == "epoch"),
+        key=lambda event: event["metrics"]["rsum"],
     )
     assert best["metrics"] == metrics
     tables = analysis.concepts

@@ -19,7 +19,9 @@ STEPS = 5 * EPOCHS
 @pytest.fixture(scope="module")
 def driven(memory_folder: Path) -> dict[str, Any]:
     """All of it in one process, whose forks are children that have imported PyTorch."""
-    return told_by("fork_driver", write_tiny_data(memory_folder / "data"), memory_folder / "runs", timeout=600)
+    return told_by(
+        "fork_driver", write_tiny_data(memory_folder / "data"), memory_folder / "runs", timeout=600
+    )
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,9 @@ def test_no_kill_loses_a_run(driven: dict[str, Any], memory_folder: Path, whole:
     assert {entry["code"] for entry in told} == {-9}
     in_save = [entry for entry in told if entry["kind"] == "save"]
     assert len(in_save) == SAVE_KILLS
-    assert sum(entry["unfinished"] > 0 for entry in in_save) >= SAVE_KILLS // 2  # a half-written folder was left
+    assert (
+        sum(entry["unfinished"] > 0 for entry in in_save) >= SAVE_KILLS // 2
+    )  # a half-written folder was left
     for entry in told:
         assert entry["damaged"] == 0
         assert entry["after"] >= entry["before"]  # what was saved stays saved

@@ -69,14 +69,17 @@ def looped_weights(found: Neighbourhoods, config: Config, pairs: list[int]) -> l
         )
     share = {name: float(name == kind) for name in raw}
     if kind == "combined":
-        share = {"diversity": config.weighting.diversity_share, "discrepancy": config.weighting.discrepancy_share}
+        share = {
+            "diversity": config.weighting.diversity_share,
+            "discrepancy": config.weighting.discrepancy_share,
+        }
     if kind == "combined-stats":
         for name, sides in raw.items():
             every = torch.tensor(sides, dtype=torch.float64)
             share[name] = float(every.mean() * every.std(correction=0))
     both = [
         [sum(share[name] * gamma * raw[name][side][p] for name in raw) for p in pairs] for side in range(2)
-    ]  # fmt: skip
+    ]
     return reference.weights(both[0], both[1], LAMBDA, config.weighting.weight_modalities)
 
 
@@ -167,7 +170,9 @@ def test_random_weights_are_those_of_diversity_on_other_pairs_anew_every_epoch(d
         prepared, found = filled(weighted(data, sample_weights=kind))
         found.begin_epoch(epoch)
         scores.append(found.diversity.clone())
-        assert found.pair_weights(prepared.batches(0).text_ids).sum().item() == pytest.approx(LAMBDA, rel=1e-5)
+        assert found.pair_weights(prepared.batches(0).text_ids).sum().item() == pytest.approx(
+            LAMBDA, rel=1e-5
+        )
     method, control, again, later = scores
     assert sorted(method.tolist()) == sorted(control.tolist()) == sorted(later.tolist())
     assert torch.equal(control, again)
@@ -196,7 +201,9 @@ def test_the_weightings_of_others_read_the_batch_alone(data: Path, kind: str) ->
     plain = take(prepared, None, changed(config, sample_weights="none"), batch)
     ours = take(prepared, None, config, batch)
     with torch.no_grad():
-        images, texts, *_ = prepared.model(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
+        images, texts, *_ = prepared.model(
+            batch.regions, batch.region_lengths, batch.words, batch.word_lengths
+        )
     ids = batch.image_ids.tolist()
     images, texts = images.double(), texts.double()
     scores = (images @ texts.T).tolist()
@@ -218,7 +225,9 @@ def test_within_modality_losses_agree_with_the_loops(data: Path) -> None:
     batch = prepared.batches(1)
     losses = take(prepared, found, config, batch)
     with torch.no_grad():
-        images, texts, *_ = prepared.model(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
+        images, texts, *_ = prepared.model(
+            batch.regions, batch.region_lengths, batch.words, batch.word_lengths
+        )
     ids, pairs = batch.image_ids.tolist(), batch.text_ids.tolist()
     sides = {
         "within-image": (images.double(), found.cache.images[found.image_of_text].double()),
@@ -257,7 +266,9 @@ def test_a_run_with_within_modality_losses_stopped_and_continued_equals_one_neve
 
 
 @pytest.mark.parametrize("several", [{"embeddings": 3}, {"scorer": "interaction"}])
-def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(data: Path, several: dict[str, Any]) -> None:
+def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(
+    data: Path, several: dict[str, Any]
+) -> None:
     """So that all N² · K² cosines of a double sum are averaged."""
     config = weighted(data, dropout=False, within_text=0.5, **several)
     prepared, found = filled(config)
@@ -271,10 +282,14 @@ def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(data: 
     with torch.no_grad():
         texts = model.encode_texts(batch.words, batch.word_lengths)
         images = model.encode_images(batch.regions, batch.region_lengths)
-    for place, (row, length) in enumerate(zip(batch.text_ids.tolist(), batch.word_lengths.tolist(), strict=True)):
+    for place, (row, length) in enumerate(
+        zip(batch.text_ids.tolist(), batch.word_lengths.tolist(), strict=True)
+    ):
         parts = texts[place] if "embeddings" in several else texts[place, :length]
         torch.testing.assert_close(found.cache.texts[row], parts.mean(0), rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(found.cache.images[batch.image_ids[-1]], images[-1].mean(0), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        found.cache.images[batch.image_ids[-1]], images[-1].mean(0), rtol=1e-4, atol=1e-6
+    )
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +300,9 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("step", [0, 3, 4, 5, 8, 14])
-def test_stopped_during_any_step_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, step: int) -> None:
+def test_stopped_during_any_step_and_continued_equals_never_stopped(
+    whole: Path, tmp_path: Path, step: int
+) -> None:
     """4, 9 and 14 are an epoch's last step: the scores of the next are taken after the save."""
     assert_resumes(whole, tmp_path / "tiny", step)
 
@@ -306,7 +323,7 @@ def test_a_state_without_its_embeddings_is_refused(whole: Path, data: Path, tmp_
     config, _ = read_config(whole)
     trainer = Trainer(
         config, plain, prepare(config, read_vocabulary(whole, config)), torch.device("cpu"), quiet()
-    )  # fmt: skip
+    )
     with pytest.raises(InputError, match="neighbourhoods"):
         trainer.resume()
     assert "neighbourhoods.safetensors" not in newest_state(plain).manifest["files"]
@@ -317,4 +334,6 @@ def test_fewer_neighbours_than_asked_for_are_told(data: Path, tmp_path: Path) ->
     console = quiet()
     config = changed(weighted(data, neighbours=200), neighbours_of_neighbours=0, epochs=2)
     start_run(config, tmp_path, console)
-    assert "--neighbours: is 200, but 40 of 40 captions have fewer of other images (fewest: 38)" in printed(console)
+    assert "--neighbours: is 200, but 40 of 40 captions have fewer of other images (fewest: 38)" in printed(
+        console
+    )

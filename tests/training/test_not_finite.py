@@ -35,7 +35,9 @@ def begun(data: Path, tmp_path: Path) -> tuple[Path, Config, Prepared]:
     return folder, longer, prepare(longer, read_vocabulary(folder, longer))
 
 
-def fail(folder: Path, config: Config, prepared: Prepared, *, spoil: str | None = None, value: float = 0.0) -> str:
+def fail(
+    folder: Path, config: Config, prepared: Prepared, *, spoil: str | None = None, value: float = 0.0
+) -> str:
     """Continue, expect the stop, and see that everything saved is as it was. Returns the message."""
     names = SaveStore(folder / "state", keep=2).names()
     trainer = Trainer(config, folder, prepared, torch.device("cpu"), quiet())
@@ -68,7 +70,9 @@ def test_features_name_step_samples_and_image(begun: tuple[Path, Config, Prepare
     features = np.array(prepared.train.features)
     features[image] = value
     split = replace(prepared.train, features=features)
-    batches = TrainingBatches(split, prepared.batches.tokens, batch_size=8, seed=5, drop_regions=0.2, drop_words=0.2)
+    batches = TrainingBatches(
+        split, prepared.batches.tokens, batch_size=8, seed=5, drop_regions=0.2, drop_words=0.2
+    )
     first_met = next(s for s in range(PER_EPOCH, 10) if image in batches(s).image_ids)
     assert first_met <= step
     message = fail(folder, config, replace(prepared, train=split, batches=batches))
@@ -120,11 +124,15 @@ def test_a_gradient_names_its_parameter_alone(data: Path) -> None:
     with pytest.raises(NotFiniteError) as stopped:
         check_gradients(dict(model.named_parameters()), norm, batch, 12)
     ids = ", ".join(str(int(i)) for i in batch.text_ids[:5])
-    expected = f"step 12: the gradient of words.gru.weight_hh_l1 is not finite (captions {ids} … of a batch of 8)"
+    expected = (
+        f"step 12: the gradient of words.gru.weight_hh_l1 is not finite (captions {ids} … of a batch of 8)"
+    )
     assert str(stopped.value).startswith(expected)
 
 
-def test_a_gradient_that_is_not_finite_stops_before_the_optimizer(begun: tuple[Path, Config, Prepared]) -> None:
+def test_a_gradient_that_is_not_finite_stops_before_the_optimizer(
+    begun: tuple[Path, Config, Prepared],
+) -> None:
     """A hook spoils one gradient on its way back; the weights of the trainer stay what they were."""
     folder, config, prepared = begun
     trainer = Trainer(config, folder, prepared, torch.device("cpu"), quiet())
@@ -134,7 +142,9 @@ def test_a_gradient_that_is_not_finite_stops_before_the_optimizer(begun: tuple[P
         (memory,) = trainer.parts
         bank = memory.bank.images.clone()
         trainer.model.regions.linear.weight.register_hook(lambda gradient: gradient * float("inf"))
-        with pytest.raises(NotFiniteError, match=r"step 5: the gradient of regions\.linear\.weight is not finite"):
+        with pytest.raises(
+            NotFiniteError, match=r"step 5: the gradient of regions\.linear\.weight is not finite"
+        ):
             trainer.run()
         assert all(torch.equal(weights[name], value) for name, value in trainer.model.named_parameters())
         assert torch.equal(memory.bank.images, bank)

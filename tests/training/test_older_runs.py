@@ -13,7 +13,9 @@ from coder_core.training.launch import continue_run
 from tests.support.tiny_runs import newest_state, position, printed, quiet
 
 pytestmark = pytest.mark.usefixtures("own_threads")
-OLD_RUNS = Path("tests", "fixtures", "run_of_0_1", "checkpoints")  # their data folder is named from the repository root
+OLD_RUNS = Path(
+    "tests", "fixtures", "run_of_0_1", "checkpoints"
+)  # their data folder is named from the repository root
 ENDS = {"whole": 15, "weighted": 10}
 
 
@@ -40,7 +42,9 @@ def test_an_older_run_resumes_to_the_end_it_had(name: str, tmp_path: Path) -> No
     assert save.name == str(ENDS[name])
     assert "optimizer.json" not in save.manifest["files"]  # the new state is written in the present format
     resumed = [
-        event for event in read_history(run / HISTORY) if event["event"] == "step" and event["step"] > stopped_at
+        event
+        for event in read_history(run / HISTORY)
+        if event["event"] == "step" and event["step"] > stopped_at
     ]
     assert [event["step"] for event in resumed] == list(range(stopped_at + 5, ENDS[name] + 1, 5))
     for event in resumed:  # not to the last bit: another processor rounds the keys otherwise

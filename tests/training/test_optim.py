@@ -14,7 +14,13 @@ from coder_core.config.schema import ModelConfig, TrainingConfig
 from coder_core.console.faults import InputError
 from coder_core.model.build import build_model
 from coder_core.runs.files.saves import Save, SaveStore
-from coder_core.training.optim import learning_rate, load_optimizer, make_optimizer, optimizer_tensors, set_rate
+from coder_core.training.optim import (
+    learning_rate,
+    load_optimizer,
+    make_optimizer,
+    optimizer_tensors,
+    set_rate,
+)
 from tests.support.tiny_bert import write_tiny_bert
 
 

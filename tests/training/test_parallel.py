@@ -85,16 +85,34 @@ def test_the_command_in_two_processes_trains_saves_and_continues(data: Path, tmp
     """Its losses are those of one process; a run may go on with another number of processes, with a warning."""
     alone = start_run(tiny_config(data, epochs=2, bank_size=16, **STILL), tmp_path / "alone", quiet())
     flags = [
-        f"--data={data}", "--word-threshold=1", "--dimension=8", "--word-size=6", "--text-layers=2", "--bank-size=16",
-        "--epochs=2", "--batch-size=8", "--learning-rate=3e-3", "--schedule=cosine", "--warmup-steps=2", "--threads=1",
-        "--device=cpu", "--save-every=1000", "--seed=5", f"--root={tmp_path}", "--name=pair",
-    ]  # fmt: skip
+        f"--data={data}",
+        "--word-threshold=1",
+        "--dimension=8",
+        "--word-size=6",
+        "--text-layers=2",
+        "--bank-size=16",
+        "--epochs=2",
+        "--batch-size=8",
+        "--learning-rate=3e-3",
+        "--schedule=cosine",
+        "--warmup-steps=2",
+        "--threads=1",
+        "--device=cpu",
+        "--save-every=1000",
+        "--seed=5",
+        f"--root={tmp_path}",
+        "--name=pair",
+    ]
     ended = run_two("-m", "coder_core.train", *flags)
     assert [code for code, _ in ended] == [0, 0], ended
     run = tmp_path / "pair"
     assert position(run)["step"] == 10
     ours, theirs = (
-        {event["epoch"]: event["loss"] for event in read_history(folder / HISTORY) if event["event"] == "epoch"}
+        {
+            event["epoch"]: event["loss"]
+            for event in read_history(folder / HISTORY)
+            if event["event"] == "epoch"
+        }
         for folder in (run, alone)
     )
     assert ours == pytest.approx(theirs, rel=1e-3)

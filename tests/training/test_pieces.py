@@ -34,11 +34,21 @@ OFTEN: dict[str, tuple[dict[str, Any], int]] = {
     **{
         name: CASES[name]
         for name in (
-            "btr-hardest", "sigmoid-online", "cmpm", "polynomial", "dcl-gradient", "dcl-bank-anchors", "boosting",
-            "several", "interaction-boosting", "mutual", "combined-weights", "within",
+            "btr-hardest",
+            "sigmoid-online",
+            "cmpm",
+            "polynomial",
+            "dcl-gradient",
+            "dcl-bank-anchors",
+            "boosting",
+            "several",
+            "interaction-boosting",
+            "mutual",
+            "combined-weights",
+            "within",
         )
     },
-}  # fmt: skip
+}
 # Seven steps: the prototypes exist from the sixth on.
 CODER: dict[str, Any] = {"loss": "dcl", "concepts": 10, "prototypes": 4, "bank_size": 13, "temperature": 0.2}
 DROPOUT = {"image_dropout": 0.2, "word_dropout": 0.2, "embedding_dropout": 0.2}
@@ -53,7 +63,9 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     assert found.keys() == expected.keys()
     assert sum("gradient" in name for name in found) > 20
     for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, atol=TOLERANCE, rtol=TOLERANCE, msg=lambda m, n=name: n + m)
+        torch.testing.assert_close(
+            found[name], value, atol=TOLERANCE, rtol=TOLERANCE, msg=lambda m, n=name: n + m
+        )
 
 
 @pytest.mark.parametrize("case", OFTEN)
@@ -102,7 +114,9 @@ def test_a_piece_is_encoded_once_for_the_loss_and_once_for_its_gradient(data: Pa
     assert sizes == [3, 3, 2, 2, 3, 3]  # the last piece's backward pass comes first
 
 
-def test_stopped_and_continued_equals_never_stopped_and_the_size_may_change(data: Path, tmp_path: Path) -> None:
+def test_stopped_and_continued_equals_never_stopped_and_the_size_may_change(
+    data: Path, tmp_path: Path
+) -> None:
     config = changed(tiny_config(data, epochs=2), **PIECES)
     whole = start_run(config, tmp_path / "whole", quiet())
     assert_resumes(whole, tmp_path / "tiny", 6)
@@ -121,14 +135,18 @@ def test_towers_equal_the_whole_batch(tmp_path: Path) -> None:
         prepared = prepare(config, towers=towers)
         losses = compute_losses(prepared.model.train(), prepared.batches(0), config, epoch=0)
         losses.total.backward()
-        gradients = {f"gradient {name}": p.grad for name, p in prepared.model.named_parameters() if p.grad is not None}
+        gradients = {
+            f"gradient {name}": p.grad for name, p in prepared.model.named_parameters() if p.grad is not None
+        }
         found.append({"loss": losses.total.detach(), **gradients})
     assert_same(*found)
 
 
 def test_batch_normalisation_is_refused_with_the_way_out(data: Path) -> None:
     [fault] = problems(still(data, piece_size=3, image_layers=2))
-    assert str(fault).startswith("--piece-size: is 3 with --image-layers 2, whose batch normalisation reads the whole")
+    assert str(fault).startswith(
+        "--piece-size: is 3 with --image-layers 2, whose batch normalisation reads the whole"
+    )
     assert "--image-layers 1" in str(fault)
     assert problems(still(data, piece_size=3)) == []
     [warning] = problems(still(data, piece_size=8))

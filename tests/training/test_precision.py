@@ -67,7 +67,9 @@ def test_left_to_itself_it_is_bfloat16_only_where_that_is_known_to_be_faster() -
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="what the processor can is read on Linux here")
 def test_the_processor_is_asked_what_it_multiplies() -> None:
-    flags = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith(("flags", "Feat")))
+    flags = next(
+        line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith(("flags", "Feat"))
+    )
     assert multiplies_bfloat16() == bool({"avx512_bf16", "amx_bf16"} & set(flags.split()))
 
 
@@ -86,10 +88,13 @@ def test_the_pass_has_its_precision_whatever_holds_around_it(around: Halved) -> 
 # ---- keys and anchors ------------------------------------------------------------------------------------------------
 
 MODELS: dict[str, dict[str, Any]] = {
-    "two layers": {}, "one layer": {"text_layers": 1}, "word dropout": {"word_dropout": 0.2},
-    "mean": {"image_pooling": "mean", "text_pooling": "mean"}, "linear alone": {"image_layers": 0},
+    "two layers": {},
+    "one layer": {"text_layers": 1},
+    "word dropout": {"word_dropout": 0.2},
+    "mean": {"image_pooling": "mean", "text_pooling": "mean"},
+    "linear alone": {"image_layers": 0},
     "regions at one length": {"region_norm": "rms"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -130,14 +135,24 @@ def test_the_loss_of_the_model_itself_and_the_twins_weights_stay_as_they_are(dat
         assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("values", [{}, {"embeddings": 3}, {"scorer": "interaction"}], ids=["one", "several", "local"])
-def test_a_boosting_teacher_in_bfloat16_sets_nearly_the_same_margins(data: Path, values: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "values", [{}, {"embeddings": 3}, {"scorer": "interaction"}], ids=["one", "several", "local"]
+)
+def test_a_boosting_teacher_in_bfloat16_sets_nearly_the_same_margins(
+    data: Path, values: dict[str, Any]
+) -> None:
     found = []
     for precision in ("float32", "bfloat16"):
         config = config_of(
-            data, loss="btr-sum", weight_instance=1.0, boosting="am", boosting_momentum=0.7, twin_precision=precision,
-            bank_size=0, **values,
-        )  # fmt: skip
+            data,
+            loss="btr-sum",
+            weight_instance=1.0,
+            boosting="am",
+            boosting_momentum=0.7,
+            twin_precision=precision,
+            bank_size=0,
+            **values,
+        )
         prepared = prepare(config)
         boosting = make_boosting(config, prepared)
         assert isinstance(boosting, BoostingTeacher)
@@ -225,4 +240,6 @@ def test_regions_are_rounded_once_and_their_gradients_are_float32() -> None:
     assert rough.dtype == torch.bfloat16
     torch.testing.assert_close(rough.float(), exact, atol=0.1, rtol=0.05)
     rough.float().sum().backward()
-    assert {parameter.grad.dtype for parameter in encoder.parameters() if parameter.grad is not None} == {torch.float32}
+    assert {parameter.grad.dtype for parameter in encoder.parameters() if parameter.grad is not None} == {
+        torch.float32
+    }

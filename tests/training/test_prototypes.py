@@ -31,12 +31,17 @@ from tests.support.tiny_runs import newest_state, printed, quiet, tiny_config
 PER_EPOCH, TOLERANCE = 5, 1e-5
 
 
-def step(prepared: Prepared, prototypes: PrototypeClassification | None, config: Config, number: int) -> Losses:
+def step(
+    prepared: Prepared, prototypes: PrototypeClassification | None, config: Config, number: int
+) -> Losses:
     parts = [ConceptLoss()] if config.model.concepts else []
     return compute_losses(
-        prepared.model, prepared.batches(number), config, [*parts, prototypes] if prototypes else parts,
+        prepared.model,
+        prepared.batches(number),
+        config,
+        [*parts, prototypes] if prototypes else parts,
         epoch=number / PER_EPOCH,
-    )  # fmt: skip
+    )
 
 
 def begun(data: Path, config: Config) -> tuple[Prepared, PrototypeClassification]:
@@ -59,7 +64,9 @@ def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path,
         plain = step(prepared, None, config, number)
         losses = step(prepared, prototypes, config, number)
         prototypes.after_step(prepared.model, 0)
-        vectors = [reference.pair_vector(*pair) for pair in zip(found[0].tolist(), found[1].tolist(), strict=True)]
+        vectors = [
+            reference.pair_vector(*pair) for pair in zip(found[0].tolist(), found[1].tolist(), strict=True)
+        ]
         labels = loops.learn(vectors, batch.text_ids.tolist())
         assert ("pgc" in losses.parts) == (number >= PER_EPOCH)
         if labels is None:
@@ -123,9 +130,15 @@ def test_the_report_by_hand() -> None:
     prototypes.classification_losses((pairs, pairs), (images, texts), torch.arange(4))
     prototypes.after_step(None, 0)
     expected = {
-        "used": 2, "dead": 0, "largest": 3, "reseeded": 0, "inertia": 0.1, "image_accuracy": 0.75,
-        "text_accuracy": 0.25, "changed": 0.5,
-    }  # fmt: skip
+        "used": 2,
+        "dead": 0,
+        "largest": 3,
+        "reseeded": 0,
+        "inertia": 0.1,
+        "image_accuracy": 0.75,
+        "text_accuracy": 0.25,
+        "changed": 0.5,
+    }
     assert prototypes.report()["prototypes"] == pytest.approx(expected, abs=1e-5)
     assert prototypes.statistics(prototypes.tally) == pytest.approx(expected, abs=1e-5)
 
@@ -138,7 +151,9 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("number", [2, PER_EPOCH - 1, 2 * PER_EPOCH - 1, 12])
-def test_stopped_during_any_step_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, number: int) -> None:
+def test_stopped_during_any_step_and_continued_equals_never_stopped(
+    whole: Path, tmp_path: Path, number: int
+) -> None:
     """4 is the last step of the seeding pass, 9 the one before the second full clustering."""
     stopped = assert_resumes(whole, tmp_path / "tiny", number)
     ours, theirs = (newest_state(run).tensors("prototypes") for run in (stopped, whole))
@@ -151,8 +166,16 @@ def test_the_history_tells_of_the_prototypes(whole: Path) -> None:
     by_epoch = {event["epoch"]: event.get("prototypes") for event in events if event["event"] == "epoch"}
     assert by_epoch[1] is None  # the first pass only seeds
     assert set(by_epoch[2]) == {
-        "used", "dead", "largest", "reseeded", "inertia", "image_accuracy", "text_accuracy", "changed", "kept"
-    }  # fmt: skip
+        "used",
+        "dead",
+        "largest",
+        "reseeded",
+        "inertia",
+        "image_accuracy",
+        "text_accuracy",
+        "changed",
+        "kept",
+    }
     assert 0 < by_epoch[3]["changed"] <= 1
     assert 0 < by_epoch[3]["inertia"] < 2
     assert 1 <= by_epoch[3]["used"] <= PROTOTYPES
@@ -191,7 +214,9 @@ def test_more_prototypes_than_pairs_names_what_fits(data: Path, count: int, seve
     """20 images × 2 captions: 40 pairs, 2 prototypes by the paper's measure."""
     config = tiny_config(data, prototypes=count)
     if severity == "error":
-        with pytest.raises(InputError, match=r"is 41, and a pass has 40 .*expected at most 40.*--prototypes 2 fits"):
+        with pytest.raises(
+            InputError, match=r"is 41, and a pass has 40 .*expected at most 40.*--prototypes 2 fits"
+        ):
             prepare(config)
     else:
         told = [fault for fault in prepare(config).faults if fault.place == "--prototypes"]
@@ -235,9 +260,19 @@ def test_a_run_without_a_bank_may_have_prototypes(data: Path, tmp_path: Path) ->
 def test_the_command_in_two_processes_clusters_anew_for_both(data: Path, tmp_path: Path) -> None:
     """The first process clusters, the second takes its centroids over: two more epochs on them come to an end."""
     flags = [
-        f"--data={data}", "--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=3", "--batch-size=8",
-        "--prototypes=6", "--prototype-recluster=1", "--threads=1", "--device=cpu", f"--root={tmp_path}", "--name=pair",
-    ]  # fmt: skip
+        f"--data={data}",
+        "--word-threshold=1",
+        "--dimension=8",
+        "--word-size=6",
+        "--epochs=3",
+        "--batch-size=8",
+        "--prototypes=6",
+        "--prototype-recluster=1",
+        "--threads=1",
+        "--device=cpu",
+        f"--root={tmp_path}",
+        "--name=pair",
+    ]
     ended = run_two("-m", "coder_core.train", *flags)
     assert [code for code, _ in ended] == [0, 0], ended
     epochs = [event for event in read_history(tmp_path / "pair" / HISTORY) if event["event"] == "epoch"]

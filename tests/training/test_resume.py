@@ -62,7 +62,9 @@ def test_the_whole_run_took_every_step_and_kept_the_best(whole: Path) -> None:
 
 
 @pytest.mark.parametrize("step", [0, 2, PER_EPOCH - 1, PER_EPOCH, 7, STEPS - 1])
-def test_stopped_during_any_step_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, step: int) -> None:
+def test_stopped_during_any_step_and_continued_equals_never_stopped(
+    whole: Path, tmp_path: Path, step: int
+) -> None:
     """4, 9 and 14 are an epoch's last step: the signal comes before the evaluation."""
     stopped = stop_during(whole, tmp_path / "tiny", step)
     assert position(stopped)["step"] == step + 1
@@ -120,7 +122,9 @@ def test_steps_of_a_run_killed_before_its_first_save_count_once(whole: Path, tmp
     shutil.rmtree(folder / "state")
     config, _ = read_config(folder)
     prepared = prepare(config, read_vocabulary(folder, config))
-    assert train(folder, config, replace(prepared, batches=StoppingBatches.of(prepared.batches, 1))) == "stopped"
+    assert (
+        train(folder, config, replace(prepared, batches=StoppingBatches.of(prepared.batches, 1))) == "stopped"
+    )
     assert told(folder) == []
     continue_run(folder, None, quiet())
     assert_same_run(folder, whole)
@@ -219,7 +223,9 @@ def test_half_of_dev_needs_two_dev_images(data: Path, tmp_path: Path) -> None:
     alone.mkdir()
     for part in ("ims.npy", "caps.txt"):
         shutil.copy(data / f"train_{part}", alone)
-    with pytest.raises(InputError, match=r"--choose-on half: the data has no dev split; expected at least 2 images"):
+    with pytest.raises(
+        InputError, match=r"--choose-on half: the data has no dev split; expected at least 2 images"
+    ):
         start_run(tiny_config(alone, choose_on="half"), tmp_path, quiet())
 
 
@@ -241,7 +247,9 @@ def test_a_second_writer_is_refused(whole: Path, tmp_path: Path) -> None:
         ({"seed": 6}, "--seed: is 6; expected 5, as the run began"),
     ],
 )
-def test_changed_values_are_refused_with_the_difference(whole: Path, tmp_path: Path, change: Any, said: str) -> None:
+def test_changed_values_are_refused_with_the_difference(
+    whole: Path, tmp_path: Path, change: Any, said: str
+) -> None:
     again = tmp_path / "tiny"
     shutil.copytree(whole, again)
     config, _ = read_config(again)
@@ -257,7 +265,9 @@ def test_all_changed_values_are_named_together(whole: Path) -> None:
     assert {fault.place for fault in refused.value.faults} == {"--dimension", "--word-size"}
 
 
-def test_a_state_of_other_dimensions_is_refused_by_name_and_shape(whole: Path, data: Path, tmp_path: Path) -> None:
+def test_a_state_of_other_dimensions_is_refused_by_name_and_shape(
+    whole: Path, data: Path, tmp_path: Path
+) -> None:
     """As after copying a state folder from one run to another."""
     other = start_run(tiny_config(data, dimension=12, bank_size=40, epochs=1), tmp_path, quiet())
     shutil.rmtree(other / "state")
@@ -334,7 +344,9 @@ def test_the_data_may_have_moved(whole: Path, data: Path, tmp_path: Path) -> Non
     assert_same_run(stopped, whole)
 
 
-@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "memory.safetensors", "position.json"])
+@pytest.mark.parametrize(
+    "file", ["model.safetensors", "optimizer.safetensors", "memory.safetensors", "position.json"]
+)
 def test_a_damaged_newest_state_is_named_and_the_one_before_is_continued(
     whole: Path, tmp_path: Path, file: str
 ) -> None:

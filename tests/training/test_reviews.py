@@ -80,7 +80,10 @@ def test_pairs_are_left_out_weighed_and_added(train: Split, data: Path, reviews:
         "caption 6 belongs to 3 and 9, caption 0 to 3 alone"
     )
     said = str(result.faults[-1])
-    assert "left out (wrong-caption): 1; pairs given weight 0.5 (too-vague): 1; pairs added (also-matches): 2" in said
+    assert (
+        "left out (wrong-caption): 1; pairs given weight 0.5 (too-vague): 1; pairs added (also-matches): 2"
+        in said
+    )
 
 
 def test_every_use_of_reviews_can_be_switched_off(train: Split, data: Path, reviews: Path) -> None:
@@ -101,16 +104,19 @@ def test_every_use_of_reviews_can_be_switched_off(train: Split, data: Path, revi
 
 
 def test_a_weight_multiplies_the_loss_of_its_pair_alone(train: Split, data: Path, tmp_path: Path) -> None:
-    vague = written(tmp_path / "vague.jsonl", judge(train, *((row, row // 2, "too-vague") for row in range(8))))
+    vague = written(
+        tmp_path / "vague.jsonl", judge(train, *((row, row // 2, "too-vague") for row in range(8)))
+    )
     config = tiny_config(data, bank_size=0, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0)
     config = with_data(config, reviews=str(vague), vague_weight=0.25)
     prepared = prepare(config, reviews=named_reviews(config))
     plain = prepare(config)
     assert prepared.review_weights is not None
     batch = next(
-        batch for step in range(20)
+        batch
+        for step in range(20)
         if ((batch := prepared.batches(step)).text_ids < 8).any() and (batch.text_ids >= 8).any()
-    )  # fmt: skip
+    )
     torch.testing.assert_close(prepared.model.state_dict(), plain.model.state_dict(), rtol=0, atol=0)
     parts = make_parts(config, prepared, torch.device("cpu"))
     weighed = compute_losses(prepared.model.eval(), batch, config, parts, epoch=0.0)
@@ -126,7 +132,9 @@ def test_a_weight_stays_with_its_pair_where_a_part_of_the_images_trains(
 ) -> None:
     judged = [row for row in range(train.n_texts) if row % 3 == 0]
     vague = written(tmp_path / "vague.jsonl", judge(train, *((row, row // 2, "too-vague") for row in judged)))
-    config = with_data(reviewed(data, vague, bank_size=0), train_part=0.4, other_part=other, vague_weight=0.25)
+    config = with_data(
+        reviewed(data, vague, bank_size=0), train_part=0.4, other_part=other, vague_weight=0.25
+    )
     prepared = prepare(config, reviews=named_reviews(config))
     assert prepared.review_weights is not None
     weighed = [0.25 if row in judged else 1.0 for row in range(train.n_texts)]
@@ -136,7 +144,9 @@ def test_a_weight_stays_with_its_pair_where_a_part_of_the_images_trains(
     assert 0 < len(expected) < train.n_texts
 
 
-def test_a_caption_that_matches_two_images_is_a_negative_of_neither(train: Split, data: Path, reviews: Path) -> None:
+def test_a_caption_that_matches_two_images_is_a_negative_of_neither(
+    train: Split, data: Path, reviews: Path
+) -> None:
     config = reviewed(data, reviews, bank_size=0)
     prepared = prepare(config, reviews=named_reviews(config))
     batches = [prepared.batches(step) for step in range(prepared.batches.per_epoch)]
@@ -146,7 +156,9 @@ def test_a_caption_that_matches_two_images_is_a_negative_of_neither(train: Split
     assert {int(image) for image, _ in pairs} >= {3, 9}
 
 
-def test_a_stopped_run_goes_on_with_the_verdicts_it_began_with(data: Path, reviews: Path, tmp_path: Path) -> None:
+def test_a_stopped_run_goes_on_with_the_verdicts_it_began_with(
+    data: Path, reviews: Path, tmp_path: Path
+) -> None:
     own = tmp_path / "reviews.jsonl"
     own.write_bytes(reviews.read_bytes())
     config = reviewed(data, own)
@@ -164,7 +176,10 @@ def test_a_stopped_run_goes_on_with_the_verdicts_it_began_with(data: Path, revie
     stored, _ = read_config(stopped)
     grown = tmp_path / "other.jsonl"
     grown.write_bytes(own.read_bytes())
-    for file, fact in ((tmp_path / "none.jsonl", "the file is missing"), (grown, "holds other verdicts than the run")):
+    for file, fact in (
+        (tmp_path / "none.jsonl", "the file is missing"),
+        (grown, "holds other verdicts than the run"),
+    ):
         with pytest.raises(InputError, match=f"{file.name}: {fact}"):
             continue_run(stopped, with_data(stored, reviews=str(file)), quiet())
     same = tmp_path / "moved.jsonl"

@@ -62,7 +62,9 @@ def test_the_scale_and_the_bias_learn_without_weight_decay(data: Path, tmp_path:
     trainer = Trainer(config, tmp_path, prepare(config), torch.device("cpu"), quiet())
     names = {"scale.log_scale", "scale.bias"} if loss == "sigmoid" else {"scale.log_scale"}
     decays = {
-        name: group["weight_decay"] for group in trainer.state.optimizer.param_groups for name in group["param_names"]
+        name: group["weight_decay"]
+        for group in trainer.state.optimizer.param_groups
+        for name in group["param_names"]
     }
     assert {name for name, decay in decays.items() if decay == 0} == names
     before = trainer.parts[0].report()

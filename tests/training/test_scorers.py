@@ -38,7 +38,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def scored(data: Path, kind: str, name: str = "tiny", **values: Any) -> Config:
-    usual = {"loss": "btr-hardest", "warmup_epochs": 1.0, "weight_instance": 1.0, "bank_size": 0} | KINDS[kind]
+    usual = {"loss": "btr-hardest", "warmup_epochs": 1.0, "weight_instance": 1.0, "bank_size": 0} | KINDS[
+        kind
+    ]
     # float32 on every processor: margins are compared with those of loops
     return tiny_config(data, name, twin_precision="float32", **usual | values)
 
@@ -97,8 +99,10 @@ def test_the_regularisers_of_several_embeddings_come_on_top(data: Path, loss: st
     plain = compute_losses(model, batch, config, epoch=5.0)
     found = compute_losses(model, batch, config, [part], epoch=5.0)
     with torch.no_grad():
-        sides = {"images": (model.regions, batch.regions, batch.region_lengths, model.image_pooling),
-                 "texts": (model.words, batch.words, batch.word_lengths, model.text_pooling)}  # fmt: skip
+        sides = {
+            "images": (model.regions, batch.regions, batch.region_lengths, model.image_pooling),
+            "texts": (model.words, batch.words, batch.word_lengths, model.text_pooling),
+        }
         alike, rows = 0.0, []
         for encode, given, lengths, pooling in sides.values():
             assert isinstance(pooling, PVSEPooling)
@@ -143,9 +147,15 @@ def test_it_is_the_target_and_the_anchor_of_boosting(data: Path, kind: str) -> N
     for rows, known in ((target, anchor), (transposed(target), transposed(anchor))):
         for i, mask in enumerate(negatives(ids, ids)):
             total += reference.loss(
-                "am", kept(rows[i], mask), kept(known[i], mask), rows[i][i], known[i][i], margin=0.4, split=0.3,
+                "am",
+                kept(rows[i], mask),
+                kept(known[i], mask),
+                rows[i][i],
+                known[i][i],
+                margin=0.4,
+                split=0.3,
                 is_soft=False,
-            )  # fmt: skip
+            )
     assert total > 0
     assert found.parts["boosting-am"].item() == pytest.approx(total / len(ids), rel=1e-4)
 
@@ -157,7 +167,9 @@ def test_stopped_and_continued_equals_never_stopped(data: Path, kind: str, tmp_p
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_writes_its_scores_and_evaluates_alone_and_in_an_ensemble(data: Path, kind: str, tmp_path: Path) -> None:
+def test_a_run_writes_its_scores_and_evaluates_alone_and_in_an_ensemble(
+    data: Path, kind: str, tmp_path: Path
+) -> None:
     folder = start_run(scored(data, kind), tmp_path, quiet())
     plain = start_run(changed(scored(data, kind, "plain"), embeddings=1, scorer="cosine"), tmp_path, quiet())
     analysis = open_analysis(folder, "dev", verify=True)
@@ -168,7 +180,9 @@ def test_a_run_writes_its_scores_and_evaluates_alone_and_in_an_ensemble(data: Pa
         int((np.delete(analysis.scores[:, j], analysis.image_of_text[j]) >= own[j]).sum()) for j in range(8)
     ]
     loaded = load_model(folder)
-    again = loaded.score_texts(analysis.captions, analysis.array("image_parts"), analysis.array("image_part_lengths"))
+    again = loaded.score_texts(
+        analysis.captions, analysis.array("image_parts"), analysis.array("image_part_lengths")
+    )
     np.testing.assert_allclose(again, analysis.scores.T, atol=2e-3)  # parts are kept in half precision
     assert main([str(folder), str(plain), "--split", "dev", "--json", str(tmp_path / "found.json")]) == 0
     assert '"ensemble"' in (tmp_path / "found.json").read_text()

@@ -19,7 +19,11 @@ def numbers(told: Any, place: str = "") -> dict[str, float]:
     if isinstance(told, dict):
         return {key: value for name in told for key, value in numbers(told[name], f"{place}.{name}").items()}
     if isinstance(told, list):
-        return {key: value for i, entry in enumerate(told) for key, value in numbers(entry, f"{place}[{i}]").items()}
+        return {
+            key: value
+            for i, entry in enumerate(told)
+            for key, value in numbers(entry, f"{place}[{i}]").items()
+        }
     return {place: float(told)} if isinstance(told, int | float) else {}
 
 

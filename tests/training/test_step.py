@@ -39,7 +39,9 @@ def plain_config(data: Path, *, bank: int = 0, **objective: Any) -> Config:
     return tiny_config(data, bank_size=bank, twin_precision="float32", **STILL | objective)
 
 
-def take(prepared: Prepared, memory: MomentumMemory | None, config: Config, batch: Batch, epoch: float = 5.0) -> Losses:
+def take(
+    prepared: Prepared, memory: MomentumMemory | None, config: Config, batch: Batch, epoch: float = 5.0
+) -> Losses:
     return compute_losses(prepared.model, batch, config, [memory] if memory else [], epoch=epoch)
 
 
@@ -60,7 +62,9 @@ def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(da
     before = copy.deepcopy(memory.twin)
     batch = prepared.batches(0)
     take(prepared, memory, config, batch)
-    for slow, old, fast in zip(memory.twin.parameters(), before.parameters(), prepared.model.parameters(), strict=True):
+    for slow, old, fast in zip(
+        memory.twin.parameters(), before.parameters(), prepared.model.parameters(), strict=True
+    ):
         torch.testing.assert_close(slow, 0.995 * old + 0.005 * fast)
     assert memory.bank.count == 0
     memory.after_step(prepared.model, 0)
@@ -119,7 +123,9 @@ def test_three_steps_equal_the_loop_over_anchors(data: Path, diversity: str, ban
             if bank is not None:
                 in_banks += sum(reference.losses(bank, ids, weights, **switches)) / 8
                 entries = reference.Side(
-                    (ring[0][way] @ queries[1 - way].T).tolist(), (ring[0][0] * ring[0][1]).sum(1).tolist(), ids
+                    (ring[0][way] @ queries[1 - way].T).tolist(),
+                    (ring[0][0] * ring[0][1]).sum(1).tolist(),
+                    ids,
                 )
                 weights = reference.anchor_diversity(entries, None, ring_ids, kind=diversity)
                 of_entries += sum(reference.losses(entries, ring_ids, weights, **switches)) / slots
@@ -222,7 +228,9 @@ def test_gradients_through_the_diversity(measure: Any) -> None:
     rows = unit_rows().requires_grad_(), unit_rows().requires_grad_()
     assert gradcheck(totals, rows)
     for branch in (0, 1):
-        through, past = (torch.autograd.grad(totals(*rows, gradient=on)[branch], rows[0])[0] for on in (True, False))
+        through, past = (
+            torch.autograd.grad(totals(*rows, gradient=on)[branch], rows[0])[0] for on in (True, False)
+        )
         assert not torch.allclose(through, past)
 
 
@@ -264,7 +272,9 @@ def test_averaged_losses_both_ways(
 
 
 def test_dcl_i_ignores_diversity(data: Path) -> None:
-    losses = take(prepared := prepare(plain_config(data)), None, plain_config(data, loss="dcl-i"), prepared.batches(0))
+    losses = take(
+        prepared := prepare(plain_config(data)), None, plain_config(data, loss="dcl-i"), prepared.batches(0)
+    )
     assert losses.diversity is None
     assert list(losses.parts) == ["dcl-i"]
 

@@ -18,7 +18,9 @@ from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
     events = EventAccumulator(str(run / FOLDER), size_guidance={"scalars": 0})
     events.Reload()
-    return {tag: [(point.step, point.value) for point in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    return {
+        tag: [(point.step, point.value) for point in events.Scalars(tag)] for tag in events.Tags()["scalars"]
+    }
 
 
 def test_every_step_stands_once_also_after_resuming(tmp_path: Path) -> None:

@@ -96,7 +96,9 @@ def test_the_first_step_starts_from_transformers_own_cosines(towers_folder: Path
     plain = AutoModel.from_pretrained(towers_folder / model).eval()
     tokenizer = AutoTokenizer.from_pretrained(towers_folder / model)
     pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in DEV]
-    pixels = AutoProcessor.from_pretrained(towers_folder / model, backend="pil")(images=pictures, return_tensors="pt")
+    pixels = AutoProcessor.from_pretrained(towers_folder / model, backend="pil")(
+        images=pictures, return_tensors="pt"
+    )
     padding = {"padding": "max_length"} if model == "siglip" else {"padding": True}
     tokens = tokenizer(TEXTS, return_tensors="pt", truncation=True, max_length=16, **padding)
     tokens = {"input_ids": tokens["input_ids"]} if model == "siglip" else dict(tokens)
@@ -145,8 +147,12 @@ def test_naflex_starts_from_its_zero_shot_embeddings_and_learns(flexible: Config
     assert losses(full)[-1] < losses(full)[0]
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch.compile looks at all tensors
-def test_naflex_learns_the_same_compiled(flexible: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor:UserWarning"
+)  # torch.compile looks at all tensors
+def test_naflex_learns_the_same_compiled(
+    flexible: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Traced as for a GPU, run by PyTorch's own kernels: the compiler of a CPU takes minutes."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     config = changed(flexible, epochs=2, batch_size=12)
@@ -159,9 +165,15 @@ def test_naflex_learns_the_same_compiled(flexible: Config, tmp_path: Path, monke
 
 def test_patches_of_pictures_of_any_shape_are_regions(flexible: Config, tmp_path: Path) -> None:
     config = changed(
-        flexible, image_tuning="frozen", text_tuning="frozen", projection="linear", image_pooling="gpo",
-        text_pooling="gpo", dimension=8, epochs=2,
-    )  # fmt: skip
+        flexible,
+        image_tuning="frozen",
+        text_tuning="frozen",
+        projection="linear",
+        image_pooling="gpo",
+        text_pooling="gpo",
+        dimension=8,
+        epochs=2,
+    )
     run = start_run(replace(config, name="patches"), tmp_path, quiet())
     assert losses(run)[-1] < losses(run)[0]
     loaded, analysis = load_model(run), open_analysis(run, "dev")
@@ -174,9 +186,9 @@ def test_patches_of_pictures_of_any_shape_are_regions(flexible: Config, tmp_path
         assert boxes is not None
         assert len(features) == len(boxes) == grid[0] * grid[1]
         np.testing.assert_allclose(boxes[-1], [1 - 1 / grid[1], 1 - 1 / grid[0], 1, 1], atol=1e-6)
-        assert loaded.towers.image.lengths(torch.from_numpy(loaded.towers.image.prepare(picture))[None]) == len(
-            features
-        )
+        assert loaded.towers.image.lengths(
+            torch.from_numpy(loaded.towers.image.prepare(picture))[None]
+        ) == len(features)
 
 
 def test_a_stopped_run_that_is_continued_equals_one_that_never_stopped(
@@ -192,7 +204,7 @@ def test_another_split_is_evaluated_through_the_tuned_towers(full: Path) -> None
     loaded = load_model(full)
     np.testing.assert_allclose(
         loaded.encode_text(list(analysis.captions)), analysis.text_embeddings, atol=1e-5
-    )  # fmt: skip
+    )
     picture = Image.open(io.BytesIO(draw(NAMES.index(analysis.image_names[0])))).convert("RGB")
     np.testing.assert_allclose(loaded.encode_picture(picture), analysis.image_embeddings[0], atol=1e-5)
     assert analysis.document("tuned").keys() == {"image", "text"}
@@ -207,14 +219,36 @@ def test_another_split_is_evaluated_through_the_tuned_towers(full: Path) -> None
 @pytest.fixture(scope="module")
 def everything(towers_folder: Path) -> Config:
     """SigLIP's patches and words through GPO, adapters and a frozen half, and every optional part of a step."""
-    (towers_folder / "concepts.json").write_text(json.dumps({"objects": ["ring", "disc"], "properties": ["drawn"]}))
+    (towers_folder / "concepts.json").write_text(
+        json.dumps({"objects": ["ring", "disc"], "properties": ["drawn"]})
+    )
     return tower_config(
-        towers_folder, "everything", model="siglip", image_tuning="lora", text_tuning="frozen", lora_dropout=0.1,
-        projection="linear", image_pooling="gpo", text_pooling="gpo", dimension=8, word_size=6, loss="dcl",
-        bank_size=6, concepts=3, concept_list=str(towers_folder / "concepts.json"), prototypes=3, boosting="rm",
-        boosting_weight=0.01, sample_weights="combined", neighbours=3, drop_words=0.2, augment="crop-flip",
-        boosting_momentum=0.9, gradient_checkpointing=True, learning_rate=3e-3,
-    )  # fmt: skip
+        towers_folder,
+        "everything",
+        model="siglip",
+        image_tuning="lora",
+        text_tuning="frozen",
+        lora_dropout=0.1,
+        projection="linear",
+        image_pooling="gpo",
+        text_pooling="gpo",
+        dimension=8,
+        word_size=6,
+        loss="dcl",
+        bank_size=6,
+        concepts=3,
+        concept_list=str(towers_folder / "concepts.json"),
+        prototypes=3,
+        boosting="rm",
+        boosting_weight=0.01,
+        sample_weights="combined",
+        neighbours=3,
+        drop_words=0.2,
+        augment="crop-flip",
+        boosting_momentum=0.9,
+        gradient_checkpointing=True,
+        learning_rate=3e-3,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -234,8 +268,9 @@ def test_only_the_adapters_and_what_stands_on_the_towers_are_stored(tuned: Path,
     assert not [name for name in newest_state(tuned).tensors("memory") if ".base_layer." in name]
     noted = json.loads((tuned / "towers.json").read_text())
     assert {side: about["model"] for side, about in noted.items()} == {
-        "image": everything.towers.image_tower, "text": everything.towers.text_tower,
-    }  # fmt: skip
+        "image": everything.towers.image_tower,
+        "text": everything.towers.text_tower,
+    }
     assert all(len(about["fingerprint"]) == 64 for about in noted.values())
 
 
@@ -246,7 +281,11 @@ def test_frozen_weights_are_those_of_the_model_bit_for_bit_and_are_never_copied(
     original = load_file(towers_folder / "siglip" / "model.safetensors")
     for module, half in ((model.regions.tower, "vision_model"), (model.words.tower, "text_model")):
         ours = {name.replace(".base_layer", ""): tensor for name, tensor in module.model.state_dict().items()}
-        theirs = {name.removeprefix(f"{half}."): tensor for name, tensor in original.items() if name.startswith(half)}
+        theirs = {
+            name.removeprefix(f"{half}."): tensor
+            for name, tensor in original.items()
+            if name.startswith(half)
+        }
         assert theirs
         assert all(torch.equal(ours[name], tensor) for name, tensor in theirs.items())
     config, ready = prepared(everything)
@@ -260,7 +299,9 @@ def test_frozen_weights_are_those_of_the_model_bit_for_bit_and_are_never_copied(
         assert shared == {name for name in places.values() if ".lora_" not in name}
 
 
-def test_with_every_part_of_a_step_a_continued_run_is_exact(tuned: Path, everything: Config, tmp_path: Path) -> None:
+def test_with_every_part_of_a_step_a_continued_run_is_exact(
+    tuned: Path, everything: Config, tmp_path: Path
+) -> None:
     assert_same_run(stopped_and_continued(everything, tuned, tmp_path), tuned)
 
 
@@ -270,10 +311,14 @@ def test_another_tower_is_refused_by_name(full: Path, towers_folder: Path, tmp_p
     moved = Path(shutil.copytree(towers_folder / "clip", tmp_path / "moved"))
     write_tiny_clip(towers_folder / "clip", seed=1)
     try:
-        with pytest.raises(InputError, match=r"--image-tower .*clip: is another model than the run was trained with"):
+        with pytest.raises(
+            InputError, match=r"--image-tower .*clip: is another model than the run was trained with"
+        ):
             load_model(full)
         shutil.rmtree(towers_folder / "clip")
-        with pytest.raises(InputError, match=r"--image-tower .*: is neither a folder nor the name of a model"):
+        with pytest.raises(
+            InputError, match=r"--image-tower .*: is neither a folder nor the name of a model"
+        ):
             load_model(full)
         moved_config = changed(read_config(full)[0], image_tower=str(moved), text_tower=str(moved))
         assert continue_run(full, moved_config, quiet()) == full  # finished: nothing is left to do
@@ -282,7 +327,9 @@ def test_another_tower_is_refused_by_name(full: Path, towers_folder: Path, tmp_p
     assert changed_model.read_bytes() == before
 
 
-def test_broken_pictures_are_named_before_the_first_step_or_left_out(towers_folder: Path, tmp_path: Path) -> None:
+def test_broken_pictures_are_named_before_the_first_step_or_left_out(
+    towers_folder: Path, tmp_path: Path
+) -> None:
     data = Path(shutil.copytree(towers_folder / "data", tmp_path / "data"))
     train = [name for name in NAMES if SPLITS[name] == "train"]
     (data / "Flicker8k_Dataset" / train[1]).write_bytes(b"no picture")
@@ -317,14 +364,23 @@ def test_the_documented_tower_of_ones_own_trains_from_random_weights(
     monkeypatch.syspath_prepend(tmp_path)
     own = "smalltowers:small"
     config = tower_config(
-        towers_folder, image_tower=own, text_tower=own, projection="linear", dimension=16, image_pooling="mean",
-        text_pooling="mean", learning_rate=3e-3, epochs=2,
-    )  # fmt: skip
+        towers_folder,
+        image_tower=own,
+        text_tower=own,
+        projection="linear",
+        dimension=16,
+        image_pooling="mean",
+        text_pooling="mean",
+        learning_rate=3e-3,
+        epochs=2,
+    )
     run = start_run(config, tmp_path, quiet())
     assert losses(run)[-1] < losses(run)[0]
     assert "regions.tower.module.0.weight" in newest_state(run).tensors("model")
     monkeypatch.setattr("coder_core.towers.own._typed", set())
-    with pytest.raises(InputError, match=r"is code of its maker, 'smalltowers:small', and is not imported by itself"):
+    with pytest.raises(
+        InputError, match=r"is code of its maker, 'smalltowers:small', and is not imported by itself"
+    ):
         load_model(run)
     monkeypatch.setenv("CODER_TOWERS", own)
     assert load_model(run).encode_text(["a ring"]).shape == (1, 16)
@@ -370,7 +426,9 @@ def test_a_run_that_is_killed_goes_on_exactly(towers_folder: Path, tmp_path: Pat
     assert_same_run(continue_run(tmp_path / "killed", None, quiet()), whole)
 
 
-def test_two_processes_come_to_what_one_comes_to(towers_folder: Path, flexible: Config, tmp_path: Path) -> None:
+def test_two_processes_come_to_what_one_comes_to(
+    towers_folder: Path, flexible: Config, tmp_path: Path
+) -> None:
     """Up to rounding, which the small values of tiny towers show more than large ones."""
     ended = run_two("-m", "tests.support.tower_worker", str(towers_folder), str(tmp_path / "two.safetensors"))
     assert [code for code, _ in ended] == [0, 0], ended

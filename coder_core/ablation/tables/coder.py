@@ -18,7 +18,6 @@ from coder_core.ablation.rows import (
     Times,
 )
 
-# fmt: off
 BTR = (78.7, 94.5, 97.0, 58.6, 84.8, 90.1)  # table 2 #1
 DCL = (81.9, 95.6, 97.9, 61.5, 85.8, 91.8)  # table 2 #2
 IMPLICIT = (80.3, 94.8, 97.3, 60.2, 85.3, 91.1)  # table 3 #1
@@ -26,20 +25,44 @@ FULL = (83.2, 96.5, 98.0, 63.1, 87.1, 93.0)  # table 2 #5
 BANK, ALL = ("bank-size",), ("bank-size", "concepts", "prototypes")
 
 
-def _row(name: str, about: str, changes: dict[str, Change], reported: Recalls, source: str, *needs: str) -> Row:
+def _row(
+    name: str, about: str, changes: dict[str, Change], reported: Recalls, source: str, *needs: str
+) -> Row:
     return Row(name, about, changes, needs, reported, source)
 
 
 COMPONENTS = AblationTable(
-    "components", "what each part of CODER adds, from the triplet loss to the full model", "main, table 2",
+    "components",
+    "what each part of CODER adds, from the triplet loss to the full model",
+    "main, table 2",
     (
         _row("1-btr", "bidirectional triplet loss", {"loss": "btr-hardest", **TRIPLET}, BTR, "table 2 #1"),
         _row("2-dcl", "+ L_DCL of the instance branch", {"loss": "dcl", **INSTANCE}, DCL, "table 2 #2"),
-        _row("3-m-dcl", "+ M-DCL against the banks", {"loss": "dcl", **NO_CONCEPTS},
-             (82.6, 96.1, 98.0, 62.6, 86.7, 92.3), "table 2 #3", *BANK),
-        _row("4-concepts", "+ L_DCL of the concept branch", {"loss": "dcl", **NO_PROTOTYPES},
-             (82.8, 96.1, 98.0, 62.8, 86.8, 92.6), "table 2 #4", "bank-size", "concepts"),
-        _row("5-coder", "+ prototype-guided classification: the full model", {"loss": "dcl"}, FULL, "table 2 #5", *ALL),
+        _row(
+            "3-m-dcl",
+            "+ M-DCL against the banks",
+            {"loss": "dcl", **NO_CONCEPTS},
+            (82.6, 96.1, 98.0, 62.6, 86.7, 92.3),
+            "table 2 #3",
+            *BANK,
+        ),
+        _row(
+            "4-concepts",
+            "+ L_DCL of the concept branch",
+            {"loss": "dcl", **NO_PROTOTYPES},
+            (82.8, 96.1, 98.0, 62.8, 86.8, 92.6),
+            "table 2 #4",
+            "bank-size",
+            "concepts",
+        ),
+        _row(
+            "5-coder",
+            "+ prototype-guided classification: the full model",
+            {"loss": "dcl"},
+            FULL,
+            "table 2 #5",
+            *ALL,
+        ),
     ),
     "1-btr",
 )
@@ -50,23 +73,53 @@ DIVERSITY_CONFIGURATION = AblationTable(
     "main, table 3",
     (
         _row("1-implicit", "DCL_I", {"loss": "dcl-i", "bank-size": 0}, IMPLICIT, "table 3 #1"),
-        _row("2-explicit", "DCL, diversity from the batch", {"loss": "dcl", "bank-size": 0},
-             (81.5, 95.6, 97.5, 61.2, 85.6, 91.2), "table 3 #2"),
-        _row("3-explicit-bank", "DCL, diversity from batch and banks",
-             {"loss": "dcl", "weight-memory": 0.0, "diversity-from-bank": True},
-             (81.9, 95.6, 97.7, 61.5, 85.8, 91.4), "table 3 #3", *BANK),
-        _row("4-m-implicit", "M-DCL and DCL_I", {"loss": "dcl-i"},
-             (82.0, 95.8, 97.7, 61.6, 86.2, 92.2), "table 3 #4", *BANK),
-        _row("5-m-explicit", "M-DCL and DCL, diversity from the batch", {"loss": "dcl", "diversity-from-bank": False},
-             (82.8, 96.3, 97.9, 62.6, 87.0, 92.7), "table 3 #5", *BANK),
-        _row("6-m-explicit-bank", "M-DCL and DCL, diversity from batch and banks",
-             {"loss": "dcl", "diversity-from-bank": True}, FULL, "table 3 #6", *BANK),
+        _row(
+            "2-explicit",
+            "DCL, diversity from the batch",
+            {"loss": "dcl", "bank-size": 0},
+            (81.5, 95.6, 97.5, 61.2, 85.6, 91.2),
+            "table 3 #2",
+        ),
+        _row(
+            "3-explicit-bank",
+            "DCL, diversity from batch and banks",
+            {"loss": "dcl", "weight-memory": 0.0, "diversity-from-bank": True},
+            (81.9, 95.6, 97.7, 61.5, 85.8, 91.4),
+            "table 3 #3",
+            *BANK,
+        ),
+        _row(
+            "4-m-implicit",
+            "M-DCL and DCL_I",
+            {"loss": "dcl-i"},
+            (82.0, 95.8, 97.7, 61.6, 86.2, 92.2),
+            "table 3 #4",
+            *BANK,
+        ),
+        _row(
+            "5-m-explicit",
+            "M-DCL and DCL, diversity from the batch",
+            {"loss": "dcl", "diversity-from-bank": False},
+            (82.8, 96.3, 97.9, 62.6, 87.0, 92.7),
+            "table 3 #5",
+            *BANK,
+        ),
+        _row(
+            "6-m-explicit-bank",
+            "M-DCL and DCL, diversity from batch and banks",
+            {"loss": "dcl", "diversity-from-bank": True},
+            FULL,
+            "table 3 #6",
+            *BANK,
+        ),
     ),
     "1-implicit",
 )
 
 _CLUSTERS = {
-    0.5: (82.9, 96.3, 98.0, 63.1, 87.0, 92.7), 1.0: FULL, 1.5: (83.2, 96.3, 98.2, 63.0, 87.1, 92.8),
+    0.5: (82.9, 96.3, 98.0, 63.1, 87.0, 92.7),
+    1.0: FULL,
+    1.5: (83.2, 96.3, 98.2, 63.0, 87.1, 92.8),
     2.0: (82.8, 96.2, 97.9, 62.8, 87.0, 92.5),
 }
 CLUSTERS = AblationTable(
@@ -74,53 +127,107 @@ CLUSTERS = AblationTable(
     "how many prototypes; multiples of the preset's K (the paper's 10,000 for the 145,000 pairs of Flickr30K)",
     "main, table 4",
     tuple(
-        Row(f"k-{factor:g}x", f"K × {factor:g}", {"prototypes": Times(factor)}, ("prototypes",), reported,
-            f"table 4, K = {10_000 * factor:,.0f}", x=factor)
+        Row(
+            f"k-{factor:g}x",
+            f"K × {factor:g}",
+            {"prototypes": Times(factor)},
+            ("prototypes",),
+            reported,
+            f"table 4, K = {10_000 * factor:,.0f}",
+            x=factor,
+        )
         for factor, reported in _CLUSTERS.items()
     ),
-    "k-1x", "K ÷ the preset's",
+    "k-1x",
+    "K ÷ the preset's",
 )
 
-_WITHOUT: dict[int, Recalls] = {32: (79.3, None, None, 59.3, None, None), 128: (81.9, None, None, 61.5, None, None)}
+_WITHOUT: dict[int, Recalls] = {
+    32: (79.3, None, None, 59.3, None, None),
+    128: (81.9, None, None, 61.5, None, None),
+}
 _WITH: dict[int, Recalls] = {32: (82.3, None, None, 62.2, None, None), 128: FULL}
 BATCH_SIZE = AblationTable(
-    "batch-size", "do the banks make up for small batches? (the paper gives the ends of its figure in its text)",
+    "batch-size",
+    "do the banks make up for small batches? (the paper gives the ends of its figure in its text)",
     "main, figure 3",
     (
-        *(Row(f"without-{size}", f"batch {size}, no banks", {"batch-size": size, "bank-size": 0}, (),
-              _WITHOUT.get(size), "section 4.4.1", size, "without M-DCL") for size in (32, 64, 128)),
-        *(Row(f"with-{size}", f"batch {size}, with banks", {"batch-size": size}, BANK,
-              _WITH.get(size), "section 4.4.1", size, "with M-DCL") for size in (32, 64, 128)),
+        *(
+            Row(
+                f"without-{size}",
+                f"batch {size}, no banks",
+                {"batch-size": size, "bank-size": 0},
+                (),
+                _WITHOUT.get(size),
+                "section 4.4.1",
+                size,
+                "without M-DCL",
+            )
+            for size in (32, 64, 128)
+        ),
+        *(
+            Row(
+                f"with-{size}",
+                f"batch {size}, with banks",
+                {"batch-size": size},
+                BANK,
+                _WITH.get(size),
+                "section 4.4.1",
+                size,
+                "with M-DCL",
+            )
+            for size in (32, 64, 128)
+        ),
     ),
-    "with-128", "pairs in a batch",
+    "with-128",
+    "pairs in a batch",
 )
 
 DIVERSITY_FUNCTION = AblationTable(
-    "diversity-function", "how diversity is measured", "supplement, table 7",
+    "diversity-function",
+    "how diversity is measured",
+    "supplement, table 7",
     (
-        _row("none", "no explicit diversity", {"loss": "dcl-i"}, (81.5, 95.8, 98.1, 61.3, 85.7, 91.0), "table 7"),
+        _row(
+            "none",
+            "no explicit diversity",
+            {"loss": "dcl-i"},
+            (81.5, 95.8, 98.1, 61.3, 85.7, 91.0),
+            "table 7",
+        ),
         _row("std", "standard deviation", {"loss": "dcl", "diversity": "std"}, FULL, "table 7"),
-        _row("entropy", "entropy", {"loss": "dcl", "diversity": "entropy"},
-             (83.0, 96.2, 98.1, 62.4, 86.9, 92.5), "table 7"),
+        _row(
+            "entropy",
+            "entropy",
+            {"loss": "dcl", "diversity": "entropy"},
+            (83.0, 96.2, 98.1, 62.4, 86.9, 92.5),
+            "table 7",
+        ),
     ),
     "none",
 )
 
 EPSILON = AblationTable(
-    "epsilon", "the turning point of the diversity's squashing (the paper prints a figure without numbers)",
+    "epsilon",
+    "the turning point of the diversity's squashing (the paper prints a figure without numbers)",
     "supplement, figure 2",
     tuple(
         Row(f"epsilon-{value:g}", f"ε = {value:g}", {"loss": "dcl", "epsilon": value}, x=value)
         for value in (0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
     ),
-    "epsilon-0.1", "ε",
+    "epsilon-0.1",
+    "ε",
 )
 
 OBJECTIVES = AblationTable(
-    "objectives", "one loss beside another: the instance branch alone, no banks", "main, table 2 #1, #2 and table 3 #1",
+    "objectives",
+    "one loss beside another: the instance branch alone, no banks",
+    "main, table 2 #1, #2 and table 3 #1",
     (
         Row("btr-sum", "triplet, all negatives", {"loss": "btr-sum", **TRIPLET}),
-        _row("btr-hardest", "triplet, hardest negative", {"loss": "btr-hardest", **TRIPLET}, BTR, "table 2 #1"),
+        _row(
+            "btr-hardest", "triplet, hardest negative", {"loss": "btr-hardest", **TRIPLET}, BTR, "table 2 #1"
+        ),
         Row("infonce", "bidirectional InfoNCE", {"loss": "infonce", **INSTANCE}),
         Row("infonce-scale", "InfoNCE, learned scale", {"loss": "infonce", "learn-scale": True, **INSTANCE}),
         Row("sigmoid", "SigLIP's sigmoid", {"loss": "sigmoid", **INSTANCE}),
@@ -131,11 +238,16 @@ OBJECTIVES = AblationTable(
 )
 
 BANKS = AblationTable(
-    "banks", "size of the banks (multiples of the preset's) and momentum of the key encoders", "",
+    "banks",
+    "size of the banks (multiples of the preset's) and momentum of the key encoders",
+    "",
     (
         Row("no-bank", "no banks", {"bank-size": 0}),
         *(Row(f"size-{f:g}x", f"size × {f:g}", {"bank-size": Times(f)}, BANK) for f in (0.5, 1.0, 2.0, 4.0)),
-        *(Row(f"momentum-{m:g}", f"momentum {m:g}", {"momentum": m}, BANK) for m in (0.9, 0.97, 0.99, 0.995, 0.999)),
+        *(
+            Row(f"momentum-{m:g}", f"momentum {m:g}", {"momentum": m}, BANK)
+            for m in (0.9, 0.97, 0.99, 0.995, 0.999)
+        ),
     ),
     "no-bank",
 )
@@ -157,19 +269,27 @@ POSITIVE_SCALE = AblationTable(
     "",
     (
         Row("one", "unscaled (default)", {"positive-scale": "one", "positive-clamp": "clamp"}),
-        Row("temperature", "times μ, as printed", {"positive-scale": "temperature", "positive-clamp": "clamp"}),
+        Row(
+            "temperature", "times μ, as printed", {"positive-scale": "temperature", "positive-clamp": "clamp"}
+        ),
         Row("one-relu", "unscaled, HAL's relu", {"positive-scale": "one", "positive-clamp": "relu"}),
     ),
     "one",
 )
 
+
 def _ambiguity_row(name: str, about: str, changes: dict[str, Change], share: float, *needs: str) -> Row:
     changes = {**changes, "vague-captions": share}
     reference = f"dcl-i-{share:.0%}".rstrip("%")
     return Row(
-        f"{name}-{share:.0%}".rstrip("%"), f"{about}, {share:.0%} vague", changes, needs, x=round(100 * share),
-        group=about, reference=reference,
-    )  # fmt: skip
+        f"{name}-{share:.0%}".rstrip("%"),
+        f"{about}, {share:.0%} vague",
+        changes,
+        needs,
+        x=round(100 * share),
+        group=about,
+        reference=reference,
+    )
 
 
 _UNDER_AMBIGUITY: tuple[tuple[str, str, dict[str, Change], tuple[str, ...]], ...] = (
@@ -189,10 +309,21 @@ AMBIGUITY = AblationTable(
         for share in (0.0, 0.1, 0.2, 0.4)
         for name, about, changes, needs in _UNDER_AMBIGUITY
     ),
-    "dcl-i-0", "% of the train captions made vague", compared_with="DCL_I at the same share",
+    "dcl-i-0",
+    "% of the train captions made vague",
+    compared_with="DCL_I at the same share",
 )
 
 CODER_TABLES = (
-    COMPONENTS, DIVERSITY_CONFIGURATION, CLUSTERS, BATCH_SIZE, DIVERSITY_FUNCTION, EPSILON, OBJECTIVES, BANKS, MASKING,
-    POSITIVE_SCALE, AMBIGUITY,
+    COMPONENTS,
+    DIVERSITY_CONFIGURATION,
+    CLUSTERS,
+    BATCH_SIZE,
+    DIVERSITY_FUNCTION,
+    EPSILON,
+    OBJECTIVES,
+    BANKS,
+    MASKING,
+    POSITIVE_SCALE,
+    AMBIGUITY,
 )

@@ -19,7 +19,20 @@ from coder_core.api.clusters.tables import (
 from coder_core.geometry.settings import ClusterSettings
 
 __all__ = [
-    "ClusterSettings", "Clusters", "Marking", "agreement", "between", "chance_agreement", "cluster_table", "marking",
-    "marking_concepts", "marking_words", "matched", "members", "nearest_clusters", "offline_clusters", "prototypes",
+    "ClusterSettings",
+    "Clusters",
+    "Marking",
+    "agreement",
+    "between",
+    "chance_agreement",
+    "cluster_table",
+    "marking",
+    "marking_concepts",
+    "marking_words",
+    "matched",
+    "members",
+    "nearest_clusters",
+    "offline_clusters",
+    "prototypes",
     "same_grouping",
-]  # fmt: skip
+]

@@ -107,9 +107,14 @@ def cluster_table(run: Run, split: str, clusters: Clusters, *, words: int = 6) -
     """
     owner = run.image_of_text(split)
     agree = 100.0 * agreement(clusters, owner)
-    pairs = pd.DataFrame({"cluster": clusters.pairs, "image": owner, "agree": agree, "cosine": clusters.cosines})
+    pairs = pd.DataFrame(
+        {"cluster": clusters.pairs, "image": owner, "agree": agree, "cosine": clusters.cosines}
+    )
     table = pairs.groupby("cluster", as_index=False).agg(
-        size=("image", "size"), images=("image", "nunique"), agreement=("agree", "mean"), cohesion=("cosine", "mean")
+        size=("image", "size"),
+        images=("image", "nunique"),
+        agreement=("agree", "mean"),
+        cohesion=("cosine", "mean"),
     )
     marked = marking(run, split, clusters)
     table["words"] = [", ".join(marked.top(int(cluster), words)["word"]) for cluster in table["cluster"]]
@@ -142,7 +147,13 @@ def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int, cou
         means.append(sum(parts, np.zeros(len(tables.words))) / rows)
     elsewhere = (means[0] + means[1]) / 2
     gain = (image + text) / 2 - elsewhere
-    columns = {"word": tables.words, "kind": tables.kinds, "image": image, "text": text, "elsewhere": elsewhere}
+    columns = {
+        "word": tables.words,
+        "kind": tables.kinds,
+        "image": image,
+        "text": text,
+        "elsewhere": elsewhere,
+    }
     table = pd.DataFrame(columns | {"gain": gain}).sort_values("gain", ascending=False, kind="stable")
     return table[table["gain"] > 0].head(count).reset_index(drop=True)
 
@@ -155,11 +166,14 @@ def members(run: Run, split: str, clusters: Clusters, cluster: int) -> pd.DataFr
     images = owner[captions]
     return pd.DataFrame(
         {
-            "caption": captions, "image": images, "cosine": clusters.cosines[captions],
-            "image_label": clusters.images[images], "text_label": clusters.texts[captions],
+            "caption": captions,
+            "image": images,
+            "cosine": clusters.cosines[captions],
+            "image_label": clusters.images[images],
+            "text_label": clusters.texts[captions],
             "agree": clusters.images[images] == clusters.texts[captions],
         }
-    )  # fmt: skip
+    )
 
 
 def nearest_clusters(clusters: Clusters, cluster: int, count: int = 5) -> pd.DataFrame:
@@ -173,7 +187,13 @@ def nearest_clusters(clusters: Clusters, cluster: int, count: int = 5) -> pd.Dat
 
 
 def between(
-    run: Run, split: str, clusters: Clusters, first: int, second: int, count: int = 10, within: Array | None = None
+    run: Run,
+    split: str,
+    clusters: Clusters,
+    first: int,
+    second: int,
+    count: int = 10,
+    within: Array | None = None,
 ) -> pd.DataFrame:
     """Pairs of either cluster (of the captions `within`) that lie most evenly between the two centres.
 
@@ -189,10 +209,14 @@ def between(
     rows = captions[best]
     return pd.DataFrame(
         {
-            "caption": rows, "image": run.image_of_text(split)[rows], "cluster": clusters.pairs[rows],
-            "to_one": cosines[best, 0], "to_other": cosines[best, 1], "margin": margin[best],
+            "caption": rows,
+            "image": run.image_of_text(split)[rows],
+            "cluster": clusters.pairs[rows],
+            "to_one": cosines[best, 0],
+            "to_other": cosines[best, 1],
+            "margin": margin[best],
         }
-    )  # fmt: skip
+    )
 
 
 def matched(labels: Array, others: Array, most: int = MOST_MATCHED) -> Array:

@@ -51,7 +51,9 @@ class SharedAttention:
     other: Array
 
 
-def summarise_attention(view: ConceptView, modality: Modality, samples: Array | None = None) -> AttentionSummary:
+def summarise_attention(
+    view: ConceptView, modality: Modality, samples: Array | None = None
+) -> AttentionSummary:
     """Sum up the attention of some samples (None: all), piece by piece. Rows are divided by their sum: half precision
     rounds them, and where only the strongest concepts were kept, those are all that is known."""
     count = len(view.embeddings()[modality == "text"])

@@ -40,7 +40,9 @@ def strongest(table: pd.DataFrame, by: Strength, kind: str, count: int) -> Array
         table: of `ConceptView.table`, with the column "read" when that is asked for.
         by: train captions that hold the concept, edges to and from it, or the attention it gets.
     """
-    strength = table["reads"] + table["read_by"] if by == "edges" else table["count" if by == "captions" else "read"]
+    strength = (
+        table["reads"] + table["read_by"] if by == "edges" else table["count" if by == "captions" else "read"]
+    )
     chosen = np.flatnonzero((table["kind"] == kind).to_numpy()) if kind else np.arange(len(table))
     order = np.argsort(-strength.to_numpy()[chosen], kind="stable")
     return np.asarray(table["concept"].to_numpy()[chosen[order[:count]]])
@@ -111,7 +113,9 @@ def _by_distance(steps: Array) -> Array:
     centred = np.eye(count) - 1.0 / count
     values, vectors = np.linalg.eigh(-0.5 * centred @ steps**2 @ centred)
     spots = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
-    spots = spots + 0.05 * np.random.default_rng(0).normal(size=spots.shape)  # leaves of one hub begin on one spot
+    spots = spots + 0.05 * np.random.default_rng(0).normal(
+        size=spots.shape
+    )  # leaves of one hub begin on one spot
     away = np.maximum(steps, 1.0)
     weights = away**-2.0 * (1.0 - np.eye(count))
     inverse = np.linalg.pinv(np.diag(weights.sum(1)) - weights)
@@ -133,7 +137,9 @@ def _apart(spots: Array, reach: Array) -> Array:
         if not overlap.any():
             break
         sideways = short[..., 0] * ROOM[1] < short[..., 1] * ROOM[0]
-        way = np.where(between == 0, np.sign(np.arange(len(spots))[:, None, None] - np.arange(len(spots))[:, None]), 0)
+        way = np.where(
+            between == 0, np.sign(np.arange(len(spots))[:, None, None] - np.arange(len(spots))[:, None]), 0
+        )
         push = (np.sign(between) + way) * short * overlap[..., None] / 2
         push *= np.stack([sideways, ~sideways], axis=-1)
         spots = np.clip(spots + 0.6 * push.sum(1), 0.0, reach)

@@ -58,11 +58,15 @@ class ConceptView:
         edges = self._edges()
         return pd.DataFrame(
             {
-                "concept": np.arange(len(self.words)), "word": self.words, "kind": self.kinds,
-                "count": self._tables.counts, "forms": [", ".join(forms) for forms in self._tables.forms],
-                "reads": edges.sum(1), "read_by": edges.sum(0),
+                "concept": np.arange(len(self.words)),
+                "word": self.words,
+                "kind": self.kinds,
+                "count": self._tables.counts,
+                "forms": [", ".join(forms) for forms in self._tables.forms],
+                "reads": edges.sum(1),
+                "read_by": edges.sum(0),
             }
-        )  # fmt: skip
+        )
 
     def edges(self) -> pd.DataFrame:
         """The graph, one row an edge: concept, neighbour, weight (Â), together (train captions that hold both),
@@ -72,10 +76,13 @@ class ConceptView:
         counts = np.maximum(np.asarray(self._tables.counts), 1)[rows]
         frame = pd.DataFrame(
             {
-                "concept": rows, "neighbour": columns, "weight": np.asarray(self._tables.graph)[rows, columns],
-                "together": together, "probability": together / counts,
+                "concept": rows,
+                "neighbour": columns,
+                "weight": np.asarray(self._tables.graph)[rows, columns],
+                "together": together,
+                "probability": together / counts,
             }
-        )  # fmt: skip
+        )
         return frame.sort_values(["weight", "together"], ascending=False, kind="stable", ignore_index=True)
 
     def attention(self, modality: Modality, number: int, *, top: int = 20) -> pd.DataFrame:
@@ -96,7 +103,9 @@ class ConceptView:
         order = np.argsort(-np.abs(difference), kind="stable")[:top]
         return self._frame(order, image=by_image[order], text=by_text[order], difference=difference[order])
 
-    def readers(self, concept: int, modality: Modality, *, top: int = 10, within: Array | None = None) -> pd.DataFrame:
+    def readers(
+        self, concept: int, modality: Modality, *, top: int = 10, within: Array | None = None
+    ) -> pd.DataFrame:
         """The images or captions (of those `within`) that read a concept most: sample, attention.
 
         Raises:

@@ -22,7 +22,22 @@ from coder_core.data.captioned import CaptionedSplit
 from coder_core.data.content import ContentReport, Finding, content_key
 
 __all__ = [
-    "DOUBTFUL", "LIKE_RANDOM", "VERDICTS", "CaptionedSplit", "ContentReport", "Finding", "caption_table", "captions_of",
-    "content_key", "cross_fitted", "finding_table", "mismatches", "sample_rows", "split_thumbnail", "splits_of_data",
-    "splits_of_run", "stored_report", "unseen_images",
-]  # fmt: skip
+    "DOUBTFUL",
+    "LIKE_RANDOM",
+    "VERDICTS",
+    "CaptionedSplit",
+    "ContentReport",
+    "Finding",
+    "caption_table",
+    "captions_of",
+    "content_key",
+    "cross_fitted",
+    "finding_table",
+    "mismatches",
+    "sample_rows",
+    "split_thumbnail",
+    "splits_of_data",
+    "splits_of_run",
+    "stored_report",
+    "unseen_images",
+]

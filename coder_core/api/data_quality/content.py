@@ -55,7 +55,9 @@ def splits_of_data(splits: Sequence[Split | CaptionedSplit]) -> list[CaptionedSp
 def _with_files(split: Split) -> CaptionedSplit:
     names = split.image_names or [f"image {i}" for i in range(split.n_images)]
     positions = GuardedFiles(split.picture_folder, names)
-    return CaptionedSplit(split.name, names, split.captions, split.image_of_text, positions, np.arange(len(names)))
+    return CaptionedSplit(
+        split.name, names, split.captions, split.image_of_text, positions, np.arange(len(names))
+    )
 
 
 def stored_report(key: str) -> StoredResult[ContentReport]:
@@ -64,7 +66,9 @@ def stored_report(key: str) -> StoredResult[ContentReport]:
     return StoredResult("missing" if report is None else "there", f"content-{key[:KEY_SHOWN]}", report)
 
 
-def finding_table(findings: Sequence[Finding], splits: Sequence[CaptionedSplit], *, captions: bool) -> pd.DataFrame:
+def finding_table(
+    findings: Sequence[Finding], splits: Sequence[CaptionedSplit], *, captions: bool
+) -> pd.DataFrame:
     """One row a finding: first (the caption, or the file, of its first sample), what, samples, splits, likeness (%)."""
     by_name = {split.name: split for split in splits}
     firsts = [(by_name[split], row) for split, row in (finding.samples[0] for finding in findings)]
@@ -76,10 +80,12 @@ def finding_table(findings: Sequence[Finding], splits: Sequence[CaptionedSplit],
             "splits": [", ".join(finding.splits) for finding in findings],
             "likeness": [100 * finding.likeness for finding in findings],
         }
-    )  # fmt: skip
+    )
 
 
-def sample_rows(findings: Sequence[Finding], splits: Sequence[CaptionedSplit], *, captions: bool) -> pd.DataFrame:
+def sample_rows(
+    findings: Sequence[Finding], splits: Sequence[CaptionedSplit], *, captions: bool
+) -> pd.DataFrame:
     """One row a sample of every finding, for a file: group, split, row, file, caption, what, likeness."""
     by_name = {split.name: split for split in splits}
     rows = []
@@ -114,7 +120,7 @@ def caption_table(captions: Sequence[str]) -> pd.DataFrame:
             "words": [len(plain_words(caption)) for caption in captions],
             "content": [content_words(caption) for caption in captions],
         }
-    )  # fmt: skip
+    )
 
 
 def _evaluated(run: Run, name: str) -> CaptionedSplit:
@@ -138,7 +144,10 @@ def _data_splits(run: Run) -> list[CaptionedSplit]:
         if holds_pictures_only(path, None):
             splits = [_guarded(split, path) for split in read_captioned(path, pictures=pictures).splits]
         else:
-            read = [read_split(path, name, pictures=pictures, check_values=False) for name in available_splits(path)]
+            read = [
+                read_split(path, name, pictures=pictures, check_values=False)
+                for name in available_splits(path)
+            ]
             splits = splits_of_data(read)
     except (InputError, OSError):
         return []
@@ -151,7 +160,9 @@ def _guarded(split: CaptionedSplit, path: Path) -> CaptionedSplit:
     """The split without links that lead out of its folder of pictures, or out of the data for packed ones."""
     positions = split.positions
     if isinstance(positions, TarMembers | ParquetRows):
-        inside = all(Path(os.path.realpath(file)).is_relative_to(os.path.realpath(path)) for file in positions.files)
+        inside = all(
+            Path(os.path.realpath(file)).is_relative_to(os.path.realpath(path)) for file in positions.files
+        )
         return split if inside else replace(split, positions=GuardedFiles(None, positions.names))
     assert isinstance(positions, Files)
     return replace(split, positions=GuardedFiles(positions.folder, positions.names))

@@ -62,10 +62,13 @@ def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.Data
     verdict = np.select([better >= LIKE_RANDOM, better >= DOUBTFUL], VERDICTS[:2], VERDICTS[2])
     table = pd.DataFrame(
         {
-            "caption": part.text_rows, "image": part.image_rows[part.owner], "score": own, "random": better,
+            "caption": part.text_rows,
+            "image": part.image_rows[part.owner],
+            "score": own,
+            "random": better,
             "verdict": verdict,
         }
-    )  # fmt: skip
+    )
     return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -100,7 +103,9 @@ def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
     trained = [_trained_on(run) for run in runs]
     (part, seed, other, about), (_, _, _, others_about) = trained
     if part is None or (part, seed, not other) != trained[1][:3]:
-        said = "; ".join(f"{run.name}: {_flags(*facts[:3])}" for run, facts in zip(runs, trained, strict=True))
+        said = "; ".join(
+            f"{run.name}: {_flags(*facts[:3])}" for run, facts in zip(runs, trained, strict=True)
+        )
         place = f"runs {first.name} and {second.name}"
         raise InputError(Fault(place, f"did not train on complementary halves ({said})", fix=HALVES))
     for name in ("train_captions_sha256", "train_features_sha256"):
@@ -195,5 +200,7 @@ def _unlike_the_others(space: Array, owner: Array, images: Array, n: int) -> Arr
     total = np.zeros((n, space.shape[1]), np.float32)
     total[captioned] = np.add.reduceat(space[order], starts, axis=0)
     count = np.bincount(owner, minlength=n)[images] - (images == owner)
-    likeness = np.einsum("md,md->m", space, total[images]) - (images == owner) * np.einsum("md,md->m", space, space)
+    likeness = np.einsum("md,md->m", space, total[images]) - (images == owner) * np.einsum(
+        "md,md->m", space, space
+    )
     return np.asarray(np.where(count > 0, -likeness / np.maximum(count, 1), np.nan))

@@ -6,6 +6,15 @@ from coder_core.api.diversity.negatives import BANK_SIZE, Candidates, DiversityS
 from coder_core.api.diversity.table import Measure, normalise
 
 __all__ = [
-    "BANK_SIZE", "Anchor", "Candidates", "DiversitySettings", "Loss", "Measure", "fitting_images", "negative_weights",
-    "normalise", "open_anchor", "spread",
-]  # fmt: skip
+    "BANK_SIZE",
+    "Anchor",
+    "Candidates",
+    "DiversitySettings",
+    "Loss",
+    "Measure",
+    "fitting_images",
+    "negative_weights",
+    "normalise",
+    "open_anchor",
+    "spread",
+]

@@ -64,14 +64,18 @@ class Anchor:
     def nearest(self, count: int = 10) -> pd.DataFrame:
         """The negatives most similar to the anchor: candidate, similarity, weights without and with diversity."""
         count = min(count, len(self.similarities))
-        rows = np.argpartition(-self.similarities, count - 1)[:count] if count else np.zeros(0, dtype=np.int64)
+        rows = (
+            np.argpartition(-self.similarities, count - 1)[:count] if count else np.zeros(0, dtype=np.int64)
+        )
         rows = rows[np.argsort(-self.similarities[rows], kind="stable")]
         return pd.DataFrame(
             {
-                "candidate": self.candidates[rows], "similarity": self.similarities[rows].astype(np.float64),
-                "weight_plain": self.plain[rows], "weight_diversity": self.scaled[rows],
+                "candidate": self.candidates[rows],
+                "similarity": self.similarities[rows].astype(np.float64),
+                "weight_plain": self.plain[rows],
+                "weight_diversity": self.scaled[rows],
             }
-        )  # fmt: skip
+        )
 
 
 def negative_weights(similarities: Array, *, temperature: float, gamma: float) -> Array:
@@ -88,7 +92,13 @@ def negative_weights(similarities: Array, *, temperature: float, gamma: float) -
 
 
 def open_anchor(
-    split: Sides, number: int, part: SplitPart, settings: DiversitySettings, spreads: Array, loss: Loss, epsilon: float
+    split: Sides,
+    number: int,
+    part: SplitPart,
+    settings: DiversitySettings,
+    spreads: Array,
+    loss: Loss,
+    epsilon: float,
 ) -> Anchor:
     """Everything about one anchor.
 
@@ -113,14 +123,25 @@ def open_anchor(
         spread = float(spreads[position])
     else:
         negatives = np.ones((1, len(similarities)), bool)
-        spread = float(masked_spread(similarities[None], negatives, settings.function, settings.temperature)[0])
+        spread = float(
+            masked_spread(similarities[None], negatives, settings.function, settings.temperature)[0]
+        )
     raw = float(squash(np.array([spread]), epsilon)[0])
     others = spreads if draw is None else spreads[draw.batch_of == draw.batch_of[max(position, 0)]]
     diversity = min(raw / float(squash(others, epsilon).max()), 1.0)
     effective = loss.temperature * diversity
     return Anchor(
-        modality=settings.modality, number=number, candidates=candidates, similarities=similarities,
-        positives=split.row(number, positives), positive_rows=positives, spread=spread, raw=raw, diversity=diversity,
-        temperature=effective, plain=negative_weights(similarities, temperature=loss.temperature, gamma=loss.gamma),
-        scaled=negative_weights(similarities, temperature=effective, gamma=loss.gamma), loss=loss,
-    )  # fmt: skip
+        modality=settings.modality,
+        number=number,
+        candidates=candidates,
+        similarities=similarities,
+        positives=split.row(number, positives),
+        positive_rows=positives,
+        spread=spread,
+        raw=raw,
+        diversity=diversity,
+        temperature=effective,
+        plain=negative_weights(similarities, temperature=loss.temperature, gamma=loss.gamma),
+        scaled=negative_weights(similarities, temperature=effective, gamma=loss.gamma),
+        loss=loss,
+    )

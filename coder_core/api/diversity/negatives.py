@@ -58,7 +58,9 @@ class Draw:
     batch_of: Array
 
 
-def draw_batches(images: int, image_of_text: Array, modality: Modality, *, batch_size: int, seed: int) -> Draw:
+def draw_batches(
+    images: int, image_of_text: Array, modality: Modality, *, batch_size: int, seed: int
+) -> Draw:
     """Cut all anchors of a modality into random batches; an image is paired with one of its captions, at random.
 
     Raises:
@@ -128,7 +130,9 @@ def spread(part: SplitPart, settings: DiversitySettings) -> Array:
     if draw is not None:
         return spread_in_batches(part, draw, settings)
     sides = part.sides(settings.modality)
-    if settings.candidates == "bank":  # an image stands there once for each of its pairs, as in the coupled queues
+    if (
+        settings.candidates == "bank"
+    ):  # an image stands there once for each of its pairs, as in the coupled queues
         pairs = draw_bank(len(part.texts), size=settings.bank_size, seed=settings.seed)
         sides = sides.among(pairs if settings.modality == "image" else part.owner[pairs])
     if settings.function == "std":

@@ -9,6 +9,14 @@ from coder_core.api.heat_maps.maps import HeatMap, Laid, cosines, interaction_at
 from coder_core.api.heat_maps.reading import WAYS, Way, heat_map, heat_map_ways, load_encoders
 
 __all__ = [
-    "WAYS", "HeatMap", "Laid", "Way", "cosines", "heat_map", "heat_map_ways", "interaction_attention", "lay_over",
+    "WAYS",
+    "HeatMap",
+    "Laid",
+    "Way",
+    "cosines",
+    "heat_map",
+    "heat_map_ways",
+    "interaction_attention",
+    "lay_over",
     "load_encoders",
-]  # fmt: skip
+]

@@ -53,7 +53,9 @@ def cosines(words: Array, regions: Array) -> Array:
         words: (T, D). regions: (L, D); a region of zeros is missing and has NaN.
     """
     lengths = np.linalg.norm(regions, axis=1)
-    units = [rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) for rows in (words, regions)]
+    units = [
+        rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) for rows in (words, regions)
+    ]
     return np.where(lengths > 0, units[0] @ units[1].T, np.nan).astype(np.float32)
 
 

@@ -35,7 +35,9 @@ def heat_map_ways(run: Run, split: str) -> tuple[Way, ...]:
         return ("cosine", "tower") if "model" in run.noted_towers else ("cosine",)
     if run.summary.imported or not run.summary.has_best or _pools_inside(run):
         return ()
-    return ("attention", "cosine") if run.config.get("model", {}).get("scorer") == "interaction" else ("cosine",)
+    return (
+        ("attention", "cosine") if run.config.get("model", {}).get("scorer") == "interaction" else ("cosine",)
+    )
 
 
 def load_encoders(run: Run, split: str, *, pictures: bool = False) -> None:
@@ -128,4 +130,6 @@ def _of_towers(run: Run, split: str, text: str, image: int | Image, way: Way) ->
     words = tokenise(text)
     if not words:
         raise InputError(Fault("the text", "has no word", fix="ask with words"))
-    return HeatMap(words, cosines(run.towers.encode_texts(words)[0], patches.features), patches.boxes, unknown)
+    return HeatMap(
+        words, cosines(run.towers.encode_texts(words)[0], patches.features), patches.boxes, unknown
+    )

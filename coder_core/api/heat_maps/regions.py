@@ -97,7 +97,9 @@ def read_feature_files(run: Run, split: str) -> FeatureFiles:
         raise InputError(Fault(place, f"is not at its place, {folder!r:.200}", "its region features", fix))
     data = read_split(folder, split, check_values=False)
     if data.captions != list(run.captions(split)):
-        raise InputError(Fault(place, f"holds other captions in {split} now", "the captions of the run", "evaluate it"))
+        raise InputError(
+            Fault(place, f"holds other captions in {split} now", "the captions of the run", "evaluate it")
+        )
     return FeatureFiles(data)
 
 

@@ -24,7 +24,23 @@ from coder_core.api.joint_space.samples import samples
 from coder_core.evaluation.separation import Distributions, Separation
 
 __all__ = [
-    "FEWEST", "METHODS", "MOST_TSNE", "Distributions", "Layout", "LayoutSettings", "Method", "Modalities",
-    "ModalityGap", "Separation", "distributions", "draw_points", "layout_seconds", "modality_gap", "principal_layout",
-    "samples", "score_distributions", "score_separation", "stored_layout",
-]  # fmt: skip
+    "FEWEST",
+    "METHODS",
+    "MOST_TSNE",
+    "Distributions",
+    "Layout",
+    "LayoutSettings",
+    "Method",
+    "Modalities",
+    "ModalityGap",
+    "Separation",
+    "distributions",
+    "draw_points",
+    "layout_seconds",
+    "modality_gap",
+    "principal_layout",
+    "samples",
+    "score_distributions",
+    "score_separation",
+    "stored_layout",
+]

@@ -14,12 +14,23 @@ from coder_core.geometry.tsne import MOST_POINTS as MOST_TSNE
 from coder_core.runs.derived.compute import layout_folder, read_layout
 
 __all__ = [
-    "FEWEST", "METHODS", "MOST_TSNE", "Layout", "LayoutSettings", "Method", "Modalities", "draw_points",
-    "layout_seconds", "principal_layout", "stored_layout",
-]  # fmt: skip
+    "FEWEST",
+    "METHODS",
+    "MOST_TSNE",
+    "Layout",
+    "LayoutSettings",
+    "Method",
+    "Modalities",
+    "draw_points",
+    "layout_seconds",
+    "principal_layout",
+    "stored_layout",
+]
 
 
-def stored_layout(run: Run, split: str, settings: LayoutSettings, reference: Run | None = None) -> StoredResult[Layout]:
+def stored_layout(
+    run: Run, split: str, settings: LayoutSettings, reference: Run | None = None
+) -> StoredResult[Layout]:
     """A layout that `python -m coder_core.project` computed, aligned to `reference` when there is one.
 
     Raises:
@@ -31,9 +42,13 @@ def stored_layout(run: Run, split: str, settings: LayoutSettings, reference: Run
 
 
 def principal_layout(
-    run: Run, split: str, reference: Layout | None = None, *, sample: Sample | None = None,
+    run: Run,
+    split: str,
+    reference: Layout | None = None,
+    *,
+    sample: Sample | None = None,
     modalities: Modalities = "both",
-) -> Layout:  # fmt: skip
+) -> Layout:
     """The principal plane of a split, or of a sample of it, computed now; laid over `reference` when there is one."""
     part = run.part(split, sample)
     points = Points(part.images, part.texts)

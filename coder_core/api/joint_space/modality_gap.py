@@ -36,7 +36,9 @@ def distributions(
 ) -> Distributions:
     """Histograms of the instance embeddings' similarities, of a split or a sample of it."""
     part = run.part(split, sample)
-    return pairs_apart.distributions([EmbeddingPair(part.images, part.texts)], part.owner, pairs=pairs, seed=seed)
+    return pairs_apart.distributions(
+        [EmbeddingPair(part.images, part.texts)], part.owner, pairs=pairs, seed=seed
+    )
 
 
 def score_separation(run: Run, split: str) -> Separation:

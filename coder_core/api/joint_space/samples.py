@@ -36,7 +36,9 @@ def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFra
     first = first_captions(owner, n)
     ranks = run.ranks(split)
     rank = np.concatenate([ranks["i2t"][part.image_rows], ranks["t2i"][part.text_rows]]) + 1.0
-    hubs = [occurrences(run, split, direction, sample=sample)["count"].to_numpy() for direction in ("t2i", "i2t")]
+    hubs = [
+        occurrences(run, split, direction, sample=sample)["count"].to_numpy() for direction in ("t2i", "i2t")
+    ]
     lengths = np.array([caption.count(" ") + 1.0 for caption in captions])
     table = pd.DataFrame(
         {
@@ -44,13 +46,17 @@ def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFra
             "number": np.concatenate([part.image_rows, part.text_rows]),
             "image": np.concatenate([part.image_rows, part.image_rows[owner]]),
             "text": [captions[j] if j >= 0 else "" for j in first.tolist()] + captions,
-            "rank": np.where(rank < 1, np.nan, rank), "similarity": np.concatenate([best, own]),
+            "rank": np.where(rank < 1, np.nan, rank),
+            "similarity": np.concatenate([best, own]),
             "hubness": np.concatenate(hubs),
             "words": np.concatenate([np.where(first >= 0, lengths[first], np.nan), lengths]),
         }
-    )  # fmt: skip
+    )
     if n * m <= SCORES_AT_MOST:
         both: tuple[Modality, Modality] = ("image", "text")
-        tables = [run.diversity(split, modality=modality, epsilon=run.loss.epsilon, sample=sample) for modality in both]
+        tables = [
+            run.diversity(split, modality=modality, epsilon=run.loss.epsilon, sample=sample)
+            for modality in both
+        ]
         table["diversity"] = np.concatenate([part_table["diversity"].to_numpy() for part_table in tables])
     return table

@@ -136,7 +136,9 @@ _HISTOGRAM = """<svg width="640" height="150" role="img" aria-label="Captions by
 
 def render(report: Report) -> str:
     """The page. Every value is escaped; the only markup is the template's own."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     table, histogram = environment.from_string(_TABLE), environment.from_string(_HISTOGRAM)
 
     def show_table(frame: Any, index: str | None) -> Markup:
@@ -147,9 +149,14 @@ def render(report: Report) -> str:
         return Markup(histogram.render(counts=counts, low=low, most=max(counts) or 1))
 
     return environment.from_string(_TEMPLATE).render(
-        report=report, style=_STYLE, policy=POLICY, labels=LABELS, shade=_shade, table=show_table,
+        report=report,
+        style=_STYLE,
+        policy=POLICY,
+        labels=LABELS,
+        shade=_shade,
+        table=show_table,
         histogram=show_histogram,
-    )  # fmt: skip
+    )
 
 
 def _shown(value: Any) -> str:

@@ -86,9 +86,14 @@ class Report:
 
 
 def gather(
-    runs: Sequence[Run], split: str, *, question: str = "", command: str = "", reviews: Reviews | None = None,
+    runs: Sequence[Run],
+    split: str,
+    *,
+    question: str = "",
+    command: str = "",
+    reviews: Reviews | None = None,
     positives: Sequence[str | Path] = (),
-) -> Report:  # fmt: skip
+) -> Report:
     """Gather the report on one or several runs of the same samples; the last is the one that is judged.
 
     Args:
@@ -103,24 +108,37 @@ def gather(
     gains = [gain_in_words(first, run, split) for run in runs[1:]]
     slices = _slices(runs, split)
     diversity = last.diversity(split) if last.sample(split) is None else None
-    names = " and ".join([", ".join(run.name for run in runs[:-1]), last.name]) if len(runs) > 1 else last.name
+    names = (
+        " and ".join([", ".join(run.name for run in runs[:-1]), last.name]) if len(runs) > 1 else last.name
+    )
     return Report(
-        question=question or (f"Does {last.name} retrieve better than {first.name}, and where does it still fail?"
-                              if len(runs) > 1 else f"Where does {last.name} fail?"),
+        question=question
+        or (
+            f"Does {last.name} retrieve better than {first.name}, and where does it still fail?"
+            if len(runs) > 1
+            else f"Where does {last.name} fail?"
+        ),
         title=f"{names} on {split}",
         short=[*gains, *_moved(changes), *_worst(slices, last.name)],
-        data=_data(last, split), recalls=_recalls(runs, split), gains=gains,
-        outcomes=_outcomes(changes), bands=_bands(changes),
+        data=_data(last, split),
+        recalls=_recalls(runs, split),
+        gains=gains,
+        outcomes=_outcomes(changes),
+        bands=_bands(changes),
         moved={label: gain_in_words(first, last, split, f"{way}_r1") for way, label in DIRECTIONS.items()},
         examples=_examples(last, split, changes),
-        slices=slices.head(SLICES), clusters=_clusters(last, split),
-        ambiguous=_ambiguous(last, split, diversity), diversity=_twentieths(diversity),
-        settings=config_differences({run.name: run.summary.config for run in runs}) if len(runs) > 1 else None,
+        slices=slices.head(SLICES),
+        clusters=_clusters(last, split),
+        ambiguous=_ambiguous(last, split, diversity),
+        diversity=_twentieths(diversity),
+        settings=config_differences({run.name: run.summary.config for run in runs})
+        if len(runs) > 1
+        else None,
         commands=[*((run.name, _command(run)) for run in runs), ("this report", command)],
         versions=f"Python {platform.python_version()}, NumPy {np.__version__}",
         reviews=_reviews(runs, split, reviews) if reviews is not None and reviews.standing else {},
         judged=dict(_judged(runs, split, source) for source in positives),
-    )  # fmt: skip
+    )
 
 
 def _judged(runs: Sequence[Run], split: str, source: str | Path) -> tuple[str, pd.DataFrame]:
@@ -146,7 +164,9 @@ def _worst(slices: pd.DataFrame, name: str) -> list[str]:
     return [
         f"{name} misses most beyond its average where “{expression}”: R@1 {recall[0]:.1f} %, {excess:.0f} misses more "
         "than at its overall recall (on images the slice was not chosen by)."
-        for expression, excess, recall in zip(worst["expression"], worst["excess misses"], worst["R@1"], strict=True)
+        for expression, excess, recall in zip(
+            worst["expression"], worst["excess misses"], worst["R@1"], strict=True
+        )
     ]
 
 
@@ -173,10 +193,12 @@ def _data(run: Run, split: str) -> dict[str, str]:
     analysis = run.analysis(split)
     files = analysis.manifest["files"]
     return {
-        "split": split, "images": f"{analysis.n_images:,}", "captions": f"{analysis.n_texts:,}",
+        "split": split,
+        "images": f"{analysis.n_images:,}",
+        "captions": f"{analysis.n_texts:,}",
         "source": str(analysis.manifest.get("source", "")) or "not noted",
         "captions, sha256": str(files.get("captions.json", {}).get("sha256", ""))[:16],
-    }  # fmt: skip
+    }
 
 
 def _recalls(runs: Sequence[Run], split: str) -> pd.DataFrame:
@@ -191,7 +213,10 @@ def _outcomes(changes: pd.DataFrame | None) -> dict[str, dict[str, int]]:
     if changes is None:
         return {}
     return {
-        label: {name: int(((changes["direction"] == way) & (changes["outcome"] == name)).sum()) for name in OUTCOMES}
+        label: {
+            name: int(((changes["direction"] == way) & (changes["outcome"] == name)).sum())
+            for name in OUTCOMES
+        }
         for way, label in DIRECTIONS.items()
     }
 
@@ -235,13 +260,23 @@ def _examples(run: Run, split: str, changes: pd.DataFrame | None) -> dict[str, l
             moved = own[own["outcome"] == outcome].sort_values("change", ascending=ascending)
             heading = "Right first, then wrong" if outcome == "broken" else "Wrong first, then right"
             kinds[heading] = moved["query"].head(EXAMPLES).tolist()
-    kinds["Furthest misses"] = missed.sort_values("rank", ascending=False, kind="stable").head(EXAMPLES).index.tolist()
-    kinds["Near misses"] = missed.sort_values("margin", ascending=False, kind="stable").head(EXAMPLES).index.tolist()
+    kinds["Furthest misses"] = (
+        missed.sort_values("rank", ascending=False, kind="stable").head(EXAMPLES).index.tolist()
+    )
+    kinds["Near misses"] = (
+        missed.sort_values("margin", ascending=False, kind="stable").head(EXAMPLES).index.tolist()
+    )
     if run.sample(split) is None and (vectors := text_vectors(run, split)) is not None:
         guesses = likely_matches(run, split, "t2i", vectors)
-        likely = [query for query in np.flatnonzero(guesses.probably_right(1)).tolist() if query in missed.index]
+        likely = [
+            query for query in np.flatnonzero(guesses.probably_right(1)).tolist() if query in missed.index
+        ]
         kinds["Probably right, though no label says so (a guess from the captions)"] = likely[:EXAMPLES]
-    return {heading: [example(int(query)) for query in queries] for heading, queries in kinds.items() if len(queries)}
+    return {
+        heading: [example(int(query)) for query in queries]
+        for heading, queries in kinds.items()
+        if len(queries)
+    }
 
 
 def _slices(runs: Sequence[Run], split: str) -> pd.DataFrame:
@@ -267,7 +302,9 @@ def _clusters(run: Run, split: str) -> pd.DataFrame:
     if clusters is None:
         return pd.DataFrame()
     table = cluster_table(run, split, clusters).head(CLUSTERS)
-    return table[["cluster", "size", "images", "agreement", "cohesion", "words"]].round({"agreement": 1, "cohesion": 3})
+    return table[["cluster", "size", "images", "agreement", "cohesion", "words"]].round(
+        {"agreement": 1, "cohesion": 3}
+    )
 
 
 def _ambiguous(run: Run, split: str, diversity: pd.DataFrame | None) -> pd.DataFrame:
@@ -284,7 +321,9 @@ def _twentieths(diversity: pd.DataFrame | None) -> tuple[list[int], float] | Non
         return None
     values = diversity["diversity"].to_numpy()
     edges = np.linspace(values.min(), max(values.max(), values.min() + 1e-9), 21)
-    return [int(((values >= a) & ((values < b) | (b == edges[-1]))).sum()) for a, b in pairwise(edges)], float(edges[0])
+    return [
+        int(((values >= a) & ((values < b) | (b == edges[-1]))).sum()) for a, b in pairwise(edges)
+    ], float(edges[0])
 
 
 def _command(run: Run) -> str:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from coder_core.api.run import Run
 
 OUTCOMES = ("fixed", "broken", "both wrong", "both right")
-SWITCHES = {"boosting": "boosting", "weighting": "sample_weights"}  # the setting that turns a table's others on
+SWITCHES = {
+    "boosting": "boosting",
+    "weighting": "sample_weights",
+}  # the setting that turns a table's others on
 
 
 def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
@@ -58,10 +61,14 @@ def same_samples(run_a: Run, run_b: Run, split: str) -> bool:
 def outcomes(ranks_a: np.ndarray, ranks_b: np.ndarray, at: int = 1) -> np.ndarray:
     """ "fixed" where only the second run puts a true match among the first `at`, and so on; ranks count from 0."""
     right_a, right_b = np.asarray(ranks_a) < at, np.asarray(ranks_b) < at
-    return np.select([~right_a & right_b, right_a & ~right_b, ~right_a & ~right_b], OUTCOMES[:3], default=OUTCOMES[3])
+    return np.select(
+        [~right_a & right_b, right_a & ~right_b, ~right_a & ~right_b], OUTCOMES[:3], default=OUTCOMES[3]
+    )
 
 
-def rank_changes(ranks_a: Mapping[str, np.ndarray], ranks_b: Mapping[str, np.ndarray], at: int = 1) -> pd.DataFrame:
+def rank_changes(
+    ranks_a: Mapping[str, np.ndarray], ranks_b: Mapping[str, np.ndarray], at: int = 1
+) -> pd.DataFrame:
     """`compare` from ranks: "i2t" (n,) and "t2i" (m,) from 0; −1, an image without captions, is no query."""
     parts = []
     for direction in ("i2t", "t2i"):
@@ -71,7 +78,13 @@ def rank_changes(ranks_a: Mapping[str, np.ndarray], ranks_b: Mapping[str, np.nda
             raise InputError(Fault(f"{direction} ranks", counts, "the same split"))
         query = np.flatnonzero((a >= 0) & (b >= 0))
         a, b = a[query], b[query]
-        columns = {"query": query, "rank_a": a + 1, "rank_b": b + 1, "change": a - b, "outcome": outcomes(a, b, at)}
+        columns = {
+            "query": query,
+            "rank_a": a + 1,
+            "rank_b": b + 1,
+            "change": a - b,
+            "outcome": outcomes(a, b, at),
+        }
         parts.append(pd.DataFrame({"direction": direction, **columns}))
     return pd.concat(parts, ignore_index=True)
 
@@ -93,11 +106,16 @@ def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFr
     if not np.array_equal(table_a["anchor"], table_b["anchor"]):
         counts = f"{len(table_a):,} anchors and {len(table_b):,} others"
         raise InputError(Fault("two tables of diversity", counts, "the same anchors in both"))
-    place_a, place_b = (100 * (t["spread"].rank().to_numpy() - 1) / max(len(t) - 1, 1) for t in (table_a, table_b))
+    place_a, place_b = (
+        100 * (t["spread"].rank().to_numpy() - 1) / max(len(t) - 1, 1) for t in (table_a, table_b)
+    )
     return table_a[["anchor", "image"]].assign(
-        diversity_a=table_a["diversity"], diversity_b=table_b["diversity"].to_numpy(), place_a=place_a,
-        place_b=place_b, change=place_b - place_a,
-    )  # fmt: skip
+        diversity_a=table_a["diversity"],
+        diversity_b=table_b["diversity"].to_numpy(),
+        place_a=place_a,
+        place_b=place_b,
+        change=place_b - place_a,
+    )
 
 
 def rank_correlation(first: np.ndarray | pd.Series, second: np.ndarray | pd.Series) -> float:
@@ -118,9 +136,10 @@ def config_differences(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame
         settings = _complete({key: value for key, value in config.items() if key not in ("name", "about")})
         flat[name] = dict(pd.json_normalize(settings).astype(object).iloc[0]) if settings else {}
     unused = tuple(
-        f"{section}." for section, switch in SWITCHES.items()
+        f"{section}."
+        for section, switch in SWITCHES.items()
         if all(values.get(f"{section}.{switch}", "none") == "none" for values in flat.values())
-    )  # fmt: skip
+    )
     rows = {
         key: [_shown(values[key]) if key in values else "—" for values in flat.values()]
         for key in sorted({key for values in flat.values() for key in values})
@@ -134,7 +153,11 @@ def _complete(settings: dict[str, Any]) -> dict[str, Any]:
     if "objective" not in settings:
         return settings
     try:
-        return {section: table for section, table in to_document(from_document(settings)).items() if section != "name"}
+        return {
+            section: table
+            for section, table in to_document(from_document(settings)).items()
+            if section != "name"
+        }
     except InputError:
         return settings
 

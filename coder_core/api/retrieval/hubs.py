@@ -34,9 +34,14 @@ class Hubness:
 
 
 def occurrences(
-    run: Run, split: str, direction: Direction, *, k: int = 10, sample: Sample | None = None,
+    run: Run,
+    split: str,
+    direction: Direction,
+    *,
+    k: int = 10,
+    sample: Sample | None = None,
     queries: np.ndarray | None = None,
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """N_k of every candidate: among the first k results of how many queries it stands.
 
     Args:
@@ -96,7 +101,9 @@ def stored_correction(run: Run, split: str) -> StoredResult[HubCorrection]:
     return read_stored(folder.name, lambda: read_correction(folder))
 
 
-def corrected_queries(run: Run, split: str, direction: Direction, correction: HubCorrection, at: int) -> pd.DataFrame:
+def corrected_queries(
+    run: Run, split: str, direction: Direction, correction: HubCorrection, at: int
+) -> pd.DataFrame:
     """The queries whose answer within the first `at` results comes or goes with the correction.
 
     Returns:
@@ -105,8 +112,13 @@ def corrected_queries(run: Run, split: str, direction: Direction, correction: Hu
     before = run.ranks(split)[direction]
     after = correction.text_ranks if direction == "t2i" else correction.image_ranks
     query = np.flatnonzero((before >= 0) & ((before < at) != (after < at)))
-    frame = pd.DataFrame({
-        "query": query, "rank": before[query] + 1, "corrected": after[query] + 1, "mended": after[query] < at,
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "query": query,
+            "rank": before[query] + 1,
+            "corrected": after[query] + 1,
+            "mended": after[query] < at,
+        }
+    )
     order = np.argsort(-np.abs(before[query] - after[query]), kind="stable")
     return frame.iloc[order].reset_index(drop=True)

@@ -65,7 +65,9 @@ class LikelyMatches:
         if not asks.any():
             return float("nan"), float("nan")
         right = self.ranks[asks] < at
-        return 100 * float(right.mean()), 100 * float((right | self.probably_right(at, threshold)[asks]).mean())
+        return 100 * float(right.mean()), 100 * float(
+            (right | self.probably_right(at, threshold)[asks]).mean()
+        )
 
 
 def text_vectors(run: Run, split: str) -> Array | None:

@@ -63,5 +63,7 @@ def read_tiny_pictures(run: Run, split: str, at_most: int) -> TinyPictures:
         with suppress(InputError):
             tiny[row] = tiny_image(sample_picture(run, split, row, size=4 * TINY_SIDE))
     if not tiny:
-        raise InputError(Fault(f"run {run.name}", f"knows no readable picture of split {split!r}", "a picture folder"))
+        raise InputError(
+            Fault(f"run {run.name}", f"knows no readable picture of split {split!r}", "a picture folder")
+        )
     return TinyPictures(np.array(list(tiny)), np.stack(list(tiny.values())))

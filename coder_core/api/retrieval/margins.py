@@ -51,8 +51,13 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
     wrong_score[exists] = s.pairs(queries[exists], wrong[exists])
     frame = pd.DataFrame(
         {
-            "query": queries, "match": match, "wrong": wrong, "match_score": match_score, "wrong_score": wrong_score,
-            "margin": match_score - wrong_score, "rank": ranks[queries] + 1,
+            "query": queries,
+            "match": match,
+            "wrong": wrong,
+            "match_score": match_score,
+            "wrong_score": wrong_score,
+            "margin": match_score - wrong_score,
+            "rank": ranks[queries] + 1,
         }
-    )  # fmt: skip
+    )
     return frame[exists].reset_index(drop=True)

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 
 def probe_run(
-    run: Run, split: str, probes: Sequence[Probe], *, pictures: str = "",
+    run: Run,
+    split: str,
+    probes: Sequence[Probe],
+    *,
+    pictures: str = "",
     progress: Callable[[int, int], None] | None = None,
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """Score every probe whose picture the run knows or can read.
 
     Args:
@@ -55,7 +59,10 @@ def probe_run(
             if image is None:
                 continue
             scores = run.encode_text(texts) @ image
-        table += [(probe.kind, name, *pair) for probe, pair in zip(group, scores.reshape(-1, 2).tolist(), strict=True)]
+        table += [
+            (probe.kind, name, *pair)
+            for probe, pair in zip(group, scores.reshape(-1, 2).tolist(), strict=True)
+        ]
         if progress is not None:
             progress(done + 1, len(groups))
     if not table:
@@ -69,7 +76,10 @@ def probe_run(
 def accuracies(table: pd.DataFrame) -> dict[str, float]:
     """Share of probes answered right, in percent, by kind and as "all"."""
     by_kind = table.groupby("kind", sort=True)["right"].mean() * 100
-    return {**{str(kind): float(share) for kind, share in by_kind.items()}, "all": 100 * float(table["right"].mean())}
+    return {
+        **{str(kind): float(share) for kind, share in by_kind.items()},
+        "all": 100 * float(table["right"].mean()),
+    }
 
 
 def _encoded(run: Run, split: str, folder: str, name: str) -> np.ndarray | None:

@@ -36,9 +36,11 @@ def gains(first: Run, last: Run, split: str, captions: np.ndarray | None = None)
 
 
 def rank_gains(
-    before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray], image_of_text: np.ndarray,
+    before: Mapping[str, np.ndarray],
+    after: Mapping[str, np.ndarray],
+    image_of_text: np.ndarray,
     captions: np.ndarray | None = None,
-) -> dict[str, Difference]:  # fmt: skip
+) -> dict[str, Difference]:
     """`gains` from ranks: "i2t" (n,) and "t2i" (m,) from 0; image_of_text (m,), captions (c,) numbers or None."""
     rows = np.arange(len(image_of_text)) if captions is None else np.asarray(captions)
     owner = np.asarray(image_of_text)[rows]
@@ -50,7 +52,9 @@ def rank_gains(
     return differences(row, reference)
 
 
-def gain_in_words(first: Run, last: Run, split: str, recall: str = "rsum", captions: np.ndarray | None = None) -> str:
+def gain_in_words(
+    first: Run, last: Run, split: str, recall: str = "rsum", captions: np.ndarray | None = None
+) -> str:
     """A recall ("t2i_r1", …) or R@sum of one run against another with its 95% interval, and whether it may be noise.
 
     Args:
@@ -59,7 +63,9 @@ def gain_in_words(first: Run, last: Run, split: str, recall: str = "rsum", capti
     Raises:
         InputError: the runs were evaluated on different samples.
     """
-    return in_words(recall, gains(first, last, split, captions)[recall], f"of {last.name}", f"that of {first.name}")
+    return in_words(
+        recall, gains(first, last, split, captions)[recall], f"of {last.name}", f"that of {first.name}"
+    )
 
 
 def in_words(recall: str, gain: Difference, row: str, reference: str) -> str:

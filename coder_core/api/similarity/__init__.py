@@ -14,7 +14,23 @@ from coder_core.api.similarity.scaling import Pair, Scaled, anchor_diversity, op
 from coder_core.api.similarity.starting_values import StartingValues, values_from_similarities
 
 __all__ = [
-    "MatrixSamples", "Order", "Pair", "Scaled", "Source", "StartingValues", "anchor_diversity", "choose_samples",
-    "hardest_in_cell", "labels", "matrix_sides", "matrix_table", "open_pair", "ordered", "positions", "scale",
-    "scaled_matrix", "spread_over", "values_from_similarities",
-]  # fmt: skip
+    "MatrixSamples",
+    "Order",
+    "Pair",
+    "Scaled",
+    "Source",
+    "StartingValues",
+    "anchor_diversity",
+    "choose_samples",
+    "hardest_in_cell",
+    "labels",
+    "matrix_sides",
+    "matrix_table",
+    "open_pair",
+    "ordered",
+    "positions",
+    "scale",
+    "scaled_matrix",
+    "spread_over",
+    "values_from_similarities",
+]

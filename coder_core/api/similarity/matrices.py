@@ -23,7 +23,11 @@ LABEL_LENGTH = 80  # letters of a caption in a label
 def matrix_sides(run: Run, split: str, samples: MatrixSamples, direction: Direction) -> Sides:
     """The anchors ("i2t": images) and candidates of a matrix, in its order."""
     v, w, scores = run.compared(split)
-    v, w, owner = np.asarray(v[samples.images]), np.asarray(w[samples.texts]), run.image_of_text(split)[samples.texts]
+    v, w, owner = (
+        np.asarray(v[samples.images]),
+        np.asarray(w[samples.texts]),
+        run.image_of_text(split)[samples.texts],
+    )
     if scores is not None:
         scores = scores[np.ix_(samples.images, samples.texts)]
     if direction == "i2t":
@@ -31,7 +35,9 @@ def matrix_sides(run: Run, split: str, samples: MatrixSamples, direction: Direct
     return Sides(w, v, owner, samples.images, None if scores is None else scores.T)
 
 
-def ordered(run: Run, split: str, samples: MatrixSamples, by: Order, direction: Direction, loss: Loss) -> MatrixSamples:
+def ordered(
+    run: Run, split: str, samples: MatrixSamples, by: Order, direction: Direction, loss: Loss
+) -> MatrixSamples:
     """The samples ordered by this run's diversities, or with alike ones side by side."""
     if by == "drawn":
         return samples
@@ -40,9 +46,15 @@ def ordered(run: Run, split: str, samples: MatrixSamples, by: Order, direction: 
 
 
 def scaled_matrix(
-    run: Run, split: str, samples: MatrixSamples, direction: Direction, loss: Loss, *, cells: int = CELLS,
+    run: Run,
+    split: str,
+    samples: MatrixSamples,
+    direction: Direction,
+    loss: Loss,
+    *,
+    cells: int = CELLS,
     spread: Array | None = None,
-) -> Scaled:  # fmt: skip
+) -> Scaled:
     """S, exponents, the change by diversity, and shares of the loss; diversity is taken over the samples shown.
 
     Args:
@@ -87,7 +99,9 @@ def matrix_table(scaled: Scaled, samples: MatrixSamples, direction: Direction) -
 
     Own pairs have no exponent, change or share. Of blocks every value is a mean.
     """
-    (anchors, anchor_name, row_step), (candidates, candidate_name, column_step) = _axes(scaled, samples, direction)
+    (anchors, anchor_name, row_step), (candidates, candidate_name, column_step) = _axes(
+        scaled, samples, direction
+    )
     anchors, candidates = anchors[::row_step], candidates[::column_step]
     table = {
         f"{'first ' if row_step > 1 else ''}{anchor_name}": np.repeat(anchors, len(candidates)),
@@ -124,7 +138,9 @@ def _axes(scaled: Scaled, samples: MatrixSamples, direction: Direction) -> list[
 
 def _labels(rows: Array, name: str, step: int, captions: Sequence[str]) -> list[str]:
     if step == 1:
-        texts = (f": {shorten(captions[row], LABEL_LENGTH, placeholder=' …')}" if captions else "" for row in rows)
+        texts = (
+            f": {shorten(captions[row], LABEL_LENGTH, placeholder=' …')}" if captions else "" for row in rows
+        )
         return [f"{name} {row}{text}" for row, text in zip(rows.tolist(), texts, strict=True)]
     blocks = [rows[start : start + step].tolist() for start in range(0, len(rows), step)]
     return [f"{name}s {block[0]} … {block[-1]} ({len(block)})" for block in blocks]

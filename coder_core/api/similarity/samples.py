@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 Source = Literal["seed", "chosen", "hardest", "split"]
 Order = Literal["drawn", "diversity", "cluster"]
 
-SCORES_AT_MOST = 31_250_000  # 2,500 images × 12,500 captions, a second for two runs: a larger split is sampled
+SCORES_AT_MOST = (
+    31_250_000  # 2,500 images × 12,500 captions, a second for two runs: a larger split is sampled
+)
 TREE_AT_MOST = 2_000  # a tree of all distances above this takes seconds
 _NUMBERS = re.compile(r"[\d\s,;–-]+")
 
@@ -68,10 +70,16 @@ def choose_samples(
     if len(owner) < 2:
         raise InputError(Fault(f"split {split}", "has 1 pair", "at least 2: a pair alone has no negatives"))
     pairs = np.arange(len(owner)) if within is None else within
-    if len(np.unique(owner[pairs])) < 2 and within is not None and not (source == "chosen" and _is_numbers(chosen)):
+    if (
+        len(np.unique(owner[pairs])) < 2
+        and within is not None
+        and not (source == "chosen" and _is_numbers(chosen))
+    ):
         fact = "holds captions of a single image" if len(within) > 1 else f"has {_count(len(within))}"
         fix = "clear the slice, or take a larger one"
-        raise InputError(Fault("the slice", fact, "captions of at least 2 images: others are no negatives", fix))
+        raise InputError(
+            Fault("the slice", fact, "captions of at least 2 images: others are no negatives", fix)
+        )
     of = f"{len(owner):,} pairs" if within is None else f"the slice’s {len(pairs):,} pairs"
     if source == "split":
         return _every_pair(owner, pairs, len(run.ranks(split)["i2t"]) if within is None else None, seed)
@@ -103,13 +111,17 @@ def order_samples(
         return samples
     if samples.paired:
         order = (
-            np.argsort(diversity, kind="stable") if by == "diversity" else _alike(_pair_vectors(run, split, samples))
+            np.argsort(diversity, kind="stable")
+            if by == "diversity"
+            else _alike(_pair_vectors(run, split, samples))
         )
         return replace(samples, images=samples.images[order], texts=samples.texts[order])
     owner = np.searchsorted(samples.images, run.image_of_text(split)[samples.texts])  # images ascend
     if by == "cluster":
         v, _, scores = run.compared(split)
-        image_order = _alike(v[samples.images] if scores is None else scores[np.ix_(samples.images, samples.texts)])
+        image_order = _alike(
+            v[samples.images] if scores is None else scores[np.ix_(samples.images, samples.texts)]
+        )
     elif anchors == "image":
         image_order = np.argsort(diversity, kind="stable")
     else:
@@ -219,7 +231,9 @@ def _alike(vectors: Array) -> Array:
     if len(unit) <= TREE_AT_MOST:
         from scipy.cluster.hierarchy import leaves_list, linkage  # a third of a second to import
 
-        return np.asarray(leaves_list(linkage(unit, "average")))  # on unit rows euclidean orders as cosine does
+        return np.asarray(
+            leaves_list(linkage(unit, "average"))
+        )  # on unit rows euclidean orders as cosine does
     centred = unit - unit.mean(0)
     _, axes = np.linalg.eigh(centred.T @ centred)
     plane = centred @ axes[:, -2:]

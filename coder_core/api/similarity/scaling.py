@@ -147,7 +147,9 @@ class Pair:
     loss: Loss
 
 
-def open_pair(s: Sides, spread: AnchorDiversity, loss: Loss, anchor: int, candidate: int, *, paired: bool) -> Pair:
+def open_pair(
+    s: Sides, spread: AnchorDiversity, loss: Loss, anchor: int, candidate: int, *, paired: bool
+) -> Pair:
     """Every number behind one cell, in float64.
 
     Args:
@@ -169,13 +171,28 @@ def open_pair(s: Sides, spread: AnchorDiversity, loss: Loss, anchor: int, candid
     above = float("nan") if own else value - loss.gamma
     plain, exponent = above * scale_plain, above * scale_scaled
     every = np.append(scores[negatives] - loss.gamma, 0.0)  # the 1 in the sum is exp(0)
-    log_plain, log_scaled = (float(np.logaddexp.reduce(every * scale)) for scale in (scale_plain, scale_scaled))
+    log_plain, log_scaled = (
+        float(np.logaddexp.reduce(every * scale)) for scale in (scale_plain, scale_scaled)
+    )
     positive = float(scores[anchor]) if paired else float("nan")
     pull = float(np.log1p(max(positive, -1 + 1e-4))) if paired else float("nan")
     return Pair(
-        similarity=value, own=own, negatives=int(negatives.sum()), spread=float(spread.spread[anchor]),
-        raw=float(spread.raw[anchor]), largest=float(spread.raw.max()), diversity=diversity, effective=mu * diversity,
-        plain=plain, exponent=exponent, total_plain=float(np.exp(log_plain)), total=float(np.exp(log_scaled)),
-        share_plain=float(np.exp(plain - log_plain)), share=float(np.exp(exponent - log_scaled)), positive=positive,
-        loss_plain=mu * log_plain - pull, loss_value=mu * log_scaled - pull, loss=loss,
-    )  # fmt: skip
+        similarity=value,
+        own=own,
+        negatives=int(negatives.sum()),
+        spread=float(spread.spread[anchor]),
+        raw=float(spread.raw[anchor]),
+        largest=float(spread.raw.max()),
+        diversity=diversity,
+        effective=mu * diversity,
+        plain=plain,
+        exponent=exponent,
+        total_plain=float(np.exp(log_plain)),
+        total=float(np.exp(log_scaled)),
+        share_plain=float(np.exp(plain - log_plain)),
+        share=float(np.exp(exponent - log_scaled)),
+        positive=positive,
+        loss_plain=mu * log_plain - pull,
+        loss_value=mu * log_scaled - pull,
+        loss=loss,
+    )

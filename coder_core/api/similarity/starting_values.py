@@ -35,7 +35,9 @@ class StartingValues:
     positives: float
 
 
-def values_from_similarities(run: Run, split: str, *, pairs: int = PAIRS_AT_MOST, seed: int = 0) -> StartingValues:
+def values_from_similarities(
+    run: Run, split: str, *, pairs: int = PAIRS_AT_MOST, seed: int = 0
+) -> StartingValues:
     """Take μ and γ from quantiles of a run's similarities, everything else from `run.loss`.
 
     Args:
@@ -54,7 +56,9 @@ def values_from_similarities(run: Run, split: str, *, pairs: int = PAIRS_AT_MOST
     scores = s.pairs(anchors[other], candidates[other])
     middle, top = (float(value) for value in np.quantile(scores, [0.5, TOP_OF_NEGATIVES]))
     mu = max(_rounded(MEDIANS_TO_MU * (positives - middle)), LEAST_MU)
-    return StartingValues(replace(loss, temperature=mu, gamma=_rounded((top + positives) / 2)), middle, top, positives)
+    return StartingValues(
+        replace(loss, temperature=mu, gamma=_rounded((top + positives) / 2)), middle, top, positives
+    )
 
 
 def _rounded(value: float) -> float:

@@ -90,7 +90,9 @@ class _Neighbours(Mapping[str, np.ndarray]):
 
 
 def _count(tokens: Sequence[Sequence[str]], words: frozenset[str], *, digits: bool) -> np.ndarray:
-    return np.array([sum(word in words or (digits and word[0].isdigit()) for word in caption) for caption in tokens])
+    return np.array(
+        [sum(word in words or (digits and word[0].isdigit()) for word in caption) for caption in tokens]
+    )
 
 
 def _rows(members: Iterable[Iterable[str]]) -> dict[str, np.ndarray]:

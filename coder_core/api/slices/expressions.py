@@ -29,9 +29,13 @@ from coder_core.console.faults import Fault, InputError
 LONGEST_EXPRESSION = 500  # characters
 _PLACE = "the slice"
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -91,13 +95,19 @@ def _mask(node: ast.expr, columns: Columns) -> np.ndarray:
             inside = _holding(left, name, columns)
             return inside if isinstance(op, ast.In) else ~inside
         case ast.Compare(
-            left=ast.Name(id=name), ops=[ast.Eq() | ast.NotEq() as op], comparators=[ast.Constant(value=str() as label)]
-        ) if name in columns.labels:  # fmt: skip
+            left=ast.Name(id=name),
+            ops=[ast.Eq() | ast.NotEq() as op],
+            comparators=[ast.Constant(value=str() as label)],
+        ) if name in columns.labels:
             inside = _rows_of(columns.labels[name], label, columns.count)
             return inside if isinstance(op, ast.Eq) else ~inside
-        case ast.Compare(left=left, ops=ops, comparators=comparators) if all(type(op) in _COMPARISONS for op in ops):
+        case ast.Compare(left=left, ops=ops, comparators=comparators) if all(
+            type(op) in _COMPARISONS for op in ops
+        ):
             values = [_number(part, columns) for part in (left, *comparators)]
-            parts = [_COMPARISONS[type(op)](a, b) for op, a, b in zip(ops, values[:-1], values[1:], strict=True)]
+            parts = [
+                _COMPARISONS[type(op)](a, b) for op, a, b in zip(ops, values[:-1], values[1:], strict=True)
+            ]
             return np.broadcast_to(np.logical_and.reduce(parts), (columns.count,)).copy()
         case ast.Name(id=name) if name in columns.numbers:
             return np.asarray(columns.numbers[name] > 0)

@@ -57,7 +57,8 @@ def plain_words(text: str, names: Collection[str]) -> PlainWords | None:
     rest = _PHRASE.sub(" ", text)
     parts = rest.split()
     beside = any(
-        (a in _JOINING and b in names) or (a in names and (b in _JOINING or b.isdecimal())) for a, b in pairwise(parts)
+        (a in _JOINING and b in names) or (a in names and (b in _JOINING or b.isdecimal()))
+        for a, b in pairwise(parts)
     )
     if beside or text.strip() in names:
         return None

@@ -39,20 +39,27 @@ def usual_slices(columns: Columns) -> list[Slice]:
     What no expression has room for, as a word of 500 letters, is left out.
     """
     slices = [
-        Slice("length", "length <= 6"), Slice("length", "7 <= length <= 10"), Slice("length", "11 <= length <= 15"),
+        Slice("length", "length <= 6"),
+        Slice("length", "7 <= length <= 10"),
+        Slice("length", "11 <= length <= 15"),
         Slice("length", "length > 15"),
         *(Slice("kind of word", kind) for kind in ("numbers", "colours", "spatial", "negations")),
-        Slice("kind of word", "colours >= 2"), Slice("kind of word", "not colours and not numbers and not spatial"),
-    ]  # fmt: skip
+        Slice("kind of word", "colours >= 2"),
+        Slice("kind of word", "not colours and not numbers and not spatial"),
+    ]
     if "tenth" in columns.numbers:
         slices += [Slice("diversity", f"tenth == {tenth}") for tenth in range(1, TENTHS + 1)]
     if "cluster" in columns.numbers:
         slices += [Slice("cluster", f"cluster == {label}") for label in np.unique(columns.numbers["cluster"])]
     concepts = columns.labels.get("concept", {})
     frequent = sorted(concepts, key=lambda concept: (-len(concepts[concept]), concept))[:MOST_WORDS]
-    slices += [Slice("concept", f"concept == {json.dumps(concept, ensure_ascii=False)}") for concept in frequent]
+    slices += [
+        Slice("concept", f"concept == {json.dumps(concept, ensure_ascii=False)}") for concept in frequent
+    ]
     words = columns.sets["words"]
-    frequent = sorted((word for word in words if word not in STOP_WORDS), key=lambda word: (-len(words[word]), word))
+    frequent = sorted(
+        (word for word in words if word not in STOP_WORDS), key=lambda word: (-len(words[word]), word)
+    )
     slices += [Slice("word", f'"{word}" in words') for word in frequent[:MOST_WORDS]]
     slices += [Slice("tag", f"{tag!r} in tags") for tag in sorted(columns.sets.get("tags", {}))]
     return [each for each in slices if len(each.expression) <= LONGEST_EXPRESSION]
@@ -83,7 +90,9 @@ def slice_table(
     members, queries, query_image = _members(runs[0], split, direction, slices, columns, shown)
     answers = [run.ranks(split)[direction][queries] for run in runs]
     asks = answers[0] >= 0
-    per_image = sparse.csr_array((np.ones(len(asks)), (np.arange(len(asks)), query_image)), shape=(len(asks), images))
+    per_image = sparse.csr_array(
+        (np.ones(len(asks)), (np.arange(len(asks)), query_image)), shape=(len(asks), images)
+    )
 
     def counted(queries: np.ndarray) -> np.ndarray:
         """(slices + 1, images) how many of these queries each slice has of each image; the last row is the split."""
@@ -93,15 +102,21 @@ def slice_table(
     counts, hits = counted(asks), [counted((ranks >= 0) & (ranks < at)) for ranks in answers]
     discovery = np.zeros(images, dtype=bool)
     discovery[np.random.default_rng(HALVES_SEED).permutation(images)[: images // 2]] = True
-    large = (counts[:-1, discovery].sum(1) >= LEAST_QUERIES) & (counts[:-1, ~discovery].sum(1) >= LEAST_QUERIES)
+    large = (counts[:-1, discovery].sum(1) >= LEAST_QUERIES) & (
+        counts[:-1, ~discovery].sum(1) >= LEAST_QUERIES
+    )
     listed = np.flatnonzero(large)
     listed = listed[np.argsort(-_excess(counts, hits[-1], discovery)[listed], kind="stable")]
     chosen = [slices[int(row)] for row in listed]
-    frame = pd.DataFrame({
-        "kind": [each.kind for each in chosen], "expression": [each.expression for each in chosen],
-        "queries": counts[listed].sum(1).astype(np.int64), "share": 100 * counts[listed].sum(1) / max(asks.sum(), 1),
-        "excess": _excess(counts, hits[-1], ~discovery)[listed],
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "kind": [each.kind for each in chosen],
+            "expression": [each.expression for each in chosen],
+            "queries": counts[listed].sum(1).astype(np.int64),
+            "share": 100 * counts[listed].sum(1) / max(asks.sum(), 1),
+            "excess": _excess(counts, hits[-1], ~discovery)[listed],
+        }
+    )
     reported = counts[listed][:, ~discovery], [own[listed][:, ~discovery] for own in hits]
     return frame.assign(**_recalls(*reported)) if len(listed) else frame
 
@@ -136,10 +151,14 @@ def _members(
     owner = position[run.image_of_text(split)[captions]]
     rows = [np.flatnonzero(select(each.expression, columns)[captions]) for each in slices]
     ends = np.cumsum([0, *map(len, rows)])
-    masks = sparse.csr_array((np.ones(ends[-1]), np.concatenate(rows), ends), shape=(len(slices), len(captions)))
+    masks = sparse.csr_array(
+        (np.ones(ends[-1]), np.concatenate(rows), ends), shape=(len(slices), len(captions))
+    )
     if direction == "t2i":
         return masks, captions, owner
-    owners = sparse.csr_array((np.ones(len(owner)), (np.arange(len(owner)), owner)), shape=(len(owner), len(shown)))
+    owners = sparse.csr_array(
+        (np.ones(len(owner)), (np.arange(len(owner)), owner)), shape=(len(owner), len(shown))
+    )
     return sparse.csr_array(((masks @ owners) > 0).astype(np.float64)), shown, np.arange(len(shown))
 
 
@@ -156,14 +175,22 @@ def _recalls(counts: np.ndarray, hits: Sequence[np.ndarray]) -> dict[str, np.nda
         counts: (slices, images) queries. hits: of each run, (slices, images) those answered.
     """
     images = counts.shape[1]
-    weights = np.random.default_rng(_SEED).multinomial(images, np.full(images, 1 / images), size=DRAWS).astype(float)
+    weights = (
+        np.random.default_rng(_SEED)
+        .multinomial(images, np.full(images, 1 / images), size=DRAWS)
+        .astype(float)
+    )
     columns: dict[str, np.ndarray] = {}
     with np.errstate(invalid="ignore", divide="ignore"):  # a draw without any query of a slice has no recall
         draws = [100 * (weights @ own.T) / (weights @ counts.T) for own in hits]
     for number, own in enumerate(hits):
         columns[f"recall_{number}"] = 100 * own.sum(1) / counts.sum(1)
-        columns[f"low_{number}"], columns[f"high_{number}"] = np.nanpercentile(draws[number], [2.5, 97.5], axis=0)
+        columns[f"low_{number}"], columns[f"high_{number}"] = np.nanpercentile(
+            draws[number], [2.5, 97.5], axis=0
+        )
     if len(hits) > 1:
         columns["gain"] = columns[f"recall_{len(hits) - 1}"] - columns["recall_0"]
-        columns["gain_low"], columns["gain_high"] = np.nanpercentile(draws[-1] - draws[0], [2.5, 97.5], axis=0)
+        columns["gain_low"], columns["gain_high"] = np.nanpercentile(
+            draws[-1] - draws[0], [2.5, 97.5], axis=0
+        )
     return columns

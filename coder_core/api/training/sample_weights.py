@@ -59,14 +59,18 @@ def weighting(run: Run, split: str) -> Weighting:
         names = [name for name in (DIVERSITY, DISCREPANCY) if name.lower() in means]
         statistics = pd.DataFrame(
             {
-                "measure": names, "mean": [float(means[name.lower()]) for name in names],
+                "measure": names,
+                "mean": [float(means[name.lower()]) for name in names],
                 "std": [float(deviations[name.lower()]) for name in names],
             }
-        )  # fmt: skip
+        )
         return Weighting(
-            str(about["sample_weights"]), float(about["lambda"]), int(about.get("neighbours", 0)),
-            str(about.get("text_space", "")), statistics,
-        )  # fmt: skip
+            str(about["sample_weights"]),
+            float(about["lambda"]),
+            int(about.get("neighbours", 0)),
+            str(about.get("text_space", "")),
+            statistics,
+        )
 
 
 def weight_table(run: Run, split: str, modality: Modality) -> pd.DataFrame:

@@ -28,8 +28,13 @@ KINDS: dict[type, Kind] = {int: "number", float: "decimal", bool: "switch", str:
 # A teacher reads the same captions, so these agree; a start from its weights needs the rest of [model] but UNSHAPED.
 READ_BY = (("data", "word_threshold"), ("model", "text_encoder"), ("model", "bert"))
 UNSHAPED = (
-    "image_dropout", "image_dropout_mask", "word_dropout", "embedding_dropout", "beta", "concept_smoothing",
-)  # fmt: skip
+    "image_dropout",
+    "image_dropout_mask",
+    "word_dropout",
+    "embedding_dropout",
+    "beta",
+    "concept_smoothing",
+)
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,11 @@ def wanted_data(preset: str) -> str:
     config = find_preset(preset)
     if config.data.data == DEMO:
         return "the built-in pictures"
-    return "a data set of pictures with captions" if config.towers.image_tower else "a data set of region features"
+    return (
+        "a data set of pictures with captions"
+        if config.towers.image_tower
+        else "a data set of region features"
+    )
 
 
 def missing_models(preset: str) -> list[Fault]:
@@ -185,7 +194,11 @@ def teacher_runs(
     defaults = to_document(Config())  # of what a run older than a setting did not write down
     teachers = []
     for run in runs:
-        if run.state != "finished" or run.fault or not _same_folder(run.config.get("data", {}).get("data", ""), data):
+        if (
+            run.state != "finished"
+            or run.fault
+            or not _same_folder(run.config.get("data", {}).get("data", ""), data)
+        ):
             continue
         if any(run.config.get(section, {}).get(key) != wanted[section][key] for section, key in READ_BY):
             continue
@@ -220,11 +233,15 @@ def arguments(
     """
     offered = {option.key: option for option in options(preset)}
     if unknown := [key for key in changes if key not in offered]:
-        raise InputError([Fault(f"the setting {key!r}"[:80], "cannot be changed from here") for key in unknown])
+        raise InputError(
+            [Fault(f"the setting {key!r}"[:80], "cannot be changed from here") for key in unknown]
+        )
     for key, value in changes.items():
         choices = offered[key].choices
         if choices and value not in choices:
-            raise InputError(Fault(settings()[key].flag, f"is {str(value)[:40]!r}", f"one of {', '.join(choices)}"))
+            raise InputError(
+                Fault(settings()[key].flag, f"is {str(value)[:40]!r}", f"one of {', '.join(choices)}")
+            )
     start = with_settings(find_preset(preset), {"data": data.path})
     files = {"boosting_teacher": teacher.path if teacher else "", "reviews": str(reviews) if reviews else ""}
     config = with_settings(start, {**changes, **files})

@@ -24,7 +24,11 @@ NAME = re.compile(r"captions_(train|val|test|dev)(\d*).*\.json")
 
 
 def _files(path: Path) -> list[Path]:
-    return [file for file in matching(path, "captions_*.json", inside=["annotations"]) if NAME.fullmatch(file.name)]
+    return [
+        file
+        for file in matching(path, "captions_*.json", inside=["annotations"])
+        if NAME.fullmatch(file.name)
+    ]
 
 
 def _recognise(path: Path) -> str:
@@ -37,7 +41,9 @@ def _read(path: Path, faults: list[Fault]) -> Contents:
     root = folder_of(path)
     roots = [root.parent, root] if root.name == "annotations" else [root]
     folders = [folder / name for folder in roots for name in ("", "images")]
-    return Contents(_records(files, folders, faults), folders, source={"captions": ", ".join(map(str, files))})
+    return Contents(
+        _records(files, folders, faults), folders, source={"captions": ", ".join(map(str, files))}
+    )
 
 
 def _records(files: list[Path], folders: list[Path], faults: list[Fault]) -> Iterator[Record]:
@@ -78,19 +84,25 @@ def _items(
     items = content.get(key) if isinstance(content, dict) else None
     if not isinstance(items, list):
         expected = "COCO's images and annotations"
-        raise InputError(Fault(f"{file}: {key}", "is no list", expected, "use the file captions_*.json of COCO"))
+        raise InputError(
+            Fault(f"{file}: {key}", "is no list", expected, "use the file captions_*.json of COCO")
+        )
     bad = 0
     for index, item in enumerate(items):
         place = f"{file}: {key}[{index}]"
         wrong = [
-            name for name, kind in wanted.items() if not isinstance(item, dict) or type(item.get(name)) is not kind
+            name
+            for name, kind in wanted.items()
+            if not isinstance(item, dict) or type(item.get(name)) is not kind
         ]
         if not wrong:
             yield place, item
             continue
         bad += 1
         if bad <= MOST_FAULTS_SHOWN:
-            kinds = ", ".join(f"{name} ({'a number' if wanted[name] is int else 'a string'})" for name in wrong)
+            kinds = ", ".join(
+                f"{name} ({'a number' if wanted[name] is int else 'a string'})" for name in wrong
+            )
             faults.append(Fault(place, "lacks a key, or it has another type", kinds, "repair the JSON"))
 
 

@@ -60,18 +60,25 @@ def prepare_pictures(
 class _Blocks(Dataset[PreparedBlock]):
     """Block number -> its prepared pictures."""
 
-    def __init__(self, split: CaptionedSplit, blocks: Sequence[np.ndarray], prepare: Callable[[Image], Any]) -> None:
+    def __init__(
+        self, split: CaptionedSplit, blocks: Sequence[np.ndarray], prepare: Callable[[Image], Any]
+    ) -> None:
         self.split, self.blocks, self.prepare = split, blocks, prepare
 
     def __getitem__(self, number: int) -> PreparedBlock:
         images = self.blocks[number].tolist()
-        return PreparedBlock(number, *prepare_pictures(self.split, images, lambda _, picture: self.prepare(picture)))
+        return PreparedBlock(
+            number, *prepare_pictures(self.split, images, lambda _, picture: self.prepare(picture))
+        )
 
 
 def prepared_blocks(
-    split: CaptionedSplit, blocks: Sequence[np.ndarray], numbers: Sequence[int], prepare: Callable[[Image], Any],
+    split: CaptionedSplit,
+    blocks: Sequence[np.ndarray],
+    numbers: Sequence[int],
+    prepare: Callable[[Image], Any],
     workers: int,
-) -> Iterator[PreparedBlock]:  # fmt: skip
+) -> Iterator[PreparedBlock]:
     """The blocks of these numbers, in this order.
 
     Args:
@@ -88,9 +95,14 @@ def in_workers(dataset: Dataset[Any], numbers: Sequence[int], workers: int) -> I
     """The elements of these numbers, in this order, made in `workers` processes ahead of their use; here with 0."""
     more: dict[str, Any] = {"prefetch_factor": AHEAD, "multiprocessing_context": START} if workers else {}
     yield from DataLoader(
-        dataset, batch_size=None, sampler=list(numbers), num_workers=workers, worker_init_fn=_leave_signals,
-        generator=torch.Generator(), **more,
-    )  # fmt: skip
+        dataset,
+        batch_size=None,
+        sampler=list(numbers),
+        num_workers=workers,
+        worker_init_fn=_leave_signals,
+        generator=torch.Generator(),
+        **more,
+    )
 
 
 def _leave_signals(worker: int) -> None:

@@ -35,7 +35,9 @@ def captions_of(text: bytes, place: str, *, joined: bool) -> list[str]:
         content = text.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
         problem = f"the byte 0x{text[error.start]:02x} is not UTF-8"
-        raise InputError(Fault(f"{place}, byte {error.start + 1}", problem, UTF8, "save it as UTF-8")) from None
+        raise InputError(
+            Fault(f"{place}, byte {error.start + 1}", problem, UTF8, "save it as UTF-8")
+        ) from None
     return [line.strip() for line in content.split("\n")] if joined else [" ".join(content.split("\n"))]
 
 
@@ -114,7 +116,9 @@ def _recognise_tars(path: Path) -> str:
 
 def _read_tars(path: Path, faults: list[Fault]) -> Contents:
     files = _tars(path)
-    source = {"captions": f"{files[0]} and {len(files) - 1} more tar files" if len(files) > 1 else str(files[0])}
+    source = {
+        "captions": f"{files[0]} and {len(files) - 1} more tar files" if len(files) > 1 else str(files[0])
+    }
     return Contents(_tar_records(files, folder_of(path), faults), packed="tar", files=files, source=source)
 
 
@@ -172,7 +176,9 @@ def _samples(file: Path, faults: list[Fault]) -> Iterator[tuple[str, _Sample]]:
                 problem = unsafe_reason(member.name.removeprefix("./"))
                 if problem or not member.isreg() or member.sparse is not None:
                     problem = f"the name {problem}" if problem else "is no plain file"
-                    faults.append(Fault(f"{file}, {shown(member.name)}", problem, INSIDE, "write the tar file again"))
+                    faults.append(
+                        Fault(f"{file}, {shown(member.name)}", problem, INSIDE, "write the tar file again")
+                    )
                     continue
                 path = PurePosixPath(member.name.removeprefix("./"))
                 stem, dot, ending = path.name.partition(".")
@@ -197,7 +203,9 @@ def _samples(file: Path, faults: list[Fault]) -> Iterator[tuple[str, _Sample]]:
         if isinstance(error, InputError):
             raise
         fix = "copy it again; a compressed one has to be unpacked first (gunzip)"
-        raise InputError(Fault(str(file), f"cannot be read as a tar file: {error}", "a whole tar file", fix)) from None
+        raise InputError(
+            Fault(str(file), f"cannot be read as a tar file: {error}", "a whole tar file", fix)
+        ) from None
 
 
 DOWNLOADED = (

@@ -36,7 +36,9 @@ def _folders(root: Path) -> list[Path]:
 
 def _recognise_precomp(path: Path) -> str:
     folder = _precomp(path)
-    return f"{folder.name}/{_splits(folder)[0]}_caps.txt with _ids.txt that name the pictures" if folder else ""
+    return (
+        f"{folder.name}/{_splits(folder)[0]}_caps.txt with _ids.txt that name the pictures" if folder else ""
+    )
 
 
 def _read_precomp(path: Path, faults: list[Fault]) -> Contents:

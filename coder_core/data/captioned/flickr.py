@@ -27,9 +27,14 @@ from coder_core.data.pictures import ENDINGS
 TOKENS = ("*.token.txt", "*.token")
 TEXT_FOLDERS = ("Flickr8k_text", "text", "annotations")
 PICTURE_FOLDERS = (
-    "Flicker8k_Dataset", "Flickr8k_Dataset", "Images", "images", "flickr30k-images", "flickr30k_images",
+    "Flicker8k_Dataset",
+    "Flickr8k_Dataset",
+    "Images",
+    "images",
+    "flickr30k-images",
+    "flickr30k_images",
     "flickr30k_images/flickr30k_images",
-)  # fmt: skip
+)
 LIST = re.compile(r"(?:.*[._])?(train|dev|val|test)Images\.txt")
 NUMBERED = re.compile(r"(.+)#(\d+)")
 WITHOUT_BAR = re.compile(r"\s*\d+\s+(\S.*)")
@@ -47,19 +52,27 @@ def _is_picture(name: str) -> bool:
 
 def _recognise_tokens(path: Path) -> str:
     files = matching(path, *TOKENS, inside=TEXT_FOLDERS)
-    return f"{files[0].name} holds image#number, a tab and a caption" if files and "\t" in first_line(files[0]) else ""
+    return (
+        f"{files[0].name} holds image#number, a tab and a caption"
+        if files and "\t" in first_line(files[0])
+        else ""
+    )
 
 
 def _read_tokens(path: Path, faults: list[Fault]) -> Contents:
     file = matching(path, *TOKENS, inside=TEXT_FOLDERS)[0]
     lists = {
-        found[1]: entry for entry in sorted(file.parent.glob("*Images.txt")) if (found := LIST.fullmatch(entry.name))
+        found[1]: entry
+        for entry in sorted(file.parent.glob("*Images.txt"))
+        if (found := LIST.fullmatch(entry.name))
     }
     splits: dict[str, list[str]] = {}
     for name, entry in lists.items():
         for image in read_lines(entry, "picture name", faults):
             splits.setdefault(image, []).append(split_name(name))
-    source = {"captions": str(file)} | {f"{split_name(name)} images": str(entry) for name, entry in lists.items()}
+    source = {"captions": str(file)} | {
+        f"{split_name(name)} images": str(entry) for name, entry in lists.items()
+    }
     return Contents(_tokens(file, splits, faults), _folders(path), source=source, listed=bool(lists))
 
 
@@ -76,7 +89,9 @@ def _tokens(file: Path, splits: dict[str, list[str]], faults: list[Fault]) -> It
             faults.append(Fault(place, f"is {shown(line)}", "image.jpg#0, a tab, a caption", "mend the line"))
             continue
         if (first := seen.setdefault(name, number)) != number:
-            faults.append(Fault(place, f"{shown(name)} again, of line {first}", "its own number", "mend the number"))
+            faults.append(
+                Fault(place, f"{shown(name)} again, of line {first}", "its own number", "mend the number")
+            )
             continue
         for split in splits.get(match[1], [""]):
             yield Record(match[1], caption, place, split)
@@ -91,7 +106,9 @@ def _recognise_kaggle(path: Path) -> str:
     files = matching(path, "captions.txt")
     line = first_line(files[0]) if files else ""
     name, comma, _ = line.partition(",")
-    if not comma or not (name.strip().lower() in ("image", "image_name", "file_name", "filename") or _is_picture(name)):
+    if not comma or not (
+        name.strip().lower() in ("image", "image_name", "file_name", "filename") or _is_picture(name)
+    ):
         return ""
     return f"{files[0].name} begins with {shown(line, 40)}: a picture name, a comma, a caption"
 
@@ -122,7 +139,9 @@ def _recognise_results(path: Path) -> str:
 
 
 def _read_results(path: Path, faults: list[Fault]) -> Contents:
-    file = next(entry for entry in matching(path, "results*.csv", "*.csv") if first_line(entry).count("|") == 2)
+    file = next(
+        entry for entry in matching(path, "results*.csv", "*.csv") if first_line(entry).count("|") == 2
+    )
     return Contents(_results(file, faults), _folders(path), source={"captions": str(file)})
 
 

@@ -34,7 +34,9 @@ def _files(path: Path) -> list[Path]:
     """The metadata files of the folder and of the split folders in it."""
     files = matching(path, *PATTERNS)
     if path.is_dir():
-        files += [file for pattern in PATTERNS for file in sorted(path.glob(f"*/{pattern}")) if file.is_file()]
+        files += [
+            file for pattern in PATTERNS for file in sorted(path.glob(f"*/{pattern}")) if file.is_file()
+        ]
     return files
 
 
@@ -64,7 +66,9 @@ def _records(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
                 split = split_name(row["split"])
             try:
                 columns = caption_columns([title for title in row if title != NAME], file)
-                captions = [text for title in columns for text in captions_in(row[title], f"{place}, column {title}")]
+                captions = [
+                    text for title in columns for text in captions_in(row[title], f"{place}, column {title}")
+                ]
             except InputError as error:
                 faults.extend(error.faults)
                 if "holds no captions" in str(error):
@@ -83,11 +87,15 @@ def _rows(file: Path, faults: list[Fault]) -> Iterator[tuple[str, dict[str, Any]
         titles = [title.strip() for title in header]
         if NAME not in titles:
             problem = f"the header is {', '.join(map(shown, header[:12]))}"
-            raise InputError(Fault(place, problem, f"columns {NAME} and caption", "name the columns in the first line"))
+            raise InputError(
+                Fault(place, problem, f"columns {NAME} and caption", "name the columns in the first line")
+            )
         for place, row in rows:
             if len(row) != len(titles):
                 problem = f"has {len(row)} fields, the header {len(titles)}"
-                faults.append(Fault(place, problem, "the same number", "put captions that hold commas in quotes"))
+                faults.append(
+                    Fault(place, problem, "the same number", "put captions that hold commas in quotes")
+                )
             else:
                 yield place, dict(zip(titles, row, strict=True))
     elif file.suffix == ".jsonl":

@@ -44,7 +44,9 @@ def note_packed(positions: Positions, rows: np.ndarray) -> tuple[dict[str, Any],
         "version": VERSION,
         "kind": next(kind for kind, store in STORES.items() if isinstance(positions, store)),
         "folder": str(folder.resolve()),
-        "files": [{"name": file.relative_to(folder).as_posix(), "bytes": file.stat().st_size} for file in files],
+        "files": [
+            {"name": file.relative_to(folder).as_posix(), "bytes": file.stat().st_size} for file in files
+        ],
     }
     return document, chosen
 
@@ -104,7 +106,9 @@ class PackedPictures:
         return self.store.state(image) if inside else (0, 0)
 
 
-def open_packed(document: Mapping[str, Any], positions: np.ndarray, names: Sequence[str], place: str) -> PackedPictures:
+def open_packed(
+    document: Mapping[str, Any], positions: np.ndarray, names: Sequence[str], place: str
+) -> PackedPictures:
     """The pictures that `note_packed` noted.
 
     Args:
@@ -117,9 +121,15 @@ def open_packed(document: Mapping[str, Any], positions: np.ndarray, names: Seque
     """
     kinds = {"version": int, "kind": str, "folder": str, "files": list}
     check_values(document, kinds, place)
-    if document.get("version") != VERSION or document.get("kind") not in STORES or not kinds.keys() <= document.keys():
+    if (
+        document.get("version") != VERSION
+        or document.get("kind") not in STORES
+        or not kinds.keys() <= document.keys()
+    ):
         problem = f"notes packed pictures of version {document.get('version')!r:.20}, kind {document.get('kind')!r:.20}"
-        raise InputError(Fault(place, problem, f"version {VERSION}, kind {' or '.join(STORES)}", "use a newer program"))
+        raise InputError(
+            Fault(place, problem, f"version {VERSION}, kind {' or '.join(STORES)}", "use a newer program")
+        )
     folder, kind = Path(document["folder"]), document["kind"]
     if not folder.is_absolute():
         raise InputError(
@@ -129,11 +139,15 @@ def open_packed(document: Mapping[str, Any], positions: np.ndarray, names: Seque
         check_values(entry, {"name": str, "bytes": int}, f"{place} key files", least=0)
         if not {"name", "bytes"} <= entry.keys() or not entry["name"].endswith(f".{kind}"):
             problem = f"names {shown(str(entry.get('name')))}"
-            raise InputError(Fault(f"{place} key files", problem, f"a .{kind} file and its bytes", "restore the file"))
+            raise InputError(
+                Fault(f"{place} key files", problem, f"a .{kind} file and its bytes", "restore the file")
+            )
     own_names = [entry["name"] for entry in document["files"]]
     files = [folder / name for name in own_names]
     if len(positions) and (positions.min() < 0 or positions[:, 0].max() >= len(files)):
-        raise InputError(Fault(place, f"names {len(files)} files", "one for every number of picture_positions.npy"))
+        raise InputError(
+            Fault(place, f"names {len(files)} files", "one for every number of picture_positions.npy")
+        )
     store: TarMembers | ParquetRows = (
         TarMembers(files, names, positions)
         if kind == "tar"

@@ -39,7 +39,9 @@ def open_parquet(file: Path, faults: list[Fault], *, buffer_size: int = 0) -> pq
         return pq.ParquetFile(file, memory_map=False, buffer_size=buffer_size)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).split("\n", 1)[0][:200]
-        fault = Fault(str(file), f"cannot be read as parquet: {reason}", "a whole parquet file", "copy it again")
+        fault = Fault(
+            str(file), f"cannot be read as parquet: {reason}", "a whole parquet file", "copy it again"
+        )
         raise InputError(fault) from None
 
 
@@ -87,16 +89,26 @@ def _records(files: list[Path], faults: list[Fault]) -> Iterator[Record]:
         of_file = split_name(match[1]) if match else ""
         for group in range(content.num_row_groups):
             row = 0
-            for batch in content.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=columns, use_threads=False):
+            for batch in content.iter_batches(
+                ROWS_AT_ONCE, row_groups=[group], columns=columns, use_threads=False
+            ):
                 for values in batch.to_pylist():
                     place = f"{file} row group {group} row {row}"
                     path = (values.get(IMAGE) or {}).get("path")
-                    name = next((values[title] for title in own[::-1] if title != "split" and values[title]), path)
+                    name = next(
+                        (values[title] for title in own[::-1] if title != "split" and values[title]), path
+                    )
                     split = split_name(values["split"]) if values.get("split") else of_file
-                    texts = [text for title in captions for text in captions_in(values[title], f"{place}, {title}")]
+                    texts = [
+                        text for title in captions for text in captions_in(values[title], f"{place}, {title}")
+                    ]
                     for text in [text for text in texts if text.strip()] or [""]:
                         yield Record(
-                            str(name or f"{file.stem}-{group}-{row}"), text, place, split, (number, group, row)
+                            str(name or f"{file.stem}-{group}-{row}"),
+                            text,
+                            place,
+                            split,
+                            (number, group, row),
                         )
                     row += 1
 

@@ -153,7 +153,9 @@ class ParquetRows:
         except (pa.ArrowException, OSError, StopIteration) as error:
             self._group = None
             reason = str(error).split("\n", 1)[0][:200] or "its row group is shorter"
-            raise InputError(Fault(self.place(image), f"cannot be read: {reason}", WHOLE, "restore the file")) from None
+            raise InputError(
+                Fault(self.place(image), f"cannot be read: {reason}", WHOLE, "restore the file")
+            ) from None
         content = self._rows[1].column(0).field("bytes")[row - self._rows[0]].as_buffer()
         if content is None or not 0 < content.size <= LARGEST_FILE:
             size = f"{content.size:,}" if content else "no"
@@ -167,12 +169,17 @@ class ParquetRows:
             raise InputError(Fault(place, problem, "the file as it was", "restore it"))
         about = content.metadata.row_group(group)
         columns = [about.column(number) for number in range(about.num_columns)]
-        size = max((column.total_uncompressed_size for column in columns if column.path_in_schema == PIXELS), default=0)
+        size = max(
+            (column.total_uncompressed_size for column in columns if column.path_in_schema == PIXELS),
+            default=0,
+        )
         if self.largest_group is not None and size > self.largest_group:
             problem = f"the pictures of its row group are {size:,} bytes"
             fix = "write the file with smaller row groups"
             raise InputError(Fault(place, problem, f"at most {self.largest_group:,}", fix))
-        return content.iter_batches(self.rows_at_once, row_groups=[group], columns=[PIXELS], use_threads=False)
+        return content.iter_batches(
+            self.rows_at_once, row_groups=[group], columns=[PIXELS], use_threads=False
+        )
 
     def place(self, image: int) -> str:
         file, group, row = self.positions[image].tolist()

@@ -35,10 +35,16 @@ Progress = Callable[[int, int], None]
 def dealt_split(name: str, reading: ReadingArguments) -> str:
     """The split of an image where the data has none: a hash of the seed and its name decides, so adding pictures moves
     none."""
-    digest = hashlib.blake2b(f"{reading.split_seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    digest = hashlib.blake2b(
+        f"{reading.split_seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8
+    ).digest()
     share = int.from_bytes(digest) / 2**64
     return (
-        "test" if share < reading.test_share else "dev" if share < reading.test_share + reading.dev_share else "train"
+        "test"
+        if share < reading.test_share
+        else "dev"
+        if share < reading.test_share + reading.dev_share
+        else "train"
     )
 
 
@@ -113,9 +119,12 @@ class CaptionedData:
 
 
 def read_captioned(
-    path: str | Path, reading: ReadingArguments | None = None, *, pictures: str | Path | None = None,
+    path: str | Path,
+    reading: ReadingArguments | None = None,
+    *,
+    pictures: str | Path | None = None,
     only: str = "",
-) -> CaptionedData:  # fmt: skip
+) -> CaptionedData:
     """Read all splits of a data set of pictures with captions. No picture is opened.
 
     Args:
@@ -129,7 +138,9 @@ def read_captioned(
         InputError: nothing can be read; up to 20 faults, each with file, row and the way out.
     """
     path, reading = Path(path), reading or ReadingArguments()
-    stop_on_errors([*check_name(path.absolute()), *check_name(Path(pictures) if pictures else None), *_shares(reading)])
+    stop_on_errors(
+        [*check_name(path.absolute()), *check_name(Path(pictures) if pictures else None), *_shares(reading)]
+    )
     faults: list[Fault] = []
     form = find_layout(path, reading.format, faults)
     contents = form.read(path, faults)
@@ -153,7 +164,9 @@ def _shares(reading: ReadingArguments) -> list[Fault]:
     if 0 <= dev <= 1 and 0 <= test <= 1 and dev + test <= 1:
         return []
     problem = f"are {dev:g} and {test:g}"
-    return [Fault("--dev-share and --test-share", problem, "from 0 to 1, together at most 1", "make them smaller")]
+    return [
+        Fault("--dev-share and --test-share", problem, "from 0 to 1, together at most 1", "make them smaller")
+    ]
 
 
 @dataclass
@@ -165,7 +178,9 @@ class _Images:
     captions: list[str] = field(default_factory=list)
     caption_ids: list[int | None] = field(default_factory=list)
     owners: array[int] = field(default_factory=lambda: array("q"))
-    positions: array[int] = field(default_factory=lambda: array("q"))  # three numbers each, of packed pictures
+    positions: array[int] = field(
+        default_factory=lambda: array("q")
+    )  # three numbers each, of packed pictures
 
 
 def _collect(contents: Contents, reading: ReadingArguments, faults: list[Fault]) -> _Images:
@@ -227,7 +242,11 @@ def _problem(record: Record, caption: str, *, packed: bool) -> Fault | None:
         problem = f"{shown(record.image)} or its caption holds half a character (a lone surrogate)"
         return Fault(record.place, problem, "UTF-8 text", "repair the text")
     reason = "" if packed else unsafe_reason(record.image)
-    return Fault(record.place, f"the name {shown(record.image)} {reason}", INSIDE, "rename it") if reason else None
+    return (
+        Fault(record.place, f"the name {shown(record.image)} {reason}", INSIDE, "rename it")
+        if reason
+        else None
+    )
 
 
 def _positions(
@@ -238,15 +257,21 @@ def _positions(
         return store(contents.files, images.names, np.array(images.positions, np.int64).reshape(-1, 3))
     if given is not None:
         if not Path(given).is_dir():
-            raise InputError(Fault(str(given), "there is no such folder", "the folder of the pictures", "check it"))
+            raise InputError(
+                Fault(str(given), "there is no such folder", "the folder of the pictures", "check it")
+            )
         return Files(Path(given), images.names)
     some = images.names[:NAMES_TRIED]
     folders = [folder for folder in contents.folders if folder.is_dir()]
-    likeliest = max(folders, key=lambda folder: sum(find_file(folder, name) is not None for name in some), default=None)
+    likeliest = max(
+        folders, key=lambda folder: sum(find_file(folder, name) is not None for name in some), default=None
+    )
     if likeliest is None or not any(find_file(likeliest, name) for name in images.names[:1000]):
         looked = ", ".join(dict.fromkeys(str(folder) for folder in contents.folders)) or str(path)
         problem = f"the picture files are in none of {looked}; the first is {shown(images.names[0])}"
-        raise InputError(Fault(str(path), problem, "a folder that holds them", "name it with --pictures FOLDER"))
+        raise InputError(
+            Fault(str(path), problem, "a folder that holds them", "name it with --pictures FOLDER")
+        )
     return Files(likeliest, images.names)
 
 
@@ -273,9 +298,12 @@ def _without_missing(data: CaptionedData, path: Path, skip: bool, only: str) -> 
         absent = np.array([row in missing for row in split.rows.tolist()], dtype=bool)
         if absent.any():
             tally = Tally(
-                f"{split.name} of {path}", f"of {len(absent):,} pictures are missing", "picture files",
-                "copy them, or leave them and their captions out with --skip-broken", "warning" if skip else "error",
-            )  # fmt: skip
+                f"{split.name} of {path}",
+                f"of {len(absent):,} pictures are missing",
+                "picture files",
+                "copy them, or leave them and their captions out with --skip-broken",
+                "warning" if skip else "error",
+            )
             for image in np.flatnonzero(absent):
                 tally.add(shown(split.image_names[image]))
             faults += tally.faults()
@@ -330,11 +358,15 @@ def _others(folder: Path, part: str, named: set[str]) -> Iterator[str]:
                 yield name
 
 
-def decode_all(split: CaptionedSplit, *, skip_broken: bool = False, progress: Progress | None = None) -> list[Fault]:
+def decode_all(
+    split: CaptionedSplit, *, skip_broken: bool = False, progress: Progress | None = None
+) -> list[Fault]:
     """Decode every picture of a split, and name those that are broken: an error, or with `skip_broken` a warning."""
     severity: Severity = "warning" if skip_broken else "error"
     fix = "copy them again, or leave them and their captions out with --skip-broken"
-    tally = Tally(split.name, f"of {len(split.rows):,} pictures cannot be decoded", "whole pictures", fix, severity)
+    tally = Tally(
+        split.name, f"of {len(split.rows):,} pictures cannot be decoded", "whole pictures", fix, severity
+    )
 
     def broken(image: int) -> str:
         try:

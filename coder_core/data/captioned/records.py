@@ -15,9 +15,16 @@ from coder_core.data.lines import BYTE_ORDER_MARK, plain_file, shown
 FIRST_NAMED = 10
 LONGEST_FIELD = 1 << 24  # characters of a CSV field
 SPLIT_NAMES = {
-    "train": "train", "training": "train", "restval": "train", "dev": "dev", "val": "dev", "valid": "dev",
-    "validation": "dev", "test": "test", "testing": "test",
-}  # fmt: skip
+    "train": "train",
+    "training": "train",
+    "restval": "train",
+    "dev": "dev",
+    "val": "dev",
+    "valid": "dev",
+    "validation": "dev",
+    "test": "test",
+    "testing": "test",
+}
 CAPTION_COLUMNS = ("caption", "captions", "text", "raw", "sentences")
 PACKED = Literal["tar", "parquet"]
 
@@ -156,7 +163,9 @@ def csv_rows(path: Path, faults: list[Fault], *, delimiter: str = ",") -> Iterat
             raise InputError(Fault(str(path), problem, "UTF-8 text", "save the file as UTF-8")) from None
         except csv.Error as error:
             place = f"{path} line {reader.line_num}"
-            raise InputError(Fault(place, f"is not CSV: {error}", "fields in quotes", "save it again")) from None
+            raise InputError(
+                Fault(place, f"is not CSV: {error}", "fields in quotes", "save it again")
+            ) from None
 
 
 def column(header: list[str], names: Sequence[str], path: Path) -> int:
@@ -204,7 +213,9 @@ def captions_in(value: Any, place: str) -> list[str]:
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     texts = [item.get("raw") if isinstance(item, dict) else item for item in items]
     if not all(isinstance(text, str) for text in texts):
-        raise InputError(Fault(place, f"the captions are {shown(repr(value))}", "a string, or a list of strings"))
+        raise InputError(
+            Fault(place, f"the captions are {shown(repr(value))}", "a string, or a list of strings")
+        )
     return [str(text) for text in texts]
 
 

@@ -67,9 +67,11 @@ def duplicate_captions(captions: Sequence[str]) -> Groups:
     repeated = np.flatnonzero(worded & (first_row[owner] != np.arange(len(words))))
     ends = np.array([(first_row[one], first_row[other]) for one, other, _ in pairs], np.int64).reshape(-1, 2)
     return _groups(
-        len(words), np.concatenate([first_row[owner[repeated]], ends[:, 0]]), np.concatenate([repeated, ends[:, 1]]),
+        len(words),
+        np.concatenate([first_row[owner[repeated]], ends[:, 0]]),
+        np.concatenate([repeated, ends[:, 1]]),
         np.concatenate([np.ones(len(repeated)), [likeness for _, _, likeness in pairs]]),
-    )  # fmt: skip
+    )
 
 
 def _equal_but_one(keys: Sequence[tuple[str, ...]]) -> list[list[int]]:

@@ -49,7 +49,10 @@ def tiny_image(picture: Image.Image) -> np.ndarray:
 def look_at_pictures(split: CaptionedSplit, progress: Callable[[int], None]) -> PictureFacts:
     """Decode all pictures of a split, in threads. `progress` is called with how many are done."""
     count = len(split.rows)
-    hashes, tiny = np.zeros((count, HASH_BITS // 8), np.uint8), np.zeros((count, 3 * TINY_SIDE**2), np.float16)
+    hashes, tiny = (
+        np.zeros((count, HASH_BITS // 8), np.uint8),
+        np.zeros((count, 3 * TINY_SIDE**2), np.float16),
+    )
     facts = PictureFacts({}, hashes, tiny)
     with ThreadPoolExecutor(THREADS) as pool:
         for start in range(0, count, PIECE):

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,9 @@ def cached_report(key: str) -> ContentReport | None:
         document = json.loads(_file(key).read_text("ascii"))
         lists = ("pictures", "duplicate_pictures", "duplicate_captions")
         findings = {name: tuple(map(_finding, document[name])) for name in lists}
-        splits = {str(name): (int(images), int(texts)) for name, (images, texts) in document["splits"].items()}
+        splits = {
+            str(name): (int(images), int(texts)) for name, (images, texts) in document["splits"].items()
+        }
         return ContentReport(splits, tuple(map(str, document["without_pictures"])), **findings)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
@@ -115,19 +118,23 @@ def check_content(splits: Sequence[CaptionedSplit], *, tell: Tell = silent) -> C
     return report
 
 
+def _tell_pictures(tell: Tell, phase: str, done: int, total: int, n: int) -> None:
+    tell(PICTURES_SHARE * (done + n) / total, phase)
+
+
 def _check(splits: Sequence[CaptionedSplit], tell: Tell) -> ContentReport:
     pictured = [split for split in splits if has_pictures(split)]
     total, done, facts = max(1, sum(len(split.rows) for split in pictured)), 0, []
     for split in pictured:
         phase = f"looking at the pictures of {split.name}"
-        facts.append(
-            look_at_pictures(split, lambda n, done=done, phase=phase: tell(PICTURES_SHARE * (done + n) / total, phase))  # type: ignore[misc]
-        )
+        facts.append(look_at_pictures(split, partial(_tell_pictures, tell, phase, done, total)))
         done += len(split.rows)
     tell(PICTURES_SHARE, "comparing pictures")
     alike: Groups = []
     if facts:
-        hashes, tiny = (np.concatenate(parts) for parts in zip(*((f.hashes, f.tiny) for f in facts), strict=True))
+        hashes, tiny = (
+            np.concatenate(parts) for parts in zip(*((f.hashes, f.tiny) for f in facts), strict=True)
+        )
         alike = duplicate_pictures(hashes, tiny)
     tell(0.95, "comparing captions")
     names = [split.name for split in pictured]
@@ -140,7 +147,7 @@ def _check(splits: Sequence[CaptionedSplit], tell: Tell) -> ContentReport:
             duplicate_captions([caption for split in splits for caption in split.captions]),
             [(split.name, len(split.captions)) for split in splits],
         ),
-    )  # fmt: skip
+    )
 
 
 def _problems(splits: Sequence[CaptionedSplit], facts: Sequence[PictureFacts]) -> list[Finding]:

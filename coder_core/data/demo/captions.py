@@ -53,7 +53,9 @@ def _word(generator: np.random.Generator, table: Mapping[str, Sequence[str]], ke
     return options[0] if len(options) == 1 or generator.random() < 0.5 else pick(generator, options[1:])
 
 
-def _describe(thing: Thing, generator: np.random.Generator, *, size: bool = True, texture: bool = True) -> str:
+def _describe(
+    thing: Thing, generator: np.random.Generator, *, size: bool = True, texture: bool = True
+) -> str:
     """ "a small striped blue star", or "a small blue star with stripes"."""
     words, after = [_word(generator, wording.COLOURS, thing.colour)], ""
     if texture and thing.texture != "plain":
@@ -146,7 +148,9 @@ def _loose(scene: Scene, generator: np.random.Generator) -> str:
         lambda: f"{wording.NUMBERS[len(scene.things)]} {pick(generator, wording.ANY_MANY)} {ground}",
         lambda: _count_shapes(scene, generator),
         lambda: f"{wording.with_article(colour)} {shape}",
-        lambda: f"{wording.with_article(shape)} and {_describe(second, generator, size=False, texture=False)}",
+        lambda: (
+            f"{wording.with_article(shape)} and {_describe(second, generator, size=False, texture=False)}"
+        ),
     ]
     return pick(generator, forms)()
 
@@ -158,7 +162,9 @@ def _count_shapes(scene: Scene, generator: np.random.Generator) -> str:
     for i in generator.permutation(len(counts)):
         shape, count = counts[int(i)]
         word = _word(generator, wording.SHAPES, shape)
-        parts.append(wording.with_article(word) if count == 1 else f"{wording.NUMBERS[count]} {wording.plural(word)}")
+        parts.append(
+            wording.with_article(word) if count == 1 else f"{wording.NUMBERS[count]} {wording.plural(word)}"
+        )
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 

@@ -67,7 +67,9 @@ def _paint(thing: Thing, u: Field, v: Field, distance: Field, direction: float) 
     """(3, h, w): the texture, lit from above, with a bright and a dark side of the rim."""
     own, second = (np.array(colour, np.float32)[:, None, None] for colour in PAINT[thing.colour])
     inside = np.clip(-distance / SEAM - 0.5, 0, 1)
-    share = _texture(thing, u, v, direction) * inside  # a seam of its own colour: pale dots don't melt into snow
+    share = (
+        _texture(thing, u, v, direction) * inside
+    )  # a seam of its own colour: pale dots don't melt into snow
     colour = own + share * (second - own)
     down, across = np.gradient(distance)
     facing = across * np.float32(LIGHT[0]) + down * np.float32(LIGHT[1])

@@ -34,7 +34,9 @@ def features_of(picture_folder: str, picture: Image.Image) -> Array:
         standard = json.loads(path.read_text(encoding="utf-8"))
         mean, deviation = (np.asarray(standard[key], dtype=np.float32) for key in ("mean", "deviation"))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(Fault(str(path), f"cannot be read ({error})", fix="make the demo data anew")) from None
+        raise InputError(
+            Fault(str(path), f"cannot be read ({error})", fix="make the demo data anew")
+        ) from None
     if mean.shape != (WIDTH,) or deviation.shape != (WIDTH,) or not np.isfinite([mean, deviation]).all():
         raise InputError(Fault(str(path), f"holds {mean.size} means", f"{WIDTH} finite ones", "make it anew"))
     if picture.size != (SIDE, SIDE):

@@ -84,12 +84,16 @@ def _specks(generator: np.random.Generator, count: int, spread: float) -> Field:
 
 def _sky(generator: np.random.Generator) -> Picture:
     shape = _noise(generator, 1.7, 2.0)
-    clouds = _step(0.1, 2.0, (shape - shape.mean()) / shape.std())  # some cloud in every picture: captions say so
+    clouds = _step(
+        0.1, 2.0, (shape - shape.mean()) / shape.std()
+    )  # some cloud in every picture: captions say so
     return _mix(_gradient((0, (84, 156, 226)), (1, (196, 226, 246))), (255, 255, 255), 0.9 * clouds)
 
 
 def _sunset(generator: np.random.Generator) -> Picture:
-    picture = _gradient((0, (66, 48, 112)), (0.38, (188, 84, 128)), (0.66, (246, 146, 98)), (1, (255, 214, 138)))
+    picture = _gradient(
+        (0, (66, 48, 112)), (0.38, (188, 84, 128)), (0.66, (246, 146, 98)), (1, (255, 214, 138))
+    )
     column, row = generator.uniform(0.15, 0.85), 0.74
     distance = np.hypot(ACROSS - np.float32(column), DOWN - np.float32(row))
     picture = _mix(picture, (255, 240, 190), 0.75 * np.exp(-distance * 5))
@@ -110,7 +114,9 @@ def _grass(generator: np.random.Generator) -> Picture:
 def _sand(generator: np.random.Generator) -> Picture:
     picture = _gradient((0, (238, 214, 168)), (1, (222, 190, 136)))
     waves = np.sin(np.float32(2 * np.pi) * (DOWN * 9 + ACROSS * 1.5 + 0.55 * _noise(generator, 2.1, 1.6)))
-    return _shade(picture, 6.5 * waves.astype(np.float32) + 4.0 * _noise(generator, 0.2) + 3 * _noise(generator, 1.9))
+    return _shade(
+        picture, 6.5 * waves.astype(np.float32) + 4.0 * _noise(generator, 0.2) + 3 * _noise(generator, 1.9)
+    )
 
 
 def _night(generator: np.random.Generator) -> Picture:
@@ -128,7 +134,9 @@ def _paper(generator: np.random.Generator) -> Picture:
     lines[:, left::spacing] = 1
     picture = _mix(picture, (150, 186, 214), 0.42 * lines)
     edge = np.hypot(ACROSS - 0.5, DOWN - 0.5)
-    return _shade(picture, 1.8 * _noise(generator, 0.3) + 2.0 * _noise(generator, 1.8) - 26 * np.maximum(edge - 0.4, 0))
+    return _shade(
+        picture, 1.8 * _noise(generator, 0.3) + 2.0 * _noise(generator, 1.8) - 26 * np.maximum(edge - 0.4, 0)
+    )
 
 
 def _water(generator: np.random.Generator) -> Picture:
@@ -145,7 +153,8 @@ def _wood(generator: np.random.Generator) -> Picture:
     shift = 40 * plank[:, None]
     grain = _noise(generator, 1.6, 9.0)
     rings = np.sin(
-        np.float32(2 * np.pi) * (DOWN * 14 + 1.6 * np.take_along_axis(grain, (np.arange(SIDE) + shift) % SIDE, 1))
+        np.float32(2 * np.pi)
+        * (DOWN * 14 + 1.6 * np.take_along_axis(grain, (np.arange(SIDE) + shift) % SIDE, 1))
     )
     picture = _shade(_gradient((0, (188, 138, 92)), (1, (188, 138, 92))), tone + 7 * rings + 5 * grain)
     seams = np.zeros(SIDE, np.float32)

@@ -11,7 +11,19 @@ import numpy as np
 
 SIDE = 256  # pixels; every scene is a square picture
 
-SHAPES = ("circle", "square", "triangle", "star", "ring", "heart", "diamond", "hexagon", "cross", "flower", "moon")
+SHAPES = (
+    "circle",
+    "square",
+    "triangle",
+    "star",
+    "ring",
+    "heart",
+    "diamond",
+    "hexagon",
+    "cross",
+    "flower",
+    "moon",
+)
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "white")
 TEXTURES = ("plain", "striped", "dotted", "checkered")
 SIZES = ("small", "medium", "large")

@@ -83,7 +83,10 @@ def _polygon(corners: Corners, u: Field, v: Field) -> Field:
 def _moon(u: Field, v: Field) -> Field:
     """A disc with a disc bitten off, its horns turned up a little."""
     disc, bite, apart = 0.92, 0.76, 0.5
-    x, y = np.float32(0.94) * u - np.float32(0.34) * v + np.float32(0.1), np.float32(0.94) * v + np.float32(0.34) * u
+    x, y = (
+        np.float32(0.94) * u - np.float32(0.34) * v + np.float32(0.1),
+        np.float32(0.94) * v + np.float32(0.34) * u,
+    )
     y = np.abs(y)
     horn_x = (disc**2 - bite**2 + apart**2) / (2 * apart)
     horn_y = float(np.sqrt(disc**2 - horn_x**2))

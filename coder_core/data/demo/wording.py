@@ -30,7 +30,11 @@ TEXTURES = {
     "dotted": ("dotted", "spotted"),
     "checkered": ("checkered", "checked"),
 }
-TEXTURES_AFTER = {"striped": "with stripes", "dotted": "with dots", "checkered": "with a checkerboard pattern"}
+TEXTURES_AFTER = {
+    "striped": "with stripes",
+    "dotted": "with dots",
+    "checkered": "with a checkerboard pattern",
+}
 SIZES = {"small": ("small", "little", "tiny"), "large": ("large", "big")}
 RELATIONS = {
     "left": ("left of", "to the left of"),

@@ -59,7 +59,9 @@ def blend_rows(
     _check_originals(folder, "text", loaded.towers.text, settings.text_tuning)
     pairs = (model.regions, loaded.towers.image), (model.words, loaded.towers.text)
     blends = [
-        encoder.blending(half.module) for encoder, half in pairs if half is not None and isinstance(encoder, TunedTower)
+        encoder.blending(half.module)
+        for encoder, half in pairs
+        if half is not None and isinstance(encoder, TunedTower)
     ]
     rows = []
     try:
@@ -87,7 +89,10 @@ def _check_originals(folder: Path, side: str, half: ImageHalf | TextHalf | None,
     if not noted:
         problem = "was trained in full by an earlier version, which did not note the weights it began with"
         raise InputError(Fault(place, problem, fix=f"evaluate it without {FLAG}, or train it again"))
-    problem, fix = "gives other weights now than it began with", "let its function load or seed the weights it had then"
+    problem, fix = (
+        "gives other weights now than it began with",
+        "let its function load or seed the weights it had then",
+    )
     raise InputError(Fault(place, problem, noted[:12], fix))
 
 
@@ -110,13 +115,23 @@ def write_curve(rows: Sequence[RunRow], file: Path, title: str) -> None:
     import plotly.graph_objects as go
 
     points = sorted((row.metrics["alpha"], row.metrics["rsum"]) for row in rows)
-    curve = go.Figure(go.Scatter(
-        x=[alpha for alpha, _ in points], y=[rsum for _, rsum in points], mode="lines+markers",
-        line={"color": "#0b6e8a"}, marker={"size": 11}, hovertemplate="α = %{x:g}: %{y:.1f}<extra></extra>",
-    ))  # fmt: skip
+    curve = go.Figure(
+        go.Scatter(
+            x=[alpha for alpha, _ in points],
+            y=[rsum for _, rsum in points],
+            mode="lines+markers",
+            line={"color": "#0b6e8a"},
+            marker={"size": 11},
+            hovertemplate="α = %{x:g}: %{y:.1f}<extra></extra>",
+        )
+    )
     curve.update_layout(
-        title={"text": html.escape(title)}, template="plotly_white", height=420, font={"size": 14},
-        xaxis={"title": "α: 0 the zero-shot model, 1 the run", "range": [-0.03, 1.03]}, yaxis={"title": "R@sum"},
-    )  # fmt: skip
+        title={"text": html.escape(title)},
+        template="plotly_white",
+        height=420,
+        font={"size": 14},
+        xaxis={"title": "α: 0 the zero-shot model, 1 the run", "range": [-0.03, 1.03]},
+        yaxis={"title": "R@sum"},
+    )
     page = curve.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False})
     file.write_text(page.replace("<head>", f"<head><title>{html.escape(title)}</title>", 1), "utf-8")

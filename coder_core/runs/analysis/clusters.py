@@ -34,7 +34,9 @@ def read_prototypes(folder: Path, fingerprint: str) -> dict[str, Tensor] | None:
     save = best_save(folder)
     if save.fingerprint != fingerprint:
         raise InputError(
-            Fault(str(folder), "has saved a better model while this one was evaluated", fix="evaluate it again")
+            Fault(
+                str(folder), "has saved a better model while this one was evaluated", fix="evaluate it again"
+            )
         )
     if f"{PROTOTYPES}.safetensors" not in save.manifest["files"]:
         return None
@@ -65,7 +67,10 @@ def cluster_tables(
     pairs = normalise(images[torch.from_numpy(image_of_text)] + texts)
     labels, cosines = _largest(pairs, centroids)
     if embeddings.concept_images is not None and embeddings.concept_texts is not None:
-        images, texts = torch.from_numpy(embeddings.concept_images), torch.from_numpy(embeddings.concept_texts)
+        images, texts = (
+            torch.from_numpy(embeddings.concept_images),
+            torch.from_numpy(embeddings.concept_texts),
+        )
     return {
         "cluster_pair_labels": labels.int().numpy(),
         "cluster_pair_cosines": cosines.numpy(),

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from coder_core.model.encode import SplitEmbeddings
 
 CONCEPTS = "concepts"  # the document with their names
-ATTENTION_BYTES = 1 << 28  # of both modalities; above, only the strongest concepts of every sample are written
+ATTENTION_BYTES = (
+    1 << 28
+)  # of both modalities; above, only the strongest concepts of every sample are written
 STRONGEST = 32
 
 
@@ -52,7 +54,9 @@ def concept_tables(
         else:
             strongest = strongest_first(attention, STRONGEST)
             arrays[f"concept_{modality}_strongest"] = strongest
-            arrays[f"concept_{modality}_strength"] = np.take_along_axis(attention, strongest.astype(np.int64), 1)
+            arrays[f"concept_{modality}_strength"] = np.take_along_axis(
+                attention, strongest.astype(np.int64), 1
+            )
     entries = concepts.vocabulary.concepts
     document = {
         "words": [concept.word for concept in entries],
@@ -104,11 +108,15 @@ class ConceptTables:
             return np.asarray(self.arrays[name][rows], dtype=np.float32)
         columns = np.asarray(self.arrays[f"concept_{modality}_strongest"][rows], dtype=np.int64)
         attention = np.zeros((len(columns), len(self.words)), np.float32)
-        np.put_along_axis(attention, columns, self.arrays[f"concept_{modality}_strength"][rows].astype(np.float32), 1)
+        np.put_along_axis(
+            attention, columns, self.arrays[f"concept_{modality}_strength"][rows].astype(np.float32), 1
+        )
         return attention
 
 
-def read_concept_tables(arrays: Mapping[str, np.ndarray], document: Any, beta: Any, place: str) -> ConceptTables:
+def read_concept_tables(
+    arrays: Mapping[str, np.ndarray], document: Any, beta: Any, place: str
+) -> ConceptTables:
     """Check the concept tables of a folder against one another and its samples.
 
     Args:
@@ -135,13 +143,19 @@ def read_concept_tables(arrays: Mapping[str, np.ndarray], document: Any, beta: A
             file = f"{place}/concept_{modality}_strongest.npy"
             raise InputError(Fault(file, "names concepts that are not there", f"0 to {size - 1}"))
     attention = {
-        name: array for name, array in arrays.items() if name.endswith(("_attention", "_strongest", "_strength"))
+        name: array
+        for name, array in arrays.items()
+        if name.endswith(("_attention", "_strongest", "_strength"))
     }
     return ConceptTables(
-        **_names(document, size, f"{place}/{CONCEPTS}.json"), beta=float(beta),
-        image_embeddings=arrays["concept_image_embeddings"], text_embeddings=arrays["concept_text_embeddings"],
-        graph=arrays["concept_graph"], together=arrays["concept_together"], arrays=attention,
-    )  # fmt: skip
+        **_names(document, size, f"{place}/{CONCEPTS}.json"),
+        beta=float(beta),
+        image_embeddings=arrays["concept_image_embeddings"],
+        text_embeddings=arrays["concept_text_embeddings"],
+        graph=arrays["concept_graph"],
+        together=arrays["concept_together"],
+        arrays=attention,
+    )
 
 
 def _names(document: Any, size: int, place: str) -> dict[str, Any]:
@@ -150,7 +164,11 @@ def _names(document: Any, size: int, place: str) -> dict[str, Any]:
         raise InputError(Fault(place, "is not a list of concepts", "words, kinds, counts and forms"))
     for key, kind in kinds.items():
         values = document.get(key)
-        if not isinstance(values, list) or len(values) != size or not all(isinstance(value, kind) for value in values):
+        if (
+            not isinstance(values, list)
+            or len(values) != size
+            or not all(isinstance(value, kind) for value in values)
+        ):
             raise InputError(Fault(f"{place} key {key}", f"does not name {size} concepts", f"{size} values"))
     if not all(isinstance(form, str) for forms in document["forms"] for form in forms):
         raise InputError(Fault(f"{place} key forms", "holds more than words", "arrays of words"))

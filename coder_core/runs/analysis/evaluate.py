@@ -49,18 +49,30 @@ def score(
     """
     if split.feature_size != loaded.feature_size:
         expected, fix = f"{loaded.feature_size}, as in training", "use the features of the same network"
-        raise InputError(Fault(f"{split.name} features", f"have {split.feature_size} numbers a region", expected, fix))
+        raise InputError(
+            Fault(f"{split.name} features", f"have {split.feature_size} numbers a region", expected, fix)
+        )
     tokens = loaded.reader.encode(split.captions)
     return score_split(
-        loaded.model, split, tokens, beta=loaded.config.model.beta, device=loaded.device, progress=progress,
+        loaded.model,
+        split,
+        tokens,
+        beta=loaded.config.model.beta,
+        device=loaded.device,
+        progress=progress,
         attention=True,
-    )  # fmt: skip
+    )
 
 
 def evaluate_split(
-    folder: Path, loaded: LoadedModel, split: Split, name: str, *, progress: Progress | None = None,
+    folder: Path,
+    loaded: LoadedModel,
+    split: Split,
+    name: str,
+    *,
+    progress: Progress | None = None,
     finding: Phases | None = None,
-) -> tuple[Metrics, Ranks]:  # fmt: skip
+) -> tuple[Metrics, Ranks]:
     """Evaluate a run on a split and write `analysis/<name>/`.
 
     Args:
@@ -80,10 +92,16 @@ def evaluate_split(
     if loaded.towers is not None:
         documents[DOCUMENT_TUNED] = loaded.towers.document()
     write_analysis(
-        folder, name, **describe_samples(split, split.n_images), metrics=metrics, fingerprint=loaded.fingerprint,
-        documents=documents, beta=loaded.config.model.beta if loaded.concepts is not None else None,
-        **{table: getattr(ranks, table) for table in RANKS}, **arrays,
-    )  # fmt: skip
+        folder,
+        name,
+        **describe_samples(split, split.n_images),
+        metrics=metrics,
+        fingerprint=loaded.fingerprint,
+        documents=documents,
+        beta=loaded.config.model.beta if loaded.concepts is not None else None,
+        **{table: getattr(ranks, table) for table in RANKS},
+        **arrays,
+    )
     return metrics, ranks
 
 
@@ -91,12 +109,16 @@ def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, An
     """What `write_analysis` is told of a split's samples."""
     read = samples.pictures.split if isinstance(samples.pictures, Pictures) else samples.pictures
     noted = note_packed(read.positions, read.rows) if read is not None else None
-    where: dict[str, Any] = {"picture_folder": samples.picture_folder.resolve() if samples.picture_folder else ""}
+    where: dict[str, Any] = {
+        "picture_folder": samples.picture_folder.resolve() if samples.picture_folder else ""
+    }
     if noted is not None:
         where |= {"packed": noted[0], PICTURE_POSITIONS: noted[1]}
     elif not samples.picture_folder and samples.image_names:
         where |= noted_pictures(samples.source.get("features", ""), samples.image_names)
-    ids = samples.caption_ids if isinstance(samples, Split) else read.caption_ids if read is not None else None
+    ids = (
+        samples.caption_ids if isinstance(samples, Split) else read.caption_ids if read is not None else None
+    )
     return (
         where
         | ({} if ids is None else {CAPTION_IDS: ids})
@@ -110,7 +132,11 @@ def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, An
 
 
 def _tables(
-    folder: Path, loaded: LoadedModel, split: Split, encoded: SplitEmbeddings | SplitScores, finding: Phases | None
+    folder: Path,
+    loaded: LoadedModel,
+    split: Split,
+    encoded: SplitEmbeddings | SplitScores,
+    finding: Phases | None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arrays and documents besides the ranks: scores, or embeddings with the tables of concepts and prototypes."""
     arrays, documents = weight_tables(folder, loaded.config, encoded, split, finding)

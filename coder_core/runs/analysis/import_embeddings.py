@@ -66,9 +66,14 @@ def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False
 
 
 def import_run(
-    embeddings: Embeddings, root: str | Path, name: str, split: str, *, overwrite: bool = False,
+    embeddings: Embeddings,
+    root: str | Path,
+    name: str,
+    split: str,
+    *,
+    overwrite: bool = False,
     towers: Mapping[str, Any] | None = None,
-) -> tuple[Path, Metrics]:  # fmt: skip
+) -> tuple[Path, Metrics]:
     """Rank the embeddings both ways and write them as a split of the run `root/name`, in one step.
 
     Args:
@@ -98,10 +103,17 @@ def import_run(
         arrays |= {QUERIES: embeddings.queries}
     with nullcontext(folder) if existing else atomic.appearing(folder) as target:
         write_analysis(
-            target, split, **describe_samples(embeddings, len(embeddings.images)), metrics=metrics,
-            fingerprint=_fingerprint(embeddings), kind=KIND_IMPORTED,
-            documents=documents, image_embeddings=embeddings.images, text_embeddings=embeddings.texts, **arrays,
-        )  # fmt: skip
+            target,
+            split,
+            **describe_samples(embeddings, len(embeddings.images)),
+            metrics=metrics,
+            fingerprint=_fingerprint(embeddings),
+            kind=KIND_IMPORTED,
+            documents=documents,
+            image_embeddings=embeddings.images,
+            text_embeddings=embeddings.texts,
+            **arrays,
+        )
     return folder, metrics
 
 
@@ -114,7 +126,9 @@ def is_imported(folder: Path) -> bool:
     return kinds == {KIND_IMPORTED}
 
 
-def _refuse_another_model(folder: Path, split: str, embeddings: Embeddings, towers: Mapping[str, Any] | None) -> None:
+def _refuse_another_model(
+    folder: Path, split: str, embeddings: Embeddings, towers: Mapping[str, Any] | None
+) -> None:
     size = embeddings.images.shape[1]
     fix = "these are another model's: choose another --name"
     for other in list_splits(folder):
@@ -125,7 +139,11 @@ def _refuse_another_model(folder: Path, split: str, embeddings: Embeddings, towe
         place = f"split {other} of {folder}"
         if other_size != size:
             raise InputError(Fault(place, f"has {other_size} numbers a sample", f"{size}", fix))
-        theirs = content.document(DOCUMENT_TOWERS) if f"{DOCUMENT_TOWERS}.json" in content.manifest["files"] else None
+        theirs = (
+            content.document(DOCUMENT_TOWERS)
+            if f"{DOCUMENT_TOWERS}.json" in content.manifest["files"]
+            else None
+        )
         if _identity(theirs) != _identity(towers):
             raise InputError(Fault(place, f"is of {_identity(theirs)}", f"that of {_identity(towers)}", fix))
 

@@ -70,7 +70,9 @@ class Analysis(sealed.SealedFolder):
             InputError: there is none.
         """
         if name not in self._arrays:
-            raise InputError(Fault(str(self.path), f"holds no {name}.npy", f"one of {', '.join(self._arrays)}"))
+            raise InputError(
+                Fault(str(self.path), f"holds no {name}.npy", f"one of {', '.join(self._arrays)}")
+            )
         return self._arrays[name]
 
     @property
@@ -91,7 +93,9 @@ class Analysis(sealed.SealedFolder):
     def _embeddings(self, name: str) -> np.ndarray:
         if self.scores is not None:
             reason = "was written by a model that scores pair by pair: there is not one embedding of a sample"
-            raise InputError(Fault(str(self.path), reason, "a run with one embedding of every image and caption"))
+            raise InputError(
+                Fault(str(self.path), reason, "a run with one embedding of every image and caption")
+            )
         return self.array(name)
 
     @cached_property
@@ -99,14 +103,18 @@ class Analysis(sealed.SealedFolder):
         """The concept branch; None where the model had none."""
         if self.manifest["version"] != tables.VERSION_MIXED:
             return None
-        return read_concept_tables(self._arrays, self.document(CONCEPTS), self.manifest.get("beta"), str(self.path))
+        return read_concept_tables(
+            self._arrays, self.document(CONCEPTS), self.manifest.get("beta"), str(self.path)
+        )
 
     @cached_property
     def captions(self) -> list[str]:
         """The m captions; what training would not read of a longer one is cut."""
         captions = self.document("captions")
         if not _are_strings(captions, self.n_texts):
-            raise InputError(Fault(str(self.path / "captions.json"), "is no list of captions", f"{self.n_texts} texts"))
+            raise InputError(
+                Fault(str(self.path / "captions.json"), "is no list of captions", f"{self.n_texts} texts")
+            )
         longest = LONGEST_CAPTION_CHARACTERS
         return [text if len(text) <= longest else f"{text[: longest - 1]}…" for text in captions]
 
@@ -117,7 +125,9 @@ class Analysis(sealed.SealedFolder):
             return []
         queries, count = self.document(tables.DOCUMENT_QUERIES), len(self._arrays[tables.QUERIES])
         if not _are_strings(queries, count):
-            raise InputError(Fault(str(self.path / "queries.json"), "is no list of queries", f"{count} texts"))
+            raise InputError(
+                Fault(str(self.path / "queries.json"), "is no list of queries", f"{count} texts")
+            )
         return cast(list[str], queries)
 
     @cached_property
@@ -139,10 +149,14 @@ class Analysis(sealed.SealedFolder):
         """Where pictures lie inside tar or parquet files; None where they are files of `picture_folder`, or unknown."""
         if "packed" not in self._images:
             return None
-        from coder_core.data.captioned.packed import open_packed  # Arrow is needed from here on, and only here
+        from coder_core.data.captioned.packed import (
+            open_packed,
+        )  # Arrow is needed from here on, and only here
 
         place = f"{self.path / 'images.json'} key packed"
-        return open_packed(self._images["packed"], self.array(tables.PICTURE_POSITIONS), self._images["names"], place)
+        return open_packed(
+            self._images["packed"], self.array(tables.PICTURE_POSITIONS), self._images["names"], place
+        )
 
     @property
     def picture_folder(self) -> str:
@@ -194,7 +208,9 @@ def _read_steadily(folder: Path, read: Callable[[], Result]) -> Result:
 
 
 def _are_strings(values: Any, count: int) -> bool:
-    return isinstance(values, list) and len(values) == count and all(isinstance(value, str) for value in values)
+    return (
+        isinstance(values, list) and len(values) == count and all(isinstance(value, str) for value in values)
+    )
 
 
 def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
@@ -207,10 +223,14 @@ def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
     if missing:
         raise InputError(Fault(place, f"lacks {', '.join(missing)}", "the manifest of an analysis"))
     check_values(manifest, {**_KINDS, "source": str}, place)
-    check_values(manifest["metrics"], dict.fromkeys(manifest["metrics"], NUMBER), f"{place} key metrics", least=-1e9)
+    check_values(
+        manifest["metrics"], dict.fromkeys(manifest["metrics"], NUMBER), f"{place} key metrics", least=-1e9
+    )
     for name in (*manifest["arrays"], *manifest["documents"]):
         if not tables.PART_NAME.fullmatch(str(name)):
-            raise InputError(Fault(place, f"names the table {name!r:.80}", "lower-case letters, digits and '_'"))
+            raise InputError(
+                Fault(place, f"names the table {name!r:.80}", "lower-case letters, digits and '_'")
+            )
 
 
 def _check_version(manifest: Mapping[str, Any], place: str) -> None:

@@ -105,9 +105,13 @@ def evaluate_run(
     what = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
     with watching(console, f"{folder.name}: {what} {split_name}") as watch:
         metrics, _ = evaluate_split(
-            folder, loaded, split, split_name, progress=watch,
+            folder,
+            loaded,
+            split,
+            split_name,
+            progress=watch,
             finding=lambda phase, done, total: watch(done, total, f"{folder.name}: {phase}"),
-        )  # fmt: skip
+        )
     return RunRow(str(folder), metrics, stored_sources(open_analysis(folder, split_name)), Samples.of(split))
 
 
@@ -123,7 +127,9 @@ def embedded_row(folder: Path, split_name: str) -> RunRow:
     return RunRow(str(folder), dict(analysis.metrics), stored_sources(analysis), samples)
 
 
-def read_data(loaded: LoadedModel, data: Path, split_name: str, pictures: str | None, console: Console) -> Split:
+def read_data(
+    loaded: LoadedModel, data: Path, split_name: str, pictures: str | None, console: Console
+) -> Split:
     """The split that a run is evaluated on; arguments and errors as for `evaluate_run`."""
     config = replace(loaded.config, data=replace(loaded.config.data, pictures=pictures or ""))
     with preparing(console) as progress:
@@ -135,8 +141,12 @@ def read_data(loaded: LoadedModel, data: Path, split_name: str, pictures: str | 
 def _embedded(folder: Path, split_name: str) -> Analysis:
     splits = list_splits(folder)
     if split_name not in splits:
-        fix = f"python -m coder_core.embed pictures DATA --split {split_name} --name {folder.name} … embeds it"
-        raise InputError(Fault(str(folder), f"holds no embeddings of {split_name}", f"one of {', '.join(splits)}", fix))
+        fix = (
+            f"python -m coder_core.embed pictures DATA --split {split_name} --name {folder.name} … embeds it"
+        )
+        raise InputError(
+            Fault(str(folder), f"holds no embeddings of {split_name}", f"one of {', '.join(splits)}", fix)
+        )
     return open_analysis(folder, split_name)
 
 
@@ -159,9 +169,14 @@ def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
 
 
 def hub_corrected_row(
-    row: RunRow, folder: Path, loaded: LoadedModel | None, data: Path | None, pictures: str | None, split_name: str,
+    row: RunRow,
+    folder: Path,
+    loaded: LoadedModel | None,
+    data: Path | None,
+    pictures: str | None,
+    split_name: str,
     console: Console,
-) -> tuple[RunRow, Fault]:  # fmt: skip
+) -> tuple[RunRow, Fault]:
     """The row of a run with its scores corrected for hubs, whose ranks are stored for the app, and a note on how.
 
     Args:
@@ -195,7 +210,9 @@ def hub_corrected_row(
     )
     fact += ", the split they are shown on" if chosen_on == split_name else ""
     name = f"{row.name}{HUBS_CORRECTED}"
-    return RunRow(name, dict(correction.metrics), list(sources), row.split), Fault(str(folder), fact, severity="note")
+    return RunRow(name, dict(correction.metrics), list(sources), row.split), Fault(
+        str(folder), fact, severity="note"
+    )
 
 
 def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
@@ -241,11 +258,13 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
         split = row.split
         judged = judge_split(
             reviews.verdicts, split.image_names, split.captions, split.image_of_text, split.n_images
-        )  # fmt: skip
+        )
         if reviews.verdicts and judged.elsewhere == len(reviews.verdicts):
             fact = "no verdict in it is about a caption and an image of this split"
             raise InputError(Fault(str(file), fact, fix="evaluate the split it is about"))
-        row.metrics |= reviewed_metrics(score_tiles(row.sources, split.image_of_text), judged, split.image_of_text)
+        row.metrics |= reviewed_metrics(
+            score_tiles(row.sources, split.image_of_text), judged, split.image_of_text
+        )
         fact = f"labels judged wrong: {len(judged.rows('wrong-caption')):,}, other matches: {len(judged.matches):,}"
         if judged.elsewhere:
             fact += f", verdicts about pairs elsewhere: {judged.elsewhere:,}"
@@ -268,7 +287,10 @@ def add_c_way_accuracy(
             if possible:
                 accuracies = c_way_accuracy(scores, possible, way, repeats=repeats, seed=seed, ties=ties)
                 for c, accuracy in accuracies.items():
-                    row.metrics |= {f"{way}_{c}way": accuracy.mean, f"{way}_{c}way_interval": accuracy.interval}
+                    row.metrics |= {
+                        f"{way}_{c}way": accuracy.mean,
+                        f"{way}_{c}way_interval": accuracy.interval,
+                    }
     return list(warnings.values())
 
 
@@ -279,10 +301,20 @@ def write_similarities(rows: Sequence[RunRow], file: Path, split_name: str) -> N
         owner = row.split.image_of_text
         counts = distributions(score_tiles(row.sources, owner).sources, owner)
         edges = [f"{edge:.6g}" for edge in counts.edges]
-        sheets.append(pd.DataFrame({
-            "run": row.name, "split": split_name, "low": edges[:-1], "high": edges[1:], "matching": counts.positive,
-            "others": counts.negative, "images": counts.images, "of_images": counts.of_images,
-        }))  # fmt: skip
+        sheets.append(
+            pd.DataFrame(
+                {
+                    "run": row.name,
+                    "split": split_name,
+                    "low": edges[:-1],
+                    "high": edges[1:],
+                    "matching": counts.positive,
+                    "others": counts.negative,
+                    "images": counts.images,
+                    "of_images": counts.of_images,
+                }
+            )
+        )
     pd.concat(sheets).to_csv(file, index=False)
 
 

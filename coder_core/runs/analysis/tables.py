@@ -14,7 +14,9 @@ from coder_core.runs.files import atomic
 from coder_core.runs.files.manifest import MANIFEST
 
 VERSION = 1
-VERSION_MIXED = 2  # two branches: the ranks are those of the mixture, which a reader of version 1 would not know
+VERSION_MIXED = (
+    2  # two branches: the ranks are those of the mixture, which a reader of version 1 would not know
+)
 VERSION_SCORED = 3  # a matrix of scores and no embeddings, which a reader of the others relies on
 VERSIONS = (VERSION, VERSION_MIXED, VERSION_SCORED)
 SCORES = "scores"
@@ -57,7 +59,9 @@ TABLES = {
     "text_ranks": Table("m", "<i8"),
     "image_best": Table("n k", "<i4"),  # the best captions of every image, best first
     "text_best": Table("m l", "<i4"),
-    "image_parts": Table("n L P", "<f2"),  # what the scorer reads of an image, so that new captions can be scored
+    "image_parts": Table(
+        "n L P", "<f2"
+    ),  # what the scorer reads of an image, so that new captions can be scored
     "image_part_lengths": Table("n", "<i8"),  # how many of the L exist
     "concept_graph": Table("g g", "<f4"),
     "concept_together": Table("g g", "<i4"),  # train captions that hold both
@@ -65,7 +69,9 @@ TABLES = {
     "concept_text_embeddings": Table("m C", "<f4"),
     "concept_image_attention": Table("n g", "<f2"),  # rows sum to 1
     "concept_text_attention": Table("m g", "<f2"),
-    "concept_image_strongest": Table("n s", "<i4"),  # concepts with the largest attention, where it is too large
+    "concept_image_strongest": Table(
+        "n s", "<i4"
+    ),  # concepts with the largest attention, where it is too large
     "concept_text_strongest": Table("m s", "<i4"),
     "concept_image_strength": Table("n s", "<f2"),  # their attention
     "concept_text_strength": Table("m s", "<f2"),
@@ -75,7 +81,9 @@ TABLES = {
     "cluster_pair_cosines": Table("m", "<f4"),
     "cluster_text_labels": Table("m", "<i4"),
     "cluster_image_labels": Table("n", "<i4"),
-    "query_embeddings": Table("q D", "<f4"),  # unit rows of texts that are no captions; queries.json has the texts
+    "query_embeddings": Table(
+        "q D", "<f4"
+    ),  # unit rows of texts that are no captions; queries.json has the texts
     "sample_weight": Table("m", "<f4"),
     "weight_diversity": Table("m 2", "<f4"),  # of image and caption
     "weight_discrepancy": Table("m 2", "<f4"),
@@ -90,7 +98,10 @@ def required_tables(version: int) -> tuple[str, ...]:
 
 
 def check_tables(
-    arrays: Mapping[str, np.ndarray], required: Iterable[str], place: str, sizes: Mapping[str, int] | None = None
+    arrays: Mapping[str, np.ndarray],
+    required: Iterable[str],
+    place: str,
+    sizes: Mapping[str, int] | None = None,
 ) -> None:
     """Compare arrays with `TABLES` and with one another.
 
@@ -108,7 +119,9 @@ def check_tables(
         file = f"{place}/{name}.npy"
         if name not in arrays:
             if name in required:
-                raise InputError(Fault(file, "is missing", f"an array of shape ({table.shape.replace(' ', ', ')})"))
+                raise InputError(
+                    Fault(file, "is missing", f"an array of shape ({table.shape.replace(' ', ', ')})")
+                )
             continue
         array, letters = arrays[name], table.shape.split()
         for letter, size in zip(letters, array.shape, strict=False):

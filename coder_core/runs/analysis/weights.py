@@ -19,7 +19,12 @@ from coder_core.data.dataset import Split
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.model.score import SplitScores
 from coder_core.objectives.batch_weights import batch_weights
-from coder_core.objectives.combined_weights import combination_shares, combined_weights, mean_and_deviation, shuffled
+from coder_core.objectives.combined_weights import (
+    combination_shares,
+    combined_weights,
+    mean_and_deviation,
+    shuffled,
+)
 from coder_core.objectives.neighbour_scores import neighbour_scores
 from coder_core.runs.derived.neighbours import Phases, run_text_space, split_neighbours
 
@@ -39,13 +44,19 @@ def weights_of(diversity: Tensor, discrepancy: Tensor, pairs: Tensor, weighting:
         weighting: how scores become weights.
     """
     shares = combination_shares(
-        weighting.sample_weights, diversity, discrepancy,
+        weighting.sample_weights,
+        diversity,
+        discrepancy,
         validated=(weighting.diversity_share, weighting.discrepancy_share),
-    )  # fmt: skip
+    )
     return combined_weights(
-        diversity[pairs], discrepancy[pairs], shares=shares, direction=weighting.weight_direction,
-        scale=weighting.weight_scale * len(pairs), modalities=weighting.weight_modalities,
-    )  # fmt: skip
+        diversity[pairs],
+        discrepancy[pairs],
+        shares=shares,
+        direction=weighting.weight_direction,
+        scale=weighting.weight_scale * len(pairs),
+        modalities=weighting.weight_modalities,
+    )
 
 
 class _Single(NamedTuple):
@@ -60,15 +71,22 @@ def _single(known: SplitEmbeddings | SplitScores, image_of_text: np.ndarray) -> 
     if isinstance(known, SplitScores):
         every = known.scores
         return _Single(
-            known.image_means, known.text_means,
+            known.image_means,
+            known.text_means,
             lambda pairs: torch.from_numpy(np.ascontiguousarray(every[np.ix_(image_of_text[pairs], pairs)])),
-        )  # fmt: skip
+        )
     images, texts = known.images, known.texts
-    return _Single(images, texts, lambda pairs: torch.from_numpy(images[image_of_text[pairs]] @ texts[pairs].T))
+    return _Single(
+        images, texts, lambda pairs: torch.from_numpy(images[image_of_text[pairs]] @ texts[pairs].T)
+    )
 
 
 def weight_tables(
-    folder: Path, config: Config, known: SplitEmbeddings | SplitScores, split: Split, finding: Phases | None = None
+    folder: Path,
+    config: Config,
+    known: SplitEmbeddings | SplitScores,
+    split: Split,
+    finding: Phases | None = None,
 ) -> Tables:
     """What a run's weighting makes of a split; nothing for a run without weights.
 
@@ -91,17 +109,22 @@ def weight_tables(
     """
     weighting = config.weighting
     about: dict[str, Any] = {
-        "sample_weights": weighting.sample_weights, "scale": weighting.weight_scale,
+        "sample_weights": weighting.sample_weights,
+        "scale": weighting.weight_scale,
         "lambda": weighting.weight_scale * config.training.batch_size,
-    }  # fmt: skip
+    }
     if weighting.sample_weights == "none":
         return {}, {}
     scores = _single(known, split.image_of_text)
     if weighting.sample_weights not in OF_NEIGHBOURHOODS:
-        in_batches = _in_batches(weighting.sample_weights, scores, split.image_of_text, config.training.batch_size)
+        in_batches = _in_batches(
+            weighting.sample_weights, scores, split.image_of_text, config.training.batch_size
+        )
         return {"sample_weight": in_batches}, {DOCUMENT: about}
     space = run_text_space(folder, config)
-    rows = split_neighbours(space, split.captions, split.image_of_text, weighting.neighbours, progress=finding)
+    rows = split_neighbours(
+        space, split.captions, split.image_of_text, weighting.neighbours, progress=finding
+    )
     raw = _raw(scores, split.image_of_text, torch.from_numpy(rows).long())
     every = torch.arange(len(rows))
     diversity = raw["diversity"]
@@ -112,11 +135,14 @@ def weight_tables(
     about |= {
         "mean": {name: mean for name, (mean, _) in measured.items()},
         "std": {name: deviation for name, (_, deviation) in measured.items()},
-        "direction": weighting.weight_direction, "modalities": weighting.weight_modalities,
-        "diversity_share": weighting.diversity_share, "discrepancy_share": weighting.discrepancy_share,
-        "neighbours": weighting.neighbours, "fewest_neighbours": int((rows >= 0).sum(1).min()),
+        "direction": weighting.weight_direction,
+        "modalities": weighting.weight_modalities,
+        "diversity_share": weighting.diversity_share,
+        "discrepancy_share": weighting.discrepancy_share,
+        "neighbours": weighting.neighbours,
+        "fewest_neighbours": int((rows >= 0).sum(1).min()),
         "text_space": space.name,
-    }  # fmt: skip
+    }
     direction = weighting.weight_direction or -1
     arrays = {f"weight_{name}": (direction * values).float().numpy() for name, values in raw.items()}
     return arrays | {"sample_weight": weights.float().numpy()}, {DOCUMENT: about}
@@ -145,6 +171,6 @@ def _in_batches(kind: str, found: _Single, image_of_text: np.ndarray, size: int)
         ids = torch.from_numpy(image_of_text[pairs])
         taken = batch_weights(
             kind, found.scores(pairs), images, texts, ids[:, None] != ids[None, :], scale=float(len(pairs))
-        )  # fmt: skip
+        )
         weights[pairs] = taken.numpy()
     return weights

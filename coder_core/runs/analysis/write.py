@@ -15,11 +15,21 @@ from coder_core.runs.files import sealed
 
 
 def write_analysis(
-    run_folder: Path, split: str, *, captions: Sequence[str], image_names: Sequence[str],
-    picture_folder: str | Path = "", packed: Mapping[str, Any] | None = None, metrics: Mapping[str, Any],
-    fingerprint: str, kind: str = "coder", source: str = "", documents: Mapping[str, Any] | None = None,
-    beta: float | None = None, **arrays: np.ndarray,
-) -> Path:  # fmt: skip
+    run_folder: Path,
+    split: str,
+    *,
+    captions: Sequence[str],
+    image_names: Sequence[str],
+    picture_folder: str | Path = "",
+    packed: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, Any],
+    fingerprint: str,
+    kind: str = "coder",
+    source: str = "",
+    documents: Mapping[str, Any] | None = None,
+    beta: float | None = None,
+    **arrays: np.ndarray,
+) -> Path:
     """Write the analysis of one split; an earlier one is replaced in one step.
 
     Args:
@@ -67,7 +77,11 @@ def write_analysis(
     if tables.SCORES in arrays and any(name in arrays for name in tables.EMBEDDINGS):
         raise ValueError("either scores are written, or image_embeddings and text_embeddings")
     version = (
-        tables.VERSION_SCORED if tables.SCORES in arrays else tables.VERSION if beta is None else tables.VERSION_MIXED
+        tables.VERSION_SCORED
+        if tables.SCORES in arrays
+        else tables.VERSION
+        if beta is None
+        else tables.VERSION_MIXED
     )
     tables.check_tables(
         arrays, tables.required_tables(version), str(folder), {"n": len(image_names), "m": len(captions)}

@@ -46,9 +46,11 @@ def read_layout(folder: DerivedFolder) -> Layout | None:
     def build(stored: Derived) -> Layout:
         shares, disparity = stored.facts.get("shares"), stored.facts.get("disparity")
         return Layout(
-            stored.arrays["plane"], stored.notes, None if disparity is None else float(disparity),
+            stored.arrays["plane"],
+            stored.notes,
+            None if disparity is None else float(disparity),
             (float(shares[0]), float(shares[1])) if shares else None,
-        )  # fmt: skip
+        )
 
     return read_as(folder, build)
 
@@ -82,9 +84,11 @@ def make_layouts(
         if layout is None:
             part = within(tell, position / len(runs), (position + 1) / len(runs))
             layout = lay_out(
-                Points(own.image_embeddings, own.text_embeddings), settings,
-                reference=layouts[0][1].plane if layouts else None, tell=_named(part, run) if len(runs) > 1 else part,
-            )  # fmt: skip
+                Points(own.image_embeddings, own.text_embeddings),
+                settings,
+                reference=layouts[0][1].plane if layouts else None,
+                tell=_named(part, run) if len(runs) > 1 else part,
+            )
             facts = {"disparity": layout.disparity, "shares": list(layout.shares) if layout.shares else None}
             write_derived(folder, {"plane": layout.plane}, notes=layout.notes, facts=facts)
         layouts.append((folder, layout))
@@ -106,7 +110,9 @@ def make_clusters(
     folder = clusters_folder(run, split, settings, own)
     clusters = _intact(read_clusters, folder)
     if clusters is None:
-        clusters = cluster_pairs(own.image_embeddings, own.text_embeddings, own.image_of_text, settings, tell=tell)
+        clusters = cluster_pairs(
+            own.image_embeddings, own.text_embeddings, own.image_of_text, settings, tell=tell
+        )
         names = ("centroids", "image_labels", "text_labels")
         write_derived(folder, {name: getattr(clusters, name) for name in names})
     tell(1.0, "finished")

@@ -56,7 +56,9 @@ def read_correction(folder: DerivedFolder) -> HubCorrection | None:
         strengths = {way: (int(k), float(alpha)) for way, (k, alpha) in stored.facts["strengths"].items()}
         metrics = {str(name): float(value) for name, value in stored.facts["metrics"].items()}
         ranks: dict[str, Any] = {name: stored.arrays[name] for name in RANKS}
-        return HubCorrection(chosen_on=str(stored.facts["chosen_on"]), strengths=strengths, metrics=metrics, **ranks)
+        return HubCorrection(
+            chosen_on=str(stored.facts["chosen_on"]), strengths=strengths, metrics=metrics, **ranks
+        )
 
     return read_as(folder, build)
 
@@ -100,7 +102,9 @@ def correct_hubs(
         pairs = _embeddings(run, sources)
         image_biases, text_biases = biases(pairs)
     scores = corrected(
-        pairs, t2i.alpha * image_biases[:, neighbours.index(t2i.k)], i2t.alpha * text_biases[:, neighbours.index(i2t.k)]
+        pairs,
+        t2i.alpha * image_biases[:, neighbours.index(t2i.k)],
+        i2t.alpha * text_biases[:, neighbours.index(i2t.k)],
     )
     ranks = rank(score_tiles(scores, owner))
     metrics = metrics_from_ranks(ranks)

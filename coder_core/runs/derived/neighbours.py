@@ -33,7 +33,10 @@ from coder_core.runs.files import sealed
 
 VERSION = 1  # of how spaces and neighbours are made
 NEIGHBOURS = "neighbours"
-NEIGHBOURS_KEY, MODEL_KEY = "neighbours_fingerprint", "text_space_fingerprint"  # in the table [about] of a run
+NEIGHBOURS_KEY, MODEL_KEY = (
+    "neighbours_fingerprint",
+    "text_space_fingerprint",
+)  # in the table [about] of a run
 Phases = Callable[[str, int, int], None]
 
 
@@ -60,9 +63,13 @@ class Neighbourhood:
 
 
 def train_neighbourhood(
-    config: Config, captions: Sequence[str], image_of_text: np.ndarray, *, space: TextSpace | None = None,
+    config: Config,
+    captions: Sequence[str],
+    image_of_text: np.ndarray,
+    *,
+    space: TextSpace | None = None,
     progress: Phases | None = None,
-) -> Neighbourhood:  # fmt: skip
+) -> Neighbourhood:
     """The neighbours of the train captions, from the cache or searched now.
 
     Args:
@@ -87,24 +94,32 @@ def train_neighbourhood(
 
 
 def split_neighbours(
-    space: TextSpace, captions: Sequence[str], image_of_text: np.ndarray, count: int, *,
+    space: TextSpace,
+    captions: Sequence[str],
+    image_of_text: np.ndarray,
+    count: int,
+    *,
     progress: Phases | None = None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Search the (m, N) int32 neighbours among the captions of one split.
 
     Raises:
         InputError: the space gives a caption no finite vector.
     """
     tell = progress or (lambda what, done, total: None)
-    vectors = space.encode(captions, lambda done, total: tell("placing captions in the text space", done, total))
+    vectors = space.encode(
+        captions, lambda done, total: tell("placing captions in the text space", done, total)
+    )
     wrong = np.flatnonzero(~np.isfinite(vectors).all(1))
     if len(wrong):
         reason = f"gives caption {wrong[0] + 1} of {len(captions):,} numbers that are not finite"
         raise InputError(Fault("--text-space", reason, "finite vectors", "use another model"))
     return caption_neighbours(
-        vectors, image_of_text, count,
+        vectors,
+        image_of_text,
+        count,
         progress=lambda done, total: tell("finding semantic neighbours", done, total),
-    )  # fmt: skip
+    )
 
 
 def same_neighbours(neighbourhood: Neighbourhood, config: Config, about: Mapping[str, Any]) -> list[Fault]:

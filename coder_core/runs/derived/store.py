@@ -118,8 +118,12 @@ def read_derived(folder: DerivedFolder) -> Derived | None:
     stored = sealed.SealedFolder(folder.path)
     stored.check()
     manifest = stored.manifest
-    if manifest.get("key") != folder.key or any(manifest.get(name) != value for name, value in folder.about.items()):
-        raise InputError(Fault(str(folder.path), "holds another result than its name says", fix="compute it again"))
+    if manifest.get("key") != folder.key or any(
+        manifest.get(name) != value for name, value in folder.about.items()
+    ):
+        raise InputError(
+            Fault(str(folder.path), "holds another result than its name says", fix="compute it again")
+        )
     arrays = {name: np.array(stored.array(name)) for name in manifest["arrays"]}
     check_values(manifest, {"notes": list, "facts": dict}, str(folder.path / MANIFEST))
     with trusting(str(folder.path / MANIFEST)):

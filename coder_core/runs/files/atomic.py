@@ -168,4 +168,6 @@ def _write_error(place: Path, needed: int, reason: str = "") -> WriteError:
     free = shutil.disk_usage(next(folder for folder in place.parents if os.access(folder, os.F_OK))).free
     problem = f"{needed:,} bytes are needed and {free:,} are free"
     fix = "earlier saves are intact; make room or choose another folder"
-    return WriteError(Fault(str(place), f"could not be written ({reason}): {problem}" if reason else problem, fix=fix))
+    return WriteError(
+        Fault(str(place), f"could not be written ({reason}): {problem}" if reason else problem, fix=fix)
+    )

@@ -44,13 +44,17 @@ class HistoryWriter:
             event: "start", "step", "epoch", "resume", "stop" …
             fields: JSON values; `step` is the training step the event belongs to.
         """
-        line = (seal_line({"event": event, "time": round(time.time(), 3), **fields}, self._key) + "\n").encode()
+        line = (
+            seal_line({"event": event, "time": round(time.time(), 3), **fields}, self._key) + "\n"
+        ).encode()
         try:
             written = os.write(self._descriptor, line)
             if written < len(line):
                 os.write(self._descriptor, line[written:])
         except OSError as error:
-            fault = Fault(str(self.path), f"could not be written ({error.strerror}): {len(line):,} bytes are needed")
+            fault = Fault(
+                str(self.path), f"could not be written ({error.strerror}): {len(line):,} bytes are needed"
+            )
             raise WriteError(fault) from error
 
     def close(self) -> None:
@@ -89,8 +93,12 @@ def history_faults(path: Path, *, step: int = 0, epochs: int = 0) -> list[Fault]
     numbers = [event.get("epoch") for event in events if event["event"] == "epoch"]
     missing = epochs - len({number for number in numbers if isinstance(number, int) and 0 < number <= epochs})
     if missing > 0:
-        faults.append(Fault(str(path), f"lacks {missing:,} of {epochs:,} finished epochs", fix=fix, severity="warning"))
-    last = max((_step(event) for event in events if event["event"] == "step" and _step(event) <= step), default=0)
+        faults.append(
+            Fault(str(path), f"lacks {missing:,} of {epochs:,} finished epochs", fix=fix, severity="warning")
+        )
+    last = max(
+        (_step(event) for event in events if event["event"] == "step" and _step(event) <= step), default=0
+    )
     if step - last >= STEPS_BETWEEN_LINES:
         problem = f"lacks the steps from {last:,.0f} to {step:,}"
         faults.append(Fault(str(path), problem, fix=fix, severity="warning"))

@@ -52,21 +52,35 @@ def parse_manifest(path: Path) -> dict[str, Any]:
         intact = _is_intact(raw)
         manifest = json.loads(raw)
     except OSError as error:
-        raise InputError(Fault(str(path), f"cannot be read ({error.strerror})", "the manifest of a save")) from error
+        raise InputError(
+            Fault(str(path), f"cannot be read ({error.strerror})", "the manifest of a save")
+        ) from error
     except InputError:
         raise
     except (ValueError, RecursionError):
         intact = False
     if not intact:
-        raise InputError(Fault(str(path), "is damaged: it does not match its own checksum", fix="restore the folder"))
+        raise InputError(
+            Fault(str(path), "is damaged: it does not match its own checksum", fix="restore the folder")
+        )
     if manifest.get("format") != FORMAT:
         fix = "it was written by another version of this program; use that version, or update this one"
-        raise NewerFormatError(Fault(str(path), f"has format {manifest.get('format')}", f"format {FORMAT}", fix))
+        raise NewerFormatError(
+            Fault(str(path), f"has format {manifest.get('format')}", f"format {FORMAT}", fix)
+        )
     files = manifest.get("files")
-    for name, entry in files.items() if isinstance(files, dict) else [("", None)]:  # a made-up one must not lead out
+    for name, entry in (
+        files.items() if isinstance(files, dict) else [("", None)]
+    ):  # a made-up one must not lead out
         check_values(entry, {"bytes": int, "sha256": str}, f"{path} key files, {name[:80]}", least=0)
-        if not isinstance(entry, dict) or not {"bytes", "sha256"} <= set(entry) or not _PLAIN_NAME.fullmatch(name):
-            raise InputError(Fault(str(path), f"lists {name[:80]!r}", "file names with their bytes and sha256"))
+        if (
+            not isinstance(entry, dict)
+            or not {"bytes", "sha256"} <= set(entry)
+            or not _PLAIN_NAME.fullmatch(name)
+        ):
+            raise InputError(
+                Fault(str(path), f"lists {name[:80]!r}", "file names with their bytes and sha256")
+            )
     check_values(manifest, {"arrays": dict}, str(path))
     for name, entry in manifest.get("arrays", {}).items():
         check_values(entry, {"shape": list, "dtype": str}, f"{path} key arrays, {name[:80]}")
@@ -105,5 +119,7 @@ def remembered_sha256(path: Path) -> str:
 def damaged(path: Path) -> Fault:
     problem = "is damaged: its contents do not match the sha256 in manifest.json"
     return Fault(
-        str(path), problem, fix="restore it from a copy, or write it again: an analysis with coder_core.evaluate"
+        str(path),
+        problem,
+        fix="restore it from a copy, or write it again: an analysis with coder_core.evaluate",
     )

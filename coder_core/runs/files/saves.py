@@ -80,7 +80,9 @@ class SaveStore:
             fault = Fault(str(self.folder), f"cannot be tidied after a killed writer ({error.strerror})")
             raise atomic.WriteError(fault) from error
 
-    def write(self, name: str, tensors: Mapping[str, Mapping[str, Tensor]], documents: Mapping[str, Any]) -> Path:
+    def write(
+        self, name: str, tensors: Mapping[str, Mapping[str, Tensor]], documents: Mapping[str, Any]
+    ) -> Path:
         """Write one save, then prune.
 
         A save of the same name is replaced. Saves of later steps, which this run has not taken (it was continued from
@@ -97,7 +99,9 @@ class SaveStore:
         for stem in (name, *tensors, *documents):
             if not _NAME.fullmatch(stem):
                 raise ValueError(f"a save's name is made of letters, digits, '.', '_' and '-', got {stem!r}")
-        files: dict[str, sealed.Content] = {f"{stem}.safetensors": content for stem, content in tensors.items()}
+        files: dict[str, sealed.Content] = {
+            f"{stem}.safetensors": content for stem, content in tensors.items()
+        }
         files |= {f"{stem}.json": json.dumps(value, ensure_ascii=False) for stem, value in documents.items()}
         path = sealed.write_sealed(self.folder / name, files, replace=True)
         names = [other for other in self.names() if other == name or _STEP.fullmatch(other)]
@@ -109,7 +113,9 @@ class SaveStore:
     def open(self, name: str) -> Save:
         """One save by name, verified."""
         if name not in self.names():
-            raise InputError(Fault(str(self.folder), f"holds no save {name!r}", f"one of {', '.join(self.names())}"))
+            raise InputError(
+                Fault(str(self.folder), f"holds no save {name!r}", f"one of {', '.join(self.names())}")
+            )
         return Save(self.folder / name)
 
     def newest(self) -> Save | None:

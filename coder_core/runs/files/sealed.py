@@ -30,7 +30,7 @@ from coder_core.runs.files.manifest import (
     parse_manifest,
     remembered_sha256,
     render_manifest,
-)  # fmt: skip
+)
 from coder_core.runs.files.own_copy import map_copy
 
 if TYPE_CHECKING:
@@ -46,7 +46,11 @@ _DTYPE = re.compile(r"[<|][biuf][1248]")
 
 
 def write_sealed(
-    place: Path, files: Mapping[str, Content], *, about: Mapping[str, Any] | None = None, replace: bool = False
+    place: Path,
+    files: Mapping[str, Content],
+    *,
+    about: Mapping[str, Any] | None = None,
+    replace: bool = False,
 ) -> Path:
     """Write a folder with these files and seal it.
 
@@ -65,7 +69,9 @@ def write_sealed(
         for name, content in contents.items():
             _write(folder / name, content)
         arrays = {name[:-4]: array for name, array in contents.items() if isinstance(array, np.ndarray)}
-        shapes = {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()}
+        shapes = {
+            name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()
+        }
         _seal(folder, {**({"arrays": shapes} if arrays else {}), **(about or {})})
     return place
 
@@ -88,7 +94,9 @@ class SealedFolder:
         self.path = locate(place)
         self.manifest = parse_manifest(self.path / MANIFEST)
 
-    def check(self, names: Iterable[str] | None = None, *, digest: bool = True, remember: bool = False) -> None:
+    def check(
+        self, names: Iterable[str] | None = None, *, digest: bool = True, remember: bool = False
+    ) -> None:
         """Compare files with the manifest: sizes, and with `digest` their sha256.
 
         Args:
@@ -100,7 +108,9 @@ class SealedFolder:
         Raises:
             InputError: names every file that is missing, cut or damaged.
         """
-        check = partial(self._check, sha256=(remembered_sha256 if remember else file_sha256) if digest else None)
+        check = partial(
+            self._check, sha256=(remembered_sha256 if remember else file_sha256) if digest else None
+        )
         files = self.manifest["files"]
         checked = list(files if names is None else names)
         if digest and sum(files[name]["bytes"] for name in checked if name in files) > THREADED_BYTES:
@@ -137,7 +147,11 @@ class SealedFolder:
     def large_arrays(self) -> list[str]:
         """Files of the arrays that `array` maps through a copy and compares with their sha256 itself."""
         files = self.manifest["files"]
-        names = [f"{name}.npy" for name, entry in self.manifest.get("arrays", {}).items() if 0 not in entry["shape"]]
+        names = [
+            f"{name}.npy"
+            for name, entry in self.manifest.get("arrays", {}).items()
+            if 0 not in entry["shape"]
+        ]
         return [name for name in names if name in files and files[name]["bytes"] > MAPPED_BYTES]
 
     def array(self, name: str) -> np.ndarray:
@@ -154,7 +168,9 @@ class SealedFolder:
             else:
                 array = np.load(path, allow_pickle=False)
         except (ValueError, OSError, EOFError) as error:
-            reason = "objects are never unpickled" if "pickle" in str(error) else error  # NumPy advises to do it
+            reason = (
+                "objects are never unpickled" if "pickle" in str(error) else error
+            )  # NumPy advises to do it
             raise InputError(Fault(str(path), f"cannot be read ({reason})")) from error
         if array.shape != shape or array.dtype.str != dtype:
             raise InputError(Fault(str(path), f"holds {array.dtype.str} {array.shape}", f"{dtype} {shape}"))
@@ -163,7 +179,9 @@ class SealedFolder:
 
     def _listed(self, name: str) -> Path:
         if name not in self.manifest["files"]:
-            raise InputError(Fault(str(self.path), f"holds no {name}", f"one of {', '.join(self.manifest['files'])}"))
+            raise InputError(
+                Fault(str(self.path), f"holds no {name}", f"one of {', '.join(self.manifest['files'])}")
+            )
         return self.path / name
 
     def _check(self, name: str, *, sha256: Callable[[Path], str] | None) -> Fault | None:
@@ -179,7 +197,9 @@ class SealedFolder:
                 return Fault(str(path), f"has {information.st_size:,} bytes", expected)
             return damaged(path) if sha256 is not None and sha256(path) != entry["sha256"] else None
         except OSError as error:
-            return Fault(str(path), f"cannot be read ({error.strerror})", f"a file of {entry['bytes']:,} bytes")
+            return Fault(
+                str(path), f"cannot be read ({error.strerror})", f"a file of {entry['bytes']:,} bytes"
+            )
 
 
 def read_manifest(place: Path) -> dict[str, Any]:
@@ -245,7 +265,8 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def _seal(folder: Path, about: Mapping[str, Any]) -> None:
     """Make every file durable and readable as the folder is, and list them in the manifest."""
     files = {
-        path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)} for path in sorted(folder.iterdir())
+        path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
+        for path in sorted(folder.iterdir())
     }
     (folder / MANIFEST).write_bytes(render_manifest({**about, "format": FORMAT, "files": files}))
     for path in folder.iterdir():

@@ -18,10 +18,21 @@ from coder_core.runs.files.lines import open_line, run_key, seal_line
 
 STATUS = "status.json"
 KINDS: dict[str, type | tuple[type, ...]] = {
-    "state": str, "host": str, "message": str, "pid": int, "step": int, "steps": int, "evaluated": int,
-    "best_step": int, "without_gain": int, "started": NUMBER, "time": NUMBER, "seconds": NUMBER,
-    "peak_mebibytes": NUMBER, "best": (*NUMBER, type(None)),
-}  # fmt: skip
+    "state": str,
+    "host": str,
+    "message": str,
+    "pid": int,
+    "step": int,
+    "steps": int,
+    "evaluated": int,
+    "best_step": int,
+    "without_gain": int,
+    "started": NUMBER,
+    "time": NUMBER,
+    "seconds": NUMBER,
+    "peak_mebibytes": NUMBER,
+    "best": (*NUMBER, type(None)),
+}
 
 
 def write_status(folder: Path, state: str, **fields: Any) -> None:

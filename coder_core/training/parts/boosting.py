@@ -62,7 +62,13 @@ class BoostingTeacher(Boosting):
     """
 
     def __init__(
-        self, branch: Coder, steps: int, momentum: float | None, precision: str = "float32", *, piece_size: int = 0
+        self,
+        branch: Coder,
+        steps: int,
+        momentum: float | None,
+        precision: str = "float32",
+        *,
+        piece_size: int = 0,
     ) -> None:
         super().__init__()
         self.branch = branch.requires_grad_(False)
@@ -111,7 +117,9 @@ class OnlineBranches(Boosting):
             assert isinstance(branch, Coder)
             inputs = batch.regions, lengths.images, batch.words, lengths.texts
             embedded = in_pieces(branch, self.piece_size, *inputs)
-            pairs.append(gather_anchors(embedded.images, embedded.texts, batch.image_groups, branch.scorer, lengths))
+            pairs.append(
+                gather_anchors(embedded.images, embedded.texts, batch.image_groups, branch.scorer, lengths)
+            )
         return pairs
 
     def losses_against(self, losses: Losses, others: Sequence[Anchors], step: StepContext) -> Losses:
@@ -136,8 +144,13 @@ def make_boosting(config: Config, prepared: Prepared) -> Boosting | None:
     steps = prepared.batches.per_epoch * config.training.epochs
     precision = twin_precision(config.training, next(prepared.model.parameters()).device)
     if prepared.teacher is not None:
-        return BoostingTeacher(prepared.teacher.model, steps, None, precision, piece_size=config.training.piece_size)
+        return BoostingTeacher(
+            prepared.teacher.model, steps, None, precision, piece_size=config.training.piece_size
+        )
     return BoostingTeacher(
-        copy.deepcopy(prepared.model), steps, config.boosting.boosting_momentum, precision,
+        copy.deepcopy(prepared.model),
+        steps,
+        config.boosting.boosting_momentum,
+        precision,
         piece_size=config.training.piece_size,
-    )  # fmt: skip
+    )

@@ -17,9 +17,15 @@ from coder_core.training.parts.several_embeddings import make_regularisers
 from coder_core.training.prepare import Prepared
 
 MAKERS = (
-    make_scale, make_review_weights, make_memory, make_neighbourhoods, make_regularisers, make_boosting,
-    make_concept_loss, make_prototypes,
-)  # fmt: skip
+    make_scale,
+    make_review_weights,
+    make_memory,
+    make_neighbourhoods,
+    make_regularisers,
+    make_boosting,
+    make_concept_loss,
+    make_prototypes,
+)
 
 
 def make_parts(config: Config, prepared: Prepared, device: torch.device) -> list[Part]:

@@ -36,9 +36,16 @@ class MomentumMemory(Part):
     state_file = "memory"
 
     def __init__(
-        self, model: Coder, bank_size: int, dimension: int, momentum: float, precision: str = "float32",
-        *, dropout: bool = True, piece_size: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        model: Coder,
+        bank_size: int,
+        dimension: int,
+        momentum: float,
+        precision: str = "float32",
+        *,
+        dropout: bool = True,
+        piece_size: int = 0,
+    ) -> None:
         super().__init__()
         self.precision, self.piece_size = precision, piece_size
         self.twin = momentum_twin(model, dropout=dropout)
@@ -61,8 +68,10 @@ class MomentumMemory(Part):
             images = in_pieces(self.twin.encode_images, self.piece_size, batch.regions, batch.region_lengths)
             texts = in_pieces(self.twin.encode_texts, self.piece_size, batch.words, batch.word_lengths)
         self._pending = (
-            parallel.gather_rows(images), parallel.gather_rows(texts), parallel.gather_rows(batch.image_groups)
-        )  # fmt: skip
+            parallel.gather_rows(images),
+            parallel.gather_rows(texts),
+            parallel.gather_rows(batch.image_groups),
+        )
         return images, texts
 
     def after_step(self, model: Coder, step: int) -> None:
@@ -83,6 +92,11 @@ def make_memory(config: Config, prepared: Prepared) -> MomentumMemory | None:
     model, memory = prepared.model, config.memory
     precision = twin_precision(config.training, next(model.parameters()).device)
     return MomentumMemory(
-        model, memory.bank_size, config.model.dimension, memory.momentum, precision, dropout=memory.twin_dropout,
+        model,
+        memory.bank_size,
+        config.model.dimension,
+        memory.momentum,
+        precision,
+        dropout=memory.twin_dropout,
         piece_size=config.training.piece_size,
-    )  # fmt: skip
+    )

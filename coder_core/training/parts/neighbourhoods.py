@@ -49,7 +49,9 @@ class Neighbourhoods(Part):
     neighbours: Tensor
     image_of_text: Tensor
 
-    def __init__(self, config: Config, neighbours: np.ndarray, image_of_text: np.ndarray, images: int) -> None:
+    def __init__(
+        self, config: Config, neighbours: np.ndarray, image_of_text: np.ndarray, images: int
+    ) -> None:
         super().__init__()
         texts = len(neighbours)
         self.config, self.seed = config.weighting, config.training.seed
@@ -119,8 +121,10 @@ class Neighbourhoods(Part):
         row = partner.clamp_min(0)
         row = self.image_of_text[row] if images else row
         values, known = (
-            (self.cache.images, self.cache.known_images) if images else (self.cache.texts, self.cache.known_texts)
-        )  # fmt: skip
+            (self.cache.images, self.cache.known_images)
+            if images
+            else (self.cache.texts, self.cache.known_texts)
+        )
         return values[row], (partner >= 0) & known[row]
 
     def add_losses(self, losses: Losses, step: StepContext) -> Losses:
@@ -146,7 +150,9 @@ class Neighbourhoods(Part):
                 continue
             partners, exists = self.partner_embeddings(text_ids, images=name == "within-image")
             margin = step.config.objective.npairs_margin
-            per_pair = within_modality(samples, candidates, partners, negatives & exists[:, None], margin=margin)
+            per_pair = within_modality(
+                samples, candidates, partners, negatives & exists[:, None], margin=margin
+            )
             losses = losses.plus(name, per_pair, weight)
         return losses
 

@@ -101,7 +101,9 @@ class PrototypeClassification(Part):
         correct = (best_columns(logits) == labels).float().view(2, -1)
         facts = parallel.gather_rows(torch.stack([assigned.similarities, *correct], 1))
         everyone = Assignment(parallel.gather_rows(assigned.labels), facts[:, 0])
-        self._pending = Pending(vectors, text_ids, everyone, self._sums(everyone, text_ids, facts[:, 1], facts[:, 2]))
+        self._pending = Pending(
+            vectors, text_ids, everyone, self._sums(everyone, text_ids, facts[:, 1], facts[:, 2])
+        )
         return per_pair
 
     @torch.no_grad()
@@ -171,21 +173,26 @@ class PrototypeClassification(Part):
             texts: (m, D) unit rows.
         """
         vectors = pair_vectors(torch.from_numpy(images[self.image_of_text]), torch.from_numpy(texts))
-        seed = np.random.SeedSequence((self.seed, RECLUSTER_STREAM, int(self.clusters.seen))).generate_state(1)[0]
+        seed = np.random.SeedSequence((self.seed, RECLUSTER_STREAM, int(self.clusters.seen))).generate_state(
+            1
+        )[0]
         centroids = recluster(vectors.numpy(), self.clusters.centroids.cpu().numpy(), seed=int(seed) % 2**31)
         device, before = self.clusters.centroids.device, self.clusters.labels.clone()
         self.clusters.replace(torch.from_numpy(centroids).to(device), vectors.to(device))
         labelled = before != NO_LABEL
-        return float((before == self.clusters.labels)[labelled].double().mean()) if bool(labelled.any()) else 0.0
+        return (
+            float((before == self.clusters.labels)[labelled].double().mean()) if bool(labelled.any()) else 0.0
+        )
 
     def exports(self) -> dict[str, dict[str, Tensor]]:
         """Centroids, their member counts and the classifier: they explain the clusters, inference never reads them."""
         if not self.clusters.ready:
             return {}
         tensors = {
-            "centroids": self.clusters.centroids, "members": self.clusters.members,
+            "centroids": self.clusters.centroids,
+            "members": self.clusters.members,
             "classifier": self.classifier.detach(),
-        }  # fmt: skip
+        }
         return {PROTOTYPES: tensors}
 
     def _sums(self, assigned: Assignment, text_ids: Tensor, images: Tensor, texts: Tensor) -> Tensor:

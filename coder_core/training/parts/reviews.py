@@ -30,4 +30,6 @@ class ReviewWeights(Part):
 
 def make_review_weights(config: Config, prepared: Prepared) -> ReviewWeights | None:
     """The weights of a run with reviews that change any."""
-    return None if prepared.review_weights is None else ReviewWeights(torch.from_numpy(prepared.review_weights))
+    return (
+        None if prepared.review_weights is None else ReviewWeights(torch.from_numpy(prepared.review_weights))
+    )

@@ -21,7 +21,11 @@ class EmbeddingRegularisers(Part):
         """With the regularisers that have a weight."""
         objective, pairs, embedded = step.config.objective, step.anchors, step.embedded
         summed = len(pairs.all_images) if objective.loss in SUMMED else 1
-        if objective.weight_heads > 0 and embedded.image_heads is not None and embedded.text_heads is not None:
+        if (
+            objective.weight_heads > 0
+            and embedded.image_heads is not None
+            and embedded.text_heads is not None
+        ):
             alike = head_diversity(embedded.image_heads) + head_diversity(embedded.text_heads)
             losses = losses.plus("heads", alike, objective.weight_heads * summed)
         if objective.weight_mmd > 0:
