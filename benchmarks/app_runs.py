@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from coder_core.concepts.knowledge import Concepts
-from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.config.schema import Config, ModelConfig, ObjectiveConfig, to_document
 from coder_core.data.reviews import FILE, VERDICTS, Review
 from coder_core.data.words import Vocabulary
+from coder_core.files.sealed import write_sealed
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.model.build import build_model
+from coder_core.model.concepts.knowledge import Concepts
+from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concepts import concept_tables
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.compute import make_clusters
-from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.sealed import write_sealed
-from coder_core.runs.files.status import write_status
+from coder_core.runs.saves import SaveStore
+from coder_core.runs.status import write_status
 
 WIDTH = 256
 FEATURES = 64

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from coder_core.towers.dual_encoder import quiet
+from coder_core.model.towers.dual_encoder import quiet
 
 LONGEST = 32  # tokens of a text
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"

@@ -28,7 +28,7 @@ from coder_core.data.captioned import CaptionedSplit, read_captioned
 from coder_core.data.captioned.decoding import prepared_blocks, usual_workers
 from coder_core.embedding.embed import embed_split
 from coder_core.embedding.plan import BLOCK_ON_CPU, make_plan
-from coder_core.towers.dual_encoder import DualEncoder
+from coder_core.model.towers.dual_encoder import DualEncoder
 
 BAR = 1.15
 PICTURES, SIZE = 96, (500, 375)  # as photographs of Flickr8k, Flickr30K and MS-COCO are

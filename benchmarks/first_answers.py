@@ -19,7 +19,7 @@ from benchmarks.clip_shaped import write_clip, write_pictures
 from benchmarks.timing import Line, Seconds, clock, milliseconds, quotient
 from coder_core.data.captioned import read_captioned
 from coder_core.embedding.embed import embed_split
-from coder_core.towers.dual_encoder import DualEncoder
+from coder_core.model.towers.dual_encoder import DualEncoder
 
 BUDGET = 1.0  # seconds
 PICTURES, SIZE, SPLIT = 64, (500, 375), "train"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.timing import Line, in_turn, milliseconds, quotient
-from coder_core.encoders.gpo import LOWEST, GeneralisedPooling, position_codes
+from coder_core.model.encoders.gpo import LOWEST, GeneralisedPooling, position_codes
 
 BATCH, REGIONS, SIZE = 128, 36, 1024
 BAR = 4.0

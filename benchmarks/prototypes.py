@@ -11,8 +11,8 @@ from collections.abc import Callable
 import torch
 
 from benchmarks.timing import Line, at_most, in_turn
-from coder_core.memory.prototypes import Prototypes
 from coder_core.ops import normalise
+from coder_core.training.memory.prototypes import Prototypes
 
 BAR = 1.3
 PAIRS, DIMENSION, COUNT = 29_000, 1_024, 1_000

@@ -17,7 +17,7 @@ from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 from coder_core.api import open_run, rank_correlation
-from coder_core.data.demo import vagueness
+from coder_core.demo import vagueness
 from coder_core.evaluate import main as evaluate
 from coder_core.training.prepare import data_folder
 

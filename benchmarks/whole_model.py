@@ -16,11 +16,11 @@ import torch
 
 from benchmarks.timing import Line, Seconds, at_most, in_turn, quotient
 from benchmarks.training import configuration, on, stepper
-from coder_core.concepts.knowledge import Concepts
-from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
+from coder_core.model.concepts.knowledge import Concepts
+from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.ops import normalise
 from coder_core.training.parts.prototypes import PrototypeClassification
 from coder_core.training.prepare import prepare

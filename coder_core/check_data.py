@@ -92,9 +92,9 @@ def main(arguments: list[str]) -> int:
             Fault(str(parsed.path), f"is no run that {parsed.other} could judge train with", fix=fix)
         )
     from coder_core.data.captioned import holds_pictures_only
-    from coder_core.data.demo import DEMO_FOLDER, make_demo
     from coder_core.data.description import describe
     from coder_core.data.survey import Survey, survey, survey_pictures
+    from coder_core.demo import DEMO_FOLDER, make_demo
 
     path = parsed.path
     try:

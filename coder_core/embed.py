@@ -164,10 +164,10 @@ def _embed_pictures(arguments: list[str]) -> int:
     from coder_core.data.captioned.decoding import usual_workers
     from coder_core.data.captioned.records import split_name
     from coder_core.embedding.embed import embed_split
+    from coder_core.model.towers.dual_encoder import DualEncoder
+    from coder_core.model.towers.own import OwnTowers
+    from coder_core.model.towers.towers import Towers
     from coder_core.runs.analysis.import_embeddings import place_of
-    from coder_core.towers.dual_encoder import DualEncoder
-    from coder_core.towers.own import OwnTowers
-    from coder_core.towers.towers import Towers
     from coder_core.training import parallel
     from coder_core.training.launch import choose_device
     from coder_core.training.prepare import data_folder

@@ -53,15 +53,15 @@ def main(arguments: list[str]) -> int:
 
     console = open_console()
     if kind == "huggingface":
-        from coder_core.exporting.huggingface import write_huggingface
+        from coder_core.embedding.exports.huggingface import write_huggingface
 
         write_huggingface(parsed.run, place, parsed.split)
         say(console, f"{place}: the model of {parsed.run}; AutoModel.from_pretrained opens it")
         return 0
 
-    from coder_core.exporting.faiss_index import names_file, write_faiss
-    from coder_core.exporting.parquet import write_parquet
-    from coder_core.exporting.vectors import read_vectors
+    from coder_core.embedding.exports.faiss_index import names_file, write_faiss
+    from coder_core.embedding.exports.parquet import write_parquet
+    from coder_core.embedding.exports.vectors import read_vectors
 
     vectors = read_vectors(parsed.run, parsed.split)
     n, m, size = len(vectors.images), len(vectors.texts), vectors.images.shape[1]

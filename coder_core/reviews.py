@@ -99,7 +99,7 @@ def _export(arguments: list[str]) -> int:
     stop_on_errors(check_folder(f"--out {parsed.out}", parsed.out))
 
     from coder_core.data.reviews import read_reviews
-    from coder_core.exporting.cleaned import REPORT, write_cleaned
+    from coder_core.embedding.exports.cleaned import REPORT, write_cleaned
 
     console = open_console()
     reviews = read_reviews(parsed.reviews)

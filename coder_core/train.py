@@ -122,7 +122,7 @@ def _resume(folder: Path, arguments: Sequence[str], console: Console) -> None:
 
 
 def _train_demo(root: Path, console: Console) -> None:
-    from coder_core.runs.files.status import read_status
+    from coder_core.runs.status import read_status
 
     for name in DEMO_RUNS:
         folder = root / name

@@ -17,8 +17,8 @@ from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.processes import module_command
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import list_splits
-from coder_core.runs.files.status import read_status
 from coder_core.runs.load import best_save, read_config
+from coder_core.runs.status import read_status
 from coder_core.training.launch import MAY_CHANGE, differences
 
 State = Literal["finished", "begun", "new"]

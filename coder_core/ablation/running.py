@@ -20,7 +20,7 @@ from coder_core.console.display import best_so_far
 from coder_core.console.faults import InputError
 from coder_core.console.processes import start_process
 from coder_core.console.signals import StopSignals
-from coder_core.runs.files.status import read_status
+from coder_core.runs.status import read_status
 
 LOGS = "logs"
 POLL_SECONDS = 0.5

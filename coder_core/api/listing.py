@@ -12,6 +12,9 @@ from coder_core.api.diversity.anchor import Loss
 from coder_core.config.schema import from_document
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
+from coder_core.files.atomic import folder_names, locate
+from coder_core.files.manifest import MANIFEST
+from coder_core.files.sealed import SealedFolder, read_manifest, read_toml
 from coder_core.runs.analysis.read import check_manifest, check_metrics
 from coder_core.runs.analysis.tables import (
     DOCUMENT_IMPORTED,
@@ -20,10 +23,7 @@ from coder_core.runs.analysis.tables import (
     KIND_IMPORTED,
     split_folder,
 )
-from coder_core.runs.files.atomic import folder_names, locate
-from coder_core.runs.files.manifest import MANIFEST
-from coder_core.runs.files.sealed import SealedFolder, read_manifest, read_toml
-from coder_core.runs.files.status import read_status
+from coder_core.runs.status import read_status
 
 IMPORTED = "imported"
 ORIGINS = {

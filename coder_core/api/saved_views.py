@@ -10,7 +10,7 @@ from filelock import FileLock
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, read_plain
-from coder_core.runs.files.atomic import replace_file
+from coder_core.files.atomic import replace_file
 
 FILE = ".views.json"
 _LOCK = ".views.lock"

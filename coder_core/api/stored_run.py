@@ -28,7 +28,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.ops.diversity_scaling import squash
 from coder_core.ops.mixture import mixed_embeddings
 from coder_core.runs.analysis.read import Analysis, open_analysis
-from coder_core.runs.files.history import HISTORY, history_faults, read_frame
+from coder_core.runs.history import HISTORY, history_faults, read_frame
 
 
 class StoredRun:

@@ -13,9 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
-from coder_core.data.cache import SETTLED_NS, cache_folder, write_cached
 from coder_core.data.dataset import Split
 from coder_core.data.rows import FeatureRows
+from coder_core.files.cache import SETTLED_NS, cache_folder, write_cached
 
 VERSION = 1  # of how a checksum is made
 PIECE_BYTES = 8 * 2**20

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.lib import format as npy
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.cache import cache_folder
 from coder_core.data.features import FeatureFile
 from coder_core.data.rows import FeatureRows
+from coder_core.files.cache import cache_folder
 
 PIECE_IMAGES = 256
 

@@ -15,7 +15,6 @@ from PIL.Image import Image
 from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.data.cache import SETTLED_NS, cache_folder, write_cached
 from coder_core.data.captioned.positions import Files
 from coder_core.data.captioned.reading import DECODED_SIZE, THREADS, CaptionedData, CaptionedSplit
 from coder_core.data.captioned.records import Tally
@@ -23,6 +22,7 @@ from coder_core.data.checksums import captions_checksum
 from coder_core.data.dataset import Split
 from coder_core.data.picture_rows import Pictures
 from coder_core.data.pictures import read_picture
+from coder_core.files.cache import SETTLED_NS, cache_folder, write_cached
 
 VERSION = 1  # of what is kept of a check
 

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from coder_core.console.faults import InputError
-from coder_core.runs.files import atomic, sealed
+from coder_core.files import atomic, sealed
 
 Kind = Literal["images", "texts"]
 SECONDS = 20.0  # between two parts

@@ -25,8 +25,8 @@ from coder_core.data.captioned.records import Tally
 from coder_core.data.lines import shown
 from coder_core.embedding.arrays import keep_rows
 from coder_core.embedding.plan import BLOCK_ON_CPU, make_plan
-from coder_core.runs.files import atomic
-from coder_core.towers.regions import RegionTower, boxes
+from coder_core.files import atomic
+from coder_core.model.towers.regions import RegionTower, boxes
 
 ABOUT = "tower.json"
 SECONDS = 20.0  # between two marks of what is done

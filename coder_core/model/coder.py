@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from coder_core.concepts.attention import ConceptBranch
 from coder_core.cpu.dropout import Dropout
-from coder_core.encoders.pooling import pool_each
-from coder_core.encoders.pvse import PVSEPooling
+from coder_core.model.concepts.attention import ConceptBranch
+from coder_core.model.encoders.pooling import pool_each
+from coder_core.model.encoders.pvse import PVSEPooling
+from coder_core.model.scoring.scorer import CosineScorer, Scorer
 from coder_core.ops import normalise
-from coder_core.scoring.scorer import CosineScorer, Scorer
 
 
 class Embedded(NamedTuple):

@@ -14,8 +14,8 @@ from coder_core.console.faults import Fault
 from coder_core.data.glove import learn_word_vectors, read_word_vectors
 from coder_core.data.lines import LONGEST_CAPTION_WORDS
 from coder_core.data.words import SPECIAL_WORDS, UNKNOWN, Tokens, Vocabulary, tokenise
-from coder_core.encoders.bert import load_tokenizer
-from coder_core.towers.halves import TextHalf
+from coder_core.model.encoders.bert import load_tokenizer
+from coder_core.model.towers.halves import TextHalf
 
 RANDOM_STREAM = 3  # of the vectors of words that a GloVe file lacks
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.data.dataset import Split, available_splits, read_split
-from coder_core.model.towers import RunTowers, reading_of
+from coder_core.model.run_towers import RunTowers, reading_of
 
 Progress = Callable[[str, int, int], None]
 OPTIONAL = ("dev",)

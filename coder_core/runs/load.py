@@ -14,22 +14,22 @@ import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from coder_core.concepts.knowledge import ARRAYS, NAMES, Concepts
 from coder_core.config.schema import Config, from_document
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import text_chunks
 from coder_core.data.words import Vocabulary
+from coder_core.files.sealed import read_checked, read_toml
 from coder_core.model.build import build_model
 from coder_core.model.coder import Branches, Coder
+from coder_core.model.concepts.knowledge import ARRAYS, NAMES, Concepts
 from coder_core.model.encode import TEXTS_AT_ONCE, evaluating
 from coder_core.model.reader import CaptionReader, make_reader
+from coder_core.model.run_towers import FILE as TOWERS
+from coder_core.model.run_towers import RunTowers, open_towers
 from coder_core.model.score import ImageParts, score_texts
-from coder_core.model.towers import FILE as TOWERS
-from coder_core.model.towers import RunTowers, open_towers
 from coder_core.ops.mixture import mixed_embeddings
 from coder_core.ops.shapes import shapes_only
-from coder_core.runs.files.saves import Save, SaveStore
-from coder_core.runs.files.sealed import read_checked, read_toml
+from coder_core.runs.saves import Save, SaveStore
 
 MOST_FEATURES = 1 << 20  # numbers a region
 ABOUT = "about"  # the table of config.toml that tells of the command, versions and data; not part of the configuration

@@ -12,11 +12,11 @@ import numpy as np
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.captioned.packed import names_digest, open_packed
+from coder_core.model.towers.dual_encoder import DualEncoder
+from coder_core.model.towers.own import ALLOWED, OwnTowers, is_allowed
+from coder_core.model.towers.regions import RegionTower, own_regions, transformers_regions
+from coder_core.model.towers.towers import OWN, PLAIN_PROMPT, TRANSFORMERS, Towers
 from coder_core.runs.analysis.tables import DOCUMENT_REGIONS, PICTURE_POSITIONS
-from coder_core.towers.dual_encoder import DualEncoder
-from coder_core.towers.own import ALLOWED, OwnTowers, is_allowed
-from coder_core.towers.regions import RegionTower, own_regions, transformers_regions
-from coder_core.towers.towers import OWN, PLAIN_PROMPT, TRANSFORMERS, Towers
 
 KEYS = ("kind", "model", "tower", "revision", "fingerprint", "prompt")
 NUMBERS = ("grid", "rows", "columns", "size")

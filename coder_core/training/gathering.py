@@ -9,11 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from coder_core.memory.bank import CoupledBank
+from coder_core.model.scoring.scorer import CosineScorer, Scorer
 from coder_core.objectives.pairs import Direction, in_batch_direction
 from coder_core.ops import mean_of_parts
-from coder_core.scoring.scorer import CosineScorer, Scorer
 from coder_core.training import parallel
+from coder_core.training.memory.bank import CoupledBank
 
 
 class Lengths(NamedTuple):

@@ -30,15 +30,14 @@ from coder_core.console.signals import StoppedBySignalError
 from coder_core.console.tables import metrics_table
 from coder_core.cpu.allocation import keep_buffers
 from coder_core.cpu.products import product_library, use_onednn
+from coder_core.files.sealed import write_sealed
 from coder_core.model.reader import make_reader
-from coder_core.model.towers import FILE as TOWERS
-from coder_core.model.towers import SIDES, open_towers, with_size_of_towers
+from coder_core.model.run_towers import FILE as TOWERS
+from coder_core.model.run_towers import SIDES, open_towers, with_size_of_towers
+from coder_core.model.towers.own import allow
 from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.derived.neighbours import run_text_space, same_neighbours
-from coder_core.runs.files.history import HISTORY, history_faults
-from coder_core.runs.files.lock import IN_PLACE, RunLock
-from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.sealed import write_sealed
+from coder_core.runs.history import HISTORY, history_faults
 from coder_core.runs.load import (
     ABOUT,
     check_size,
@@ -49,7 +48,8 @@ from coder_core.runs.load import (
     read_towers,
     read_vocabulary,
 )
-from coder_core.towers.own import allow
+from coder_core.runs.lock import IN_PLACE, RunLock
+from coder_core.runs.saves import SaveStore
 from coder_core.training import parallel
 from coder_core.training.precision import twin_precision
 from coder_core.training.prepare import Prepared, prepare

@@ -8,9 +8,9 @@ from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.words import Vocabulary
 from coder_core.model.coder import Coder
-from coder_core.model.towers import RunTowers
-from coder_core.runs.files.status import read_status
+from coder_core.model.run_towers import RunTowers
 from coder_core.runs.load import LoadedModel, load_model, load_weights, read_vocabulary
+from coder_core.runs.status import read_status
 
 
 def read_teacher(

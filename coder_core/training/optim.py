@@ -17,7 +17,7 @@ from coder_core.config.towers import TowersConfig
 from coder_core.console.documents import trusting
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import Batch
-from coder_core.runs.files.saves import Save
+from coder_core.runs.saves import Save
 from coder_core.training.stopping import check_gradients
 
 DECAY_FACTOR = 0.1

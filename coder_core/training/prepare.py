@@ -12,22 +12,22 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from coder_core.concepts.knowledge import Concepts
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.batches import TrainingBatches
 from coder_core.data.checksums import split_checksums
 from coder_core.data.dataset import Split, compare_splits, fingerprint, part_images
-from coder_core.data.demo import DEMO_FOLDER, make_demo
 from coder_core.data.vague import make_vague
 from coder_core.data.words import Tokens, Vocabulary
+from coder_core.demo import DEMO_FOLDER, make_demo
 from coder_core.geometry.text_space import TextSpace
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
-from coder_core.model.concepts import make_concepts
+from coder_core.model.concept_branch import make_concepts
+from coder_core.model.concepts.knowledge import Concepts
 from coder_core.model.reader import CaptionReader, initial_word_vectors, make_reader
+from coder_core.model.run_towers import RunTowers
 from coder_core.model.splits import read_splits
-from coder_core.model.towers import RunTowers
 from coder_core.runs.derived.neighbours import Neighbourhood, train_neighbourhood
 from coder_core.runs.load import LoadedModel
 from coder_core.training import parallel

@@ -21,7 +21,7 @@ from coder_core.data.reviews import (
     read_reviews,
     verdicts_fingerprint,
 )
-from coder_core.runs.files.sealed import read_checked
+from coder_core.files.sealed import read_checked
 from coder_core.training import parallel
 
 CPU = torch.device("cpu")

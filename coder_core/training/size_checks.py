@@ -9,8 +9,8 @@ from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault
 from coder_core.data.words import Tokens
-from coder_core.memory.momentum import share_of_start, start_that_leaves
-from coder_core.model.towers import RunTowers
+from coder_core.model.run_towers import RunTowers
+from coder_core.training.memory.momentum import share_of_start, start_that_leaves
 
 PAIRS_A_PROTOTYPE = 15  # of the paper: 145,000 pairs of Flickr30K, 10,000 prototypes
 MOST_OF_START = 0.05  # share of the random start that may remain in a momentum teacher without a warning

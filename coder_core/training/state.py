@@ -22,8 +22,8 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.cpu.products import product_library
 from coder_core.model.coder import Coder
 from coder_core.ops.shapes import shapes_only
-from coder_core.runs.files.saves import Save, SaveStore
 from coder_core.runs.load import load_weights
+from coder_core.runs.saves import Save, SaveStore
 from coder_core.training import parallel
 from coder_core.training.optim import load_optimizer, optimizer_tensors
 from coder_core.training.parts.part import Part

@@ -19,7 +19,7 @@ from coder_core.data.rows import UnreadableRowsError
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, ensemble_metrics, half_metrics
 from coder_core.model.encode import SplitEmbeddings, autocast, encode_split
 from coder_core.model.score import score_split
-from coder_core.runs.files.history import STEPS_BETWEEN_LINES
+from coder_core.runs.history import STEPS_BETWEEN_LINES
 from coder_core.training import parallel
 from coder_core.training.losses import Losses
 from coder_core.training.optim import clip_gradients, learning_rate, make_optimizer, set_rate

@@ -24,8 +24,8 @@ from coder_core.ablation.writing import comma_separated, markdown
 from coder_core.console.faults import InputError
 from coder_core.evaluate import main as evaluate
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.files.status import read_status
 from coder_core.runs.load import read_config
+from coder_core.runs.status import read_status
 from tests.support.tiny_runs import write_tiny_data
 
 REPOSITORY = Path(__file__).resolve().parents[2]

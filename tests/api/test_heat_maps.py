@@ -12,13 +12,13 @@ import torch
 
 from coder_core.api import InputError, Run, open_run
 from coder_core.api.heat_maps import cosines, heat_map, heat_map_ways, interaction_attention, lay_over
-from coder_core.data.demo.features import CELLS, cell_features, region_boxes, region_features
 from coder_core.data.pictures import read_picture
+from coder_core.demo.features import CELLS, cell_features, region_boxes, region_features
 from coder_core.embed import main as embed
-from coder_core.scoring.interaction import InteractionScorer
-from coder_core.towers.dual_encoder import DualEncoder
-from coder_core.towers.patches import encode_patches
-from coder_core.towers.regions import boxes
+from coder_core.model.scoring.interaction import InteractionScorer
+from coder_core.model.towers.dual_encoder import DualEncoder
+from coder_core.model.towers.patches import encode_patches
+from coder_core.model.towers.regions import boxes
 from tests.support.heat_runs import write_heat_runs
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.tiny_towers import write_tiny_siglip

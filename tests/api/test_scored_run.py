@@ -25,8 +25,8 @@ from coder_core.api.similarity.samples import choose_samples
 from coder_core.console.faults import InputError
 from coder_core.evaluation import EmbeddingPair, ScoreMatrix, rank, score_tiles
 from coder_core.evaluation.recall import metrics_from_ranks
+from coder_core.files.sealed import write_sealed
 from coder_core.runs.analysis.write import write_analysis
-from coder_core.runs.files.sealed import write_sealed
 
 CHOICES = [
     {"candidates": "split"},

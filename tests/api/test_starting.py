@@ -16,7 +16,7 @@ from coder_core.api.training import start as starting
 from coder_core.api.training.start import DEMO, DataSet
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config, settings
-from coder_core.runs.files.status import read_status, write_status
+from coder_core.runs.status import read_status, write_status
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import coco, flickr8k, img2dataset, parquet, webdataset
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data

@@ -22,8 +22,8 @@ from streamlit.components.v2 import manifest_scanner
 
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
-from coder_core.runs.files.history import HistoryWriter
-from coder_core.runs.files.status import write_status
+from coder_core.runs.history import HistoryWriter
+from coder_core.runs.status import write_status
 from tests.support.clip_runs import import_clip
 from tests.support.concept_runs import write_concept_run
 from tests.support.pages import PROJECT, Opened, open_page

@@ -12,9 +12,9 @@ import pytest
 import tomli_w
 
 from coder_core.api import InputError, list_runs, open_run
-from coder_core.runs.files.lines import seal_line
-from coder_core.runs.files.manifest import render_manifest
-from coder_core.runs.files.status import write_status
+from coder_core.files.lines import seal_line
+from coder_core.files.manifest import render_manifest
+from coder_core.runs.status import write_status
 from tests.support.pages import PAGES, Opened, table_rows, texts
 from tests.support.run_folders import cut, flip, reseal, write_run
 

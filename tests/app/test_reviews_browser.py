@@ -14,8 +14,8 @@ import pytest
 from coder_core.data.reviews import Reviews, read_reviews
 from coder_core.evaluate import main as evaluate
 from coder_core.report import main as write_report
-from coder_core.runs.files.status import read_status
 from coder_core.runs.load import read_config
+from coder_core.runs.status import read_status
 from coder_core.training.launch import start_run
 from tests.app.test_train_page import TINY, until
 from tests.support.promises import promises

@@ -18,8 +18,8 @@ from streamlit.testing.v1 import AppTest
 from coder_core.api import InputError, Run, open_run
 from coder_core.data.pictures import read_picture
 from coder_core.embed import main
+from coder_core.files.manifest import MANIFEST, render_manifest
 from coder_core.runs.analysis.tables import DOCUMENT_TOWERS
-from coder_core.runs.files.manifest import MANIFEST, render_manifest
 from tests.support.pages import PROJECT, Opened, texts
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, PICTURES, draw
 from tests.support.tiny_towers import write_tiny_clip

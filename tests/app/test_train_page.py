@@ -20,7 +20,7 @@ from app.backend import jobs, training
 from app.backend.runs import RunSummary
 from app.backend.training import TrainingRun
 from app.ui.progress import latest, time_left
-from coder_core.runs.files.status import read_status, write_status
+from coder_core.runs.status import read_status, write_status
 from coder_core.training.launch import start_run
 from tests.support.pages import Opened, texts
 from tests.support.picture_folders import flickr8k
@@ -135,7 +135,7 @@ def test_it_opens_with_every_kind_of_run(
     if kind in ("interrupted", "elsewhere"):
         write_status(run, "running", step=10, steps=30)
     if kind == "interrupted":
-        monkeypatch.setattr("coder_core.runs.files.status._alive", lambda record: False)
+        monkeypatch.setattr("coder_core.runs.status._alive", lambda record: False)
     app = opened(root, "train", watch="torn" if kind == "damaged" else "demo")
     names = app.selectbox(key="watch").options
     assert "clip" not in names

@@ -8,8 +8,8 @@ from app.backend.joint_space import modality_gap
 from app.backend.retrieval import rank_changes
 from app.backend.runs import open_summary
 from coder_core.api import list_runs
-from coder_core.runs.files.history import HistoryWriter
-from coder_core.runs.files.status import write_status
+from coder_core.runs.history import HistoryWriter
+from coder_core.runs.status import write_status
 from tests.support.run_folders import write_run
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.raw_pixels import chance, main
-from coder_core.data.demo import make_demo
+from coder_core.demo import make_demo
 
 
 def test_chance_is_the_mean_over_all_orders() -> None:

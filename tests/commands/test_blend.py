@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 
 from coder_core.evaluate import main
 from coder_core.evaluation import retrieval_metrics
+from coder_core.model.towers.tuning import TunedTower, merge_adapters
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.load import load_model
-from coder_core.towers.tuning import TunedTower, merge_adapters
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import NAMES, draw
 from tests.support.tiny_runs import quiet

@@ -11,7 +11,7 @@ import pytest
 
 from coder_core.check_data import main
 from coder_core.data.dataset import read_split
-from coder_core.data.demo import make_demo
+from coder_core.demo import make_demo
 from tests.support.precomp_folders import features, real_flickr8k, refusal, write_split
 from tests.support.run_folders import write_halves, write_run
 

@@ -11,9 +11,9 @@ import pytest
 
 from coder_core.api import InputError, compare, facts, list_runs, open_run
 from coder_core.embed import main
+from coder_core.files.manifest import render_manifest
+from coder_core.files.sealed import read_manifest
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.files.manifest import render_manifest
-from coder_core.runs.files.sealed import read_manifest
 from tests.support.run_folders import draw_pictures, ranks_of, recalls, synthetic, write_run
 
 IMAGES = 12

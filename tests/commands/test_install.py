@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from coder_core.runs.files.status import read_status
+from coder_core.runs.status import read_status
 from tests.support.tiny_runs import write_tiny_data
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -19,11 +19,11 @@ import torch
 from coder_core.config.presets import DEMO_RUNS, PRESETS
 from coder_core.config.schema import Config
 from coder_core.cpu.products import product_library
-from coder_core.data.demo import make_demo
-from coder_core.runs.files.history import HISTORY, read_history
-from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.status import read_status
+from coder_core.demo import make_demo
+from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import load_model, read_config
+from coder_core.runs.saves import SaveStore
+from coder_core.runs.status import read_status
 from coder_core.train import main
 from tests.support.pages import PAGES, open_page, texts
 from tests.support.tiny_runs import newest_state, position, write_tiny_data

@@ -19,9 +19,9 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.console.runner import command
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.data.words import Vocabulary
+from coder_core.files.sealed import write_sealed
 from coder_core.model.build import build_model
-from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.sealed import write_sealed
+from coder_core.runs.saves import SaveStore
 from tests.runs.test_links import digest
 from tests.support.tiny_runs import WORDS, tiny_config
 

@@ -17,8 +17,8 @@ from coder_core.cpu.products import (
     rounded_rows,
     use_onednn,
 )
-from coder_core.encoders.recurrent import RecurrentWords
-from tests.encoders.test_recurrent import with_torch
+from coder_core.model.encoders.recurrent import RecurrentWords
+from tests.model.encoders.test_recurrent import with_torch
 
 settings = torch.backends.mkldnn.matmul
 

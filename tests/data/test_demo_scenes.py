@@ -7,9 +7,9 @@ import re
 
 import numpy as np
 
-from coder_core.data.demo import wording
-from coder_core.data.demo.captions import EXACT, write_captions
-from coder_core.data.demo.scenes import GROUNDS, SHAPES, SIDE, Scene, Thing, relations, sample_scene
+from coder_core.demo import wording
+from coder_core.demo.captions import EXACT, write_captions
+from coder_core.demo.scenes import GROUNDS, SHAPES, SIDE, Scene, Thing, relations, sample_scene
 
 SCENES = [sample_scene(0, index) for index in range(250)]
 CAPTIONS = [write_captions(scene) for scene in SCENES]

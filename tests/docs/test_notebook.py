@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -12,14 +13,14 @@ from tests.support.run_folders import write_run
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-def lines() -> list[str]:
+def statements() -> list[str]:
     text = (PROJECT / "docs" / "notebook.md").read_text(encoding="utf-8")
     [program] = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    return [line for line in program.split("\n") if line]
+    return [ast.unparse(statement) for statement in ast.parse(program).body]
 
 
 def test_ten_lines_and_their_imports_run_without_streamlit(tmp_path: Path) -> None:
-    program = lines()
+    program = statements()
     assert len(program) <= 10
     for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("coder-demo", "dcl", 1.5)):
         write_run(tmp_path / "checkpoints", name, loss=loss, noise=noise, images=30, pictures=False)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from coder_core.towers.own import METHODS
-from coder_core.towers.regions import own_regions
+from coder_core.model.towers.own import METHODS
+from coder_core.model.towers.regions import own_regions
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "towers.md").read_text("utf-8")
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)

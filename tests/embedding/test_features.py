@@ -19,8 +19,8 @@ from coder_core.data.dataset import read_split
 from coder_core.data.pictures import read_picture
 from coder_core.embedding import regions
 from coder_core.features import main
+from coder_core.model.towers.regions import own_regions, transformers_regions
 from coder_core.runs.towers import load_region_tower
-from coder_core.towers.regions import own_regions, transformers_regions
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
 from tests.support.precomp_folders import refusal

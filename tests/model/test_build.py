@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from coder_core.config.schema import ModelConfig
-from coder_core.encoders.bert import BertWords
-from coder_core.encoders.gpo import GeneralisedPooling
-from coder_core.encoders.pooling import MaxPooling, MeanPooling
-from coder_core.encoders.recurrent import RecurrentWords
 from coder_core.model.build import build_model
+from coder_core.model.encoders.bert import BertWords
+from coder_core.model.encoders.gpo import GeneralisedPooling
+from coder_core.model.encoders.pooling import MaxPooling, MeanPooling
+from coder_core.model.encoders.recurrent import RecurrentWords
 from tests.support.tiny_bert import write_tiny_bert
 
 

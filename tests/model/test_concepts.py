@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.concepts.knowledge import Concepts
-from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.config.schema import Config, DataConfig, ModelConfig
 from coder_core.console.faults import InputError
 from coder_core.model.build import build_model
-from coder_core.model.concepts import concept_vectors, make_concepts, read_concept_list
+from coder_core.model.concept_branch import concept_vectors, make_concepts, read_concept_list
+from coder_core.model.concepts.knowledge import Concepts
+from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.ops import normalise
 
 CAPTIONS = ["a red dog runs", "two dogs run on red grass", "a dog on grass", "red dogs running", "grass"] * 2

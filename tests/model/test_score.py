@@ -12,15 +12,15 @@ from coder_core.config.schema import ModelConfig
 from coder_core.console.faults import InputError
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
-from coder_core.encoders.pvse import PVSEPooling
 from coder_core.evaluation import rank, score_tiles
 from coder_core.model import score
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
 from coder_core.model.encode import encode_split
+from coder_core.model.encoders.pvse import PVSEPooling
 from coder_core.model.score import score_pairs, score_split, score_texts
-from coder_core.scoring.interaction import InteractionScorer
-from coder_core.scoring.scorer import PVSEScorer
+from coder_core.model.scoring.interaction import InteractionScorer
+from coder_core.model.scoring.scorer import PVSEScorer
 from tests.model.test_encode import CPU, split, tokens
 
 __all__ = ["split", "tokens"]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from coder_core.memory.bank import CoupledBank
 from coder_core.objectives.diversity import anchor_diversity
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from coder_core.objectives.pairs import (
@@ -21,6 +20,7 @@ from coder_core.objectives.pairs import (
     same_image_negatives,
 )
 from coder_core.ops import normalise
+from coder_core.training.memory.bank import CoupledBank
 from tests.reference import step as reference
 from tests.reference.arithmetic import dot
 from tests.reference.losses import diversity_contrastive as loss_of_one

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from coder_core.files.sealed import write_sealed
 from coder_core.runs.analysis.write import write_analysis
-from coder_core.runs.files.history import HistoryWriter
-from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.sealed import write_sealed
-from coder_core.runs.files.status import write_status
+from coder_core.runs.history import HistoryWriter
+from coder_core.runs.saves import SaveStore
+from coder_core.runs.status import write_status
 
 
 def fill_analysis(run: Path, split: str = "test", value: float = 0.0, **changes: Any) -> Path:

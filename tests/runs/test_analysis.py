@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from coder_core.console.faults import InputError
+from coder_core.files import sealed
+from coder_core.files.manifest import file_sha256, render_manifest
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import list_splits
-from coder_core.runs.files import sealed
-from coder_core.runs.files.manifest import file_sha256, render_manifest
 from tests.runs.conftest import fill_analysis
 
 
@@ -76,7 +76,7 @@ def test_a_large_array_needs_room_for_its_copy(
 def test_reading_needs_no_torch(run: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from coder_core.runs.analysis.read import open_analysis;"
-        "from coder_core.runs.files import history, lock, status;"
+        "from coder_core.runs import lock; from coder_core.runs import history, status;"
         f"open_analysis(Path({str(run)!r}), 'test').captions; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from coder_core.console.faults import InputError
-from coder_core.runs.files.atomic import appearing
-from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.sealed import read_checked, write_sealed
+from coder_core.files.atomic import appearing
+from coder_core.files.sealed import read_checked, write_sealed
+from coder_core.runs.saves import SaveStore
 from tests.runs.conftest import save_step
 
 

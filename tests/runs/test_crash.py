@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from coder_core.runs.files import saves
-from coder_core.runs.files.saves import SaveStore
+from coder_core.files import sealed
+from coder_core.runs import saves
+from coder_core.runs.saves import SaveStore
 from tests.runs.conftest import save_step
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +72,7 @@ def test_an_interrupt_at_any_line_of_a_save_loses_nothing(tmp_path: Path) -> Non
 
 def interrupt_at_line(number: int, store: SaveStore) -> bool:
     left = number
-    code = str(Path(saves.__file__).parent)
+    code = tuple(str(Path(module.__file__).parent) for module in (saves, sealed))
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal left

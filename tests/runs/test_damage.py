@@ -15,12 +15,12 @@ import pytest
 from coder_core.ablation.results import _hits
 from coder_core.api import open_run
 from coder_core.console.faults import Fault, InputError
+from coder_core.files.manifest import render_manifest
+from coder_core.files.sealed import read_checked
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.files.history import history_faults, read_history
-from coder_core.runs.files.manifest import render_manifest
-from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.sealed import read_checked
-from coder_core.runs.files.status import read_status
+from coder_core.runs.history import history_faults, read_history
+from coder_core.runs.saves import SaveStore
+from coder_core.runs.status import read_status
 
 
 def files_of(run: Path) -> list[Path]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from coder_core.console.faults import InputError
-from coder_core.runs.files.history import HISTORY, HistoryWriter, history_faults, read_frame, read_history
-from coder_core.runs.files.sealed import write_sealed
-from coder_core.runs.files.status import read_status, write_status
+from coder_core.files.sealed import write_sealed
+from coder_core.runs.history import HISTORY, HistoryWriter, history_faults, read_frame, read_history
+from coder_core.runs.status import read_status, write_status
 
 
 def steps(path: Path) -> list[tuple[int, float]]:

@@ -18,10 +18,10 @@ from coder_core import cluster, embed, evaluate, project, train
 from coder_core.console.faults import InputError
 from coder_core.console.plain_files import check_plain, open_plain, read_plain
 from coder_core.console.processes import JobFolder
-from coder_core.runs.files.history import HistoryWriter
-from coder_core.runs.files.lock import RunLock
-from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.status import write_status
+from coder_core.runs.history import HistoryWriter
+from coder_core.runs.lock import RunLock
+from coder_core.runs.saves import SaveStore
+from coder_core.runs.status import write_status
 from tests.runs.conftest import save_step
 from tests.support.run_folders import import_run_folder
 

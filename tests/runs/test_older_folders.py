@@ -13,7 +13,7 @@ from coder_core.evaluate import main
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived.compute import clusters_folder, layout_folder, read_clusters, read_layout
-from coder_core.runs.files.history import history_faults
+from coder_core.runs.history import history_faults
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "run_of_0_1"
 RUNS = ["whole", "weighted"]

@@ -19,10 +19,10 @@ import tomli_w
 from coder_core.api import list_runs, open_run
 from coder_core.config.schema import to_document
 from coder_core.console.faults import InputError
-from coder_core.runs.files.history import history_faults
-from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.status import read_status
+from coder_core.runs.history import history_faults
 from coder_core.runs.load import load_model, read_config
+from coder_core.runs.saves import SaveStore
+from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
 from tests.support.run_folders import reseal
 from tests.support.tiny_bert import write_tiny_bert

@@ -14,12 +14,12 @@ import psutil
 import pytest
 
 from coder_core.console.faults import InputError
-from coder_core.runs.files.atomic import WriteError
-from coder_core.runs.files.lines import seal_line
-from coder_core.runs.files.lock import RunLock
-from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.sealed import write_sealed
-from coder_core.runs.files.status import read_status, write_status
+from coder_core.files.atomic import WriteError
+from coder_core.files.lines import seal_line
+from coder_core.files.sealed import write_sealed
+from coder_core.runs.lock import RunLock
+from coder_core.runs.saves import SaveStore
+from coder_core.runs.status import read_status, write_status
 from tests.runs.conftest import save_step
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,13 +33,13 @@ except InputError as error:
 """
 AS_TENSORS = """
 import torch
-from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.saves import SaveStore
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 try:
     SaveStore(Path(sys.argv[1]), keep=2).write("30", {"model": {"weight": torch.ones(250_000)}}, {})"""
 AS_AN_ARRAY_BY_NOBODY = """
 import numpy
-from coder_core.runs.files.sealed import write_sealed
+from coder_core.files.sealed import write_sealed
 os.geteuid() == 0 and os.seteuid(65534)
 try:
     write_sealed(Path(sys.argv[1]) / "30", {"weight.npy": numpy.ones(125_000)})"""
@@ -95,7 +95,7 @@ def test_a_read_only_folder_is_refused(store: SaveStore, tmp_path: Path) -> None
 
 def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from coder_core.runs.files.lock import RunLock\n"
+        "import sys, time; from pathlib import Path; from coder_core.runs.lock import RunLock\n"
         "with RunLock(Path(sys.argv[1])): print('locked', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
@@ -133,7 +133,7 @@ def test_running_of_a_dead_process_reads_as_interrupted(tmp_path: Path) -> None:
     assert status is not None
     assert (status["state"], status["step"], status["pid"]) == ("running", 3, os.getpid())
     program = (
-        "import sys; from pathlib import Path; from coder_core.runs.files.status import write_status;"
+        "import sys; from pathlib import Path; from coder_core.runs.status import write_status;"
         "write_status(Path(sys.argv[1]), 'running', step=4)"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, check=True)

@@ -16,8 +16,8 @@ from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
 from coder_core.model.encode import encode_split
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.files.saves import SaveStore
 from coder_core.runs.load import load_model, load_weights, read_config, read_vocabulary
+from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import start_run
 from tests.support.run_folders import cut, flip
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data

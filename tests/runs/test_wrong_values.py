@@ -28,10 +28,10 @@ from coder_core.api import facts, list_runs, open_run
 from coder_core.api.training import sample_weights
 from coder_core.api.training.start import DataSet, teacher_runs
 from coder_core.console.faults import InputError
+from coder_core.files.manifest import render_manifest
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived.compute import clusters_folder, layout_folder, read_clusters, read_layout
-from coder_core.runs.files.manifest import render_manifest
 from coder_core.runs.load import load_model
 from tests.support.run_folders import reseal, write_run
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import tomli_w
 
-from coder_core.concepts.cooccurrence import count_together
-from coder_core.concepts.knowledge import Concepts
-from coder_core.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.config.schema import Config, DataConfig, to_document
 from coder_core.evaluation import mixture, rank, score_tiles
 from coder_core.evaluation.recall import metrics_from_ranks
+from coder_core.files.sealed import write_sealed
+from coder_core.model.concepts.cooccurrence import count_together
+from coder_core.model.concepts.knowledge import Concepts
+from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concepts import concept_tables
 from coder_core.runs.analysis.write import write_analysis
-from coder_core.runs.files.sealed import write_sealed
 from tests.support.run_folders import CAPTIONS_PER_IMAGE, synthetic
 
 NAMES = [("dog", "object"), ("grass", "object"), ("ball", "object"), ("red", "property"), ("run", "motion")]

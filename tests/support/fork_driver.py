@@ -22,8 +22,8 @@ import torch
 
 from coder_core.config.schema import Config
 from coder_core.data.rows import UnreadableRowsError
-from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.status import read_status
+from coder_core.runs.saves import SaveStore
+from coder_core.runs.status import read_status
 from coder_core.train import main as command
 from coder_core.training.launch import StoppedError, start_run
 from tests.support.tiny_runs import quiet, tiny_config

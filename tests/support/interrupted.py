@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from coder_core.config.schema import Config
-from coder_core.runs.files.lock import RunLock
-from coder_core.runs.files.sealed import read_checked, read_manifest, write_sealed
+from coder_core.files.sealed import read_checked, read_manifest, write_sealed
 from coder_core.runs.load import read_concepts, read_config, read_vocabulary
+from coder_core.runs.lock import RunLock
 from coder_core.training.launch import continue_run
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.reviewed import named_reviews

@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 
-from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.saves import SaveStore
 
-CODE = str(Path(sys.modules["coder_core.runs"].__path__[0]))
+CODE = tuple(str(Path(sys.modules[f"coder_core.{name}"].__path__[0])) for name in ("files", "runs"))
 
 
 def write(store: SaveStore, step: int, size: int = 100) -> None:
@@ -30,7 +30,7 @@ def write(store: SaveStore, step: int, size: int = 100) -> None:
 
 
 def die_at_line(number: int) -> None:
-    """Leave without a word before the `number`-th line of `coder_core.runs` is run."""
+    """Leave without a word before the `number`-th line of `coder_core.files` and `coder_core.runs` is run."""
     left = number
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

@@ -16,12 +16,12 @@ from coder_core.api import Run
 from coder_core.config.schema import Config, DataConfig, ObjectiveConfig, TrainingConfig, to_document
 from coder_core.data.dataset import part_images
 from coder_core.data.embeddings import read_embeddings
+from coder_core.files.manifest import render_manifest
+from coder_core.files.sealed import write_sealed
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.write import write_analysis
-from coder_core.runs.files.history import HistoryWriter
-from coder_core.runs.files.manifest import render_manifest
-from coder_core.runs.files.sealed import write_sealed
-from coder_core.runs.files.status import write_status
+from coder_core.runs.history import HistoryWriter
+from coder_core.runs.status import write_status
 
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 CAPTIONS_PER_IMAGE = 5

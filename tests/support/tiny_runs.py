@@ -16,8 +16,8 @@ from torch import Tensor
 
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch, TrainingBatches
-from coder_core.runs.files.history import HISTORY, read_history
-from coder_core.runs.files.saves import Save, SaveStore
+from coder_core.runs.history import HISTORY, read_history
+from coder_core.runs.saves import Save, SaveStore
 from tests.support.configs import changed
 
 STILL = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}  # a batch embeds the same twice

@@ -12,9 +12,9 @@ import torch
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.runs.files.lock import RunLock
-from coder_core.runs.files.sealed import read_checked, write_sealed
+from coder_core.files.sealed import read_checked, write_sealed
 from coder_core.runs.load import load_model
+from coder_core.runs.lock import RunLock
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer

@@ -15,11 +15,11 @@ import torch
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.memory.momentum import cosine_momentum
-from coder_core.runs.files.history import HISTORY, read_history
-from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import load_model, read_config
+from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import continue_run, start_run
+from coder_core.training.memory.momentum import cosine_momentum
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.prepare import prepare
 from coder_core.training.size_checks import check_teacher_momentum

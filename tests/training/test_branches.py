@@ -13,9 +13,9 @@ import torch
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder
-from coder_core.runs.files.history import HISTORY, read_history
-from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import load_model
+from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import start_run
 from coder_core.training.parts.boosting import OnlineBranches, make_boosting
 from coder_core.training.prepare import Prepared, prepare

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coder_core.runs.files.history import HISTORY
+from coder_core.runs.history import HISTORY
 from tests.support.driving import told_by
 from tests.support.fork_driver import EPOCHS, RANDOM_KILLS, SAVE_KILLS, SIGNALLED_PLACES
 from tests.support.tiny_runs import assert_same_run, position, write_tiny_data

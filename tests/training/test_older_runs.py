@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from coder_core.runs.files.history import HISTORY, read_history
-from coder_core.runs.files.status import read_status
+from coder_core.runs.history import HISTORY, read_history
+from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run
 from tests.support.tiny_runs import newest_state, position, printed, quiet
 

@@ -13,7 +13,7 @@ from torch import nn
 from coder_core.config.schema import ModelConfig, TrainingConfig
 from coder_core.console.faults import InputError
 from coder_core.model.build import build_model
-from coder_core.runs.files.saves import Save, SaveStore
+from coder_core.runs.saves import Save, SaveStore
 from coder_core.training.optim import (
     learning_rate,
     load_optimizer,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from coder_core.config.checks import problems
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.model.towers import open_towers, with_size_of_towers
+from coder_core.model.run_towers import open_towers, with_size_of_towers
 from coder_core.training import pieces
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.pieces import check_pieces

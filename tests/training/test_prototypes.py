@@ -12,9 +12,9 @@ from torch import Tensor
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.runs.files.history import HISTORY, read_history
-from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import load_model
+from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import start_run
 from coder_core.training.losses import Losses
 from coder_core.training.parts.concepts import ConceptLoss

@@ -19,11 +19,11 @@ from coder_core.ablation.writing import markdown
 from coder_core.console.display import best_so_far
 from coder_core.console.faults import InputError
 from coder_core.data.words import Tokens
-from coder_core.runs.files.history import HISTORY, read_history
-from coder_core.runs.files.lock import RunLock
-from coder_core.runs.files.saves import SaveStore
-from coder_core.runs.files.status import read_status
+from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import best_save, read_config, read_vocabulary
+from coder_core.runs.lock import RunLock
+from coder_core.runs.saves import SaveStore
+from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
 from tests.support.configs import changed

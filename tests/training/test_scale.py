@@ -14,9 +14,9 @@ from app.ui.progress import curve_label, curves
 from coder_core.config.schema import Config
 from coder_core.objectives.pairs import both_directions
 from coder_core.objectives.sigmoid import pairwise_sigmoid
-from coder_core.runs.files.history import HISTORY, read_frame, read_history
-from coder_core.runs.files.saves import SaveStore
+from coder_core.runs.history import HISTORY, read_frame, read_history
 from coder_core.runs.load import load_model
+from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import start_run
 from coder_core.training.losses import Losses
 from coder_core.training.parts.make import make_parts

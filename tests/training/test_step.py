@@ -15,7 +15,6 @@ from torch.autograd import gradcheck
 
 from coder_core.config.schema import Config, ObjectiveConfig
 from coder_core.data.batches import Batch
-from coder_core.memory.bank import CoupledBank
 from coder_core.objectives.cmpm import projection_matching
 from coder_core.objectives.info_nce import info_nce
 from coder_core.objectives.pairs import both_directions
@@ -25,6 +24,7 @@ from coder_core.ops import normalise
 from coder_core.training.dcl_losses import concept_dcl, instance_dcl
 from coder_core.training.gathering import Keys, gather_anchors
 from coder_core.training.losses import Losses
+from coder_core.training.memory.bank import CoupledBank
 from coder_core.training.parts.memory import MomentumMemory, make_memory
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from coder_core.runs.files.history import read_frame
+from coder_core.runs.history import read_frame
 from coder_core.training.launch import start_run
 from coder_core.training.tensorboard import FOLDER
 from tests.support.interrupted import assert_resumes

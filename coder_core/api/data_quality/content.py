@@ -19,8 +19,8 @@ from coder_core.data.captioned.positions import Files, ParquetRows, TarMembers
 from coder_core.data.content import ContentReport, Finding, cached_report, content_words
 from coder_core.data.content.captions import plain_words
 from coder_core.data.dataset import Split, available_splits, leaves, read_split
-from coder_core.data.demo import DEMO_FOLDER
 from coder_core.data.pictures import picture_path, read_picture
+from coder_core.demo import DEMO_FOLDER
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run

@@ -120,7 +120,7 @@ def _regions(run: Run, split: str, image: int | Image) -> Regions:
 
 
 def _of_towers(run: Run, split: str, text: str, image: int | Image, way: Way) -> HeatMap:
-    from coder_core.towers.patches import encode_patches  # torch is needed from here on, and only here
+    from coder_core.model.towers.patches import encode_patches  # torch is needed from here on, and only here
 
     picture = image if isinstance(image, Image) else sample_picture(run, split, image)
     patches = encode_patches(run.towers, picture)

@@ -14,10 +14,10 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Tell, silent
-from coder_core.data.cache import cache_folder, write_cached
 from coder_core.data.captioned import CaptionedSplit
 from coder_core.data.content.duplicates import Groups, duplicate_captions, duplicate_pictures
 from coder_core.data.content.pictures import PictureFacts, look_at_pictures
+from coder_core.files.cache import cache_folder, write_cached
 
 VERSION = 1  # of how content is checked
 PICTURES_SHARE = 0.9  # of the time

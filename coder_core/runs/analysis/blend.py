@@ -13,12 +13,12 @@ from coder_core.console.bars import watching
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.dataset import Split
 from coder_core.evaluation.recall import ensemble_metrics
+from coder_core.model.towers.halves import ImageHalf, TextHalf, weights_fingerprint
+from coder_core.model.towers.towers import OWN
+from coder_core.model.towers.tuning import TunedTower
 from coder_core.runs.analysis.evaluate import score
 from coder_core.runs.analysis.rows import RunRow, Samples
 from coder_core.runs.load import LoadedModel, read_config
-from coder_core.towers.halves import ImageHalf, TextHalf, weights_fingerprint
-from coder_core.towers.towers import OWN
-from coder_core.towers.tuning import TunedTower
 
 FLAG = "--blend"
 

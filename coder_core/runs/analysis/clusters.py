@@ -15,8 +15,8 @@ from torch import Tensor
 from coder_core.console.faults import Fault, InputError
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.ops import normalise
-from coder_core.runs.files.saves import PROTOTYPES
 from coder_core.runs.load import best_save
+from coder_core.runs.saves import PROTOTYPES
 
 ROWS_AT_ONCE = 1024
 

@@ -12,7 +12,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.runs.analysis.tables import check_tables
 
 if TYPE_CHECKING:
-    from coder_core.concepts.knowledge import Concepts
+    from coder_core.model.concepts.knowledge import Concepts
     from coder_core.model.encode import SplitEmbeddings
 
 CONCEPTS = "concepts"  # the document with their names

@@ -20,6 +20,7 @@ from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.evaluation.tiles import score_tiles
+from coder_core.files import atomic, sealed
 from coder_core.runs.analysis.evaluate import BEST_LISTED, describe_samples
 from coder_core.runs.analysis.tables import (
     DOCUMENT_IMPORTED,
@@ -32,7 +33,6 @@ from coder_core.runs.analysis.tables import (
     split_folder,
 )
 from coder_core.runs.analysis.write import write_analysis
-from coder_core.runs.files import atomic, sealed
 
 
 def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False) -> Path:

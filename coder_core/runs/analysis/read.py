@@ -12,10 +12,10 @@ import numpy as np
 from coder_core.console.documents import NUMBER, check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS
+from coder_core.files import atomic, sealed
+from coder_core.files.manifest import MANIFEST
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.concepts import CONCEPTS, ConceptTables, read_concept_tables
-from coder_core.runs.files import atomic, sealed
-from coder_core.runs.files.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from coder_core.data.captioned.packed import PackedPictures

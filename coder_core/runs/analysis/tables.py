@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.runs.files import atomic
-from coder_core.runs.files.manifest import MANIFEST
+from coder_core.files import atomic
+from coder_core.files.manifest import MANIFEST
 
 VERSION = 1
 VERSION_MIXED = (

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.plain_files import check_plain
+from coder_core.files import sealed
 from coder_core.runs.analysis import tables
-from coder_core.runs.files import sealed
 
 
 def write_analysis(

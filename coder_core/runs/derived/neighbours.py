@@ -18,7 +18,8 @@ import numpy as np
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.cache import cache_folder
+from coder_core.files import sealed
+from coder_core.files.cache import cache_folder
 from coder_core.geometry.caption_neighbours import EXACT_BELOW, caption_neighbours
 from coder_core.geometry.text_space import (
     ARRAYS,
@@ -29,7 +30,6 @@ from coder_core.geometry.text_space import (
     folder_fingerprint,
     sentence_space,
 )
-from coder_core.runs.files import sealed
 
 VERSION = 1  # of how spaces and neighbours are made
 NEIGHBOURS = "neighbours"

@@ -22,10 +22,10 @@ import numpy as np
 
 from coder_core.console.documents import check_values, trusting
 from coder_core.console.faults import Fault, InputError
+from coder_core.files import atomic, sealed
+from coder_core.files.manifest import MANIFEST
 from coder_core.runs.analysis.read import Analysis
 from coder_core.runs.analysis.tables import split_folder
-from coder_core.runs.files import atomic, sealed
-from coder_core.runs.files.manifest import MANIFEST
 
 VERSION = 1
 Result = TypeVar("Result")

@@ -16,11 +16,11 @@ from torch import nn
 
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
-from coder_core.memory.momentum import cosine_momentum, normalise_by_batch, update_twin
 from coder_core.model.coder import Coder
 from coder_core.training.boosting_losses import boosted, cohort_losses
 from coder_core.training.gathering import Anchors, Lengths, gather_anchors
 from coder_core.training.losses import Losses
+from coder_core.training.memory.momentum import cosine_momentum, normalise_by_batch, update_twin
 from coder_core.training.parts.part import Part, StepContext
 from coder_core.training.pieces import in_pieces
 from coder_core.training.precision import twin_autocast, twin_precision

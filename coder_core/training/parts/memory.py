@@ -9,11 +9,11 @@ from torch import Tensor
 
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
-from coder_core.memory.bank import CoupledBank
-from coder_core.memory.momentum import momentum_twin, update_twin
 from coder_core.model.coder import Coder
 from coder_core.training import parallel
 from coder_core.training.gathering import Keys
+from coder_core.training.memory.bank import CoupledBank
+from coder_core.training.memory.momentum import momentum_twin, update_twin
 from coder_core.training.parts.part import Part, StepContext
 from coder_core.training.pieces import in_pieces
 from coder_core.training.precision import twin_autocast, twin_precision

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from coder_core.config.schema import Config
 from coder_core.config.weighting import OF_NEIGHBOURHOODS
-from coder_core.memory.sample_cache import SampleCache
 from coder_core.model.coder import Coder
 from coder_core.objectives.combined_weights import shuffled
 from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sample_neighbours
@@ -22,6 +21,7 @@ from coder_core.runs.analysis.weights import IMAGE, TEXT, weights_of
 from coder_core.training import parallel
 from coder_core.training.gathering import mean_vectors
 from coder_core.training.losses import Losses
+from coder_core.training.memory.sample_cache import SampleCache
 from coder_core.training.parts.part import Part, StepContext
 from coder_core.training.prepare import Prepared
 

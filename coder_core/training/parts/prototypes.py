@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from coder_core.config.schema import Config
-from coder_core.memory.prototypes import NO_LABEL, Assignment, Prototypes, pair_vectors
-from coder_core.memory.reclustering import recluster
 from coder_core.model.coder import Coder
 from coder_core.objectives.prototype_guided import prototype_guided, prototype_logits
 from coder_core.ops import best_columns
-from coder_core.runs.files.saves import PROTOTYPES
+from coder_core.runs.saves import PROTOTYPES
 from coder_core.training import parallel
 from coder_core.training.losses import Losses
+from coder_core.training.memory.prototypes import NO_LABEL, Assignment, Prototypes, pair_vectors
+from coder_core.training.memory.reclustering import recluster
 from coder_core.training.parts.part import EpochEnd, Part, StepContext
 from coder_core.training.prepare import Prepared
 

@@ -1,0 +1,177 @@
+"""Write five captions of a scene as a person might, from exact to vague, every one true of the picture."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+
+from coder_core.demo import wording
+from coder_core.demo.scenes import Scene, Thing, part_of_picture, pick, relations
+
+# How vague a caption is: 0 names two things in full and how they stand, 1 fits every picture.
+EXACT, PRECISE, LOOSE, VAGUE, EMPTY = 0.0, 0.25, 0.5, 0.75, 1.0
+
+# The five grades of one picture; one of these rows is drawn per picture.
+RECIPES = (
+    (EXACT, EXACT, PRECISE, LOOSE, EMPTY),
+    (EXACT, PRECISE, PRECISE, LOOSE, VAGUE),
+    (EXACT, PRECISE, LOOSE, VAGUE, EMPTY),
+    (EXACT, EXACT, PRECISE, LOOSE, VAGUE),
+)
+TRIES = 20  # draws before a caption may repeat within a picture
+
+
+@dataclass(frozen=True)
+class Caption:
+    """One sentence and how vague it is (0 … 1)."""
+
+    text: str
+    vagueness: float
+
+
+def write_captions(scene: Scene) -> list[Caption]:
+    """Five captions, no two alike, in no order that gives their vagueness away."""
+    generator = np.random.default_rng([*scene.key, 2])
+    grades = RECIPES[int(generator.integers(len(RECIPES)))]
+    captions: list[Caption] = []
+    for grade in grades:
+        for _ in range(TRIES):
+            text = _WRITERS[grade](scene, generator)
+            if all(text != caption.text for caption in captions):
+                break
+        captions.append(Caption(text, grade))
+    return [captions[i] for i in generator.permutation(len(captions))]
+
+
+def _word(generator: np.random.Generator, table: Mapping[str, Sequence[str]], key: str) -> str:
+    """The common word half the time, a synonym otherwise."""
+    options = table[key]
+    return options[0] if len(options) == 1 or generator.random() < 0.5 else pick(generator, options[1:])
+
+
+def _describe(
+    thing: Thing, generator: np.random.Generator, *, size: bool = True, texture: bool = True
+) -> str:
+    """ "a small striped blue star", or "a small blue star with stripes"."""
+    words, after = [_word(generator, wording.COLOURS, thing.colour)], ""
+    if texture and thing.texture != "plain":
+        if generator.random() < 0.75:
+            words.insert(0, _word(generator, wording.TEXTURES, thing.texture))
+        else:
+            after = f" {wording.TEXTURES_AFTER[thing.texture]}"
+    if size and thing.size != "medium":
+        words.insert(0, _word(generator, wording.SIZES, thing.size))
+    words.append(_word(generator, wording.SHAPES, thing.shape))
+    return wording.with_article(" ".join(words)) + after
+
+
+def _ground(scene: Scene, generator: np.random.Generator) -> str:
+    return _word(generator, wording.GROUNDS, scene.ground)
+
+
+def _related(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str, Thing] | None:
+    """Two things and the words for a relation that holds between them; None when none plainly does."""
+    options = [(a, name, b) for a, b in permutations(scene.things, 2) for name in relations(a, b)]
+    if not options:
+        return None
+    first, name, second = pick(generator, options)
+    return first, _word(generator, wording.RELATIONS, name), second
+
+
+def _located(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str] | None:
+    """A thing and the words for the part of the picture it is in; None when all are in between."""
+    options = [(thing, where) for thing in scene.things if (where := part_of_picture(thing))]
+    if not options:
+        return None
+    thing, where = pick(generator, options)
+    return thing, _word(generator, wording.PLACES, where)
+
+
+def _two(scene: Scene, generator: np.random.Generator) -> tuple[Thing, Thing]:
+    first, second = generator.permutation(len(scene.things))[:2]
+    return scene.things[int(first)], scene.things[int(second)]
+
+
+def _exact(scene: Scene, generator: np.random.Generator) -> str:
+    """Two or three things in full, how they stand to one another, and mostly the ground."""
+    ground = _ground(scene, generator)
+    related = _related(scene, generator)
+    if related is None:
+        first, second = (_describe(thing, generator) for thing in _two(scene, generator))
+        return f"{first} and {second} {ground}"
+    a, relation, b = related
+    first, second = _describe(a, generator), _describe(b, generator)
+    rest = [thing for thing in scene.things if thing not in (a, b)]
+    form = int(generator.integers(5))
+    if form == 0:
+        return f"{ground}, {first} is {relation} {second}"
+    if form == 1:
+        return f"{first} {relation} {second} {ground}"
+    if form == 2 and rest:
+        third = _describe(pick(generator, rest), generator, size=False)
+        return f"{first} {relation} {second}, and {third} {ground}"
+    if form == 3:
+        return f"there is {first} {relation} {second}"
+    return f"{first} {relation} {second}"
+
+
+def _precise(scene: Scene, generator: np.random.Generator) -> str:
+    """One thing in full and its place or company, or everything there is by name, on its ground."""
+    ground = _ground(scene, generator)
+    located = _located(scene, generator)
+    form = int(generator.integers(4))
+    if form == 0 and located:
+        thing, where = located
+        return f"{_describe(thing, generator)} {where} {ground}"
+    if form == 1:
+        return f"{_count_shapes(scene, generator)} {ground}"
+    first, second = _two(scene, generator)
+    short = _describe(second, generator, size=False, texture=False)
+    if form == 2:
+        return f"{_describe(first, generator)} and {short} {ground}"
+    return f"{ground} there is {_describe(first, generator)} with {short}"
+
+
+def _loose(scene: Scene, generator: np.random.Generator) -> str:
+    """A thing or two by one property each, or the count of things, perhaps the ground."""
+    first, second = _two(scene, generator)
+    ground = _ground(scene, generator)
+    colour = _word(generator, wording.COLOURS, first.colour)
+    shape = _word(generator, wording.SHAPES, first.shape)
+    forms: list[Callable[[], str]] = [
+        lambda: f"{wording.with_article(colour)} {pick(generator, wording.ANY_ONE)} {ground}",
+        lambda: f"{wording.with_article(shape)} {ground}",
+        lambda: f"{wording.NUMBERS[len(scene.things)]} {pick(generator, wording.ANY_MANY)} {ground}",
+        lambda: _count_shapes(scene, generator),
+        lambda: f"{wording.with_article(colour)} {shape}",
+        lambda: (
+            f"{wording.with_article(shape)} and {_describe(second, generator, size=False, texture=False)}"
+        ),
+    ]
+    return pick(generator, forms)()
+
+
+def _count_shapes(scene: Scene, generator: np.random.Generator) -> str:
+    """ "two stars and a ring": all shapes there are, counted."""
+    counts = list(Counter(thing.shape for thing in scene.things).items())
+    parts = []
+    for i in generator.permutation(len(counts)):
+        shape, count = counts[int(i)]
+        word = _word(generator, wording.SHAPES, shape)
+        parts.append(
+            wording.with_article(word) if count == 1 else f"{wording.NUMBERS[count]} {wording.plural(word)}"
+        )
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+_WRITERS: dict[float, Callable[[Scene, np.random.Generator], str]] = {
+    EXACT: _exact,
+    PRECISE: _precise,
+    LOOSE: _loose,
+    VAGUE: lambda scene, generator: pick(generator, wording.VAGUE),
+    EMPTY: lambda scene, generator: pick(generator, wording.EMPTY),
+}

@@ -1,0 +1,197 @@
+"""Make the demo data set: one folder, written under a temporary name and renamed when it is complete.
+
+{split}_ims.npy   (n, 35, 128) float32       {split}_caps.txt   five captions an image
+{split}_ids.txt   a picture's file name a line      images/     the pictures
+side/{split}_vagueness.txt   one number a caption, 0 exact … 1 says nothing; no reader of data sets looks in side/
+side/{split}_scenes.json     what was drawn
+side/standard.json   mean and deviation of every raw feature over train: how a new picture's features are made
+demo.json         version, seed, and the size of every file: written last
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.demo.captions import Caption, write_captions
+from coder_core.demo.drawing import draw
+from coder_core.demo.features import Array, cell_features, region_features, standardise
+from coder_core.demo.scenes import Scene, sample_scene
+
+DEMO_FOLDER = Path(".cache/demo")
+VERSION = 3  # raise it when the same seed gives other files
+SHARES = {"dev": 0.12, "test": 0.12}  # the rest is train
+CARD = "demo.json"
+STANDARD = "side/standard.json"
+DEMO_FILES = {CARD, "images", "side"} | {
+    f"{split}_{part}" for split in ("train", "dev", "test") for part in ("ims.npy", "caps.txt", "ids.txt")
+}
+JPEG = {"quality": 92, "subsampling": 0}  # colours keep their edges
+WORKERS = 2
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class _Sample:
+    scene: Scene
+    captions: list[Caption]
+    picture: bytes
+    cells: Array
+
+
+def make_demo(folder: Path, *, seed: int = 0, images: int = 1000, progress: Progress | None = None) -> Path:
+    """Write the demo data set, unless it is there already.
+
+    Args:
+        folder: where it shall lie; its parents are made.
+        seed: other seed, other scenes.
+        images: pictures of all splits together; 12% are dev, 12% test.
+        progress: called with (pictures done, pictures in all).
+
+    Returns:
+        `folder`.
+
+    Raises:
+        ValueError: fewer than 10 images, or a negative seed.
+        InputError: the folder holds something else, which is left untouched.
+        OSError: it cannot be written; no incomplete folder stays.
+    """
+    if images < 10:
+        raise ValueError(f"images must be at least 10, got {images}")
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, got {seed}")
+    folder = Path(folder)
+    if _is_finished(folder, seed, images):
+        return folder
+    _refuse_other_files(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".tmp-{folder.name}-", dir=folder.parent))
+    try:
+        _write(draft, seed, images, progress)
+        _move_in(draft, folder, seed, images)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+def vagueness(folder: Path, split: str) -> np.ndarray:
+    """How vague every caption of a split is: (m,) float64, 0 names two things in full, 1 fits every picture."""
+    return np.loadtxt(Path(folder) / "side" / f"{split}_vagueness.txt", dtype=np.float64, ndmin=1)
+
+
+def split_sizes(images: int) -> dict[str, int]:
+    """Images of train, dev and test, in this order."""
+    others = {split: max(1, round(share * images)) for split, share in SHARES.items()}
+    return {"train": images - sum(others.values()), **others}
+
+
+def _sample(seed: int, index: int) -> _Sample:
+    scene = sample_scene(seed, index)
+    file = io.BytesIO()
+    Image.fromarray(draw(scene)).save(file, "JPEG", **JPEG)
+    with Image.open(file) as picture:  # the features see what a reader of the file sees
+        pixels = np.asarray(picture)
+    return _Sample(scene, write_captions(scene), file.getvalue(), cell_features(pixels))
+
+
+def _write(draft: Path, seed: int, images: int, progress: Progress | None) -> None:
+    (draft / "images").mkdir()
+    (draft / "side").mkdir()
+    samples: list[_Sample] = []
+    with ThreadPoolExecutor(WORKERS) as pool:  # NumPy and Pillow let go of the interpreter while they work
+        for sample in pool.map(lambda index: _sample(seed, index), range(images)):
+            samples.append(sample)
+            if progress is not None:
+                progress(len(samples), images)
+    features = region_features(np.stack([sample.cells for sample in samples]))
+    start = 0
+    mean = deviation = np.zeros(features.shape[-1], np.float32)
+    for split, count in split_sizes(images).items():
+        rows = slice(start, start + count)
+        if split == "train":
+            mean, deviation = features[rows].mean((0, 1)), features[rows].std((0, 1))
+            standard = {"mean": mean.tolist(), "deviation": deviation.tolist()}
+            (draft / STANDARD).write_text(json.dumps(standard), encoding="utf-8")
+        np.save(draft / f"{split}_ims.npy", standardise(features[rows], mean, deviation))
+        _write_split(draft, split, samples[rows])
+        start += count
+    _write_card(draft, seed, images)
+
+
+def _write_split(draft: Path, split: str, samples: list[_Sample]) -> None:
+    names = [f"{split}_{number:04d}.jpg" for number in range(len(samples))]
+    for name, sample in zip(names, samples, strict=True):
+        (draft / "images" / name).write_bytes(sample.picture)
+    captions = [caption for sample in samples for caption in sample.captions]
+    _write_lines(draft / f"{split}_ids.txt", names)
+    _write_lines(draft / f"{split}_caps.txt", [caption.text for caption in captions])
+    _write_lines(draft / "side" / f"{split}_vagueness.txt", [str(caption.vagueness) for caption in captions])
+    scenes = {name: asdict(sample.scene) for name, sample in zip(names, samples, strict=True)}
+    (draft / "side" / f"{split}_scenes.json").write_text(json.dumps(scenes, indent=1), encoding="utf-8")
+
+
+def _write_lines(path: Path, lines: list[str]) -> None:
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+
+
+def _write_card(draft: Path, seed: int, images: int) -> None:
+    """demo.json: what this is, every file's size, and one sha256 over all names and contents."""
+    digest, sizes = hashlib.sha256(), {}
+    for path in sorted(path for path in draft.rglob("*") if path.is_file()):
+        name, content = path.relative_to(draft).as_posix(), path.read_bytes()
+        sizes[name] = len(content)
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    card = {"version": VERSION, "seed": seed, "images": images, "sha256": digest.hexdigest(), "bytes": sizes}
+    with (draft / CARD).open("w", encoding="utf-8") as file:
+        json.dump(card, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _is_finished(folder: Path, seed: int, images: int) -> bool:
+    """True when demo.json tells of this version, seed and size, and every file it lists has its size."""
+    try:
+        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+        if [card["version"], card["seed"], card["images"]] != [VERSION, seed, images]:
+            return False
+        return all((folder / name).stat().st_size == size for name, size in card["bytes"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _refuse_other_files(folder: Path) -> None:
+    """Replace demo data only: a folder with other files, or without demo.json, may hold a user's data."""
+    if not folder.exists() and not folder.is_symlink():
+        return
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
+    if names and (CARD not in names or not names <= DEMO_FILES):
+        others = ", ".join(sorted(names - DEMO_FILES)[:3]) or f"files but no {CARD}"
+        expected = "an empty folder or earlier demo data"
+        raise InputError(Fault(str(folder), f"holds {others}", expected, "choose another folder"))
+
+
+def _move_in(draft: Path, folder: Path, seed: int, images: int) -> None:
+    """Rename the finished draft; when another process was faster with the same data, keep its folder."""
+    if _is_finished(folder, seed, images):
+        return
+    draft.chmod(0o755)  # mkdtemp makes it private
+    if folder.exists():
+        old = Path(tempfile.mkdtemp(prefix=f".tmp-{folder.name}-old-", dir=folder.parent))
+        folder.rename(old)
+        draft.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        draft.rename(folder)

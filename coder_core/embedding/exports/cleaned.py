@@ -1,0 +1,214 @@
+"""Write a data set as people corrected it, in the layout it came in, with a report of what was left out and added.
+
+Precomp captions, with or without features, become one id a caption. The text files of Flickr (tokens, results.csv,
+captions.txt) lose and gain lines; all others stay as they are. Other layouts are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.data.captioned import read_captioned
+from coder_core.data.captioned.layouts import recognise
+from coder_core.data.captioned.records import Layout
+from coder_core.data.dataset import available_splits, find_layout, read_split
+from coder_core.data.reviews import Pair, Reviews, Verdict, judge_split
+from coder_core.data.rows import FeatureRows
+from coder_core.files.atomic import appearing
+
+REPORT = "cleaned.json"
+LEFT_OUT: tuple[Verdict, ...] = ("wrong-caption",)
+TEXT_FILES = ("flickr8k", "flickr30k-results", "kaggle")
+WRITTEN = "precomp, flickr8k (*.token.txt), flickr30k-results (results.csv) or kaggle (captions.txt)"
+
+
+@dataclass
+class Cleaning:
+    """What was done.
+
+    Args:
+        reviews: fingerprint of the verdicts.
+        left_out, added: a split ("" where the layout has one file), an image, a caption and its verdict.
+        images: a split and an image that has no caption any more.
+        elsewhere: verdicts on pairs that the data does not have.
+    """
+
+    reviews: str
+    left_out: list[tuple[str, str, str, str]] = field(default_factory=list)
+    added: list[tuple[str, str, str, str]] = field(default_factory=list)
+    images: list[tuple[str, str]] = field(default_factory=list)
+    elsewhere: int = 0
+
+
+def write_cleaned(
+    data: Path,
+    reviews: Reviews,
+    out: Path,
+    *,
+    leave_out: Collection[Verdict] = LEFT_OUT,
+    add_matches: bool = True,
+) -> Cleaning:
+    """Write the cleaned data set as a new folder.
+
+    Args:
+        data: the data set. out: the folder, which appears when it is complete.
+        leave_out: verdicts whose pairs are left out. add_matches: write pairs that also match.
+
+    Raises:
+        InputError: a layout that cannot be written, data that cannot be read, or `out` is there already.
+    """
+    layout = recognise(data)
+    precomp = _is_precomp(data, layout[0] if layout else None)
+    if not precomp and (layout is None or layout[0].name not in TEXT_FILES):
+        name = layout[0].name if layout else "of no known layout"
+        fix = "leave the pairs out in training and evaluation instead: --reviews"
+        raise InputError(Fault(str(data), f"is {name}, which cannot be written cleaned", WRITTEN, fix))
+    cleaning = Cleaning(reviews.fingerprint())
+    with appearing(out) as folder:
+        if precomp:
+            _write_precomp(data, reviews.verdicts, folder, leave_out, add_matches, cleaning)
+        else:
+            assert layout is not None
+            _write_lines(data, layout[0], reviews.verdicts, folder, leave_out, add_matches, cleaning)
+        (folder / REPORT).write_text(
+            json.dumps(asdict(cleaning), ensure_ascii=False, indent=1) + "\n", "utf-8"
+        )
+    return cleaning
+
+
+def _is_precomp(data: Path, layout: Layout | None) -> bool:
+    try:
+        return find_layout(data)[1].is_dir()
+    except InputError:
+        return layout is not None and layout.name == "precomp"
+
+
+def _write_precomp(
+    data: Path,
+    verdicts: dict[Pair, Verdict],
+    folder: Path,
+    leave_out: Collection[Verdict],
+    add_matches: bool,
+    cleaning: Cleaning,
+) -> None:
+    """Captions, one id a caption, and the rows of features in the order of the ids, of every split."""
+    cleaning.elsewhere = len(verdicts)
+    for name, names, captions, image_of_text, features in _splits(data):
+        n = len(names) if names is not None else len(features.features) if features is not None else 0
+        judged = judge_split(verdicts, names, captions, image_of_text, n)
+        cleaning.elsewhere = max(0, cleaning.elsewhere - len(verdicts) + judged.elsewhere)
+        ids = names or [str(row) for row in range(n)]
+        dropped = np.isin(judged.labels, list(leave_out))
+        matches = judged.matches if add_matches else judged.matches[:0]
+        texts = np.concatenate([np.flatnonzero(~dropped), matches[:, 0]])
+        owners = np.concatenate([image_of_text[~dropped], matches[:, 1]])
+        cleaning.left_out += [
+            (name, ids[image_of_text[row]], captions[row], str(judged.labels[row]))
+            for row in np.flatnonzero(dropped)
+        ]
+        cleaning.added += [
+            (name, ids[image], captions[row], "also-matches") for row, image in matches.tolist()
+        ]
+        images = list(dict.fromkeys(owners.tolist()))
+        cleaning.images += [(name, ids[row]) for row in range(n) if row not in set(images)]
+        (folder / f"{name}_caps.txt").write_text(
+            "".join(f"{captions[row]}\n" for row in texts.tolist()), "utf-8"
+        )
+        (folder / f"{name}_ids.txt").write_text(
+            "".join(f"{ids[image]}\n" for image in owners.tolist()), "utf-8"
+        )
+        if features is not None and images:
+            shape = (len(images), *features.features.shape[1:])
+            written = np.lib.format.open_memmap(
+                folder / f"{name}_ims.npy", "w+", features.features.dtype, shape
+            )
+            for position, image in enumerate(images):
+                written[position] = features.of_images(image, image + 1)[0]
+            written.flush()
+
+
+def _splits(data: Path) -> Iterator[tuple[str, list[str] | None, list[str], np.ndarray, FeatureRows | None]]:
+    """Name, image names, captions, image of every caption, and features of every split."""
+    try:
+        splits = available_splits(data)
+    except InputError:
+        for captioned in read_captioned(data).splits:
+            yield captioned.name, captioned.image_names, captioned.captions, captioned.image_of_text, None
+        return
+    for name in splits:
+        split = read_split(data, name, check_values=False)
+        yield name, split.image_names, split.captions, split.image_of_text, FeatureRows(split.features)
+
+
+def _write_lines(
+    data: Path,
+    layout: Layout,
+    verdicts: dict[Pair, Verdict],
+    folder: Path,
+    leave_out: Collection[Verdict],
+    add_matches: bool,
+    cleaning: Cleaning,
+) -> None:
+    """The captions' file without the lines left out and with the added ones last; beside it the lists of images."""
+    faults: list[Fault] = []
+    contents = layout.read(data, faults)
+    file = Path(contents.source["captions"])
+    dropped: set[int] = set()
+    lines_of: dict[str, set[int]] = {}
+    owners_of: dict[str, set[str]] = {}
+    splits_of: dict[str, set[str]] = {}
+    for record in contents.records:
+        number = int(record.place.rpartition(" line ")[2])
+        lines_of.setdefault(record.image, set()).add(number)
+        owners_of.setdefault(record.caption, set()).add(record.image)
+        splits_of.setdefault(record.image, set()).add(record.split)
+        verdict = verdicts.get((record.image, record.caption), verdicts.get((record.image, ""), "none"))
+        if verdict in leave_out and number not in dropped:
+            dropped.add(number)
+            cleaning.left_out.append((record.split, record.image, record.caption, verdict))
+    if errors := [fault for fault in faults if fault.severity == "error"]:
+        raise InputError(errors)
+    lines = file.read_bytes().split(b"\n")
+    retained = [line for number, line in enumerate(lines, 1) if line.strip() and number not in dropped]
+    gained = set()
+    for (image, caption), verdict in verdicts.items():
+        owners = owners_of.get(caption, set())
+        if image not in lines_of or (caption and not owners):
+            cleaning.elsewhere += 1
+        elif add_matches and verdict == "also-matches" and image not in owners:
+            shared = splits_of[image] & {split for owner in owners for split in splits_of[owner]}
+            if shared:  # a caption of train is none of test
+                text = LINES[layout.name](image, _free_number(image, retained), caption)
+                retained.append(text.encode())
+                cleaning.added.append((min(shared), image, caption, verdict))
+                gained.add(image)
+    cleaning.images += [
+        (min(splits_of[image]), image)
+        for image, numbers in lines_of.items()
+        if numbers <= dropped and image not in gained
+    ]
+    (folder / file.name).write_bytes(b"".join(line + b"\n" for line in retained))
+    for name in contents.source.values():
+        if Path(name) != file:
+            shutil.copyfile(name, folder / Path(name).name)
+
+
+def _free_number(image: str, lines: list[bytes]) -> int:
+    """The smallest caption number of the image that no line has."""
+    taken = re.compile(re.escape(image.encode()) + rb"(?:#|\|\s*)(\d+)")
+    return 1 + max((int(match[1]) for line in lines if (match := taken.match(line))), default=-1)
+
+
+LINES: dict[str, Callable[[str, int, str], str]] = {
+    "flickr8k": lambda image, number, caption: f"{image}#{number}\t{caption}",
+    "flickr30k-results": lambda image, number, caption: f"{image}| {number}| {caption}",
+    "kaggle": lambda image, number, caption: f"{image},{caption}",
+}

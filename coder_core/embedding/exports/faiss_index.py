@@ -1,0 +1,60 @@
+"""Vectors as an index that faiss opens, and the names of its rows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.embedding.exports.vectors import Vectors
+from coder_core.files.atomic import replace_file
+
+ROWS = 65_536  # added at a time
+
+
+def names_file(index: Path) -> Path:
+    """Where the names of an index's rows stand: images.faiss.json beside images.faiss."""
+    return index.with_name(f"{index.name}.json")
+
+
+def write_faiss(vectors: Vectors, side: str, file: Path, progress: Callable[[int, int], None]) -> None:
+    """Write an exact index by inner product. Row i is image or caption i of the split.
+
+    Args:
+        vectors: of the split.
+        side: "images" or "captions".
+        file: of the index; `names_file(file)` gets what its rows are.
+        progress: called with rows done and rows in all.
+
+    Raises:
+        InputError: the disk has no room for it.
+    """
+    import faiss
+
+    rows = vectors.images if side == "images" else vectors.texts
+    free = shutil.disk_usage(file.parent).free
+    if rows.nbytes > free:
+        problem = f"{rows.nbytes:,} bytes are needed and {free:,} are free"
+        raise InputError(Fault(str(file), problem, fix="make room or choose another folder"))
+    index = faiss.IndexFlatIP(rows.shape[1])
+    for start in range(0, len(rows), ROWS):
+        index.add(np.ascontiguousarray(rows[start : start + ROWS]))
+        progress(min(start + ROWS, len(rows)), len(rows))
+    about = {
+        "run": vectors.run,
+        "split": vectors.split,
+        "model": vectors.fingerprint,
+        "rows": side,
+        "names": vectors.image_names if side == "images" else vectors.captions,
+    }
+    temporary = file.with_name(f".tmp-{file.name}")
+    try:
+        faiss.write_index(index, str(temporary))
+        replace_file(names_file(file), json.dumps(about, ensure_ascii=False, indent=1))
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,204 @@
+"""A run's towers as a folder that plain transformers opens: merged weights, processor, tokenizer, model card."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from coder_core.config.schema import Config
+from coder_core.console.faults import Fault, InputError
+from coder_core.files.atomic import appearing
+from coder_core.model.towers.dual_encoder import load_image_processor, load_tokenizer, quiet
+from coder_core.model.towers.find import find_model
+from coder_core.model.towers.halves import TextModule, VisionModule, Wanted, load_whole
+from coder_core.model.towers.towers import TRANSFORMERS
+from coder_core.model.towers.tuning import TunedTower, merge_adapters
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.load import best_save, load_model, read_config
+
+FLEXIBLE = (
+    "siglip2_vision_model",
+)  # its picture tower needs the shapes of pictures, which no other passes on
+SCALE = "scale"  # file beside a best model, of runs that learn the scale of their logits
+
+
+def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
+    """A run's configuration and what it notes, of a run that is a dual encoder as transformers has them.
+
+    Raises:
+        InputError: it has layers that such a model has no place for; they are named.
+    """
+    config, about = read_config(run)
+    towers, model = config.towers, config.model
+    own = [
+        (not towers.both, "has no pretrained tower on both sides"),
+        (towers.projection != "none", "has a projection of its own (--projection linear)"),
+        (
+            {model.image_pooling, model.text_pooling} != {"tower"},
+            "pools itself (--image-pooling, --text-pooling)",
+        ),
+        (model.by_pair, "scores pair by pair"),
+        (model.concepts > 0, "has a concept branch"),
+    ]
+    reasons = [reason for holds, reason in own if holds]
+    if reasons:
+        expected = "two pretrained towers in their own space"
+        fix = "its embeddings can be exported: --to parquet DIR"
+        raise InputError(Fault(str(run), f"{reasons[0]}, which no transformers model has", expected, fix))
+    return config, about
+
+
+def write_huggingface(run: Path, folder: Path, split: str) -> None:
+    """Write model.safetensors, config.json, processor, tokenizer and README.md.
+
+    Args:
+        run: with two towers of transformers, of one model or of two.
+        folder: made; appears when it is complete.
+        split: whose metrics the card names, where it is analysed.
+
+    Raises:
+        InputError: as for `check_run`; a tower is not here; the folder exists.
+    """
+    config, about = check_run(run)
+    loaded = load_model(run)
+    assert loaded.towers is not None
+    assert loaded.towers.image is not None
+    assert loaded.towers.text is not None
+    noted = [loaded.towers.image.about, loaded.towers.text.about]
+    for side in noted:
+        if side["kind"] != TRANSFORMERS:
+            fix = "its embeddings can be exported: --to parquet DIR"
+            raise InputError(
+                Fault(str(run), f"has the own tower {side['tower']!r}", "towers of transformers", fix)
+            )
+    wanted = [
+        Wanted(side["model"], str(run), True, True, side["revision"], side["fingerprint"]) for side in noted
+    ]
+    sources = [find_model(one.name, one.revision, one.place)[0] for one in wanted]
+    towers = []
+    for encoder in (loaded.model.regions, loaded.model.words):
+        assert isinstance(encoder, TunedTower)
+        merge_adapters(encoder.tower)
+        towers.append(encoder.tower)
+    image, text = towers
+    assert isinstance(image, VisionModule)
+    assert isinstance(text, TextModule)
+    with torch.no_grad():
+        one_model = wanted[0] == wanted[1]
+        plain = _of_one_model(wanted[0], image, text) if one_model else _of_two_models(run, image, text)
+        _set_scale(plain, run, config)
+    with appearing(folder) as place, quiet():
+        plain.save_pretrained(place)
+        load_image_processor(sources[0], wanted[0].place).save_pretrained(place)
+        load_tokenizer(sources[1], wanted[1].place).save_pretrained(place)
+        (place / "README.md").write_text(
+            _card(run, config, about, noted, text.padded_to, split), encoding="utf-8"
+        )
+
+
+def _of_one_model(wanted: Wanted, image: VisionModule, text: TextModule) -> Any:
+    """The dual encoder that both towers are of, with their weights."""
+    _, _, plain, _ = load_whole(wanted)
+    for tower, kind in ((image, "vision"), (text, "text")):
+        _copy(getattr(plain, f"{kind}_model"), tower.model)
+        if tower.projection is not None:
+            _copy(getattr(plain, f"{'visual' if kind == 'vision' else kind}_projection"), tower.projection)
+    return plain
+
+
+def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
+    """The towers of two models as a VisionTextDualEncoderModel; one without a projection gets the identity.
+
+    Raises:
+        InputError: that model has no place for one of them.
+    """
+    from transformers import MODEL_MAPPING, VisionTextDualEncoderConfig, VisionTextDualEncoderModel
+
+    for tower, side in ((image, "image"), (text, "text")):
+        kind, last, hidden = type(tower.model).__name__, tower.projection, int(tower.model.config.hidden_size)
+        reason = ""
+        if getattr(MODEL_MAPPING.get(type(tower.model.config), None), "__name__", "") != kind:
+            reason = "does not open alone"
+        elif tower.model.config.model_type in FLEXIBLE:
+            reason = "reads pictures of any shape (NaFlex)"
+        elif hidden != (text.size if last is None else getattr(last, "in_features", 0)) or (
+            getattr(last, "bias", None) is not None
+        ):
+            reason = "is not projected by a matrix of its size"
+        if reason:
+            problem = f"has towers of two models, and the {side} tower, a {kind}, {reason}"
+            expected = "towers that VisionTextDualEncoderModel of transformers can hold"
+            raise InputError(
+                Fault(str(run), problem, expected, "its embeddings can be exported: --to parquet DIR")
+            )
+    settings = VisionTextDualEncoderConfig.from_vision_text_configs(
+        image.model.config, text.model.config, projection_dim=text.size
+    )
+    with quiet():
+        plain = VisionTextDualEncoderModel(settings, vision_model=image.model, text_model=text.model)
+    for linear, tower in ((plain.visual_projection, image), (plain.text_projection, text)):
+        weight = torch.eye(text.size) if tower.projection is None else tower.projection.weight
+        linear.weight.copy_(torch.as_tensor(weight))
+    return plain
+
+
+def _copy(target: nn.Module, trained: nn.Module) -> None:
+    target.load_state_dict(trained.state_dict())
+
+
+def _set_scale(plain: Any, run: Path, config: Config) -> None:
+    """The scale and bias that a run learned, or the temperature of InfoNCE, as the model's own."""
+    save = best_save(run)
+    values = save.tensors(SCALE) if f"{SCALE}.safetensors" in save.manifest["files"] else {}
+    if not values and config.objective.loss == "infonce":
+        values = {"log_scale": torch.tensor(-math.log(config.objective.temperature))}
+    for name, key in (("logit_scale", "log_scale"), ("logit_bias", "bias")):
+        parameter = getattr(plain, name, None)
+        if parameter is not None and key in values:
+            parameter.copy_(values[key].reshape(parameter.shape))
+
+
+def _card(
+    run: Path, config: Config, about: dict[str, Any], noted: list[dict[str, Any]], padded_to: int, split: str
+) -> str:
+    """The model card: what it was, what it read, how it ranks.
+
+    Args:
+        noted: of the image tower and the text tower. padded_to: tokens that texts are padded to, 0 for a mask.
+    """
+    towers, name = config.towers, run.resolve().name
+    models = " and ".join(dict.fromkeys(f"{side['model']} ({side['type']})" for side in noted))
+    texts = f"padded to {padded_to} tokens, without a mask" if padded_to else "with their mask"
+    lines = [
+        "---",
+        "library_name: transformers",
+        "pipeline_tag: zero-shot-image-classification",
+        "tags: [image-text-retrieval]",
+        "---",
+        "",
+        f"# {name}",
+        "",
+        f"{models}: the image tower is tuned by {towers.image_tuning}, the text tower by {towers.text_tuning}, merged.",
+        f"Texts are read {texts}.",
+        "",
+        f"- loss: {config.objective.loss}, {config.training.epochs} epochs, batches of {config.training.batch_size}",
+        f"- data: {config.data.data}, {about.get('train_images', '?')} images and {about.get('train_captions', '?')} "
+        "captions",
+        f"- fingerprint of what it began as: {', '.join(dict.fromkeys(side['fingerprint'] for side in noted))}",
+        "",
+        "Trained with",
+        "",
+        f"    {about.get('command', '')}",
+        "",
+    ]
+    try:
+        metrics = open_analysis(run, split).metrics
+    except InputError:
+        return "\n".join([*lines, f"Not evaluated on {split}.", ""])
+    numbers = {key: value for key, value in metrics.items() if isinstance(value, int | float)}
+    table = [f"| {key} | {value:.2f} |" for key, value in numbers.items()]
+    return "\n".join([*lines, f"On {split}:", "", "| metric | value |", "|---|---|", *table, ""])

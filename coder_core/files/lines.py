@@ -1,0 +1,67 @@
+"""One JSON object a line that ends in a checksum of itself and of its run, so that no damaged line is believed."""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from pathlib import Path
+from typing import Any
+
+from coder_core.console.faults import InputError
+from coder_core.files.manifest import MANIFEST, parse_manifest
+
+
+def run_key(folder: Path) -> str:
+    """What the lines of a run are sealed with: the checksum in its manifest; "" without an intact one."""
+    try:
+        return str(parse_manifest(folder / MANIFEST).get("self"))
+    except InputError:
+        return ""
+
+
+def seal_line(record: dict[str, Any], key: str = "") -> str:
+    """A record as one line without its newline. NaN and infinities, which JSON lacks, become null.
+
+    Args:
+        record: JSON values.
+        key: from `run_key`.
+    """
+    finite = _finite(record)
+    return _dump({**finite, "crc": _checksum(finite, key)})
+
+
+def open_line(line: str, key: str = "") -> dict[str, Any]:
+    """The record of a line that was sealed with `key`, or without a key, as version 0.1 did.
+
+    Raises:
+        ValueError: not a JSON object, or its checksum is missing or does not fit: damaged, or of another run.
+    """
+    try:
+        record = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("the line is nested too deeply") from error
+    if not isinstance(record, dict):
+        raise ValueError(f"the line holds a {type(record).__name__}, not an object")
+    checksum = record.pop("crc", None)
+    if checksum not in (_checksum(record, key), _checksum(record, "")):
+        raise ValueError("the line does not match its checksum" if checksum else "the line has no checksum")
+    return record
+
+
+def _checksum(record: dict[str, Any], key: str) -> str:
+    return f"{zlib.crc32(_dump(record).encode('utf-8', 'surrogatepass'), zlib.crc32(key.encode())):08x}"
+
+
+def _dump(record: dict[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

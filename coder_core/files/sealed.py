@@ -1,0 +1,275 @@
+"""Folders that know their own contents: files beside a manifest with the sha256 of each.
+
+`write_sealed` fsyncs every file and writes `manifest.json` last. The manifest carries a checksum of itself, so a
+flipped bit anywhere in the folder is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import stat
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import DOCUMENT, plain_fault, read_plain, sync
+from coder_core.files.atomic import appearing, locate
+from coder_core.files.manifest import (
+    FORMAT,
+    MANIFEST,
+    damaged,
+    file_sha256,
+    parse_manifest,
+    remembered_sha256,
+    render_manifest,
+)
+from coder_core.files.own_copy import map_copy
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Content = bytes | str | np.ndarray | Mapping[str, Tensor]
+
+THREADS = 4  # that read files to compare them with the manifest,
+THREADED_BYTES = 1 << 22  # where there are more bytes to read than it takes to start them
+MAPPED_BYTES = 1 << 25  # of an array's file; smaller ones are read whole
+_ROOM = 1 << 16  # bytes for the manifest and the headers of arrays
+_DTYPE = re.compile(r"[<|][biuf][1248]")
+
+
+def write_sealed(
+    place: Path,
+    files: Mapping[str, Content],
+    *,
+    about: Mapping[str, Any] | None = None,
+    replace: bool = False,
+) -> Path:
+    """Write a folder with these files and seal it.
+
+    Args:
+        place: where the folder will stand; its parent is made when missing.
+        files: name → bytes, text, an array (`.npy`) or named tensors (`.safetensors`).
+        about: further keys of the manifest. Shape and dtype of every array are added to them.
+        replace: an existing folder is replaced; otherwise it is an error.
+
+    Raises:
+        InputError: a folder with something in it stands there.
+        WriteError: disk full, read-only folder, file-size limit; one sentence with bytes needed and free.
+    """
+    contents = {name: file.encode() if isinstance(file, str) else file for name, file in files.items()}
+    with appearing(place, replace=replace, needed=_ROOM + sum(map(_size, contents.values()))) as folder:
+        for name, content in contents.items():
+            _write(folder / name, content)
+        arrays = {name[:-4]: array for name, array in contents.items() if isinstance(array, np.ndarray)}
+        shapes = {
+            name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()
+        }
+        _seal(folder, {**({"arrays": shapes} if arrays else {}), **(about or {})})
+    return place
+
+
+class SealedFolder:
+    """A sealed folder whose manifest is intact.
+
+    Attributes:
+        path: where it stands.
+        manifest: its manifest; "files" has bytes and sha256 of every file, "arrays" shape and dtype of every array.
+    """
+
+    def __init__(self, place: Path) -> None:
+        """Read the manifest.
+
+        Raises:
+            InputError: missing or damaged.
+            NewerFormatError: written by a newer version.
+        """
+        self.path = locate(place)
+        self.manifest = parse_manifest(self.path / MANIFEST)
+
+    def check(
+        self, names: Iterable[str] | None = None, *, digest: bool = True, remember: bool = False
+    ) -> None:
+        """Compare files with the manifest: sizes, and with `digest` their sha256.
+
+        Args:
+            names: of the files; all when None.
+            digest: compare sha256 too. Large files are read in threads.
+            remember: a file that this process has read before, and whose size, time of change and inode are the same
+                since, is not read again.
+
+        Raises:
+            InputError: names every file that is missing, cut or damaged.
+        """
+        check = partial(
+            self._check, sha256=(remembered_sha256 if remember else file_sha256) if digest else None
+        )
+        files = self.manifest["files"]
+        checked = list(files if names is None else names)
+        if digest and sum(files[name]["bytes"] for name in checked if name in files) > THREADED_BYTES:
+            with ThreadPoolExecutor(THREADS) as threads:
+                faults = list(threads.map(check, checked))
+        else:
+            faults = [check(name) for name in checked]
+        if any(faults):
+            raise InputError([fault for fault in faults if fault])
+
+    def read(self, name: str) -> bytes:
+        """The bytes of one file, verified."""
+        self.check([name], digest=False)
+        try:
+            content = read_plain(self.path / name, DOCUMENT)
+        except OSError as error:
+            raise InputError(Fault(str(self.path / name), f"cannot be read ({error.strerror})")) from error
+        if hashlib.sha256(content).hexdigest() != self.manifest["files"][name]["sha256"]:
+            raise InputError(damaged(self.path / name))
+        return content
+
+    def document(self, name: str) -> Any:
+        """The value of `<name>.json`, verified."""
+        path = self._listed(f"{name}.json")
+        content = self.read(path.name)
+        try:
+            return json.loads(content)
+        except RecursionError:
+            raise InputError(Fault(str(path), "is nested too deeply")) from None
+        except ValueError as error:
+            raise InputError(Fault(str(path), f"cannot be read: {error}", "JSON")) from None
+
+    @property
+    def large_arrays(self) -> list[str]:
+        """Files of the arrays that `array` maps through a copy and compares with their sha256 itself."""
+        files = self.manifest["files"]
+        names = [
+            f"{name}.npy"
+            for name, entry in self.manifest.get("arrays", {}).items()
+            if 0 not in entry["shape"]
+        ]
+        return [name for name in names if name in files and files[name]["bytes"] > MAPPED_BYTES]
+
+    def array(self, name: str) -> np.ndarray:
+        """`<name>.npy`, read-only, of the shape and dtype in the manifest; a large one is mapped (`map_copy`)."""
+        path, entry = self._listed(f"{name}.npy"), self.manifest.get("arrays", {}).get(name)
+        if entry is None:
+            raise InputError(Fault(str(self.path / MANIFEST), f"has no array {name}"))
+        shape, dtype = tuple(entry["shape"]), str(entry["dtype"])
+        if not _DTYPE.fullmatch(dtype):
+            raise InputError(Fault(str(path), f"has dtype {dtype}", "plain numbers"))
+        try:
+            if path.name in self.large_arrays:
+                array = map_copy(path, self.manifest["files"][path.name]["sha256"])
+            else:
+                array = np.load(path, allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            reason = (
+                "objects are never unpickled" if "pickle" in str(error) else error
+            )  # NumPy advises to do it
+            raise InputError(Fault(str(path), f"cannot be read ({reason})")) from error
+        if array.shape != shape or array.dtype.str != dtype:
+            raise InputError(Fault(str(path), f"holds {array.dtype.str} {array.shape}", f"{dtype} {shape}"))
+        array.flags.writeable = False
+        return array
+
+    def _listed(self, name: str) -> Path:
+        if name not in self.manifest["files"]:
+            raise InputError(
+                Fault(str(self.path), f"holds no {name}", f"one of {', '.join(self.manifest['files'])}")
+            )
+        return self.path / name
+
+    def _check(self, name: str, *, sha256: Callable[[Path], str] | None) -> Fault | None:
+        path, entry = self.path / name, self.manifest["files"].get(name)
+        if entry is None:
+            return Fault(str(path), "is not listed in manifest.json")
+        try:
+            information = path.lstat()
+            if not stat.S_ISREG(information.st_mode):
+                return plain_fault(path, information.st_mode)
+            if information.st_size != entry["bytes"]:
+                expected = f"{entry['bytes']:,} bytes; the file is cut"
+                return Fault(str(path), f"has {information.st_size:,} bytes", expected)
+            return damaged(path) if sha256 is not None and sha256(path) != entry["sha256"] else None
+        except OSError as error:
+            return Fault(
+                str(path), f"cannot be read ({error.strerror})", f"a file of {entry['bytes']:,} bytes"
+            )
+
+
+def read_manifest(place: Path) -> dict[str, Any]:
+    """The manifest of a sealed folder; errors as for `SealedFolder`."""
+    return SealedFolder(place).manifest
+
+
+def read_checked(place: Path, name: str) -> bytes:
+    """The bytes of one file of a sealed folder, verified.
+
+    Raises:
+        InputError: not there, cut or damaged, with the file named.
+    """
+    return SealedFolder(place).read(name)
+
+
+def read_toml(place: Path, name: str) -> dict[str, Any]:
+    """The tables of a TOML file of a sealed folder, verified; errors as for `read_checked`, or it is not TOML."""
+    try:
+        return tomllib.loads(read_checked(place, name).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(Fault(str(place / name), f"cannot be read: {error}", "TOML")) from None
+    except RecursionError:
+        raise InputError(Fault(str(place / name), "is nested too deeply", "TOML")) from None
+
+
+def _size(content: Any) -> int:
+    if isinstance(content, Mapping):
+        return sum(tensor.nbytes for tensor in content.values())
+    return len(content) if isinstance(content, bytes) else int(content.nbytes)
+
+
+def _write(path: Path, content: Any) -> None:
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif isinstance(content, np.ndarray):
+        np.save(path, np.ascontiguousarray(content), allow_pickle=False)
+    else:
+        _write_tensors(path, content)
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Tensors that share memory (tied weights, views) are written out each on its own."""
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    storages: set[int] = set()
+    separate = {}
+    for key, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        storage = plain.untyped_storage()
+        if storage.data_ptr() in storages or storage.nbytes() != plain.nbytes:
+            plain = plain.clone(memory_format=torch.contiguous_format)
+        storages.add(plain.untyped_storage().data_ptr())
+        separate[key] = plain
+    try:
+        save_file(separate, path)
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
+
+
+def _seal(folder: Path, about: Mapping[str, Any]) -> None:
+    """Make every file durable and readable as the folder is, and list them in the manifest."""
+    files = {
+        path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
+        for path in sorted(folder.iterdir())
+    }
+    (folder / MANIFEST).write_bytes(render_manifest({**about, "format": FORMAT, "files": files}))
+    for path in folder.iterdir():
+        path.chmod(folder.stat().st_mode & 0o666)  # safetensors makes files private
+        sync(path)
+    sync(folder)

@@ -1,0 +1,132 @@
+"""Make the concepts of a run from its train captions: choose, count and embed them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coder_core.config.schema import Config
+from coder_core.console.faults import Fault, InputError
+from coder_core.data.glove import learn_word_vectors, read_word_vectors
+from coder_core.data.words import Vocabulary, tokenise
+from coder_core.model.concepts.cooccurrence import count_together
+from coder_core.model.concepts.knowledge import Concepts
+from coder_core.model.concepts.lemmas import Kind
+from coder_core.model.concepts.tagging import tag_captions
+from coder_core.model.concepts.vocabulary import ConceptVocabulary, choose_concepts, listed_concepts
+
+RANDOM_STREAM = 4  # of the vectors of concepts without one
+LISTS: dict[str, Kind] = {"objects": "object", "properties": "property", "motions": "motion"}
+LIST_FORM = '{"objects": ["dog", …], "properties": […], "motions": […]}'
+
+
+def make_concepts(
+    config: Config, captions: Sequence[str], *, progress: Callable[[int, int], None] | None = None
+) -> tuple[Concepts, list[Fault]]:
+    """Choose, count and embed the concepts of a run, the same on every process.
+
+    Args:
+        config: of the run; `concepts` > 0.
+        captions: TRAIN captions only.
+        progress: of tagging, captions done and in all.
+
+    Raises:
+        InputError: the tagger is not installed, the list is unusable, or the captions hold too few concepts.
+    """
+    words = [tokenise(caption) for caption in captions]
+    if config.model.concept_list:
+        listed = read_concept_list(Path(config.model.concept_list))
+        tokens = {word: tokenise(word) for words_of_kind in listed.values() for word in words_of_kind}
+        vocabulary, faults = listed_concepts(listed, tokens, words)
+    else:
+        tagger = config.model.concept_tagger
+        tagged = tag_captions(words, tagger, progress=progress)
+        vocabulary, faults = choose_concepts(tagged, config.model.concepts, source=tagger)
+    together, occurrences = count_together([vocabulary.read(caption) for caption in words], len(vocabulary))
+    vectors, notes = concept_vectors(config, vocabulary, captions)
+    return Concepts(vocabulary, together, occurrences, vectors), faults + notes
+
+
+def concept_vectors(
+    config: Config, vocabulary: ConceptVocabulary, captions: Sequence[str]
+) -> tuple[np.ndarray, list[Fault]]:
+    """(g, word size) float32 from the GloVe file of the run, else learned from the captions; and a note on coverage.
+
+    A concept takes its own word's vector, else the mean of its forms', weighted by their counts, else random numbers
+    with the standard deviation of the others.
+    """
+    source, size, seed = config.data.word_vectors, config.model.word_size, config.training.seed
+    forms = [[part for form in concept.forms for part in form.split(" ")] for concept in vocabulary.concepts]
+    counts: dict[str, int] = {}
+    if source in ("random", "learned"):  # a random start suits words that are trained; concepts are not
+        words = Vocabulary.build(captions, threshold=1)
+        matrix = learn_word_vectors(captions, words, dimension=size, seed=seed)
+        vector_of = {word: matrix[row] for word, row in words.number.items()}
+        counts = dict(zip(words.words, words.counts, strict=True))
+        place = "concept vectors, learned from the captions"
+    else:
+        wanted = sorted({word for parts in forms for word in parts} | set(vocabulary.words))
+        glove = read_word_vectors(source, wanted, dimension=size)
+        vector_of = {word: glove.matrix[row] for row, word in enumerate(wanted) if glove.covered[row]}
+        place = f"concept vectors from {source}"
+    vectors = np.zeros((len(vocabulary), size), np.float32)
+    missing = []
+    for index, (concept, parts) in enumerate(zip(vocabulary.concepts, forms, strict=True)):
+        names = [concept.word] if concept.word in vector_of else [word for word in parts if word in vector_of]
+        if names:
+            weights = [max(counts.get(word, 1), 1) for word in names]
+            vectors[index] = np.average([vector_of[word] for word in names], axis=0, weights=weights)
+        else:
+            missing.append(index)
+    if missing:
+        random = np.random.default_rng((seed, RANDOM_STREAM))
+        present = np.delete(vectors, missing, axis=0)
+        spread = float(present.std()) if present.size else 1.0
+        vectors[missing] = random.normal(0, spread or 1.0, (len(missing), size))
+    coverage = f"{len(vocabulary) - len(missing)} of {len(vocabulary)} concepts have one"
+    if not missing:
+        return vectors, [Fault(place, coverage, severity="note")]
+    names = [vocabulary.words[index] for index in missing[:10]]
+    return vectors, [Fault(place, f"{coverage}; random: {', '.join(names)}", severity="warning")]
+
+
+def read_concept_list(path: Path) -> dict[Kind, list[str]]:
+    """A hand-written list of concepts, JSON with one list per kind; a kind may be left out.
+
+    Raises:
+        InputError: not there, not such a file, a word twice, an empty word, or fewer than two words.
+    """
+    place = f"--concept-list {path}"
+    try:
+        content: Any = json.loads(path.read_text("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(Fault(place, f"cannot be read: {error}", LIST_FORM)) from None
+    if not isinstance(content, dict) or not content or set(content) - set(LISTS):
+        keys = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
+        raise InputError(Fault(place, f"holds {keys or 'nothing'}", LIST_FORM))
+    concepts: dict[Kind, list[str]] = {}
+    key_of: dict[str, str] = {}
+    faults = []
+    for key, kind in LISTS.items():
+        words = content.get(key, [])
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise InputError(Fault(f"{place} key {key}", "is not a list of words", LIST_FORM))
+        concepts[kind] = words
+        for position, word in enumerate(words):
+            tokens = " ".join(tokenise(word))
+            entry = f"{place} key {key} entry {position}"
+            if not tokens:
+                faults.append(Fault(entry, f"is {word!r}, which holds no word", "a word"))
+            elif tokens in key_of:
+                faults.append(Fault(entry, f"repeats {word!r}", fix=f"the first is in {key_of[tokens]}"))
+            else:
+                key_of[tokens] = key
+    if not faults and len(key_of) < 2:
+        faults.append(Fault(place, f"holds {len(key_of)} words", "two or more"))
+    if faults:
+        raise InputError(faults)
+    return concepts

@@ -1,0 +1,97 @@
+"""Attention of a query over the concepts and its concept-level embedding. CODER eq. 2, supplement eq. 14."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from coder_core.model.concepts.gcn import ConceptGraphNetwork
+from coder_core.ops import full_precision, normalise
+
+
+class ConceptEmbeddings(NamedTuple):
+    """Queries as weighted sums of concepts."""
+
+    embeddings: Tensor
+    """(B, F) unit rows: v^C or w^C."""
+    attention: Tensor
+    """(B, g), each row sums to 1."""
+
+
+def attend(queries: Tensor, nodes: Tensor, weight: Tensor, *, smoothing: float = 10.0) -> ConceptEmbeddings:
+    """a_i = softmax_i(λ_s · q W y_iᵀ), v^C = Σ_i a_i y_i, normalised. The sum runs over the g concepts.
+
+    Args:
+        queries: (B, D) pooled vectors, not normalised.
+        nodes: (g, F) Y, unit rows.
+        weight: (D, F) W^v or W^w.
+        smoothing: λ_s > 0 (CODER: 10; not the λ of eq. 8). Larger is sharper.
+
+    Raises:
+        ValueError: smoothing is not positive.
+    """
+    if not smoothing > 0:
+        raise ValueError(f"smoothing must be > 0, got {smoothing}")
+    attention = torch.softmax(smoothing * (queries @ weight @ nodes.T), dim=1)
+    return ConceptEmbeddings(normalise(attention @ nodes), attention)
+
+
+class ConceptBranch(nn.Module):
+    """One graph network for both modalities, and an attention for each.
+
+    Args:
+        graph: (g, g) Â.
+        vectors: (g, C) word vectors of the concepts.
+        dimension: D of the queries and of the embeddings.
+        layers, narrow: of the graph network.
+        smoothing: of the attention.
+        unit_queries: scale every query to length 1 first. CODER queries with the pooled vector as it is: where region
+            features are large, its length alone makes the attention pick one concept, and small word vectors attend to
+            all alike.
+    """
+
+    def __init__(
+        self,
+        graph: Tensor,
+        vectors: Tensor,
+        dimension: int,
+        *,
+        layers: int = 1,
+        narrow: bool = True,
+        smoothing: float = 10.0,
+        unit_queries: bool = False,
+    ) -> None:
+        super().__init__()
+        self.network = ConceptGraphNetwork(graph, vectors, dimension, layers=layers, narrow=narrow)
+        self.image_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dimension, dimension)))
+        self.text_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dimension, dimension)))
+        self.smoothing = smoothing
+        self.unit_queries = unit_queries
+
+    @property
+    def count(self) -> int:
+        """g."""
+        return len(self.network.graph)
+
+    def nodes(self) -> Tensor:
+        """(g, D) Y; the same for every query of a step, so computed once."""
+        with torch.autocast(self.image_weight.device.type, enabled=False):
+            nodes: Tensor = self.network()
+            return nodes
+
+    def embed_images(self, queries: Tensor, nodes: Tensor) -> ConceptEmbeddings:
+        """(B, D) pooled regions, (g, D) Y -> v^C and its attention, in float32 also under autocast."""
+        return self._attend(queries, nodes, self.image_weight)
+
+    def embed_texts(self, queries: Tensor, nodes: Tensor) -> ConceptEmbeddings:
+        """(B, D) words pooled for the concepts, (g, D) Y -> w^C and its attention."""
+        return self._attend(queries, nodes, self.text_weight)
+
+    def _attend(self, queries: Tensor, nodes: Tensor, weight: Tensor) -> ConceptEmbeddings:
+        with torch.autocast(
+            queries.device.type, enabled=False
+        ):  # λ_s magnifies a half-precision error tenfold
+            queries = normalise(queries) if self.unit_queries else full_precision(queries)
+            return attend(queries, nodes, weight, smoothing=self.smoothing)

@@ -1,0 +1,136 @@
+"""The patches of one picture in the joint space of its towers, and how much the picture's embedding reads of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isqrt
+from typing import Any
+
+import numpy as np
+import torch
+from PIL.Image import Image
+from torch import Tensor, nn
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.model.towers.dual_encoder import DualEncoder
+from coder_core.model.towers.own import OwnTowers
+from coder_core.model.towers.regions import WHOLE, CentreCrop, boxes
+
+FIX = "use CLIP or SigLIP, or wrap the towers (docs/towers.md)"
+
+
+@dataclass(frozen=True)
+class Patches:
+    """The L patches of a picture.
+
+    Args:
+        features: (L, D) float32, in the space of the towers' embeddings; not of length 1.
+        boxes: (L, 4) float32 left, top, right, bottom as shares of the picture's sides; None where they are no grid.
+        attention: (L,) float32 weights with which the picture's embedding reads the patches; None where no layer
+            tells it.
+    """
+
+    features: np.ndarray
+    boxes: np.ndarray | None
+    attention: np.ndarray | None = None
+
+
+def encode_patches(towers: DualEncoder | OwnTowers, picture: Image) -> Patches:
+    """The patches of an upright RGB picture.
+
+    CLIP: the last layer lets every patch read itself alone (attention = identity; its values pass through the rest of
+    the layer), then come the last layer norm and the projection: MaskCLIP, Zhou et al. 2022 (arXiv:2112.01071),
+    section 3.2. The attention is that of the class token in the last layer, the mean of its heads: Caron et al. 2021
+    (DINO), figure 1. SigLIP: its attention-pooling head reads each patch alone, and the attention is that of the head.
+    Own towers: the L features of `encode_pictures`, whose mean is their embedding.
+
+    Raises:
+        InputError: the model is built otherwise, or reads pictures of any shape.
+    """
+    if isinstance(towers, OwnTowers):
+        return _own_patches(towers, picture)
+    inputs = towers.prepare(picture)
+    place = str(towers.about["model"])
+    vision: Any = getattr(towers.model, "vision_model", None)
+    if set(inputs) != {"pixel_values"} or not hasattr(getattr(vision, "embeddings", None), "patch_size"):
+        raise InputError(Fault(place, "gives no fixed grid of patches", "a model of fixed size", FIX))
+    pixels = torch.from_numpy(inputs["pixel_values"][None]).to(towers.device)
+    with torch.inference_mode():
+        if hasattr(vision, "head"):
+            features, attention = _with_head(vision, pixels)
+        elif hasattr(towers.model, "visual_projection"):
+            features, attention = _with_class_token(vision, towers.model.visual_projection, pixels)
+        else:
+            raise InputError(Fault(place, "does not say how its patches enter the joint space", "", FIX))
+    rows, columns = (side // vision.embeddings.patch_size for side in pixels.shape[-2:])
+    if len(features) != rows * columns:
+        problem = f"gives {len(features)} patches for {rows} × {columns} cells"
+        raise InputError(Fault(place, problem, "a patch a cell", FIX))
+    view = CentreCrop(towers.about["processor"])(*picture.size)
+    return Patches(_array(features), boxes(view, rows, columns), _array(attention))
+
+
+def _with_class_token(vision: Any, projection: nn.Module, pixels: Tensor) -> tuple[Tensor, Tensor]:
+    """(L, D) and (L,) of a tower whose embedding is its class token; its last layer alone runs twice."""
+    last = vision.encoder.layers[-1]
+    given: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    handle = last.register_forward_pre_hook(lambda _, *inputs: given.append(inputs), with_kwargs=True)
+    with _eager(vision):
+        try:
+            attention = (
+                vision(pixel_values=pixels, output_attentions=True).attentions[-1][0, :, 0, 1:].mean(0)
+            )
+        finally:
+            handle.remove()
+        inputs, named = given[0]
+        with _every_token_alone(last.self_attn):
+            output = last(*inputs, **named)
+    tokens = (output if isinstance(output, Tensor) else output[0])[0, 1:]
+    return projection(vision.post_layernorm(tokens)), attention
+
+
+def _with_head(vision: Any, pixels: Tensor) -> tuple[Tensor, Tensor]:
+    """(L, D) and (L,) of a tower whose embedding is what its head reads of the patches."""
+    tokens = vision(pixel_values=pixels).last_hidden_state
+    attention = vision.head.attention(vision.head.probe, tokens, tokens, need_weights=True)[1][0, 0]
+    return vision.head(tokens[0][:, None]), attention
+
+
+@contextmanager
+def _every_token_alone(layer: Any) -> Iterator[None]:
+    """An attention layer whose every token reads itself alone: the output is its own value."""
+
+    def values(_: Any, given: tuple[Tensor, ...], named: dict[str, Tensor], output: Any) -> Any:
+        states = given[0] if given else named["hidden_states"]
+        return (layer.out_proj(layer.v_proj(states)), *output[1:])
+
+    handle = layer.register_forward_hook(values, with_kwargs=True)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def _eager(model: Any) -> Iterator[None]:
+    """Attention computed so that its weights are returned; the faster kernels keep them to themselves."""
+    before = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+def _own_patches(towers: OwnTowers, picture: Image) -> Patches:
+    features = towers.local_features([towers.prepare(picture)])[0]
+    grid = towers.option("grid") or (isqrt(len(features)), isqrt(len(features)))
+    view = towers.option("view") or (lambda width, height: WHOLE)
+    is_grid = grid[0] * grid[1] == len(features)
+    return Patches(_array(features), boxes(view(*picture.size), *grid) if is_grid else None)
+
+
+def _array(rows: Tensor) -> np.ndarray:
+    return np.asarray(rows.detach().float().cpu().numpy())

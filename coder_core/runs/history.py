@@ -1,0 +1,180 @@
+"""`history.jsonl`: the events of a run, one JSON line each, appended by the trainer and readable meanwhile."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import DOCUMENT, open_plain, read_plain
+from coder_core.files.atomic import WriteError
+from coder_core.files.lines import open_line, run_key, seal_line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HISTORY = "history.jsonl"
+REPEATABLE = ("step", "epoch")  # events with measured values; another one at the same step takes its place
+STEPS_BETWEEN_LINES = 10
+TAIL_BYTES = 1 << 16  # read at a time when looking for the last newline
+
+
+class HistoryWriter:
+    """Append events; every line reaches the file in one write.
+
+    Args:
+        path: the run's `history.jsonl`; made when missing. A line torn by a kill is cut off.
+        resume_step: the step training continues from. Events of later steps, written before, no longer count.
+    """
+
+    def __init__(self, path: Path, *, resume_step: int | None = None) -> None:
+        self.path = Path(path)
+        self._key = run_key(self.path.parent)
+        self._descriptor = open_plain(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        _cut_torn_line(self._descriptor)
+        if resume_step is not None:
+            self.write("resume", step=resume_step)
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Append one event with the present time.
+
+        Args:
+            event: "start", "step", "epoch", "resume", "stop" …
+            fields: JSON values; `step` is the training step the event belongs to.
+        """
+        line = (
+            seal_line({"event": event, "time": round(time.time(), 3), **fields}, self._key) + "\n"
+        ).encode()
+        try:
+            written = os.write(self._descriptor, line)
+            if written < len(line):
+                os.write(self._descriptor, line[written:])
+        except OSError as error:
+            fault = Fault(
+                str(self.path), f"could not be written ({error.strerror}): {len(line):,} bytes are needed"
+            )
+            raise WriteError(fault) from error
+
+    def close(self) -> None:
+        """Close the file; further writes fail."""
+        if self._descriptor >= 0:
+            os.fsync(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> HistoryWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def read_history(path: Path) -> list[dict[str, Any]]:
+    """The events that count, oldest first; a missing file is an empty history.
+
+    A last line without its newline is still being written and is left out. A "resume" event removes the events of later
+    steps before it, and a "step" or "epoch" repeated at the same step replaces the first one.
+    """
+    return _read(Path(path))[0]
+
+
+def history_faults(path: Path, *, step: int = 0, epochs: int = 0) -> list[Fault]:
+    """Warnings about the damaged lines, which `read_history` leaves out, by their numbers, and about lost ones.
+
+    Args:
+        path: the run's `history.jsonl`.
+        step: the run has come to; every tenth has a line.
+        epochs: that the run has finished; each has a line.
+    """
+    events, faults = _read(Path(path))
+    fix = "curves and tables lack them; the run itself is not affected"
+    numbers = [event.get("epoch") for event in events if event["event"] == "epoch"]
+    missing = epochs - len({number for number in numbers if isinstance(number, int) and 0 < number <= epochs})
+    if missing > 0:
+        faults.append(
+            Fault(str(path), f"lacks {missing:,} of {epochs:,} finished epochs", fix=fix, severity="warning")
+        )
+    last = max(
+        (_step(event) for event in events if event["event"] == "step" and _step(event) <= step), default=0
+    )
+    if step - last >= STEPS_BETWEEN_LINES:
+        problem = f"lacks the steps from {last:,.0f} to {step:,}"
+        faults.append(Fault(str(path), problem, fix=fix, severity="warning"))
+    return faults
+
+
+def read_frame(folder: Path, event: str = "step") -> pd.DataFrame:
+    """All events of one kind as a table; nested values become columns with dotted names.
+
+    Args:
+        folder: the run folder.
+        event: "step", "epoch" …
+    """
+    import pandas as pd  # a quarter of a second to import
+
+    events = [record for record in read_history(Path(folder) / HISTORY) if record.get("event") == event]
+    return pd.json_normalize(events)
+
+
+def _read(path: Path) -> tuple[list[dict[str, Any]], list[Fault]]:
+    try:
+        content = read_plain(path, DOCUMENT)
+    except FileNotFoundError:
+        return [], []
+    except OSError as error:
+        raise InputError(Fault(str(path), f"cannot be read ({error.strerror})")) from error
+    events: list[dict[str, Any]] = []
+    faults, key = [], run_key(path.parent)
+    for number, line in enumerate(content.split(b"\n")[:-1], start=1):
+        try:
+            event = open_line(line.decode(), key)
+            if not isinstance(event.get("event"), str):
+                raise ValueError("the line has no event")
+            if event["event"] in REPEATABLE and not _is_measured(event):
+                raise ValueError("a value is no number")
+            if not isinstance(event.get("step", 0), int | float):
+                raise ValueError("its step is no number")
+            events.append(event)
+        except ValueError as error:
+            faults.append(Fault(f"{path} line {number}", f"cannot be read ({error})", severity="warning"))
+    return _surviving(events), faults
+
+
+def _is_measured(value: Any) -> bool:
+    """Whether all that a line says besides its event are numbers, as tables and curves need it."""
+    if isinstance(value, dict):
+        return all(key == "event" or _is_measured(item) for key, item in value.items())
+    return value is None or isinstance(value, int | float)
+
+
+def _surviving(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Drop events that a resumed run repeated, and all but the last report of a step."""
+    latest: dict[Any, dict[str, Any]] = {}
+    for number, event in enumerate(events):
+        if event.get("event") == "resume":
+            latest = {key: earlier for key, earlier in latest.items() if _step(earlier) <= _step(event)}
+        repeatable = event["event"] in REPEATABLE and "step" in event
+        key = (event["event"], event["step"]) if repeatable else number
+        latest.pop(key, None)
+        latest[key] = event
+    return list(latest.values())
+
+
+def _step(event: dict[str, Any]) -> float:
+    step = event.get("step", 0)
+    return step if isinstance(step, int | float) else 0
+
+
+def _cut_torn_line(descriptor: int) -> None:
+    """Cut a last line without its newline off an open history, reading from its end."""
+    size = intact = os.fstat(descriptor).st_size
+    while intact > 0:
+        start = max(0, intact - TAIL_BYTES)
+        newline = os.pread(descriptor, intact - start, start).rfind(b"\n")
+        intact = start + newline + 1
+        if newline >= 0:
+            break
+    if intact < size:
+        os.ftruncate(descriptor, intact)

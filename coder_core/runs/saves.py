@@ -1,0 +1,147 @@
+"""Saves of a run: model and training state as safetensors and JSON, written in one step, verified when read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.files import atomic, sealed
+from coder_core.files.manifest import NewerFormatError, render_manifest
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_STEP = re.compile(r"[0-9]+")
+PROTOTYPES = "prototypes"
+"""File stem of the prototypes beside a model: whole in a state, without what only training needs in a best save."""
+
+
+class Save(sealed.SealedFolder):
+    """One verified save.
+
+    Attributes:
+        name: in its store, for example the step.
+        fingerprint: 12 hex digits that change with any byte of the save.
+        skipped: why newer saves of the same store were passed over.
+    """
+
+    def __init__(self, path: Path, skipped: list[Fault] | None = None) -> None:
+        """Verify every file.
+
+        Raises:
+            InputError: a file is missing, cut or damaged (all of them named), or a newer version wrote the save.
+        """
+        super().__init__(path)
+        self.check()
+        self.name, self.skipped = path.name, skipped or []
+        self.fingerprint = hashlib.sha256(render_manifest(self.manifest)).hexdigest()[:12]
+
+    def tensors(self, stem: str, *, device: str = "cpu") -> dict[str, Tensor]:
+        """The tensors of `<stem>.safetensors`. Keys and shapes are checked by whoever loads them."""
+        path = self._listed(f"{stem}.safetensors")
+        try:
+            return load_file(path, device=device)
+        except (SafetensorError, OSError) as error:
+            raise InputError(Fault(str(path), f"cannot be read ({error})")) from error
+
+
+class SaveStore:
+    """The saves of one kind, `<run>/state` or `<run>/best`, named by step; the last `keep` stay.
+
+    The caller holds the run's lock: one writer at a time. Readers need no lock.
+    """
+
+    def __init__(self, folder: Path, *, keep: int) -> None:
+        if keep < 1:
+            raise ValueError(f"keep must be ≥ 1, got {keep}")
+        self.folder = Path(folder)
+        self.keep = keep
+
+    def names(self) -> list[str]:
+        """The saves present, oldest first: "90" before "100"."""
+        return sorted(filter(_NAME.fullmatch, atomic.folder_names(self.folder)), key=_natural)
+
+    def tidy(self) -> None:
+        """Remove what a killed writer left.
+
+        Raises:
+            atomic.WriteError: the folder is not writable.
+        """
+        try:
+            atomic.clean(self.folder)
+        except OSError as error:
+            fault = Fault(str(self.folder), f"cannot be tidied after a killed writer ({error.strerror})")
+            raise atomic.WriteError(fault) from error
+
+    def write(
+        self, name: str, tensors: Mapping[str, Mapping[str, Tensor]], documents: Mapping[str, Any]
+    ) -> Path:
+        """Write one save, then prune.
+
+        A save of the same name is replaced. Saves of later steps, which this run has not taken (it was continued from
+        before them), go. Folders that no step names are left alone.
+
+        Args:
+            name: letters, digits, ".", "_", "-"; normally the step.
+            tensors: file stem → named tensors of any shape, dtype and device.
+            documents: file stem → anything JSON can hold.
+
+        Raises:
+            atomic.WriteError: disk full or folder not writable; earlier saves are intact.
+        """
+        for stem in (name, *tensors, *documents):
+            if not _NAME.fullmatch(stem):
+                raise ValueError(f"a save's name is made of letters, digits, '.', '_' and '-', got {stem!r}")
+        files: dict[str, sealed.Content] = {
+            f"{stem}.safetensors": content for stem, content in tensors.items()
+        }
+        files |= {f"{stem}.json": json.dumps(value, ensure_ascii=False) for stem, value in documents.items()}
+        path = sealed.write_sealed(self.folder / name, files, replace=True)
+        names = [other for other in self.names() if other == name or _STEP.fullmatch(other)]
+        position = names.index(name)
+        for other in names[: max(0, position + 1 - self.keep)] + names[position + 1 :]:
+            atomic.remove(self.folder / other)
+        return path
+
+    def open(self, name: str) -> Save:
+        """One save by name, verified."""
+        if name not in self.names():
+            raise InputError(
+                Fault(str(self.folder), f"holds no save {name!r}", f"one of {', '.join(self.names())}")
+            )
+        return Save(self.folder / name)
+
+    def newest(self) -> Save | None:
+        """The newest save that verifies, or None when there is no save at all.
+
+        Raises:
+            InputError: saves exist and none verifies, or the newest was written by a newer version.
+        """
+        while present := self._identities():
+            skipped: list[Fault] = []
+            for name in reversed(present):
+                try:
+                    return Save(self.folder / name, list(skipped))
+                except NewerFormatError:
+                    raise
+                except InputError as error:
+                    skipped.extend(error.faults)
+            if self._identities() == present:  # none was written or pruned meanwhile
+                raise InputError(skipped)
+        return None
+
+    def _identities(self) -> dict[str, tuple[Path, int, int] | None]:
+        return {name: atomic.identity(self.folder / name) for name in self.names()}
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """Digits compare as numbers, and come before letters."""
+    parts = re.findall(r"\d+|\D+", name)
+    return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]

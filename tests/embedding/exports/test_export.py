@@ -1,0 +1,132 @@
+"""python -m coder_core.export: what other programs read back is what the run holds and ranks by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coder_core.api import open_run
+from coder_core.console.faults import InputError
+from coder_core.embedding.exports import parquet
+from coder_core.embedding.exports.vectors import read_vectors
+from coder_core.export import main as export
+from coder_core.files.sealed import write_sealed
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.analysis.write import write_analysis
+from tests.support.concept_runs import write_concept_run
+from tests.support.run_folders import import_run_folder, write_run
+
+KINDS: dict[str, Callable[[Path], Path]] = {
+    "trained": lambda root: write_run(root, "trained"),
+    "imported": lambda root: import_run_folder(root, "imported"),
+    "two branches": lambda root: write_concept_run(root, "concepts"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_faiss_ranks_as_the_run_does(tmp_path: Path, kind: str) -> None:
+    import faiss
+
+    folder = KINDS[kind](tmp_path / "runs")
+    analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
+    for rows, queries, own, names in (
+        ("images", w, v, analysis.image_names),
+        ("captions", v, w, analysis.captions),
+    ):
+        file = tmp_path / f"{rows}.faiss"
+        assert export([str(folder), "--to", "faiss", str(file), "--rows", rows]) == 0
+        index = faiss.read_index(str(file))
+        assert index.metric_type == faiss.METRIC_INNER_PRODUCT
+        np.testing.assert_array_equal(index.reconstruct_n(0, index.ntotal), own)
+        scores, best = index.search(np.ascontiguousarray(queries), 10)
+        np.testing.assert_allclose(scores, np.take_along_axis(queries @ own.T, best, 1), atol=1e-6)
+        expected = analysis.text_best if rows == "images" else analysis.image_best
+        np.testing.assert_array_equal(best[:, : expected.shape[1]], expected)
+        about = json.loads((tmp_path / f"{rows}.faiss.json").read_text(encoding="utf-8"))
+        assert about["names"] == list(names)
+        assert (about["rows"], about["split"], about["run"]) == (rows, "dev", folder.name)
+    # A caption's rank is the place of its image among all.
+    everything = faiss.read_index(str(tmp_path / "images.faiss")).search(np.ascontiguousarray(w), len(v))[1]
+    places = (everything == analysis.image_of_text[:, None]).argmax(1)
+    np.testing.assert_array_equal(places, analysis.text_ranks)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parquet_holds_ids_captions_names_and_embeddings(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "ROWS", 7)  # several groups of rows
+    folder = KINDS[kind](tmp_path / "runs")
+    analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
+    assert export([str(folder), "--to", "parquet", str(tmp_path / "out")]) == 0
+    images, captions = (
+        pq.read_table(tmp_path / "out" / f"{name}.parquet") for name in ("images", "captions")
+    )
+    for table, rows in ((images, v), (captions, w)):
+        assert table.schema.field("embedding").type == pa.list_(pa.float32(), v.shape[1])
+        found = table["embedding"].combine_chunks().flatten().to_numpy().reshape(rows.shape)
+        np.testing.assert_array_equal(found, rows)
+        assert table["id"].to_pylist() == list(range(len(rows)))
+        assert set(table["split"].to_pylist()) == {"dev"}
+        assert table.schema.metadata[b"run"] == folder.name.encode()
+    assert images["name"].to_pylist() == analysis.image_names
+    assert captions["caption"].to_pylist() == analysis.captions
+    assert captions["image_id"].to_pylist() == analysis.image_of_text.tolist()
+    assert captions["name"].to_pylist() == [analysis.image_names[image] for image in analysis.image_of_text]
+    place = analysis.picture_folder
+    expected = [str(Path(place) / name) if place else "" for name in analysis.image_names]
+    assert images["file"].to_pylist() == expected
+
+
+def test_nothing_is_overwritten_and_places_are_checked_before_the_run_is_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    missing = str(tmp_path / "no-run")
+    (tmp_path / "a.faiss.json").write_text("mine")
+    (tmp_path / "b").write_text("mine")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "d").write_text("mine")
+    for to, place, said in (
+        ("faiss", "a.faiss", "a.faiss.json: exists; expected a new name"),
+        ("faiss", "b", "b: exists"),
+        ("faiss", "e/f", "there is no folder"),
+        ("faiss", "c", "is a folder"),
+        ("parquet", "c", "c: exists"),
+        ("parquet", "b", "is a file"),
+    ):
+        assert export([missing, "--to", to, str(tmp_path / place)]) == 1
+        assert said in " ".join(capfd.readouterr().err.split())
+    assert export([missing, "--to", "faiss", str(tmp_path / "new.faiss")]) == 1
+    assert "no-run" in capfd.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.faiss.json", "b", "c"]
+
+
+def test_a_run_that_scores_pair_by_pair_is_refused_with_the_reason(tmp_path: Path) -> None:
+    folder = write_sealed(tmp_path / "scored", {"config.toml": 'name = "x"\n'})
+    ranks = {"image_ranks": np.zeros(2, np.int64), "text_ranks": np.zeros(2, np.int64)}
+    best = {
+        "image_best": np.array([[0, 1], [1, 0]], np.int32),
+        "text_best": np.array([[0, 1], [1, 0]], np.int32),
+    }
+    write_analysis(
+        folder,
+        "dev",
+        scores=np.eye(2, dtype=np.float32),
+        image_of_text=np.arange(2),
+        captions=["a", "b"],
+        image_names=["a.png", "b.png"],
+        metrics={"rsum": 600.0},
+        fingerprint="abc",
+        **ranks,
+        **best,
+    )
+    with pytest.raises(InputError, match="scores pair by pair: there is not one embedding of a sample"):
+        read_vectors(folder, "dev")
+    assert export([str(folder), "--to", "parquet", str(tmp_path / "out")]) == 1
+    assert not (tmp_path / "out").exists()

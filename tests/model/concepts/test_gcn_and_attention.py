@@ -1,0 +1,121 @@
+"""Graph convolution and concept attention: by hand, against loops, gradients; sharpness, normalisation, precision."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from coder_core.model.concepts.attention import ConceptBranch, attend
+from coder_core.model.concepts.gcn import ConceptGraphNetwork, graph_convolution
+from tests.reference import concepts as reference
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def test_convolution_by_hand() -> None:
+    """Â X = (3, 2); times −1 is (−3, −2), below zero a fifth is left; times 2 is (6, 4)."""
+    graph, nodes = torch.tensor([[1.0, 1.0], [0.0, 1.0]]), torch.tensor([[1.0], [2.0]])
+    actual = graph_convolution(graph, nodes, torch.tensor([[-1.0, 2.0]]))
+    torch.testing.assert_close(actual, torch.tensor([[-0.6, 6.0], [-0.4, 4.0]]))
+
+
+@pytest.mark.parametrize(
+    ("layers", "narrow", "hidden", "slopes"),
+    [(1, True, [], [0.2]), (2, True, [3], [0.2, 1.0]), (2, False, [6], [0.2, 0.2])],
+)
+def test_the_network_agrees_with_the_loops_and_its_rows_are_units(
+    layers: int, narrow: bool, hidden: list[int], slopes: list[float]
+) -> None:
+    """Two layers as CVSE has them: a hidden width of half, no activation after the last."""
+    graph, vectors = draw(5, 5, seed=1).abs(), draw(5, 4, seed=2)
+    network = ConceptGraphNetwork(graph, vectors, 6, layers=layers, narrow=narrow).double()
+    nodes = vectors.tolist()
+    for weight, slope in zip(network.weights, slopes, strict=True):
+        nodes = reference.convolved(graph.tolist(), nodes, weight.tolist(), slope)
+    assert [weight.shape[1] for weight in network.weights] == [*hidden, 6]
+    expected = torch.tensor([reference.unit(row) for row in nodes], dtype=torch.float64)
+    torch.testing.assert_close(network(), expected)
+    torch.testing.assert_close(network().norm(dim=1), torch.ones(5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("smoothing", [1.0, 10.0])
+def test_attention_agrees_with_the_loops(smoothing: float) -> None:
+    queries, nodes, weight = draw(3, 4, seed=3), draw(6, 5, seed=4), draw(4, 5, seed=5)
+    actual = attend(queries, nodes, weight, smoothing=smoothing)
+    for row, query in enumerate(queries.tolist()):
+        expected = reference.attention(query, nodes.tolist(), weight.tolist(), smoothing)
+        torch.testing.assert_close(actual.attention[row], torch.tensor(expected, dtype=torch.float64))
+        mixed = reference.read(expected, nodes.tolist())
+        torch.testing.assert_close(actual.embeddings[row], torch.tensor(mixed, dtype=torch.float64))
+
+
+def test_attention_by_hand_sums_over_the_concepts_and_sharpens_with_the_smoothing() -> None:
+    """q W y = (0.1, 0): λ 10 makes softmax(1, 0) = (0.731, 0.269), λ 1 softmax(0.1, 0)."""
+    nodes, query, weight = torch.eye(2), torch.tensor([[0.1, 0.0]]), torch.eye(2)
+    sharp = attend(query, nodes, weight, smoothing=10.0)
+    torch.testing.assert_close(sharp.attention, torch.tensor([[0.7310586, 0.2689414]]))
+    assert sharp.attention[0, 0] > attend(query, nodes, weight, smoothing=1.0).attention[0, 0]
+    torch.testing.assert_close(sharp.embeddings.norm(dim=1), torch.ones(1))
+    with pytest.raises(ValueError, match="smoothing must be > 0, got 0"):
+        attend(query, nodes, weight, smoothing=0.0)
+
+
+def test_the_length_of_the_query_counts() -> None:
+    """The query is the pooled vector before it is normalised: a longer one reads more sharply."""
+    nodes, query, weight = torch.eye(2), torch.tensor([[0.1, 0.0]]), torch.eye(2)
+    assert attend(3 * query, nodes, weight).attention[0, 0] > attend(query, nodes, weight).attention[0, 0]
+
+
+def test_gradients() -> None:
+    graph, vectors = draw(4, 4, seed=6).abs(), draw(4, 3, seed=7)
+
+    def convolution(nodes: Tensor, weight: Tensor) -> Tensor:
+        return graph_convolution(graph, nodes, weight)
+
+    def reading(queries: Tensor, nodes: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        return attend(queries, nodes, weight, smoothing=2.0)
+
+    weight, square = draw(3, 5, seed=8).requires_grad_(), draw(2, 5, seed=9).requires_grad_()
+    assert torch.autograd.gradcheck(convolution, (vectors.requires_grad_(), weight))
+    queries, nodes = draw(3, 2, seed=10).requires_grad_(), draw(4, 5, seed=11).requires_grad_()
+    assert torch.autograd.gradcheck(reading, (queries, nodes, square))
+
+
+def test_the_branch_reads_with_a_weight_for_each_modality_in_full_precision() -> None:
+    branch = ConceptBranch(torch.eye(6), draw(6, 4).float(), 8)
+    queries = draw(3, 8, seed=12).float()
+    nodes = branch.nodes()
+    exact = branch.embed_images(queries, nodes)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(branch.nodes(), nodes)
+        assert torch.equal(branch.embed_images(queries, nodes).attention, exact.attention)
+        assert branch.embed_texts(queries.bfloat16(), nodes).embeddings.dtype == torch.float32
+    assert not torch.equal(branch.embed_texts(queries, nodes).attention, exact.attention)
+    assert branch.count == 6
+
+
+def test_unit_queries_read_alike_whatever_the_length_of_the_features() -> None:
+    vectors, queries = draw(6, 4).float(), draw(3, 8, seed=12).float()
+    branch = ConceptBranch(torch.eye(6), vectors, 8, unit_queries=True)
+    nodes = branch.nodes()
+    actual = branch.embed_images(queries, nodes).attention
+    torch.testing.assert_close(branch.embed_images(35 * queries, nodes).attention, actual)
+    rows = queries / queries.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(actual, attend(rows, nodes, branch.image_weight).attention)
+    branch.unit_queries = False
+    assert not torch.allclose(branch.embed_images(queries, nodes).attention, actual)
+
+
+def test_graph_and_vectors_are_no_weights_and_in_no_save() -> None:
+    branch = ConceptBranch(torch.eye(6), draw(6, 4).float(), 8, layers=2)
+    assert sorted(branch.state_dict()) == [
+        "image_weight",
+        "network.weights.0",
+        "network.weights.1",
+        "text_weight",
+    ]
+    assert not any(buffer.requires_grad for buffer in branch.buffers())

@@ -1,0 +1,200 @@
+"""GPO against a loop in float64; mean and max; padding never leaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from coder_core.model.encoders.gpo import GeneralisedPooling, position_codes, ranked_sum
+from coder_core.model.encoders.pooling import MaxPooling, MeanPooling, pool_each
+from tests.reference import pooling as reference
+
+LENGTHS = torch.tensor([3, 1, 5, 3])
+
+
+def random_features(*, longest: int = 5, channels: int = 6, dtype: torch.dtype = torch.float32) -> Tensor:
+    generator = torch.Generator().manual_seed(4)
+    return torch.randn(len(LENGTHS), longest, channels, generator=generator, dtype=dtype)
+
+
+def gpo(code_size: int = 8) -> GeneralisedPooling:
+    torch.manual_seed(3)
+    return GeneralisedPooling(code_size)
+
+
+def weights_in_float64(pool: GeneralisedPooling, length: int) -> list[float]:
+    """Through an ordinary float64 nn.GRU, one sample, no packing."""
+    gru = nn.GRU(pool.code_size, pool.code_size, batch_first=True, bidirectional=True).double()
+    gru.load_state_dict(pool.gru.state_dict())
+
+    def recurrent(codes: list[list[float]]) -> list[list[float]]:
+        with torch.no_grad():
+            return gru(torch.tensor([codes], dtype=torch.float64))[0][0].tolist()
+
+    score = pool.score.weight[0].tolist()
+    return reference.rank_weights(length, pool.code_size, pool.temperature, recurrent, score)
+
+
+def test_by_hand() -> None:
+    """Channel (3, 7, 5) sorted is (7, 5, 3); with weights 0.5, 0.3, 0.2 it becomes 3.5 + 1.5 + 0.6 = 5.6."""
+    assert reference.pooled([[3.0], [7.0], [5.0]], [0.5, 0.3, 0.2]) == [pytest.approx(5.6)]
+
+
+def test_position_codes_are_those_of_equation_9() -> None:
+    expected = torch.tensor([reference.position_code(position, 32) for position in range(40)])
+    torch.testing.assert_close(position_codes(40, 32), expected, atol=1e-5, rtol=0)
+
+
+def test_gpo_agrees_with_the_loop() -> None:
+    pool, features = gpo(), random_features()
+    actual = pool(features, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        expected = reference.pooled(features[row, :length].tolist(), weights_in_float64(pool, length))
+        assert actual[row].tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_gpo_with_the_papers_sizes_on_36_regions() -> None:
+    pool = gpo(32)
+    weights = pool.weights(torch.tensor([36, 36]), 36)
+    assert weights[0].tolist() == pytest.approx(weights_in_float64(pool, 36), abs=1e-5)
+    assert torch.equal(weights[0], weights[1])
+
+
+def test_weights_depend_on_the_length_only() -> None:
+    pool = gpo()
+    alone = pool.weights(torch.tensor([3]), 3)[0]
+    among = pool.weights(LENGTHS, 7)
+    torch.testing.assert_close(among[0, :3], alone)
+    assert torch.equal(among[0], among[3])
+    assert among.sum(1).tolist() == pytest.approx([1.0] * 4)
+    for row, length in enumerate(LENGTHS.tolist()):
+        assert not among[row, length:].any()
+
+
+def test_one_position_is_handed_through() -> None:
+    features = random_features(longest=1)
+    torch.testing.assert_close(gpo()(features, torch.ones(4, dtype=torch.long)), features[:, 0])
+
+
+@pytest.mark.parametrize("pool", [gpo(), MeanPooling(), MaxPooling()], ids=["gpo", "mean", "max"])
+@pytest.mark.parametrize("garbage", [1e3, -1e3, 0.0])
+def test_padding_never_leaks(pool: nn.Module, garbage: float) -> None:
+    """Neither into the values nor as a gradient into the padded positions."""
+    clean = random_features().requires_grad_()
+    beyond = (torch.arange(5) >= LENGTHS[:, None]).unsqueeze(-1)
+    dirty = clean.detach().masked_fill(beyond, garbage).requires_grad_()
+    assert torch.equal(pool(clean, LENGTHS), pool(dirty, LENGTHS))
+    pool(dirty, LENGTHS).square().sum().backward()
+    assert dirty.grad is not None
+    assert not dirty.grad.masked_select(beyond).any()
+    assert dirty.grad.masked_select(~beyond).any()
+
+
+@pytest.mark.parametrize("pool", [gpo(), MeanPooling(), MaxPooling()], ids=["gpo", "mean", "max"])
+def test_longer_padding_changes_nothing(pool: nn.Module) -> None:
+    features = random_features()
+    padded = torch.cat([features, torch.full((4, 3, 6), 9.0)], dim=1)
+    torch.testing.assert_close(pool(padded, LENGTHS), pool(features, LENGTHS))
+
+
+def test_the_order_of_positions_does_not_matter() -> None:
+    pool, features = gpo(), random_features()
+    lengths = torch.full((4,), 5)
+    torch.testing.assert_close(pool(features[:, [4, 2, 0, 1, 3]], lengths), pool(features, lengths))
+
+
+def plain_pooled(pool: GeneralisedPooling, features: Tensor, lengths: Tensor) -> Tensor:
+    """The plain form with the same weights, in float64."""
+    weights = pool.weights(lengths, features.shape[1]).double()
+    return ranked_sum.__wrapped__(features.double(), lengths, weights.unsqueeze(1)).squeeze(1)
+
+
+@pytest.mark.parametrize(("longest", "channels"), [(36, 130), (300, 7), (5, 4000)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_parts_and_threads_make_the_plain_sum_and_its_gradient(
+    longest: int, channels: int, threads: int
+) -> None:
+    """Also beyond 256 positions, which no longer fit a byte, and the threads of torch are left as they were."""
+    pool, generator = gpo(), torch.Generator().manual_seed(6)
+    features = torch.randn(33, longest, channels, generator=generator).requires_grad_()
+    lengths = torch.randint(1, longest + 1, (33,), generator=generator)
+    slope = torch.randn(33, channels, generator=generator)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        actual, expected = pool(features, lengths), plain_pooled(pool, features, lengths)
+        leaves = [features, *pool.parameters()]
+        gradients = [torch.autograd.grad((out * slope).sum(), leaves) for out in (actual, expected)]
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(actual, expected.float(), atol=1e-5, rtol=1e-5)
+    for value, plain in zip(*gradients, strict=True):
+        torch.testing.assert_close(value, plain, atol=1e-3, rtol=1e-4)
+    with torch.no_grad():
+        torch.testing.assert_close(pool(features.detach(), lengths), actual.detach())
+
+
+@pytest.mark.parametrize(
+    "kinds", [(GeneralisedPooling, GeneralisedPooling), (GeneralisedPooling, MaxPooling)]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_several_poolings_of_the_same_features_are_each_ones_own(
+    kinds: tuple[type, ...], dtype: torch.dtype
+) -> None:
+    """Values, and the gradients of the features and of both poolings' weights; float64 takes the other branch."""
+    torch.manual_seed(8)
+    poolings = [kind().to(dtype) for kind in kinds]
+    features = random_features(dtype=dtype).requires_grad_()
+    leaves = [features, *(parameter for pooling in poolings for parameter in pooling.parameters())]
+    slopes = torch.randn(2, len(LENGTHS), 6, dtype=dtype)
+
+    def pooled(outs: Sequence[Tensor]) -> tuple[Sequence[Tensor], tuple[Tensor, ...]]:
+        total = sum((out * slope).sum() for out, slope in zip(outs, slopes, strict=True))
+        return outs, torch.autograd.grad(total, leaves)
+
+    (actual, gradients) = pooled(pool_each(poolings, features, LENGTHS))
+    (alone, expected) = pooled([pooling(features, LENGTHS) for pooling in poolings])
+    assert not torch.allclose(alone[0], alone[1])
+    for value, target in zip([*actual, *gradients], [*alone, *expected], strict=True):
+        torch.testing.assert_close(value, target, atol=1e-6, rtol=1e-5)
+
+
+def test_mean_and_max_by_hand() -> None:
+    """(1, 2), (3, -4), and padding: mean (2, -1), max (3, 2)."""
+    features = torch.tensor([[[1.0, 2.0], [3.0, -4.0], [50.0, 50.0]]])
+    assert MeanPooling()(features, torch.tensor([2])).tolist() == [[2.0, -1.0]]
+    assert MaxPooling()(features, torch.tensor([2])).tolist() == [[3.0, 2.0]]
+
+
+@pytest.mark.parametrize("pool", [gpo(4), MeanPooling(), MaxPooling()], ids=["gpo", "mean", "max"])
+def test_gradients(pool: nn.Module) -> None:
+    features = random_features(channels=3, dtype=torch.float64).requires_grad_()
+    doubled = pool.double()
+    assert torch.autograd.gradcheck(lambda rows: doubled(rows, LENGTHS), (features,))
+    pool.float()
+
+
+def test_gradients_of_the_rank_weights() -> None:
+    """The GRU and the linear layer of GPO learn: against central differences."""
+    pool = gpo(4).double()
+    features = random_features(channels=3, dtype=torch.float64)
+
+    def total(weight: Tensor, recurrent: Tensor) -> Tensor:
+        named = {"score.weight": weight, "gru.weight_ih_l0": recurrent}
+        return torch.func.functional_call(pool, named, (features, LENGTHS)).square().sum()
+
+    inputs = [pool.score.weight.detach().clone(), pool.gru.weight_ih_l0.detach().clone()]
+    weight, recurrent = (value.requires_grad_() for value in inputs)
+    total(weight, recurrent).backward()
+    for tensor in (weight, recurrent):
+        assert tensor.grad is not None
+        direction = torch.randn(tensor.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        step = 1e-6 * direction
+        moved = [(tensor + step, tensor - step) if t is tensor else (t, t) for t in (weight, recurrent)]
+        with torch.no_grad():
+            slope = (total(moved[0][0], moved[1][0]) - total(moved[0][1], moved[1][1])) / 2e-6
+        assert float((tensor.grad * direction).sum()) == pytest.approx(float(slope), rel=1e-5, abs=1e-8)

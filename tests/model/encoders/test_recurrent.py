@@ -1,0 +1,134 @@
+"""The BiGRU and its CPU kernel equal nn.GRU on packed sequences, values and gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from coder_core.model.encoders.recurrent import RecurrentWords, mean_states
+
+LENGTHS = torch.tensor([4, 1, 6, 2, 6])
+
+
+def words_of(lengths: Tensor, vocabulary: int = 9) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    words = torch.randint(2, vocabulary, (len(lengths), int(lengths.max())), generator=generator)
+    return words.masked_fill(torch.arange(words.shape[1]) >= lengths[:, None], 0)
+
+
+def encoder(layers: int = 1, dtype: torch.dtype = torch.float64, dimension: int = 5) -> RecurrentWords:
+    torch.manual_seed(0)
+    return RecurrentWords(9, 4, dimension, layers=layers).to(dtype)
+
+
+def with_torch(encoder: RecurrentWords, words: Tensor, lengths: Tensor) -> Tensor:
+    """The plain definition: pack, nn.GRU, pad, average the directions."""
+    packed = nn.utils.rnn.pack_padded_sequence(
+        encoder.vectors(words), lengths, batch_first=True, enforce_sorted=False
+    )
+    hidden, _ = nn.utils.rnn.pad_packed_sequence(
+        encoder.gru(packed)[0], batch_first=True, total_length=words.shape[1]
+    )
+    size = encoder.gru.hidden_size
+    return (hidden[..., :size] + hidden[..., size:]) / 2
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize(
+    "lengths", [LENGTHS, torch.ones(3, dtype=torch.long), torch.tensor([1]), torch.full((4,), 3)]
+)
+def test_equals_nn_gru_in_values_and_gradients(layers: int, lengths: Tensor) -> None:
+    words, model = words_of(lengths), encoder(layers)
+    weight = torch.randn(len(lengths), words.shape[1], 5, generator=torch.Generator().manual_seed(2)).double()
+    states = model(words, lengths)
+    torch.testing.assert_close(states, with_torch(model, words, lengths))
+    torch.testing.assert_close(RecurrentWords.forward.__wrapped__(model, words, lengths), states)
+    (states * weight).sum().backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    (with_torch(model, words, lengths) * weight).sum().backward()
+    assert gradients.keys() == {name for name, _ in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(gradients[name], parameter.grad, msg=name)
+
+
+def test_equals_nn_gru_in_float32_at_a_real_size() -> None:
+    torch.manual_seed(0)
+    model = RecurrentWords(200, 300, 64)
+    lengths = torch.randint(1, 30, (32,), generator=torch.Generator().manual_seed(3))
+    words = words_of(lengths, 200)
+    torch.testing.assert_close(model(words, lengths), with_torch(model, words, lengths), atol=1e-5, rtol=1e-5)
+
+
+def test_padded_positions_are_zero_and_padding_is_never_read() -> None:
+    words, model = words_of(LENGTHS), encoder()
+    beyond = torch.arange(6) >= LENGTHS[:, None]
+    states = model(words, LENGTHS)
+    assert not states[beyond].any()
+    # Only as near as the products of fewer distinct words are.
+    torch.testing.assert_close(model(words.masked_fill(beyond, 7), LENGTHS), states, rtol=0, atol=1e-15)
+    model(words.masked_fill(beyond, 8), LENGTHS).sum().backward()
+    real = set(words[~beyond].tolist())
+    assert model.vectors.weight.grad is not None
+    assert {int(row) for row in model.vectors.weight.grad.any(1).nonzero()} == real
+
+
+def test_a_caption_does_not_depend_on_its_batch() -> None:
+    words, model = words_of(LENGTHS), encoder()
+    together = model(words, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone = model(words[row : row + 1, :length], LENGTHS[row : row + 1])
+        torch.testing.assert_close(together[row : row + 1, :length], alone)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("shared", [False, True])
+def test_gradients_of_the_kernel(layers: int, shared: bool) -> None:
+    """Also where all sequences share their features, which are then projected once."""
+    lengths = torch.tensor([2, 3, 1])
+    generator = torch.Generator().manual_seed(5)
+    features = torch.randn(
+        1 if shared else 3, 3, 2, generator=generator, dtype=torch.float64, requires_grad=True
+    )
+    torch.manual_seed(6)
+    gru = nn.GRU(2, 3, layers, batch_first=True, bidirectional=True).double()
+    names = [name for name, _ in gru.named_parameters()]
+
+    def run(rows: Tensor, *weights: Tensor) -> Tensor:
+        trial = nn.GRU(2, 3, layers, batch_first=True, bidirectional=True).double()
+        for name, weight in zip(names, weights, strict=True):
+            delattr(trial, name)
+            setattr(trial, name, weight)
+        return mean_states(trial, rows.expand(3, -1, -1), lengths)
+
+    weights = [parameter.detach().clone().requires_grad_() for parameter in gru.parameters()]
+    plain = mean_states.__wrapped__(gru, features.expand(3, -1, -1), lengths)
+    torch.testing.assert_close(run(features, *weights), plain)
+    assert torch.autograd.gradcheck(run, (features, *weights))
+
+
+def test_starting_vectors_are_taken_over_and_trained() -> None:
+    vectors = torch.arange(36.0).view(9, 4)
+    model = RecurrentWords(9, 4, 5, vectors=vectors)
+    assert torch.equal(model.vectors.weight, vectors)
+    assert model.vectors.weight.requires_grad
+
+
+def test_word_dropout_works_on_training_only() -> None:
+    torch.manual_seed(0)
+    model = RecurrentWords(9, 4, 5, dropout=0.5)
+    words = words_of(LENGTHS)
+    assert not torch.equal(model(words, LENGTHS), model(words, LENGTHS))
+    model.eval()
+    assert torch.equal(model(words, LENGTHS), model(words, LENGTHS))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_without_gradients_the_values_are_the_same(layers: int) -> None:
+    """Nothing is kept for a backward pass then: the momentum twin's case, whose weights take no gradients."""
+    words, model = words_of(LENGTHS), encoder(layers, torch.float32)
+    expected = model(words, LENGTHS).detach()
+    with torch.no_grad():
+        assert torch.equal(model(words, LENGTHS), expected)
+    assert torch.equal(model.requires_grad_(False)(words, LENGTHS), expected)

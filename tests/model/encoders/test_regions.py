@@ -1,0 +1,106 @@
+"""Region features -> D features: the form of vse_infty, any depth, one vector an image."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from coder_core.model.encoders.regions import RegionBatchNorm, RegionEncoder
+
+
+def test_two_layers_are_linear_plus_mlp() -> None:
+    """W x + b + W2 relu(bn(W1 x + b1)) + b2, batch statistics over all regions of the batch."""
+    torch.manual_seed(0)
+    encoder = RegionEncoder(6, 8).double()
+    regions = torch.randn(3, 4, 6, dtype=torch.float64)
+    rows = regions.reshape(12, 6)
+    first, norm, _, second = encoder.mlp
+    hidden = first(rows)
+    hidden = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + norm.eps).sqrt()
+    expected = encoder.linear(rows) + second(hidden.clamp_min(0))
+    torch.testing.assert_close(encoder(regions), expected.view(3, 4, 8))
+
+
+@pytest.mark.parametrize(("layers", "hidden"), [(0, 0), (1, 1), (2, 2), (3, 3)])
+def test_depth(layers: int, hidden: int) -> None:
+    encoder = RegionEncoder(6, 8, layers=layers)
+    assert sum(isinstance(module, nn.Linear) for module in encoder.mlp) == hidden
+    assert encoder(torch.randn(2, 3, 6)).shape == (2, 3, 8)
+
+
+def test_in_one_process_the_batch_norm_is_pytorchs() -> None:
+    norm, builtin = RegionBatchNorm(5), nn.BatchNorm1d(5)
+    for _ in range(3):
+        rows = torch.randn(7, 5)
+        assert torch.equal(norm(rows), builtin(rows))
+    for name, value in builtin.state_dict().items():
+        assert torch.equal(norm.state_dict()[name], value)
+    norm.eval()
+    builtin.eval()
+    assert torch.equal(norm(rows), builtin(rows))
+
+
+def test_one_vector_per_image() -> None:
+    encoder = RegionEncoder(6, 8)
+    assert encoder(torch.randn(5, 1, 6)).shape == (5, 1, 8)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_padding_reaches_neither_the_embeddings_nor_the_statistics(dropout: float) -> None:
+    """Images of 4, 2 and 3 regions, padded to 5 with zeros, in training: the batch norm of the 9 real rows."""
+    torch.manual_seed(0)
+    plain, padded = (RegionEncoder(6, 8, dropout=dropout).double() for _ in range(2))
+    padded.load_state_dict(plain.state_dict())
+    rows, lengths = torch.randn(9, 6, dtype=torch.float64), torch.tensor([4, 2, 3])
+    regions = torch.zeros(3, 5, 6, dtype=torch.float64)
+    real = torch.arange(5) < lengths[:, None]
+    regions[real] = rows
+    torch.manual_seed(1)
+    expected = plain(rows[None])[0]
+    torch.manual_seed(1)
+    encoded = padded(regions, lengths)
+    torch.testing.assert_close(encoded[real], expected)
+    assert not encoded[~real].any()
+    for name, value in plain.named_buffers():
+        torch.testing.assert_close(padded.get_buffer(name), value)
+    (expected.square().sum() + encoded.square().sum()).backward()
+    for name, value in plain.named_parameters():
+        torch.testing.assert_close(padded.get_parameter(name).grad, value.grad)
+
+
+def test_dropout_works_on_training_only() -> None:
+    torch.manual_seed(0)
+    encoder = RegionEncoder(6, 8, dropout=0.5)
+    regions = torch.randn(2, 3, 6)
+    assert not torch.equal(encoder(regions), encoder(regions))
+    encoder.eval()
+    assert torch.equal(encoder(regions), encoder(regions))
+
+
+def test_divided_by_their_root_mean_square_regions_have_no_length_of_their_own() -> None:
+    torch.manual_seed(0)
+    plain, scaled = RegionEncoder(6, 8).double().eval(), RegionEncoder(6, 8, rms=True).double().eval()
+    scaled.load_state_dict(plain.state_dict())
+    regions = torch.randn(3, 4, 6, dtype=torch.float64)
+    by_hand = torch.stack([row / (sum(x * x for x in row) / 6) ** 0.5 for row in regions.reshape(12, 6)])
+    torch.testing.assert_close(scaled(regions), plain(by_hand.view(3, 4, 6)))
+    lengths = torch.tensor([1e-3, 0.5, 7.0, 1e4], dtype=torch.float64)[:, None]
+    torch.testing.assert_close(scaled(regions * lengths), scaled(regions))
+    regions[0, 0] = 0.0
+    torch.testing.assert_close(scaled(regions)[0, 0], plain(regions)[0, 0])
+
+
+def test_one_mask_leaves_the_same_features_out_of_all_regions_of_an_image() -> None:
+    torch.manual_seed(0)
+    encoder = RegionEncoder(1000, 1000, layers=0, dropout=0.4, one_mask=True)
+    torch.nn.init.eye_(encoder.linear.weight)
+    ones = torch.ones(3, 4, 1000)
+    masked = encoder(ones)
+    assert torch.equal(masked, masked[:, :1].expand_as(masked))
+    assert not torch.equal(masked[0], masked[1])
+    assert 0.35 < (masked == 0).float().mean() < 0.45
+    torch.testing.assert_close(
+        masked[masked > 0], torch.full_like(masked[masked > 0], 1 / 0.6), atol=1e-3, rtol=0
+    )
+    assert torch.equal(encoder.eval()(ones), ones)

@@ -1,0 +1,186 @@
+"""Pretrained towers: what is refused before anything is run, and a user's own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from coder_core.model.towers.dual_encoder import DualEncoder
+from coder_core.model.towers.own import OwnTowers
+from tests.support.precomp_folders import refusal
+from tests.support.tiny_bert import write_tiny_bert
+from tests.support.tiny_towers import write_tiny_clip, write_tiny_siglip
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_clip(tmp_path_factory.mktemp("models") / "clip")
+
+
+def _pickled(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def _own_code(folder: Path) -> None:
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"auto_map": {"AutoModel": "evil.Model"}}))
+
+
+def _cut(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5000])
+
+
+def _incomplete(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["visual_projection.weight"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (_pickled, "has its weights only as pytorch_model.bin, a pickle"),
+        (_own_code, "config.json key auto_map: names code to run"),
+        (_cut, "cannot be loaded: "),
+        (
+            _incomplete,
+            "lacks 1 of the model's weights, which would be random; the first: visual_projection.weight",
+        ),
+        (lambda folder: (folder / "config.json").unlink(), "config.json: is missing"),
+        (lambda folder: (folder / "config.json").write_text("{"), "config.json: cannot be read as JSON"),
+        (lambda folder: (folder / "preprocessor_config.json").unlink(), "has no settings of pictures"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "has no weights"),
+    ],
+)
+def test_a_folder_that_is_unsafe_or_incomplete_is_refused(
+    damage: Callable[[Path], object], said: str, clip: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(clip, tmp_path / "copy")
+    damage(folder)
+    assert said in str(refusal(DualEncoder, str(folder)))
+
+
+def test_a_model_of_texts_alone_and_another_fingerprint_are_refused(clip: Path, tmp_path: Path) -> None:
+    bert = write_tiny_bert(tmp_path / "bert", ["a"])
+    shutil.copy(clip / "preprocessor_config.json", bert)
+    assert "is a BertModel, which has no text encoder and picture encoder" in str(
+        refusal(DualEncoder, str(bert))
+    )
+    fingerprint = DualEncoder(str(clip)).about["fingerprint"]
+    assert DualEncoder(str(clip), expected=fingerprint).about["fingerprint"] == fingerprint
+    assert "is another model now" in str(refusal(DualEncoder, str(clip), expected="0" * 64))
+    assert "expected {} once" in str(refusal(DualEncoder, str(clip), prompt="a photo"))
+
+
+def test_a_model_in_the_cache_is_found_by_name_and_its_commit_is_noted(
+    clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub.constants
+
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    place = tmp_path / "models--tiny--clip"
+    shutil.copytree(clip, place / "snapshots" / commit)
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text(commit)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub._snapshot_download.constants.HF_HUB_CACHE", str(tmp_path))
+    about = DualEncoder("tiny/clip").about
+    assert (about["model"], about["revision"]) == ("tiny/clip", commit)
+    (place / "snapshots" / commit / "model.safetensors").unlink()
+    assert "is here without weights in safetensors" in str(refusal(DualEncoder, "tiny/clip"))
+
+
+def test_siglip_2_reads_small_letters_as_it_was_trained(tmp_path: Path) -> None:
+    """The checkpoints of fixed size name Gemma's tokenizer, which keeps capitals."""
+    from transformers import GemmaTokenizer, SiglipConfig, SiglipModel
+
+    folder = write_tiny_siglip(tmp_path / "siglip2", ["a"])
+    tokens = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "a", "A", "▁", "b"]
+    tokenizer = GemmaTokenizer(vocab={token: number for number, token in enumerate(tokens)}, merges=[])
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    tokenizer.save_pretrained(folder)
+    settings = json.loads((folder / "config.json").read_text())
+    settings["text_config"]["vocab_size"] = len(tokens)
+    SiglipModel(SiglipConfig.from_dict(settings)).save_pretrained(folder)
+    towers = DualEncoder(str(folder))
+    assert towers.about["lower_case"]
+    np.testing.assert_array_equal(towers.encode_texts(["A b"])[0], towers.encode_texts(["a b"])[0])
+    assert not DualEncoder(str(write_tiny_siglip(tmp_path / "siglip", ["a"]))).about["lower_case"]
+
+
+OWN = """
+import numpy as np
+import torch
+
+class Towers:
+    def prepare(self, picture):
+        return np.asarray(picture.resize((2, 1)), dtype=np.float32).reshape(2, 3)
+    def encode_pictures(self, prepared):
+        return torch.from_numpy(np.stack(prepared))
+    def encode_texts(self, texts):
+        rows = np.zeros((len(texts), 3, 3), np.float32)
+        for row, text in zip(rows, texts):
+            for word, number in enumerate(text.split()[:3]):
+                row[word] = len(number)
+        return rows
+
+class Lame:
+    def encode_texts(self, texts):
+        return None
+
+class Wrong(Towers):
+    def encode_pictures(self, prepared):
+        return torch.zeros(1, 3)
+
+def fails():
+    raise RuntimeError("no such weights")
+"""
+
+
+def test_own_towers_are_pooled_over_their_local_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_towers_of_a_test.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = "own_towers_of_a_test"
+    towers = OwnTowers(f"{module}:Towers", prompt="x {}")
+    picture = Image.new("RGB", (8, 4), (255, 0, 0))
+    np.testing.assert_allclose(towers.encode_pictures([towers.prepare(picture)] * 2), [[1, 0, 0]] * 2)
+    rows, cut = towers.encode_texts(["ab"])  # one word of padding is left out of the mean
+    np.testing.assert_allclose(rows, np.full((1, 3), 3**-0.5), atol=1e-6)
+    assert cut == 0
+    assert len(towers.about["fingerprint"]) == 64
+    assert "without encode_pictures" in str(refusal(OwnTowers, f"{module}:Lame"))
+    wrong = OwnTowers(f"{module}:Wrong")
+    assert "gives shape (1, 3) for 2 pictures" in str(refusal(wrong.encode_pictures, [picture, picture]))
+    assert "a row of zeros for pictures" in str(refusal(wrong.encode_pictures, [picture]))
+    assert "RuntimeError: no such weights" in str(refusal(OwnTowers, f"{module}:fails"))
+    assert "ModuleNotFoundError" in str(refusal(OwnTowers, "no_such_module:x"))
+    assert "is not of this form" in str(refusal(OwnTowers, "os; x"))
+    assert "has another fingerprint now" in str(refusal(OwnTowers, f"{module}:Towers", expected="0"))
+    sys.modules.pop(module)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_gpu_computes_in_bfloat16_and_the_cpu_in_float32(device: str, clip: Path) -> None:
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU here")
+    towers = DualEncoder(str(clip), device=device)
+    assert towers.about["precision"] == ("float32" if device == "cpu" else "bfloat16")
+    prepared = [towers.prepare(Image.new("RGB", (50, 40), colour)) for colour in ("red", "blue")]
+    exact = DualEncoder(str(clip), precision="float32").encode_pictures(prepared)
+    np.testing.assert_allclose(
+        towers.encode_pictures(prepared), exact, atol=1e-6 if device == "cpu" else 0.05
+    )

@@ -1,0 +1,192 @@
+"""On-line k-means: seeds, labels, running means, fading, dead prototypes; against loops over single pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from coder_core.ops import normalise
+from coder_core.training.memory.prototypes import NO_LABEL, Prototypes, pair_vectors
+from tests.reference import prototypes as reference
+
+
+def directions(*degrees: float) -> Tensor:
+    """Unit vectors in the plane."""
+    angles = torch.deg2rad(torch.tensor(degrees, dtype=torch.float32))
+    return torch.stack([angles.cos(), angles.sin()], 1)
+
+
+def angle(centroid: Tensor) -> float:
+    return float(torch.rad2deg(torch.atan2(centroid[1], centroid[0])))
+
+
+def planted(pairs: int, groups: int, size: int, seed: int, spread: float = 0.3) -> Tensor:
+    """Unit vectors around `groups` random directions; pair i belongs to group i % groups."""
+    random = torch.Generator().manual_seed(seed)
+    centres = normalise(torch.randn(groups, size, generator=random))
+    return normalise(
+        centres.repeat(-(-pairs // groups), 1)[:pairs] + spread * torch.randn(pairs, size, generator=random)
+    )
+
+
+def test_by_hand() -> None:
+    """Two prototypes, four pairs a pass. Seeds are the last two pairs of the first pass, at 0° and 90°. A pair at 30°
+    belongs to the first, which then stands for one faded member (weight ½) at 0° and one at 30°."""
+    clusters = Prototypes(2, 2, pairs=4, pass_pairs=4)
+    clusters.update(directions(200, 250), torch.tensor([0, 1]))
+    assert not clusters.ready
+    clusters.update(directions(0, 90), torch.tensor([2, 3]))
+    assert clusters.ready
+    assert clusters.labels.tolist() == [NO_LABEL] * 4
+    torch.testing.assert_close(clusters.centroids, directions(0, 90))
+    assigned = clusters.assign(directions(30, 120))
+    assert assigned.labels.tolist() == [0, 1]
+    assert assigned.similarities.tolist() == pytest.approx([0.75**0.5, 0.75**0.5])
+    clusters.update(directions(30, 120), torch.tensor([3, 0]), assigned)
+    expected = normalise(0.5 * directions(0, 90) + directions(30, 120))
+    torch.testing.assert_close(clusters.centroids, expected, atol=1e-5, rtol=1e-5)
+    assert clusters.weights.tolist() == pytest.approx([1.5, 1.5])
+    assert clusters.labels.tolist() == [1, NO_LABEL, NO_LABEL, 0]
+    assert clusters.counts() == (2, 0, 1, 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.integers(2, 6),
+    batch=st.integers(1, 9),
+    batches=st.integers(2, 4),
+    passes=st.integers(2, 4),
+)
+def test_every_step_agrees_with_the_loops(
+    seed: int, count: int, batch: int, batches: int, passes: int
+) -> None:
+    pass_pairs = batch * batches
+    count = min(count, pass_pairs)
+    if count < 2:
+        return
+    random = np.random.default_rng(seed)
+    clusters = Prototypes(count, 3, pairs=pass_pairs + 2, pass_pairs=pass_pairs).double()
+    loops = reference.OnlineMeans(count, pass_pairs)
+    for _ in range(passes):
+        order = random.permutation(pass_pairs + 2)[:pass_pairs]
+        for ids in order.reshape(batches, batch):
+            vectors = normalise(torch.from_numpy(random.normal(size=(batch, 3))))
+            assigned = clusters.assign(vectors) if clusters.ready else None
+            clusters.update(vectors, torch.from_numpy(ids), assigned)
+            expected = loops.learn(vectors.tolist(), ids.tolist())
+            assert (assigned.labels.tolist() if assigned is not None else None) == expected
+    for k in range(count):
+        assert clusters.centroids[k].tolist() == pytest.approx(loops.centroid(k), abs=1e-4)
+        assert float(clusters.weights[k]) == pytest.approx(loops.weights[k])
+        assert int(clusters.members[k]) == loops.members(k)
+        assert int(clusters.idle[k]) == loops.idle[k]
+    assert {i: k for i, k in enumerate(clusters.labels.tolist()) if k != NO_LABEL} == loops.label_of
+
+
+def test_ids_stay_while_the_space_turns_slowly() -> None:
+    """The embeddings move; every group keeps the number of its prototype."""
+    vectors = planted(120, 6, 8, seed=1, spread=0.05)
+    clusters = Prototypes(6, 8, pairs=120, pass_pairs=120)
+    for part in torch.arange(120).split(24):
+        clusters.update(vectors[part], part)
+    clusters.centroids.copy_(vectors[:6])  # one in each group
+    owner = clusters.assign(vectors).labels.clone()
+    turn = torch.linalg.matrix_exp(
+        0.05 * torch.triu(torch.ones(8, 8), 1) - 0.05 * torch.tril(torch.ones(8, 8), -1)
+    )
+    first = vectors.clone()
+    for _ in range(20):
+        vectors = vectors @ turn
+        for part in torch.arange(120).split(24):
+            clusters.update(vectors[part], part)
+        assert torch.equal(clusters.labels, owner)
+    assert (first * vectors).sum(1).mean() < 0.6  # it did turn
+    assert (clusters.assign(vectors).similarities > 0.9).all()  # and the centroids came along
+
+
+def test_a_dead_prototype_takes_the_least_typical_pair_of_the_largest() -> None:
+    """Prototype 1 stands at 180° where nobody is. After a pass without a member it takes the pair at 25°."""
+    clusters = Prototypes(2, 2, pairs=8, pass_pairs=8)
+    clusters.update(directions(0, 0, 0, 0, 0, 0, 0, 180), torch.arange(8))
+    assert clusters.ready
+    vectors = directions(0, 5, 25, 0, 0, 5, 0, 10)
+    clusters.update(vectors[:4], torch.arange(4))
+    assert clusters.counts() == (1, 0, 4, 0)
+    clusters.update(vectors[[0, 2, 5, 7]], torch.arange(4, 8))
+    assert clusters.counts().reseeded == 1
+    assert angle(clusters.centroids[1]) == pytest.approx(25, abs=0.1)
+    assert clusters.members.tolist() == [8, 0]
+    clusters.update(vectors, torch.arange(8))
+    assert clusters.labels.tolist() == [0, 0, 1, 0, 0, 0, 0, 0]
+    assert clusters.counts() == (2, 0, 7, 1)
+
+
+def test_few_prototypes_are_reseeded_in_one_step_and_never_from_a_single_member() -> None:
+    pairs = 64
+    clusters = Prototypes(40, 8, pairs=pairs, pass_pairs=pairs)
+    clusters.update(planted(pairs, 40, 8, seed=2), torch.arange(pairs))
+    clusters.centroids[20:] = -clusters.centroids[:20]  # half of them where nobody is
+    vectors = planted(pairs, 4, 8, seed=3)
+    before = 0
+    for _ in range(8):
+        clusters.update(vectors, torch.arange(pairs))
+        grown = clusters.counts().reseeded - before
+        assert grown <= pairs // 8
+        before += grown
+    assert before > 0
+    assert int(clusters.members.sum()) == pairs
+
+
+def test_the_clustering_finds_planted_groups() -> None:
+    """Every group ends in prototypes of its own."""
+    vectors = planted(600, 10, 16, seed=4, spread=0.1)
+    clusters = Prototypes(30, 16, pairs=600, pass_pairs=600)
+    for turn in range(6):
+        for part in torch.randperm(600, generator=torch.Generator().manual_seed(turn)).split(50):
+            clusters.update(vectors[part], part)
+    groups = torch.arange(600) % 10
+    for label in clusters.labels.unique():
+        assert len(groups[clusters.labels == label].unique()) == 1
+    assert clusters.counts().dead == 0
+
+
+def test_members_that_cancel_out_leave_the_direction_as_it_was() -> None:
+    clusters = Prototypes(2, 2, pairs=2, pass_pairs=2)
+    clusters.update(directions(0, 120), torch.tensor([0, 1]))
+    clusters.update(directions(90, 270), torch.tensor([0, 1]))
+    assert clusters.centroids.isfinite().all()
+    torch.testing.assert_close(clusters.centroids.norm(dim=1), torch.ones(2))
+
+
+def test_pair_vectors_are_unit_rows_without_gradient() -> None:
+    images = normalise(torch.randn(5, 4)).requires_grad_()
+    texts = normalise(torch.randn(5, 4)).requires_grad_()
+    actual = pair_vectors(images, texts)
+    assert not actual.requires_grad
+    for row, image, text in zip(actual.tolist(), images.tolist(), texts.tolist(), strict=True):
+        assert row == pytest.approx(reference.pair_vector(image, text), abs=1e-6)
+
+
+def test_state_comes_back_whole() -> None:
+    vectors = planted(40, 5, 4, seed=5)
+    clusters, copy = (Prototypes(5, 4, pairs=40, pass_pairs=40) for _ in range(2))
+    for turn in range(5):
+        if turn == 3:
+            copy.load_state_dict(clusters.state_dict())
+        for part in torch.arange(40).split(8):
+            clusters.update(vectors[part], part)
+            if turn >= 3:
+                copy.update(vectors[part], part)
+    for name, value in clusters.state_dict().items():
+        assert torch.equal(value, copy.state_dict()[name]), name
+
+
+@pytest.mark.parametrize(("count", "pass_pairs", "pairs"), [(1, 8, 8), (9, 8, 8), (4, 8, 7)])
+def test_impossible_sizes_are_refused(count: int, pass_pairs: int, pairs: int) -> None:
+    with pytest.raises(ValueError, match="prototypes need 2 ≤ K"):
+        Prototypes(count, 4, pairs=pairs, pass_pairs=pass_pairs)
