@@ -1,4 +1,4 @@
-"""The lines of docs/notebook.md run as they stand there."""
+"""The lines of docs/app.md run as printed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 def statements() -> list[str]:
-    text = (PROJECT / "docs" / "notebook.md").read_text(encoding="utf-8")
+    text = (PROJECT / "docs" / "app.md").read_text(encoding="utf-8")
     [program] = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     return [ast.unparse(statement) for statement in ast.parse(program).body]
 

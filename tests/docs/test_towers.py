@@ -1,4 +1,4 @@
-"""The adapters of docs/towers.md are whole programs, each with a function that --tower names."""
+"""The adapters of docs/training.md are whole programs, each with a function that --tower names."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from PIL import Image
 from coder_core.model.towers.own import METHODS
 from coder_core.model.towers.regions import own_regions
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "towers.md").read_text("utf-8")
-PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "training.md").read_text("utf-8")
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)[
+    1:
+]  # the first is a pair of towers to train
 
 
 def test_every_adapter_has_the_methods_and_the_function_that_makes_it() -> None:

@@ -1,0 +1,174 @@
+"""Flip operators and constants one at a time and count the flips that a test notices.
+
+    python -m tests.attack.mutations [--count 200] [--seed 0] [--list]
+
+Works in a temporary copy of the project. Every flip is tried in a process forked after the imports, by the tests of
+its package (`TESTS`), until the first failure. A flip that no test notices is printed with its file and line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+TESTS = {
+    "coder_core/objectives": ("tests/objectives",),
+    "coder_core/evaluation": ("tests/evaluation",),
+    "coder_core/training/memory": ("tests/training/memory",),
+    "coder_core/data": ("tests/data",),
+}
+COPIED = (
+    "coder_core",
+    "tests",
+    "benchmarks",
+    "app",
+    "pages",
+    "docs",
+    "pyproject.toml",
+    "README.md",
+    "streamlit_app.py",
+)
+TIMEOUT = 180  # seconds of a flip's tests: a flip that makes them endless is noticed too
+FLIPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.USub: ast.UAdd,
+}
+SKIPPED = (
+    "annotation",
+    "returns",
+    "decorator_list",
+    "msg",
+    "bases",
+)  # types, decorators, messages of assertions
+
+
+def sites(tree: ast.AST) -> Iterator[tuple[ast.AST, str, int]]:
+    """Nodes whose operator or constant can be flipped: node, field, index in the field's list (or −1)."""
+    if isinstance(tree, ast.Constant):
+        if type(tree.value) in (int, float, bool):
+            yield tree, "value", -1
+        return
+    if isinstance(tree, ast.JoinedStr | ast.Raise | ast.Assert | ast.Import | ast.ImportFrom):
+        return
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.BitOr):
+        return
+    for name, value in ast.iter_fields(tree):
+        if name in SKIPPED:
+            continue
+        for number, child in enumerate(value) if isinstance(value, list) else ((-1, value),):
+            if type(child) in FLIPS:
+                yield tree, name, number
+            elif isinstance(child, ast.AST):
+                yield from sites(child)
+
+
+def flipped(source: str, wanted: int) -> tuple[str, int, str]:
+    """The module with one site flipped, its line, and the flip in words."""
+    tree = ast.parse(source)
+    node, name, number = list(sites(tree))[wanted]
+    before = ast.unparse(node)
+    if isinstance(node, ast.Constant):
+        node.value = (not node.value) if isinstance(node.value, bool) else node.value + 1  # type: ignore[operator]
+    elif number < 0:
+        setattr(node, name, FLIPS[type(getattr(node, name))]())
+    else:
+        operators = getattr(node, name)
+        operators[number] = FLIPS[type(operators[number])]()
+    return ast.unparse(tree), getattr(node, "lineno", 0), f"{before}  ->  {ast.unparse(node)}"
+
+
+def noticed(folder: Path, tests: tuple[str, ...]) -> bool:
+    """True if a test fails, in a fork that ends after the first failure or the time limit."""
+    child = os.fork()
+    if child == 0:
+        import pytest
+
+        os.setsid()
+        os.chdir(folder)
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        status = 1
+        try:
+            status = int(pytest.main(["-x", "-q", "-m", "not browser", "-p", "no:cacheprovider", *tests]))
+        finally:
+            os._exit(status)
+    end = time.monotonic() + TIMEOUT
+    while time.monotonic() < end:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status != 0
+        time.sleep(0.05)
+    os.killpg(child, 9)
+    os.waitpid(child, 0)
+    return True
+
+
+def main() -> int:
+    """Try the flips and print the share noticed in each package."""
+    parser = argparse.ArgumentParser(prog="python -m tests.attack.mutations", description=__doc__)
+    parser.add_argument("--count", type=int, default=200, help="flips, the same number in each package")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    import torch
+
+    torch.set_num_threads(1)
+    totals: dict[str, list[bool]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "project"
+        folder.mkdir()
+        for entry in COPIED:
+            source = PROJECT / entry
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / entry)
+        sys.path.insert(0, str(folder))
+        for package, tests in TESTS.items():
+            files = sorted((folder / package).rglob("*.py"))
+            every = [
+                (file, i)
+                for file in files
+                for i in range(len(list(sites(ast.parse(file.read_text("utf-8"))))))
+            ]
+            for file, site in random.Random(given.seed).sample(every, given.count // len(TESTS)):
+                source = file.read_text("utf-8")
+                text, line, what = flipped(source, site)
+                file.write_text(text, "utf-8")
+                totals.setdefault(package, []).append(noticed(folder, tests))
+                file.write_text(source, "utf-8")
+                if not totals[package][-1]:
+                    print(
+                        f"not noticed: {file.relative_to(folder)}:{line}: {what.splitlines()[0]}", flush=True
+                    )
+    for package, results in totals.items():
+        print(f"{package}: {sum(results)} of {len(results)} noticed ({sum(results) / len(results):.0%})")
+    everything = [result for results in totals.values() for result in results]
+    print(f"all: {sum(everything)} of {len(everything)} noticed ({sum(everything) / len(everything):.0%})")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
