@@ -1,7 +1,7 @@
 """Print every speed bar in one table: `python -m benchmarks [--threads N] [--rounds N] [--only NAME …]`.
 
 Each line is a quotient of two programs measured in turn in this run, so it means the same on a slow or busy machine.
-A bar that is not reached is printed too.
+Missed bars are printed too.
 """
 
 from __future__ import annotations
@@ -17,42 +17,29 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import (
-    app,
-    boosting,
-    commands,
-    embedding,
-    evaluation,
-    first_answers,
-    gradient_caching,
-    loading,
-    objectives,
-    pooling,
-    prototypes,
-    training,
-    whole_model,
-)
-from benchmarks.flickr_sized import write_folder
+from benchmarks import app, commands, embedding, gradient_caching, kernels, training
+from benchmarks.synthetic import write_features
 from benchmarks.timing import Line
 from coder_core.console.output import open_console
 from coder_core.cpu.allocation import keep_buffers
 from coder_core.cpu.products import product_library, use_onednn
 
-NAMES = (
-    "evaluation",
-    "objectives",
-    "prototypes",
-    "training",
-    "whole",
-    "boosting",
-    "pieces",
-    "loading",
-    "pooling",
-    "embedding",
-    "answers",
-    "app",
-    "commands",
-)
+PARTS: dict[str, Callable[[Path, int], list[Line]]] = {
+    "evaluation": lambda folder, rounds: kernels.ranking(max(3, rounds // 2)),
+    "objectives": lambda folder, rounds: kernels.losses(4 * rounds),
+    "prototypes": lambda folder, rounds: kernels.kmeans(rounds),
+    "training": training.lines,
+    "whole": training.whole,
+    "boosting": training.boosting,
+    "pieces": gradient_caching.lines,
+    "loading": lambda folder, rounds: kernels.loading(folder, 4 * rounds),
+    "pooling": lambda folder, rounds: kernels.pooling(2 * rounds),
+    "embedding": embedding.lines,
+    "answers": lambda folder, rounds: embedding.answers(folder, max(3, rounds // 2)),
+    "app": lambda folder, rounds: [line for images in app.SIZES for line in app.lines(folder, images)],
+    "commands": lambda folder, rounds: commands.lines(rounds),
+}
+NEED_FEATURES = {"training", "whole", "boosting", "pieces", "loading"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +49,7 @@ class SpeedArguments:
     Args:
         threads: of torch; 0 leaves its own choice.
         rounds: measurements of a slow program; quick ones get more.
-        products: float32 products as training has them (`coder_core.cpu.products`), or as PyTorch has them by default.
+        products: float32 products as training computes them, or as PyTorch does by default.
         only: some of evaluation, objectives, prototypes, training, whole, boosting, pieces, loading, pooling,
             embedding, answers, app, commands.
     """
@@ -70,7 +57,7 @@ class SpeedArguments:
     threads: int = 0
     rounds: int = 8
     products: Literal["quick", "default"] = "quick"
-    only: tuple[str, ...] = NAMES
+    only: tuple[str, ...] = tuple(PARTS)
 
 
 def show(lines: list[Line], console: Console) -> None:
@@ -95,29 +82,14 @@ def main(arguments: SpeedArguments) -> None:
     keep_buffers()
     if arguments.products == "quick":
         use_onednn()
-    console, lines, rounds = open_console(), list[Line](), arguments.rounds
+    console, lines = open_console(), list[Line]()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        parts: dict[str, Callable[[], list[Line]]] = {
-            "evaluation": lambda: evaluation.lines(max(3, rounds // 2)),
-            "objectives": lambda: objectives.lines(4 * rounds),
-            "prototypes": lambda: prototypes.lines(rounds),
-            "whole": lambda: whole_model.lines(folder, rounds),
-            "training": lambda: training.lines(folder, rounds),
-            "boosting": lambda: boosting.lines(folder, rounds),
-            "pieces": lambda: gradient_caching.lines(folder, rounds),
-            "loading": lambda: loading.lines(folder, 4 * rounds),
-            "pooling": lambda: pooling.lines(2 * rounds),
-            "commands": lambda: commands.lines(rounds),
-            "embedding": lambda: embedding.lines(folder, rounds),
-            "answers": lambda: first_answers.lines(folder, max(3, rounds // 2)),
-            "app": lambda: [line for images in app.SIZES for line in app.lines(folder, images)],
-        }
-        if {"training", "whole", "boosting", "pieces", "loading"} & set(arguments.only):
-            write_folder(folder)
+        if NEED_FEATURES & set(arguments.only):
+            write_features(folder)
         for part in arguments.only:
             with console.status(f"measuring {part}"):
-                lines += parts[part]()
+                lines += PARTS[part](folder, arguments.rounds)
     show(lines, console)
 
 

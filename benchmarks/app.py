@@ -1,9 +1,8 @@
 """Server time and memory of the app: `python -m benchmarks.app [--images N …]`.
 
-A page's script is run as the server runs it, without a browser; each size in a process of its own, and every line is
-printed as soon as it is known. The bars are seconds of processor time, for wall time grows on a busy machine; the first
-visit of a fresh browser (`benchmarks.first_visit`) alone is timed on the clock. The runs of the largest size are 1.6 GB
-of random numbers: `--runs` keeps them.
+A page's script runs as the server runs it, without a browser, each size in its own process. The bars are seconds of
+processor time; only the first visit of a fresh browser (`benchmarks.first_visit`) is wall time. The runs of the largest
+size are 1.6 GB of random numbers: `--runs` keeps them.
 """
 
 from __future__ import annotations
@@ -22,24 +21,15 @@ from typing import Any
 import tyro
 
 from benchmarks import first_visit
-from benchmarks.app_runs import CAPTIONS_AN_IMAGE, CONCEPT_NAMES, NAMES, WEIGHT_NAMES, WORDS, write_runs
-from benchmarks.evaluation import memory
+from benchmarks.app_runs import CONCEPT_NAMES, NAMES, WEIGHT_NAMES, WORDS, write_runs
+from benchmarks.kernels import memory
+from benchmarks.synthetic import CAPTIONS_PER_IMAGE
 from benchmarks.timing import Line, Seconds, clock
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGES = (
-    "overview",
-    "diversity",
-    "weights",
-    "similarity",
-    "joint",
-    "clusters",
-    "concepts",
-    "train",
-    "data",
-    "slices",
-    "reviews",
-    "retrieval",
+    *("overview", "diversity", "weights", "similarity", "joint", "clusters", "concepts"),
+    *("train", "data", "slices", "reviews", "retrieval"),
 )
 SIZES = (1_000, 5_000, 123_000)
 SHOWN = {"concepts": CONCEPT_NAMES, "weights": WEIGHT_NAMES}  # on pages about what not every run has
@@ -164,10 +154,10 @@ def line(name: str, bar: float | None, taken: list[list[float]], note: str = "")
 def line_of(measured: Measured, images: int) -> Line:
     """A measurement against its bar at this size."""
     name, taken = measured
-    size, small = f"{images:,} × {CAPTIONS_AN_IMAGE * images:,}, {name}", images == SMALL
+    size, small = f"{images:,} × {CAPTIONS_PER_IMAGE * images:,}, {name}", images == SMALL
     if name == MEMORY:
-        peak, own = taken[0]
-        note = f"{peak:,.0f} MiB at the most, mapped files included; at the end {own:,.0f} of its own"
+        peak, private = taken[0]
+        note = f"{peak:,.0f} MiB at most, mapped files included; at the end {private:,.0f} private"
         if not small:
             return Line(size, "", None, None, None, None, note)
         return Line(size, f"≤ {MEMORY_BAR:,.0f} MiB", peak / MEMORY_BAR, None, None, peak <= MEMORY_BAR, note)

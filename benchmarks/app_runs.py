@@ -1,7 +1,7 @@
 """Write runs of any size for the app: random embeddings, an untrained model.
 
-Two have the instance branch alone and, where k-means takes seconds, offline clusters; two of a moderate size have a
-concept branch with random attention, and two random sample weights. Two people have judged pairs.
+Two runs have the instance branch alone and, up to a moderate size, offline clusters; two have a concept branch with
+random attention, and two random sample weights. Two people have judged pairs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tomli_w
 
+from benchmarks.synthetic import CAPTIONS_PER_IMAGE
 from coder_core.config.schema import Config, ModelConfig, ObjectiveConfig, to_document
 from coder_core.data.reviews import FILE, VERDICTS, Review
 from coder_core.data.words import Vocabulary
@@ -29,11 +30,8 @@ from coder_core.runs.derived.compute import make_clusters
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import write_status
 
-WIDTH = 256
-FEATURES = 64
-CAPTIONS_AN_IMAGE = 5
-LISTED = 10
-WORDS = (
+WIDTH, FEATURES, LISTED = 256, 64, 10
+WORDS = [
     "a",
     "dog",
     "two",
@@ -48,159 +46,133 @@ WORDS = (
     "wave",
     "grass",
     "city",
-)
+]
 NAMES = {"baseline": ("btr-hardest", 4.0), "coder": ("dcl", 3.0)}  # loss, noise of the captions
 CONCEPT_NAMES = {"concepts-a": 4.0, "concepts-b": 3.0}
 WEIGHT_NAMES = {"weights-a": 4.0, "weights-b": 3.0}
 CONCEPTS = 400  # g, CODER section 4.1
 MEASURES = ("diversity", "discrepancy")
-TOGETHER = 0.02  # share of the pairs of concepts that are in one caption
+CONNECTED = 0.02  # share of the pairs of concepts that occur together in a caption
 JUDGED = 1_000  # verdicts of either person
-MODERATE = 5_000  # images; of larger runs neither clusters nor attention are made
+MODERATE = 5_000  # images; larger runs have neither clusters nor attention
+Tables = tuple[dict[str, Any], dict[str, Any]]
+"""Arrays and documents of an analysis."""
 
 
 def write_runs(root: Path, images: int) -> Path:
-    """A baseline and a run to compare it with, both of `images` images and five times as many captions."""
+    """A baseline and a run to compare it with, of `images` images and five times as many captions; more if moderate."""
     for seed, (name, (loss, noise)) in enumerate(NAMES.items()):
         folder = _write_run(root, name, loss, noise, images, seed)
         if images <= MODERATE:
             make_clusters(folder, "dev", ClusterSettings())
     if images <= MODERATE:
-        for seed, (name, noise) in enumerate(CONCEPT_NAMES.items()):
-            _write_run(root, name, "dcl", noise, images, seed, concepts=True)
-        for seed, (name, noise) in enumerate(WEIGHT_NAMES.items()):
-            _write_run(root, name, "npairs-hinge", noise, images, seed, weights=True)
+        for kind, loss, names in (
+            ("concepts", "dcl", CONCEPT_NAMES),
+            ("weights", "npairs-hinge", WEIGHT_NAMES),
+        ):
+            for seed, (name, noise) in enumerate(names.items()):
+                _write_run(root, name, loss, noise, images, seed, kind)
     _write_reviews(root, images)
     return root
 
 
 def _write_reviews(root: Path, images: int) -> None:
     """Random verdicts of two people on pairs of captions with their images."""
-    random, captions = np.random.default_rng(8), _captions(images * CAPTIONS_AN_IMAGE)
-    lines = [
-        Review(
-            f"{row // CAPTIONS_AN_IMAGE}.jpg",
-            captions[row],
-            VERDICTS[verdict],
-            reviewer,
-            ("colour",),
-            "a note",
-        )
-        for reviewer in ("anna", "ben")
-        for row, verdict in zip(
-            random.integers(len(captions), size=JUDGED).tolist(),
-            random.integers(4, size=JUDGED).tolist(),
-            strict=True,
-        )
-    ]
-    (root / FILE).write_text("".join(f"{json.dumps(review.document())}\n" for review in lines))
+    random, captions = np.random.default_rng(8), _captions(images * CAPTIONS_PER_IMAGE)
+    lines = []
+    for reviewer in ("anna", "ben"):
+        rows, verdicts = random.integers(len(captions), size=JUDGED), random.integers(4, size=JUDGED)
+        for row, verdict in zip(rows.tolist(), verdicts.tolist(), strict=True):
+            name, judged = f"{row // CAPTIONS_PER_IMAGE}.jpg", VERDICTS[verdict]
+            review = Review(name, captions[row], judged, reviewer, ("colour",), "a note")
+            lines.append(f"{json.dumps(review.document())}\n")
+    (root / FILE).write_text("".join(lines))
 
 
 def _captions(count: int) -> list[str]:
-    """The same for all runs of a size."""
+    """The same captions for all runs of a size."""
     words = np.random.default_rng(7).integers(len(WORDS), size=(count, 9))
     return [" ".join(WORDS[i] for i in row) for row in words.tolist()]
 
 
-def _concepts(
-    random: np.random.Generator, v: np.ndarray, w: np.ndarray
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Tables of a concept branch whose attention is random."""
+def _concepts(random: np.random.Generator, v: np.ndarray, w: np.ndarray) -> Tables:
+    """Tables of a concept branch with random attention."""
     names = [Concept(f"concept{i}", "object", 100, (f"concept{i}",)) for i in range(CONCEPTS)]
-    together = np.triu(
-        (random.random((CONCEPTS, CONCEPTS)) < TOGETHER) * random.integers(1, 60, (CONCEPTS, CONCEPTS)), 1
-    )
-    made = Concepts(
-        ConceptVocabulary(tuple(names), "textblob"),
-        together + together.T,
-        np.full(CONCEPTS, 100),
-        random.standard_normal((CONCEPTS, 8), dtype=np.float32),
-    )
+    counts = random.integers(1, 60, (CONCEPTS, CONCEPTS))
+    together = np.triu((random.random((CONCEPTS, CONCEPTS)) < CONNECTED) * counts, 1)
+    vectors = random.standard_normal((CONCEPTS, 8), dtype=np.float32)
+    vocabulary, captions_with = ConceptVocabulary(tuple(names), "textblob"), np.full(CONCEPTS, 100)
+    concepts = Concepts(vocabulary, together + together.T, captions_with, vectors)
     attention = [random.dirichlet(np.full(CONCEPTS, 0.02), len(rows)).astype(np.float16) for rows in (v, w)]
-    return concept_tables(
-        SplitEmbeddings(v, w, v, w, *attention), made, made.graph(threshold=0.3, rescaled=True)
-    )
+    graph = concepts.graph(threshold=0.3, rescaled=True)
+    return concept_tables(SplitEmbeddings(v, w, v, w, *attention), concepts, graph)
 
 
-def _weights(random: np.random.Generator, pairs: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def _weights(random: np.random.Generator, pairs: int) -> Tables:
     """Random weights of complementary samples, and a made-up source."""
-    raw = {name: random.normal(-0.7, 0.1, (pairs, 2)).astype(np.float32) for name in MEASURES}
+    arrays = {f"weight_{name}": random.normal(0.7, 0.1, (pairs, 2)).astype(np.float32) for name in MEASURES}
     weights = random.lognormal(size=pairs).astype(np.float32)
-    of_all = {"mean": dict.fromkeys(MEASURES, 0.7), "std": dict.fromkeys(MEASURES, 0.1)}
-    about = {
+    weighting = {
         "sample_weights": "combined",
         "lambda": 392.0,
         "neighbours": 20,
         "text_space": "random",
         "direction": -1,
+        "mean": dict.fromkeys(MEASURES, 0.7),
+        "std": dict.fromkeys(MEASURES, 0.1),
     }
-    arrays = {f"weight_{name}": -values for name, values in raw.items()} | {
-        "sample_weight": weights / weights.mean()
-    }
-    return arrays, {"weighting": about | of_all}
+    return arrays | {"sample_weight": weights / weights.mean()}, {"weighting": weighting}
 
 
 def _write_run(
-    root: Path,
-    name: str,
-    loss: str,
-    noise: float,
-    images: int,
-    seed: int,
-    *,
-    concepts: bool = False,
-    weights: bool = False,
+    root: Path, name: str, loss: str, noise: float, images: int, seed: int, kind: str = ""
 ) -> Path:
     vocabulary = Vocabulary.build([" ".join(WORDS)] * 4, threshold=1)
-    model = ModelConfig(dimension=WIDTH, concepts=CONCEPTS if concepts else 0)
+    model = ModelConfig(dimension=WIDTH, concepts=CONCEPTS if kind == "concepts" else 0)
     config = Config(name=name, model=model, objective=ObjectiveConfig(loss=loss))  # type: ignore[arg-type]
     document = to_document(config) | {"about": {"feature_size": FEATURES, "created": "2026-01-01T00:00:00"}}
-    folder = write_sealed(
-        root / name, {"config.toml": tomli_w.dumps(document), "words.json": vocabulary.to_text()}
-    )
-    untrained = build_model(
-        replace(model, concepts=0), feature_size=FEATURES, words=len(vocabulary), pretrained=False
-    )
+    files = {"config.toml": tomli_w.dumps(document), "words.json": vocabulary.to_text()}
+    folder = write_sealed(root / name, files)
+    plain = replace(model, concepts=0)
+    untrained = build_model(plain, feature_size=FEATURES, words=len(vocabulary), pretrained=False)
     SaveStore(folder / "best", keep=1).write("1", {"model": untrained.state_dict()}, {"metrics": {}})
     write_status(folder, "finished", step=1, steps=1)
+
     random = np.random.default_rng(seed)
-    owner = np.repeat(np.arange(images), CAPTIONS_AN_IMAGE)
+    image_of_text = np.repeat(np.arange(images), CAPTIONS_PER_IMAGE)
     v = random.standard_normal((images, WIDTH), dtype=np.float32)
-    w = random.standard_normal((len(owner), WIDTH), dtype=np.float32)
-    w *= noise
-    w += v[owner]
+    w = random.standard_normal((len(image_of_text), WIDTH), dtype=np.float32) * np.float32(noise)
+    w += v[image_of_text]
     for matrix in (v, w):
         matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
-    image_ranks, text_ranks = (
-        np.minimum(random.geometric(0.2, n) - 1, images - 1) for n in (images, len(owner))
-    )
-    arrays, documents = (
-        _concepts(random, v, w) if concepts else _weights(random, len(w)) if weights else ({}, {})
-    )
+    ranks = [np.minimum(random.geometric(0.2, n) - 1, images - 1) for n in (images, len(image_of_text))]
+    tables: Tables = ({}, {})
+    if kind:
+        tables = _concepts(random, v, w) if kind == "concepts" else _weights(random, len(w))
     write_analysis(
         folder,
         "dev",
         image_embeddings=v,
         text_embeddings=w,
-        image_of_text=owner,
-        captions=_captions(len(owner)),
+        image_of_text=image_of_text,
+        captions=_captions(len(image_of_text)),
         image_names=[f"{i}.jpg" for i in range(images)],
         metrics={"rsum": 200.0, "i2t_r1": 20.0, "t2i_r1": 20.0},
         fingerprint="0" * 64,
-        image_ranks=image_ranks,
-        text_ranks=text_ranks,
-        image_best=_best(random, image_ranks, np.arange(images) * CAPTIONS_AN_IMAGE, len(owner)),
-        text_best=_best(random, text_ranks, owner, images),
+        image_ranks=ranks[0],
+        text_ranks=ranks[1],
+        image_best=_best(random, ranks[0], np.arange(images) * CAPTIONS_PER_IMAGE, len(image_of_text)),
+        text_best=_best(random, ranks[1], image_of_text, images),
         source="random",
-        **arrays,
-        documents=documents,
-        beta=model.beta if concepts else None,
+        **tables[0],
+        documents=tables[1],
+        beta=model.beta if kind == "concepts" else None,
     )
     return folder
 
 
 def _best(random: np.random.Generator, ranks: np.ndarray, match: np.ndarray, candidates: int) -> np.ndarray:
-    """(Q, 10) candidates at random, the match at its rank. A full ranking of the largest size would take hours."""
+    """(Q, 10) random candidates with the match at its rank; exact ranks of the largest size would take hours."""
     best = random.integers(candidates, size=(len(ranks), LISTED))
     listed = np.flatnonzero(ranks < LISTED)
     best[listed, ranks[listed]] = match[listed]

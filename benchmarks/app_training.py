@@ -1,7 +1,6 @@
-"""Seconds of every page while the app's own job trains the demo: `python -m benchmarks.app_training`.
+"""Wall seconds of every page while the app's own job trains the demo: `python -m benchmarks.app_training`.
 
-Every page is opened with two runs of 1,000 × 5,000, three times without the job and three times beside it; medians on
-the clock, as somebody at the page waits. Processor time of the server hardly differs and is printed too.
+Every page is opened with two runs of 1,000 × 5,000, three times without the job and three times beside it; medians.
 """
 
 from __future__ import annotations
@@ -14,11 +13,9 @@ from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
 
-from benchmarks.app import PAGES, PROJECT, SHOWN, SMALL, TIMEOUT
+from benchmarks.app import PAGES, PROJECT, REPEATS, SHOWN, SMALL, TIMEOUT
 from benchmarks.app_runs import NAMES, write_runs
 from benchmarks.timing import Seconds, clock
-
-REPEATS = 3
 
 
 def visits(app: AppTest) -> dict[str, Seconds]:
@@ -43,7 +40,7 @@ def main() -> None:
 
         app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=TIMEOUT)
         app.run()
-        visits(app)  # what is computed once
+        visits(app)  # fills the caches
         alone = visits(app)
         jobs.start_demo()
         while not (Path(folder) / "demo-baseline" / "history.jsonl").exists():
@@ -57,12 +54,10 @@ def main() -> None:
             jobs.stop()
         while (job := jobs.current()) is not None and job.running:
             time.sleep(0.5)
+    print("milliseconds:  wall alone, wall beside the training, processor alone, processor beside it")
     for page in PAGES:
-        clocks = (
-            f"{1e3 * alone[page].wall:5.0f} ms alone, {1e3 * beside[page].wall:5.0f} ms beside the training"
-        )
-        spent = f"processors {1e3 * alone[page].processor:.0f} and {1e3 * beside[page].processor:.0f} ms"
-        print(f"{page:12} {clocks} ({spent})")
+        times = (alone[page].wall, beside[page].wall, alone[page].processor, beside[page].processor)
+        print(f"{page:12}", *(f"{1e3 * seconds:8.0f}" for seconds in times))
 
 
 if __name__ == "__main__":

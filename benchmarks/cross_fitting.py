@@ -1,4 +1,4 @@
-"""What two runs find that judge each other's train pairs, beside what a run finds among the pairs it trained on.
+"""Exchanged captions that two runs find in each other's train pairs, and that a run finds in its own.
 
     python -m benchmarks.cross_fitting FOLDER [flags of training …]
 
@@ -30,7 +30,7 @@ HALVES = {"half": ["--train-part", "0.5"], "other-half": ["--train-part", "0.5",
 
 
 def exchange(source: Path, folder: Path) -> np.ndarray:
-    """Copy a data set with a tenth of its train captions exchanged; (m,) bool: which now belong to another image."""
+    """Copy a data set with a tenth of its train captions exchanged. Returns (m,) bool: True for captions of another image."""
     if not folder.is_dir():
         shutil.copytree(source, folder)
     split = read_split(source, SPLIT)
@@ -45,13 +45,13 @@ def exchange(source: Path, folder: Path) -> np.ndarray:
 
 
 def main(arguments: list[str]) -> int:
-    """Train what is not there yet, and print the table."""
+    """Train the missing runs, and print the table."""
     folder, flags = Path(arguments[0]), arguments[1:]
     wrong = exchange(data_folder("demo"), folder / "data")
     paths = [folder / "runs" / name for name in HALVES]
     for path, (name, half) in zip(paths, HALVES.items(), strict=True):
-        place = ["--data", str(folder / "data"), "--root", str(folder / "runs"), "--name", name]
-        if not path.is_dir() and train(["demo-baseline", *place, *half, *flags]):
+        flags_of_run = ["--data", str(folder / "data"), "--root", str(folder / "runs"), "--name", name]
+        if not path.is_dir() and train(["demo-baseline", *flags_of_run, *half, *flags]):
             return 1
     if evaluate([*map(str, paths), "--split", SPLIT]):
         return 1

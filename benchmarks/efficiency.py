@@ -1,22 +1,21 @@
 """Recall against speed, as CODER's figure 4: `python -m benchmarks.efficiency RUN RUN … [--split dev] [--out FOLDER]`.
 
-Takes finished runs: cosines of one embedding each, of both branches, the best of K² cosines, the interaction. A query
-is a caption as text; its answer are the ten best images, whose vectors are ready. Every round asks every run the same
-captions in turn, so a busy machine slows all of them alike; times are of the processor, medians over the rounds. The
-paper counts thousand pairs a second: queries a second times images ÷ 1,000.
+Takes finished runs of any scorer. A query is a caption as text; its answer is the ten best images, whose vectors are
+ready. Every round asks every run the same captions in turn, so a busy machine slows all of them alike; times are
+processor time, medians over the rounds. The paper counts thousand pairs per second: queries per second × images ÷ 1,000.
 """
 
 from __future__ import annotations
 
-import csv
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 import torch
 import tyro
@@ -42,27 +41,22 @@ class EfficiencyArguments:
     """Choose what to measure."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders, evaluated on the split; the first is what the others are compared with."""
+    """Run folders, evaluated on the split; the others are compared with the first."""
     split: str = "dev"
-    """Whose captions ask for its images."""
+    """Split whose captions ask for its images."""
     out: Path = Path()
     """Folder of efficiency.html and efficiency.csv."""
     queries: Annotated[int, tyro.conf.arg(metavar="INT")] = 64
-    """Captions asked at a time."""
+    """Captions per question."""
     rounds: int = 7
     """Measurements of every run, after one that warms up."""
     threads: int = 1
-    """Of torch."""
+    """Threads of torch."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers to k queries and the seconds of processor time they took.
-
-    Args:
-        best: (k, ≤ 10) int64 images, best first.
-        encoding: of the captions. scoring: them with all images, the list of the best included.
-    """
+    """Best images of k queries, (k, ≤ 10) int64, and the seconds of encoding the captions and of scoring them."""
 
     best: Tensor
     encoding: float
@@ -71,9 +65,6 @@ class Answers:
 
 class Searched:
     """A run whose images are ready to be searched.
-
-    Args:
-        folder: of the run. split: it was evaluated on.
 
     Raises:
         InputError: the analysis keeps no image parts, without which new captions cannot be scored.
@@ -100,12 +91,12 @@ class Searched:
 
     @property
     def by_pair(self) -> bool:
-        """Scores are no inner products of one vector each."""
+        """True if scores are not inner products of one vector each."""
         return self.loaded.config.model.by_pair
 
     @property
-    def about(self) -> str:
-        """How a pair is scored."""
+    def scored(self) -> str:
+        """The way a pair is scored."""
         model = self.loaded.config.model
         if model.scorer == "interaction":
             return "words attend to regions"
@@ -115,7 +106,7 @@ class Searched:
 
     def answer(self, captions: Sequence[str]) -> Answers:
         """The best images of k captions."""
-        began = time.process_time()
+        start = time.process_time()
         if not self.by_pair:
             texts = torch.from_numpy(self.loaded.encode_text(captions, scoring=True))
             encoded = time.process_time()
@@ -128,18 +119,12 @@ class Searched:
                 encoded = time.process_time()
                 scores = model.scorer(self.images, texts, self.lengths, counts).T[np.argsort(ids)]
         best = scores.topk(min(BEST, scores.shape[1])).indices
-        return Answers(best, encoded - began, time.process_time() - encoded)
+        return Answers(best, encoded - start, time.process_time() - encoded)
 
 
 @dataclass(frozen=True)
 class Efficiency:
-    """One run's figures.
-
-    Args:
-        run, scored: its name and how it scores. rsum: R@sum on the split, from its analysis.
-        queries: a second. pairs: thousand a second. encoding, scoring: milliseconds a query.
-        slower: how many times as long as the first run a query takes.
-    """
+    """Figures of one run: queries and thousand pairs per second, milliseconds per query, time ÷ the first run's."""
 
     run: str
     scored: str
@@ -161,49 +146,36 @@ def measure(runs: Sequence[Searched], *, queries: int, rounds: int) -> list[Effi
             answer = run.answer(captions)
             if turn > 0:
                 answers.append(answer)
-    whole = [[each.encoding + each.scoring for each in answers] for answers in taken]
+    whole = np.array([[each.encoding + each.scoring for each in answers] for answers in taken])
     found = []
     for run, answers, seconds in zip(runs, taken, whole, strict=True):
-        a_second = queries / statistics.median(seconds)
-        found.append(
-            Efficiency(
-                run.name,
-                run.about,
-                run.rsum,
-                a_second,
-                a_second * len(run.images) / 1_000,
-                1e3 * statistics.median(each.encoding for each in answers) / queries,
-                1e3 * statistics.median(each.scoring for each in answers) / queries,
-                statistics.median(own / first for own, first in zip(seconds, whole[0], strict=True)),
-            )
+        per_second = queries / float(np.median(seconds))
+        encoding, scoring = (
+            1e3 * statistics.median(getattr(each, name) for each in answers) / queries
+            for name in ("encoding", "scoring")
         )
+        pairs, slower = per_second * len(run.images) / 1_000, float(np.median(seconds / whole[0]))
+        found.append(Efficiency(run.name, run.scored, run.rsum, per_second, pairs, encoding, scoring, slower))
     return found
 
 
 def figure(rows: Sequence[Efficiency], split: str, images: int) -> go.Figure:
-    """R@sum against queries a second, on a logarithmic axis as speeds lie far apart."""
-    picture = go.Figure()
+    """R@sum against queries per second, on a logarithmic axis."""
+    picture = go.Figure(layout={"template": "plotly_white", "title": "Recall against speed", "height": 560})
     for row in rows:
+        hover = (
+            f"R@sum {row.rsum:.1f}<br>{row.queries:,.0f} queries a second<br>"
+            f"{row.pairs:,.0f} thousand pairs a second<br>{row.slower:.2f} times the first run's time"
+        )
+        name = f"{row.run}: {row.scored}"
+        marker = {"size": 13}
         picture.add_scatter(
-            x=[row.queries],
-            y=[row.rsum],
-            mode="markers",
-            marker={"size": 13},
-            name=f"{row.run}: {row.scored}",
-            hovertemplate=f"R@sum {row.rsum:.1f}<br>{row.queries:,.0f} queries a second"
-            f"<br>{row.pairs:,.0f} thousand pairs a second<br>{row.slower:.2f} times the first run's time",
+            x=[row.queries], y=[row.rsum], mode="markers", marker=marker, name=name, hovertemplate=hover
         )
     title = f"queries a second (captions asking for {images:,} images)"
     picture.update_xaxes(type="log", title=title, dtick="D2", tickformat=",d")
     picture.update_yaxes(title=f"R@sum on {split}")
-    picture.update_layout(
-        template="plotly_white",
-        title="Recall against speed",
-        height=560,
-        font={"size": 14},
-        showlegend=True,
-        legend={"orientation": "h", "y": -0.2},
-    )
+    picture.update_layout(font={"size": 14}, showlegend=True, legend={"orientation": "h", "y": -0.2})
     return picture
 
 
@@ -219,44 +191,26 @@ def main(arguments: list[str]) -> int:
     runs = [Searched(folder, parsed.split) for folder in parsed.runs]
     for run in runs[1:]:
         if run.captions != runs[0].captions:
-            raise InputError(
-                Fault(run.name, f"was evaluated on other captions than {runs[0].name}", "the same data")
-            )
+            problem = f"was evaluated on other captions than {runs[0].name}"
+            raise InputError(Fault(run.name, problem, "the same data"))
     queries = min(parsed.queries, len(runs[0].captions))
     rows = measure(runs, queries=queries, rounds=parsed.rounds)
     images, console = len(runs[0].images), open_console()
-    table = FittingTable(
-        f"{queries} captions at a time against {images:,} images, {parsed.threads} threads, {parsed.split}",
-        [
-            Column("run", text=True),
-            Column("scored by", text=True),
-            Column("R@sum"),
-            Column("queries/s"),
-            Column("thousand\npairs/s"),
-            Column("ms to\nencode", dropped=1),
-            Column("ms to\nscore", dropped=1),
-            Column(f"time ÷\n{runs[0].name}"),
-        ],
+    title = (
+        f"{queries} captions at a time against {images:,} images, {parsed.threads} threads, {parsed.split}"
     )
+    columns = [Column("run", text=True), Column("scored by", text=True), Column("R@sum"), Column("queries/s")]
+    columns += [Column("thousand\npairs/s"), Column("ms to\nencode", dropped=1)]
+    columns += [Column("ms to\nscore", dropped=1), Column(f"time ÷\n{runs[0].name}")]
+    table = FittingTable(title, columns)
     for row in rows:
-        table.add_row(
-            row.run,
-            row.scored,
-            f"{row.rsum:.1f}",
-            f"{row.queries:,.0f}",
-            f"{row.pairs:,.0f}",
-            f"{row.encoding:.3f}",
-            f"{row.scoring:.3f}",
-            f"{row.slower:.2f}",
-        )
+        speeds = f"{row.queries:,.0f}", f"{row.pairs:,.0f}", f"{row.encoding:.3f}", f"{row.scoring:.3f}"
+        table.add_row(row.run, row.scored, f"{row.rsum:.1f}", *speeds, f"{row.slower:.2f}")
     console.print(table)
     parsed.out.mkdir(parents=True, exist_ok=True)
     page, numbers = parsed.out / "efficiency.html", parsed.out / "efficiency.csv"
     figure(rows, parsed.split, images).write_html(page, include_plotlyjs=True)
-    with numbers.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(Efficiency.__dataclass_fields__)
-        writer.writerows([getattr(row, name) for name in Efficiency.__dataclass_fields__] for row in rows)
+    pd.DataFrame([asdict(row) for row in rows]).to_csv(numbers, index=False)
     say(console, f"written: {page}, {numbers}")
     return 0
 

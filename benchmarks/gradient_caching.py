@@ -1,12 +1,10 @@
-"""A step that encodes its batch in pieces (gradient caching) against the step that takes it whole.
+"""A step that encodes its batch in pieces (gradient caching) against the step that encodes it whole.
 
 Every piece is encoded a second time, and a forward pass is a third of a transformer's step: the bar is for both towers
-of a CLIP (four layers of 256, random weights), tuned in full. Beside it, without a bar, the model of f30k-bigru without
-batch normalisation: its first layer sends no gradient to the region features, so that encoding is half of its step, and
-its GRU reads all recurrent weights for the few captions of a piece.
+of a CLIP (four layers of 256, random weights), tuned in full. The model of f30k-bigru without batch normalisation has
+no bar: its first layer sends no gradient to the features, so encoding is half of its step.
 
-`python -m benchmarks.gradient_caching --batch 512 --piece 64` prints the peak memory of one such step of f30k-bigru in
-a fresh process.
+`python -m benchmarks.gradient_caching --batch 512 --piece 64` prints the peak memory of one such step of f30k-bigru.
 """
 
 from __future__ import annotations
@@ -19,9 +17,9 @@ from pathlib import Path
 import torch
 import tyro
 
-from benchmarks.flickr_sized import write_folder
+from benchmarks.synthetic import write_clip, write_features
 from benchmarks.timing import Line, at_most, in_turn, milliseconds, no_bar
-from benchmarks.training import configuration, on, stepper
+from benchmarks.training import configuration, on, some_batches, stepper
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.config.towers import TowersConfig
@@ -37,29 +35,13 @@ from coder_core.training.step import compute_losses
 
 BAR = 1.45
 PIECES = 4
-PAIRS, SIZE, WORDS, WIDTH = 64, 112, 24, 256  # of the CLIP: pairs in a batch, pixels, words, numbers a token
-
-
-def write_clip(folder: Path) -> Path:
-    """A CLIP of random weights: pictures of 49 patches."""
-    from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
-
-    words = {f"{letter}</w>": number for number, letter in enumerate("abcdefghijklmnopqrstuvwxyz", 2)}
-    vocabulary = {"<|startoftext|>": 0, "<|endoftext|>": 1, **words}
-    layers = {
-        "hidden_size": WIDTH,
-        "intermediate_size": 4 * WIDTH,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 4,
-    }
-    text = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "vocab_size": len(vocabulary)}
-    vision = {"image_size": SIZE, "patch_size": 16}
-    config = CLIPConfig(text_config=layers | text, vision_config=layers | vision, projection_dim=WIDTH)
-    CLIPModel(config).save_pretrained(folder)
-    CLIPTokenizer(vocab=vocabulary, merges=[]).save_pretrained(folder)
-    crop = {"height": SIZE, "width": SIZE}
-    CLIPImageProcessorPil(size={"shortest_edge": SIZE}, crop_size=crop).save_pretrained(folder)
-    return folder
+PAIRS, SIZE, PATCH, WORDS, WIDTH = (
+    64,
+    112,
+    16,
+    24,
+    256,
+)  # of the CLIP: pairs in a batch, pixels, tokens, width
 
 
 def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
@@ -74,17 +56,12 @@ def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
         towers=TowersConfig(str(clip), str(clip), "full", "full", projection="none"),
     )
     model = build_model(config.model, feature_size=0, words=0, towers=open_towers(config)).train()
-    learned = dict(model.named_parameters())
-    optimizer = make_optimizer(learned, config.training, torch.device("cpu"))
+    optimizer = make_optimizer(dict(model.named_parameters()), config.training, torch.device("cpu"))
     words = torch.randint(2, 28, (PAIRS, WORDS))
     words[:, 0], words[:, -1] = 0, 1
-    batch = Batch(
-        torch.randn(PAIRS, 3, SIZE, SIZE),
-        torch.full((PAIRS,), (SIZE // 16) ** 2),
-        words,
-        torch.full((PAIRS,), WORDS),
-        *(torch.arange(PAIRS) for _ in range(3)),
-    )
+    pixels, patches = torch.randn(PAIRS, 3, SIZE, SIZE), torch.full((PAIRS,), (SIZE // PATCH) ** 2)
+    ids = (torch.arange(PAIRS) for _ in range(3))
+    batch = Batch(pixels, patches, words, torch.full((PAIRS,), WORDS), *ids)
 
     def step(_: int) -> None:
         optimizer.zero_grad(set_to_none=True)
@@ -95,7 +72,7 @@ def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
 
 
 def configurations(folder: Path, batch: int, piece: int) -> tuple[Config, Config]:
-    """The whole batch at a time, and in pieces."""
+    """The whole batch at once, and in pieces."""
     preset = configuration(folder, 0)
     model, training = replace(preset.model, image_layers=1), replace(preset.training, batch_size=batch)
     whole = replace(preset, model=model, training=training)
@@ -104,7 +81,8 @@ def configurations(folder: Path, batch: int, piece: int) -> tuple[Config, Config
 
 def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     """The step in pieces ÷ the step of the whole batch."""
-    clip = write_clip(folder / "clip")
+    shape = {"width": WIDTH, "layers": 4, "pixels": SIZE, "patch": PATCH, "embedding": WIDTH}
+    clip = write_clip(folder / "clip", **shape, text_width=WIDTH, longest=77)
     steps = {"whole": tower_stepper(clip, 0), "pieces": tower_stepper(clip, PAIRS // PIECES)}
     taken = in_turn(steps, rounds, warm_up)
     name = f"towers, step in {PIECES} pieces of {PAIRS // PIECES} ÷ whole"
@@ -113,12 +91,12 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     batch = configuration(folder, 0).training.batch_size
     whole, cached = configurations(folder, batch, batch // PIECES)
     prepared = prepare(whole)
-    batches = [prepared.batches(turn) for turn in range(min(rounds + warm_up, prepared.batches.per_epoch))]
-    of_regions = {
+    batches = some_batches(prepared, rounds + warm_up)
+    steps = {
         "whole": on(stepper(prepared, whole), batches),
         "pieces": on(stepper(prepare(cached), cached), batches),
     }
-    taken = in_turn(of_regions, rounds, warm_up)
+    taken = in_turn(steps, rounds, warm_up)
     name = f"regions and BiGRU, step in {PIECES} pieces of {batch // PIECES} ÷ whole"
     return [*made, no_bar(name, taken["pieces"], taken["whole"])]
 
@@ -128,8 +106,7 @@ class PeakArguments:
     """Peak memory of one step.
 
     Args:
-        batch: pairs.
-        piece: pairs of a piece; 0 takes the batch whole.
+        batch: pairs. piece: pairs in a piece; 0 encodes the whole batch.
     """
 
     batch: int = 512
@@ -137,20 +114,19 @@ class PeakArguments:
 
 
 def main(arguments: PeakArguments) -> None:
-    """Print the peak before the step, which holds data, batch and model, and what the step adds."""
+    """Print the peak before the step (data, batch and model) and what the step adds."""
     keep_buffers()
     use_onednn()
     with tempfile.TemporaryDirectory() as name:
-        write_folder(Path(name))
+        write_features(Path(name))
         _, config = configurations(Path(name), arguments.batch, arguments.piece)
         prepared = prepare(config)
         step, batch = stepper(prepared, config), prepared.batches(0)
         before = peak_mebibytes(torch.device("cpu"))
         step(batch)
         added = peak_mebibytes(torch.device("cpu")) - before
-    print(
-        f"batch {arguments.batch}, pieces of {arguments.piece or arguments.batch}: {before:.0f} MiB + {added:.0f} MiB"
-    )
+    pieces = arguments.piece or arguments.batch
+    print(f"batch {arguments.batch}, pieces of {pieces}: {before:.0f} MiB + {added:.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What the lists of the Data page are worth: exchanged captions and planted copies, as far as they are found.
+"""Detection rates of the Data page's lists on exchanged captions and planted copies.
 
     python -m benchmarks.mismatches RUN [RUN …]
 
-A tenth of a run's dev captions is exchanged among images, five times: area under the ROC curve of the suspicion, its
-precision among as many captions as were exchanged, and how much of each verdict is exchanged; beside them the
-similarity of the pair alone. Then copies of 200 of the run's dev pictures, and of its captions, are planted.
+A tenth of a run's dev captions is exchanged among images, five times: area under the ROC curve and precision of the
+suspicion and of the pair's similarity alone, and the exchanged share of each verdict. Then copies of 200 of the run's dev
+pictures, and of its captions, are planted.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ from coder_core.data.content.pictures import look_at_pictures
 from coder_core.geometry.caption_likeness import caption_vectors
 
 SPLIT, SHARE, SEEDS, COPIES = "dev", 0.1, 5, 200
-Copy = Callable[[Image.Image, Path], None]
+Copy = Callable[[Image.Image], Image.Image]
 ARTICLES = ("a", "an", "the")
 
 
@@ -41,6 +42,13 @@ def cut(picture: Image.Image) -> Image.Image:
     return picture.crop((width // 33, height // 33, width - width // 33, height - height // 33))
 
 
+def as_jpeg(picture: Image.Image) -> Image.Image:
+    """Compress as JPEG of quality 20."""
+    content = BytesIO()
+    picture.save(content, "JPEG", quality=20)
+    return Image.open(content)
+
+
 def misspell(caption: str) -> str:
     """Leave a letter out of the longest word."""
     word = max(caption.split(), key=len)
@@ -48,16 +56,12 @@ def misspell(caption: str) -> str:
 
 
 PICTURES: dict[str, Copy] = {
-    "at half the size": lambda picture, file: picture.resize((picture.width // 2, picture.height // 2)).save(
-        file
-    ),
-    "as JPEG of quality 20": lambda picture, file: picture.save(file, "JPEG", quality=20),
-    "in grey": lambda picture, file: picture.convert("L").save(file),
-    "brighter by a fifth": lambda picture, file: picture.point(lambda value: min(255, int(1.2 * value))).save(
-        file
-    ),
-    "cut by 3 % at every side": lambda picture, file: cut(picture).save(file),
-    "mirrored": lambda picture, file: picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(file),
+    "at half the size": lambda picture: picture.resize((picture.width // 2, picture.height // 2)),
+    "as JPEG of quality 20": as_jpeg,
+    "in grey": lambda picture: picture.convert("L"),
+    "brighter by a fifth": lambda picture: picture.point(lambda value: min(255, int(1.2 * value))),
+    "cut by 3 % at every side": cut,
+    "mirrored": lambda picture: picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
 }
 CAPTIONS: dict[str, Callable[[str], str]] = {
     "in capitals": str.upper,
@@ -69,8 +73,8 @@ CAPTIONS: dict[str, Callable[[str], str]] = {
 
 
 def exchanged(run: Run) -> list[tuple[float, ...]]:
-    """Of every seed: AUROC and precision of the similarity and of the suspicion; share exchanged, and share of the
-    exchanged, among pairs like a random one and among doubtful ones."""
+    """Per seed: AUROC and precision of similarity and suspicion; exchanged share, and share of all exchanged, of the
+    pairs like a random one and of the doubtful ones."""
     v, w, scores = run.compared(SPLIT)
     owner = run.image_of_text(SPLIT)
     vectors = caption_vectors(run.captions(SPLIT))
@@ -82,20 +86,16 @@ def exchanged(run: Run) -> list[tuple[float, ...]]:
         images[moved] = np.roll(owner[moved], 1)
         wrong = images != owner
         part = part_of(v, w, images, None, scores)
-        own, random = suspicion(part, list(spaces))
+        scores_of_pairs, random = suspicion(part, list(spaces))
         similarity = part.sides("text").pairs(np.arange(len(images)), images)
-        better = 100 * np.searchsorted(np.sort(random), own) / len(random)
+        better = 100 * np.searchsorted(np.sort(random), scores_of_pairs) / len(random)
         values: list[float] = []
-        for score in (-similarity, own):
-            values += [
-                float(roc_auc_score(wrong, score)),
-                float(wrong[np.argsort(-score)[: wrong.sum()]].mean()),
-            ]
+        for score in (-similarity, scores_of_pairs):
+            first = np.argsort(-score)[: wrong.sum()]
+            values += [float(roc_auc_score(wrong, score)), float(wrong[first].mean())]
         for group in (better >= LIKE_RANDOM, (better >= DOUBTFUL) & (better < LIKE_RANDOM)):
-            values += [
-                float(wrong[group].mean()) if group.any() else np.nan,
-                float(wrong[group].sum() / wrong.sum()),
-            ]
+            share = float(wrong[group].mean()) if group.any() else np.nan
+            values += [share, float(wrong[group].sum() / wrong.sum())]
         rows.append(tuple(values))
     return rows
 
@@ -110,32 +110,29 @@ def planted_pictures(run: Run) -> dict[str, float]:
             names = [f"{number}.png" for number in range(2 * len(originals))]
             for number, picture in enumerate(originals):
                 picture.save(Path(folder) / names[number])
-                copy(picture, Path(folder) / names[len(originals) + number])
+                copy(picture).save(Path(folder) / names[len(originals) + number])
             files, rows = GuardedFiles(Path(folder), names), np.arange(len(names))
-            facts = look_at_pictures(
-                CaptionedSplit(kind, names, [], rows[:0], files, rows), lambda done: None
-            )
+            split = CaptionedSplit(kind, names, [], rows[:0], files, rows)
+            facts = look_at_pictures(split, lambda done: None)
         pairs = {tuple(group.tolist()) for group, _ in duplicate_pictures(facts.hashes, facts.tiny)}
-        shares[kind] = sum(
-            (number, number + len(originals)) in pairs for number in range(len(originals))
-        ) / len(originals)
+        found = sum((number, number + len(originals)) in pairs for number in range(len(originals)))
+        shares[kind] = found / len(originals)
     return shares
 
 
 def planted_captions(run: Run) -> dict[str, float]:
     """Kind of copy → share of the copies that are joined with their original."""
     captions = list(run.captions(SPLIT))
-    chosen = [
-        row for row in np.random.default_rng(0).permutation(len(captions)) if len(captions[row].split()) > 5
-    ][:COPIES]
+    order = np.random.default_rng(0).permutation(len(captions))
+    copied = [row for row in order if len(captions[row].split()) > 5][:COPIES]
     shares = {}
     for kind, copy in CAPTIONS.items():
-        groups = duplicate_captions([*captions, *(copy(captions[row]) for row in chosen)])
+        groups = duplicate_captions([*captions, *(copy(captions[row]) for row in copied)])
         group_of = {row: number for number, (rows, _) in enumerate(groups) for row in rows.tolist()}
         shares[kind] = sum(
             group_of.get(row, -1) == group_of.get(len(captions) + number, -2)
-            for number, row in enumerate(chosen)
-        ) / len(chosen)
+            for number, row in enumerate(copied)
+        ) / len(copied)
     return shares
 
 
@@ -146,19 +143,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(__doc__)
         return 2
     console = Console(width=170)
-    table = Table(
-        "run",
-        "captions",
-        "AUROC, similarity alone",
-        "precision",
-        "AUROC, suspicion",
-        "precision",
-        "like a random pair: exchanged",
-        "of all exchanged",
-        "doubtful: exchanged",
-        "of all exchanged",
-        title=f"{SHARE:.0%} of the captions of {SPLIT} exchanged: mean of {SEEDS} draws ± standard deviation",
-    )
+    columns = ("run", "captions", "AUROC, similarity alone", "precision", "AUROC, suspicion", "precision")
+    groups = ("like a random pair: exchanged", "of all exchanged", "doubtful: exchanged", "of all exchanged")
+    title = f"{SHARE:.0%} of the captions of {SPLIT} exchanged: mean of {SEEDS} draws ± standard deviation"
+    table = Table(*columns, *groups, title=title)
     for run in runs:
         values = np.array(exchanged(run))
         cells = [

@@ -1,4 +1,4 @@
-"""Time and peak memory of scoring a split pair by pair, on random features of Flickr30K's test shape.
+"""Time and peak memory of scoring a split pair by pair, on random features shaped like Flickr30K's test split.
 
 `python -m benchmarks.pair_scores [--scorer cosine --embeddings 4] [--dimension 1024] [--seconds 60]`. The peak
 includes Python, torch and the mapped features.
@@ -18,7 +18,7 @@ import torch
 import tyro
 from rich.console import Console
 
-from benchmarks.flickr_sized import FEATURES, MEAN_WORDS, REGIONS, SHORTEST, VOCABULARY
+from benchmarks.synthetic import FEATURES, MEAN_WORDS, REGIONS, SHORTEST, VOCABULARY
 from coder_core.config.schema import ModelConfig
 from coder_core.console.bars import watching
 from coder_core.cpu.products import use_onednn
@@ -37,7 +37,7 @@ class PairScoresArguments:
         dimension: D.
         scorer, embeddings: as in training.
         threads: of torch; 0 leaves its own choice.
-        seconds: stop after so long and scale up the time of the pairs scored.
+        seconds: stop after this time and scale up the time of the pairs scored.
     """
 
     images: int = 1000
@@ -50,7 +50,7 @@ class PairScoresArguments:
 
 
 class EnoughError(Exception):
-    """The time is up."""
+    """Ends the measurement when the time is up."""
 
 
 def random_split(folder: Path, images: int, texts: int) -> tuple[Split, Tokens]:

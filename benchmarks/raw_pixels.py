@@ -2,8 +2,8 @@
 
     python -m benchmarks.raw_pixels --root FOLDER [any flag of python -m coder_core.train]
 
-Trains on the demo's pictures, kills the training (kill -9) once half of its epochs are done, resumes it, and prints
-R@sum on dev beside what chance gives. It exits with 1 below eight times chance.
+Trains on the demo's pictures, kills the training (kill -9) after half of its epochs, resumes it, and prints R@sum on
+dev beside chance. Exits with 1 below eight times chance.
 """
 
 from __future__ import annotations
@@ -31,14 +31,8 @@ TOWER = "benchmarks.raw_pixels:SmallTower"
 SIDE = 64
 CHANNELS = (3, 32, 64, 128)
 RECIPE = (
-    "demo",
-    "--data=demo",
-    f"--image-tower={TOWER}",
-    "--image-tuning=full",
-    "--bank-size=0",
-    "--epochs=20",
-    "--save-every=5",
-    "--workers=1",
+    *("demo", "--data=demo", f"--image-tower={TOWER}", "--image-tuning=full"),
+    *("--bank-size=0", "--epochs=20", "--save-every=5", "--workers=1"),
 )
 TIMES_CHANCE = 8.0
 POLL = 0.2
@@ -69,7 +63,7 @@ class _CellsFirst(nn.Module):
 
 
 def chance(images: int, captions: int) -> float:
-    """R@sum to expect of scores drawn at random, every image having `captions` captions."""
+    """Expected R@sum of random scores, with `captions` captions per image."""
     total = 0.0
     for k in (1, 5, 10):
         places = images * captions - np.arange(min(k, images * captions))
@@ -85,18 +79,15 @@ def train(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
 
 def events(run: Path, name: str) -> list[dict[str, Any]]:
     """The events of this name in a run's history."""
-    return (
-        [event for event in read_history(run / HISTORY) if event["event"] == name]
-        if (run / HISTORY).exists()
-        else []
-    )
+    history = run / HISTORY
+    return [event for event in read_history(history) if event["event"] == name] if history.exists() else []
 
 
 def kill_and_resume(run: Path, arguments: Sequence[str], after: int) -> None:
-    """Train, kill -9 once `after` epochs are done and a save stands, resume to the end.
+    """Train, kill -9 after `after` epochs and a save, resume to the end.
 
     Raises:
-        RuntimeError: a training ended by itself where it should not, or failed.
+        RuntimeError: a training ended early, or failed.
     """
     first = train(arguments)
     while len(events(run, "epoch")) < after:
@@ -110,7 +101,7 @@ def kill_and_resume(run: Path, arguments: Sequence[str], after: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train, kill, resume, and print what came of it."""
+    """Train, kill, resume, and print the result."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.raw_pixels", description=__doc__)
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--kill-after", type=int, default=10, help="epochs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 
 class Seconds(NamedTuple):
-    """Time of one call: of all processors together, and on the clock."""
+    """Time of one call: on all processors together, and on the clock."""
 
     processor: float
     wall: float
@@ -21,9 +22,8 @@ class Line:
     """One line of the table: a quotient and its bar.
 
     Args:
-        name: of the quotient.
-        bar: as a person reads it; empty where there is none.
-        processor, wall: the quotient in processor and in wall time; None where the line is no quotient.
+        name: of the quotient. bar: as printed; empty without one.
+        processor, wall: the quotient in processor and in wall time; None if the line is not a quotient.
         milliseconds: processor time of the work itself.
         reached: whether the processor quotient keeps the bar; None without a bar.
         note: another figure.
@@ -38,17 +38,21 @@ class Line:
     note: str = ""
 
 
-def clock(work: Callable[[], object]) -> Seconds:
-    """Time one call."""
-    wall, processor = time.perf_counter(), time.process_time()
+def clock(work: Callable[[], object], *, children: bool = False) -> Seconds:
+    """Time one call; with `children` including the child processes that ended during it."""
+    wall, before = time.perf_counter(), os.times()
+    processor = time.process_time()
     work()
-    return Seconds(time.process_time() - processor, time.perf_counter() - wall)
+    processor, after = time.process_time() - processor, os.times()
+    if children:
+        processor = sum(after[:4]) - sum(before[:4])
+    return Seconds(processor, time.perf_counter() - wall)
 
 
 def in_turn(
     programs: Mapping[str, Callable[[int], object]], rounds: int, warm_up: int = 2
 ) -> dict[str, list[Seconds]]:
-    """Call every program once a round with the round's number; the first rounds warm up and are thrown away."""
+    """Call every program once per round with the round's number; drop the first rounds."""
     taken: dict[str, list[Seconds]] = {name: [] for name in programs}
     for turn in range(warm_up + rounds):
         for name, program in programs.items():

@@ -1,11 +1,9 @@
-"""A training step of preset f30k-bigru against its matrix products, and what the momentum twin and the banks add.
+"""A training step against its matrix products, and what each part of CODER and boosting adds to it.
 
-A step is forward, backward, clipping and fused AdamW on batches of the real loader. Its products are those the
-mathematics asks for, with the batch's own sizes, run back to back: the region layers, the GRU's input products for
-every word of both directions, its recurrent products step by step (not at the first, which starts from zero), the
-scores; forward, and backward to weights and inputs. Two limits are shown: those products with ordinary weights, and
-the fewer and faster ones that the model makes itself (equal words projected once, rows of the recurrent weights spaced
-apart in memory), which leave nothing but its overhead above 1.
+A step is forward, backward, clipping and fused AdamW on batches of the real loader. Its products are those that the
+mathematics needs, with the batch's sizes, run back to back: the region layers, the GRU's input and recurrent products,
+the scores; forward, and backward to weights and inputs. The lean products are the fewer and faster ones that the model
+makes itself (equal words projected once, rows of the recurrent weights spaced apart in memory).
 """
 
 from __future__ import annotations
@@ -14,36 +12,44 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.timing import Line, at_most, in_turn, milliseconds, no_bar
+from benchmarks.synthetic import write_features
+from benchmarks.timing import Line, Seconds, at_most, in_turn, milliseconds, no_bar, quotient
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.cpu.gru import PADDING, pack
 from coder_core.data.batches import Batch
+from coder_core.model.concepts.knowledge import Concepts
+from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.ops import normalise
 from coder_core.training.optim import make_optimizer
 from coder_core.training.parts.make import make_parts
 from coder_core.training.parts.memory import MomentumMemory
 from coder_core.training.parts.part import Part
+from coder_core.training.parts.prototypes import PrototypeClassification
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 
-BAR = 1.6
+STEP_BAR, WHOLE_BAR, BOOSTING_BAR = 1.6, 1.6, 1.25
 PAST_WARM_UP = 5.0  # epochs; every term counts by then
+PAIRS = 145_000  # of Flickr30K's train split
+CONNECTED = 0.05  # share of concept pairs that occur together often enough for an edge
+SMALL_FEATURES = 128  # the feature dimension for which the Flickr8k presets were chosen
 Products = list[Callable[[], Tensor]]
 
 
 def configuration(folder: Path, bank_size: int) -> Config:
-    """The preset, on `folder`, with banks of this size."""
+    """The preset f30k-bigru on `folder`, with banks of this size."""
     preset = PRESETS["f30k-bigru"].config
     memory = replace(preset.memory, bank_size=bank_size)
     return replace(preset, data=replace(preset.data, data=str(folder)), memory=memory)
 
 
 def stepper(prepared: Prepared, config: Config, *more: Part) -> Callable[[Batch], None]:
-    """The trainer's step, with `more` parts and without its bookkeeping; banks are filled before the first one."""
+    """The trainer's step with `more` parts and without its bookkeeping; banks are filled first."""
     model = prepared.model.train()
     parts = [*make_parts(config, prepared, torch.device("cpu")), *more]
     for part in parts:
@@ -71,8 +77,13 @@ def on(step: Callable[[Batch], None], batches: list[Batch]) -> Callable[[int], o
     return lambda turn: step(batches[turn % len(batches)])
 
 
+def some_batches(prepared: Prepared, count: int) -> list[Batch]:
+    """The first batches, at most an epoch of them."""
+    return [prepared.batches(turn) for turn in range(min(count, prepared.batches.per_epoch))]
+
+
 def layer(rows: int, inputs: int, outputs: int, *, to_inputs: bool = True) -> Products:
-    """The products of a linear layer: forward, to its weight, to its inputs."""
+    """Products of a linear layer: forward, to its weight, to its inputs."""
     x, w, g = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(rows, outputs)
     y, to_w, to_x = torch.empty_like(g), torch.empty_like(w), torch.empty_like(x)
     made: Products = [lambda: torch.mm(x, w.T, out=y), lambda: torch.mm(g.T, x, out=to_w)]
@@ -80,7 +91,7 @@ def layer(rows: int, inputs: int, outputs: int, *, to_inputs: bool = True) -> Pr
 
 
 def recurrence(steps: list[int], size: int, spacing: int = 0) -> Products:
-    """One direction of a GRU: a product a step forward and back, one to the weight."""
+    """One direction of a GRU: a product per step forward and back, and one to the weight."""
     w, w_turned = torch.randn(3 * size, size + spacing)[:, :size], torch.randn(3 * size, size).T
     if spacing:
         w_turned = torch.randn(size, 3 * size + spacing)[:, : 3 * size]
@@ -110,38 +121,116 @@ def products(batch: Batch, config: Config, *, lean: bool) -> Products:
 
 
 def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
-    """The step ÷ its products, and with twin and banks ÷ without."""
-    plain, banks = (
-        configuration(folder, 0),
-        configuration(folder, PRESETS["f30k-bigru"].config.memory.bank_size),
-    )
+    """The step ÷ its products, and with momentum encoder and banks ÷ without."""
+    plain = configuration(folder, 0)
+    banks = configuration(folder, PRESETS["f30k-bigru"].config.memory.bank_size)
     prepared = prepare(plain)
-    step, step_with_banks = stepper(prepared, plain), stepper(prepare(banks), banks)
-    batches = [prepared.batches(turn) for turn in range(min(rounds + warm_up, prepared.batches.per_epoch))]
-
-    def batch(turn: int) -> Batch:
-        return batches[turn % len(batches)]
-
+    batches = some_batches(prepared, rounds + warm_up)
     ready: dict[bool, Products] = {}
 
     def make_ready(turn: int) -> None:
-        ready.update({lean: products(batch(turn), plain, lean=lean) for lean in (False, True)})
+        batch = batches[turn % len(batches)]
+        ready.update({lean: products(batch, plain, lean=lean) for lean in (False, True)})
 
     programs: dict[str, Callable[[int], object]] = {
         "ready": make_ready,
         "products": lambda _: [product() for product in ready[False]],
-        "step": lambda turn: step(batch(turn)),
-        "lean products": lambda _: [product() for product in ready[True]],
-        "banks": lambda turn: step_with_banks(batch(turn)),
+        "step": on(stepper(prepared, plain), batches),
+        "lean": lambda _: [product() for product in ready[True]],
+        "banks": on(stepper(prepare(banks), banks), batches),
     }
     taken = in_turn(programs, rounds, warm_up)
     name = f"training step, batch {plain.training.batch_size}, D = {plain.model.dimension}"
-    notes = {kind: f"products {milliseconds(taken[kind]):.0f} ms" for kind in ("products", "lean products")}
+    notes = {kind: f"products {milliseconds(taken[kind]):.0f} ms" for kind in ("products", "lean")}
     with_banks = f"the step with {banks.memory.bank_size} bank slots ÷ without"
     return [
-        at_most(f"{name} ÷ its products", BAR, taken["step"], taken["products"], notes["products"]),
-        at_most(
-            f"{name} ÷ the model's own", BAR, taken["step"], taken["lean products"], notes["lean products"]
-        ),
+        at_most(f"{name} ÷ its products", STEP_BAR, taken["step"], taken["products"], notes["products"]),
+        at_most(f"{name} ÷ the model's own", STEP_BAR, taken["step"], taken["lean"], notes["lean"]),
         no_bar(with_banks, taken["banks"], taken["step"]),
     ]
+
+
+def random_concepts(count: int, size: int) -> Concepts:
+    """`count` concepts with random vectors and a graph as sparse as captions give."""
+    random = np.random.default_rng(0)
+    together = np.triu(random.random((count, count)) < CONNECTED, 1).astype(np.int64) * 40
+    names = tuple(Concept(f"concept{i}", "object", 100, (f"concept{i}",)) for i in range(count))
+    vectors = random.normal(size=(count, size)).astype(np.float32)
+    return Concepts(ConceptVocabulary(names, "list"), together + together.T, np.full(count, 100), vectors)
+
+
+def filled_prototypes(config: Config, count: int) -> PrototypeClassification:
+    """Prototypes as in the middle of a run."""
+    memory = replace(config.memory, prototypes=count)
+    part = PrototypeClassification(replace(config, memory=memory), np.arange(PAIRS), PAIRS)
+    clusters = part.clusters
+    clusters.centroids.copy_(normalise(torch.randn_like(clusters.centroids)))
+    clusters.resultants.fill_(0.8)
+    clusters.weights.fill_(PAIRS / count)
+    clusters.seen.fill_(PAIRS)
+    return part
+
+
+def whole_stepper(config: Config, count: int) -> Callable[[Batch], None]:
+    """The step with random concepts if the configuration has them, and with `count` prototypes unless 0."""
+    size = config.model.concepts
+    concepts = random_concepts(size, config.model.word_size) if size else None
+    more = [filled_prototypes(config, count)] if count else []
+    return stepper(prepare(config, concepts=concepts), config, *more)
+
+
+def whole(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
+    """All of CODER (coder-f30k-bigru) ÷ the instance branch without momentum, and the share of each part."""
+    preset = PRESETS["coder-f30k-bigru"].config
+    plain = configuration(folder, 0)
+    bank, concepts, count = preset.memory.bank_size, preset.model.concepts, preset.memory.prototypes
+    with_bank = replace(plain, memory=replace(plain.memory, bank_size=bank))
+    with_concepts = replace(plain, model=replace(plain.model, concepts=concepts))
+    parts = {
+        "instance branch": (plain, 0),
+        f"+ momentum encoder and {bank:,} bank slots": (with_bank, 0),
+        f"+ {concepts} concepts": (with_concepts, 0),
+        f"+ {count:,} prototypes": (plain, count),
+        "the whole": (replace(with_concepts, memory=with_bank.memory), count),
+    }
+    prepared = prepare(plain)
+    batches = [prepared.batches(turn) for turn in range(rounds + warm_up)]
+    steps = {name: on(whole_stepper(config, number), batches) for name, (config, number) in parts.items()}
+    taken = in_turn(steps, rounds, warm_up)
+    base = taken["instance branch"]
+    shares = {part: quotient(taken[part], base) for part in list(parts)[1:-1]}
+    added = {part: Seconds(share.processor - 1, share.wall - 1) for part, share in shares.items()}
+    name = f"the whole of CODER's step ÷ the instance branch's, batch {plain.training.batch_size}"
+    return [
+        at_most(name, WHOLE_BAR, taken["the whole"], base),
+        *(Line(f"    {part}: added share", "", *share, None, None) for part, share in added.items()),
+    ]
+
+
+def boosting_configurations(folder: Path, name: str) -> tuple[Config, Config]:
+    """Without and with boosting: "small" is flickr8k-boosted, "large" the model of f30k-bigru."""
+    plain, boosted = (PRESETS[f"flickr8k-{kind}"].config for kind in ("baseline", "boosted"))
+    if name == "small":
+        data = replace(plain.data, data=str(folder), word_vectors="random")
+        return replace(plain, data=data), replace(boosted, data=data)
+    large = replace(configuration(folder, 0), objective=plain.objective)
+    return large, replace(large, boosting=boosted.boosting)
+
+
+def boosting(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
+    """A step with a moving average as teacher ÷ a plain one, at two sizes. `folder` has features of 2048."""
+    small = folder / "small"
+    small.mkdir(exist_ok=True)
+    write_features(small, features=SMALL_FEATURES)
+    made = []
+    for name, data, count in (("small", small, 4 * rounds), ("large", folder, rounds)):
+        plain, boosted = boosting_configurations(data, name)
+        prepared = prepare(plain)
+        batches = some_batches(prepared, count + warm_up)
+        steps = {"plain": stepper(prepared, plain), "boosted": stepper(prepare(boosted), boosted)}
+        taken = in_turn({kind: on(step, batches) for kind, step in steps.items()}, count, warm_up)
+        size = f"features of {prepared.train.feature_size}, D = {plain.model.dimension}"
+        note = f"plain {milliseconds(taken['plain']):.0f} ms"
+        line = at_most(f"boosted step ÷ plain, {size}", BOOSTING_BAR, taken["boosted"], taken["plain"], note)
+        made.append(line)
+    return made

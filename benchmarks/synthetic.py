@@ -1,4 +1,4 @@
-"""A CLIP folder of any size with random weights, and folders of pictures: what embedding is measured on."""
+"""Data and models of realistic sizes, filled at random: region features, pictures, and CLIP folders."""
 
 from __future__ import annotations
 
@@ -11,8 +11,30 @@ from PIL import Image
 
 from coder_core.model.towers.dual_encoder import quiet
 
-LONGEST = 32  # tokens of a text
+IMAGES, REGIONS, FEATURES = 512, 36, 2048
+CAPTIONS_PER_IMAGE = 5
+VOCABULARY = 8_000
+MEAN_WORDS, STD_WORDS = 12.3, 5.2  # length of Flickr30K's training captions
+SHORTEST, LONGEST = 3, 60
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def write_features(folder: Path, seed: int = 0, features: int = FEATURES) -> None:
+    """Write train_ims.npy (float32, 150 MB with 2048 features) and train_caps.txt; word frequencies follow Zipf's law."""
+    random = np.random.default_rng(seed)
+    shape = (IMAGES, REGIONS, features)
+    regions = np.lib.format.open_memmap(folder / "train_ims.npy", mode="w+", dtype=np.float32, shape=shape)
+    for row in regions:
+        row[:] = random.random((REGIONS, features), dtype=np.float32)
+    regions.flush()
+    frequencies = 1 / np.arange(1, VOCABULARY + 1)
+    variance = np.log1p((STD_WORDS / MEAN_WORDS) ** 2)
+    logarithms = np.log(MEAN_WORDS) - variance / 2, np.sqrt(variance)
+    lengths = random.lognormal(*logarithms, IMAGES * CAPTIONS_PER_IMAGE)
+    lengths = lengths.round().clip(SHORTEST, LONGEST).astype(int)
+    words = [random.choice(VOCABULARY, length, p=frequencies / frequencies.sum()) for length in lengths]
+    text = "".join(" ".join(f"word{number}" for number in caption) + "\n" for caption in words)
+    (folder / "train_caps.txt").write_text(text, encoding="utf-8")
 
 
 def write_clip(
@@ -24,25 +46,24 @@ def write_clip(
     patch: int,
     embedding: int,
     text_width: int = 64,
-    longest: int = LONGEST,
+    longest: int = 32,
     words: int = 0,
 ) -> Path:
-    """Both towers of `layers` layers; the pictures' of `width`, the texts' of `text_width`, letters as tokens.
+    """Save a CLIP with random weights whose tokens are letters.
 
     Args:
-        longest: tokens of a text. words: rows of the table of tokens, where they are more than letters need.
+        width, text_width: of the two towers, which both have `layers` layers. longest: tokens in a text.
+        words: rows of the token table, if more than letters need.
     """
     from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 
-    tokens = [
-        "<|startoftext|>",
-        "<|endoftext|>",
-        *(letter + end for letter in LETTERS for end in ("", "</w>")),
-    ]
-    shape = {"num_hidden_layers": layers, "num_attention_heads": max(1, width // 64)}
-    vision = shape | {
+    letters = (letter + end for letter in LETTERS for end in ("", "</w>"))
+    tokens = ["<|startoftext|>", "<|endoftext|>", *letters]
+    vision = {
         "hidden_size": width,
         "intermediate_size": 4 * width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": max(1, width // 64),
         "image_size": pixels,
         "patch_size": patch,
     }
@@ -68,8 +89,14 @@ def write_clip(
     return folder
 
 
+def write_vit_b32(folder: Path) -> Path:
+    """Save a CLIP of ViT-B/32's size."""
+    shape = {"width": 768, "layers": 12, "pixels": 224, "patch": 32, "embedding": 512}
+    return write_clip(folder, **shape, text_width=512, longest=77, words=49_408)
+
+
 def write_pictures(folder: Path, count: int, size: tuple[int, int]) -> Path:
-    """`count` JPEGs of (width, height) with a caption each."""
+    """Write `count` JPEGs of (width, height) with one caption each, as an image folder."""
     random = np.random.default_rng(0)
     (folder / "train").mkdir(parents=True)
     files = [folder / "train" / f"{number:06d}.jpg" for number in range(count)]

@@ -1,0 +1,241 @@
+"""Losses, pooling, k-means, loading and ranking against the products or copies they cannot do without."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.synthetic import CAPTIONS_PER_IMAGE, FEATURES, REGIONS
+from benchmarks.timing import Line, at_most, in_turn, milliseconds, no_bar, quotient
+from coder_core.data.batches import TrainingBatches
+from coder_core.data.dataset import read_split
+from coder_core.data.words import Vocabulary
+from coder_core.evaluation.recall import retrieval_metrics
+from coder_core.model.encoders.gpo import LOWEST, GeneralisedPooling, position_codes
+from coder_core.objectives.diversity import anchor_diversity
+from coder_core.objectives.diversity_contrastive import diversity_contrastive
+from coder_core.objectives.pairs import Negatives, all_except_same_image, same_image_negatives
+from coder_core.ops import normalise
+from coder_core.training.memory.prototypes import Prototypes
+
+BATCH, BANK, SIZE = 128, 4_096, 1_024
+IMAGES, COUNT = 29_000, 1_000  # images of Flickr30K's train split, prototypes
+DCL_BAR, KMEANS_BAR, POOLING_BAR, LOADING_BAR, RANKING_BAR = 1.25, 1.3, 4.0, 1.25, 1.2
+RANKED = ((1_000, 5_000), (5_000, 25_000))
+NOISE = 0.15  # distance of captions from their image, as in a trained model
+MEMORY_BAR = 64.0  # MiB
+
+
+class Step(NamedTuple):
+    """Embeddings of one training step; images and texts in this order."""
+
+    anchors: tuple[Tensor, Tensor]
+    keys: tuple[Tensor, Tensor]
+    banks: tuple[Tensor, Tensor]
+    image_ids: Tensor
+    slot_ids: Tensor
+
+
+def make_step() -> Step:
+    """Random embeddings with the sizes of CODER on Flickr30K."""
+    generator = torch.Generator().manual_seed(0)
+
+    def embeddings(rows: int) -> tuple[Tensor, Tensor]:
+        images, texts = (normalise(torch.randn(rows, SIZE, generator=generator) + 0.3) for _ in range(2))
+        return images, texts
+
+    def ids(rows: int) -> Tensor:
+        return torch.randint(IMAGES, (rows,), generator=generator)
+
+    images, texts = embeddings(BATCH)
+    anchors = images.requires_grad_(), texts.requires_grad_()
+    return Step(anchors, embeddings(BATCH), embeddings(BANK), ids(BATCH), ids(BANK))
+
+
+def four_products(step: Step) -> None:
+    """Compute the scores against both banks, and products of the shape of their gradients."""
+    with torch.no_grad():
+        for anchors, bank in zip(step.anchors, reversed(step.banks), strict=True):
+            (anchors @ bank.mT) @ bank
+
+
+def dcl(step: Step, negatives_of: Callable[..., Negatives]) -> None:
+    """Compute DCL in the batch, M-DCL against both banks, and their gradients."""
+    images, texts = step.anchors
+    in_batch = images @ texts.mT
+    in_banks = [anchors @ bank.mT for anchors, bank in zip(step.anchors, reversed(step.banks), strict=True)]
+    batch_negatives = negatives_of(step.image_ids, step.image_ids)
+    bank_negatives = negatives_of(step.image_ids, step.slot_ids)
+    total = torch.zeros(())
+    directions = zip(step.anchors, reversed(step.keys), in_banks, (in_batch, in_batch.mT), strict=True)
+    for anchors, partners, bank_scores, scores in directions:
+        diversity = anchor_diversity((scores, batch_negatives), (bank_scores, bank_negatives))
+        for all_scores, positives, negatives in (
+            (scores, scores.diagonal(), batch_negatives),
+            (bank_scores, (anchors * partners).sum(1), bank_negatives),
+        ):
+            loss = diversity_contrastive(all_scores, positives, negatives, diversity=diversity)
+            total = total + loss.mean()
+    torch.autograd.grad(total, step.anchors)
+
+
+def losses(rounds: int) -> list[Line]:
+    """DCL with two banks ÷ its four products (two score matrices and their gradients)."""
+    step = make_step()
+    programs: dict[str, Callable[[int], object]] = {
+        "products": lambda _: four_products(step),
+        "trained": lambda _: dcl(step, all_except_same_image),
+        "masks": lambda _: dcl(step, same_image_negatives),
+    }
+    taken = in_turn(programs, rounds, warm_up=5)
+    products = taken["products"]
+    note = f"products {milliseconds(products):.1f} ms"
+    return [
+        at_most("DCL + two bank losses ÷ four products", DCL_BAR, taken["trained"], products, note),
+        no_bar("DCL + two bank losses, negatives as masks ÷ four products", taken["masks"], products),
+    ]
+
+
+def kmeans(rounds: int) -> list[Line]:
+    """A pass of the online k-means over 29,000 vectors ÷ its product, in two batch sizes."""
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.randn(COUNT, SIZE, generator=generator)
+    labels = torch.randint(COUNT, (IMAGES,), generator=generator)
+    vectors = normalise(centres[labels] + torch.randn(IMAGES, SIZE, generator=generator))
+    ids = torch.arange(IMAGES)
+
+    def one_pass(size: int) -> Callable[[int], object]:
+        clusters = Prototypes(COUNT, SIZE, IMAGES, IMAGES)
+        clusters.update(vectors, ids)
+
+        def run(_: int) -> None:
+            for part, part_ids in zip(vectors.split(size), ids.split(size), strict=True):
+                clusters.update(part, part_ids, clusters.assign(part))
+
+        return run
+
+    table = normalise(centres).T.contiguous()
+    programs: dict[str, Callable[[int], object]] = {"product": lambda _: vectors @ table}
+    programs |= {str(size): one_pass(size) for size in (BATCH, 1_024)}
+    taken = in_turn(programs, rounds, warm_up=1)
+    name = f"k-means pass, {IMAGES:,} × {SIZE:,}, K = {COUNT:,}, batches of"
+    return [
+        at_most(f"{name} {size:,} ÷ its product", KMEANS_BAR, taken[str(size)], taken["product"])
+        for size in (BATCH, 1_024)
+    ]
+
+
+class PlainPooling(GeneralisedPooling):
+    """GPO as published: the same parameters and values, nothing shared between samples."""
+
+    def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """(B, L, D), (B,) -> (B, D)."""
+        batch, longest, _ = features.shape
+        padding = (torch.arange(longest) >= lengths.unsqueeze(1)).unsqueeze(-1)
+        codes = position_codes(longest, self.code_size).expand(batch, -1, -1)
+        packed = nn.utils.rnn.pack_padded_sequence(codes, lengths, batch_first=True, enforce_sorted=False)
+        states = self.gru(packed)[0]
+        hidden, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=longest)
+        both = (hidden[..., : self.code_size] + hidden[..., self.code_size :]) / 2
+        weights = torch.softmax(self.score(both).masked_fill(padding, LOWEST) / self.temperature, dim=1)
+        ranked = features.masked_fill(padding, LOWEST).sort(dim=1, descending=True).values
+        return (ranked.masked_fill(padding, 0.0) * weights).sum(1)
+
+
+def pooling(rounds: int) -> list[Line]:
+    """GPO's plain form ÷ the model's, forward and backward."""
+    torch.manual_seed(0)
+    shared, plain = GeneralisedPooling(), PlainPooling()
+    plain.load_state_dict(shared.state_dict())
+    features = torch.randn(BATCH, REGIONS, SIZE, requires_grad=True)
+    lengths, weight = torch.full((BATCH,), REGIONS), torch.randn(BATCH, SIZE)
+
+    def run(pool: GeneralisedPooling) -> None:
+        torch.autograd.grad((pool(features, lengths) * weight).sum(), [features, *pool.parameters()])
+
+    taken = in_turn({"ours": lambda _: run(shared), "plain": lambda _: run(plain)}, rounds)
+    faster = quotient(taken["plain"], taken["ours"])
+    name, bar = f"GPO, plain form ÷ ours, {BATCH} × {REGIONS} × {SIZE}", f"≥ {POOLING_BAR:g}"
+    note = f"plain {milliseconds(taken['plain']):.0f} ms"
+    return [Line(name, bar, *faster, milliseconds(taken["ours"]), faster.processor >= POOLING_BAR, note)]
+
+
+def loading(folder: Path, rounds: int) -> list[Line]:
+    """A batch from a mapped file (regions checked for zeros, words padded) ÷ one copy of its images."""
+    split = read_split(folder, "train")
+    tokens = Vocabulary.build(split.captions, threshold=1).encode(split.captions)
+    batches = TrainingBatches(split, tokens, batch_size=BATCH, seed=0)
+    images = torch.from_numpy(np.lib.format.open_memmap(folder / "train_ims.npy", mode="c")).flatten(1)
+    ids = [batches(turn).image_ids for turn in range(batches.per_epoch)]
+    programs = {
+        "batch": lambda turn: batches(turn % batches.per_epoch),
+        "copy": lambda turn: images.index_select(0, ids[turn % batches.per_epoch]),
+    }
+    taken = in_turn(programs, rounds)
+    name = f"batch of {BATCH} × {REGIONS} × {FEATURES} from a mapped file ÷ one copy"
+    return [at_most(name, LOADING_BAR, taken["batch"], taken["copy"])]
+
+
+def embeddings(images: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Unit rows of images and of five captions each, and the image of every caption."""
+    generator = torch.Generator().manual_seed(0)
+    image_of_text = torch.arange(CAPTIONS_PER_IMAGE * images) // CAPTIONS_PER_IMAGE
+    image = normalise(torch.randn(images, SIZE, generator=generator))
+    text = torch.randn(len(image_of_text), SIZE, generator=generator).mul_(NOISE).add_(image[image_of_text])
+    return image, normalise(text), image_of_text
+
+
+def ranking(rounds: int) -> list[Line]:
+    """Exact ranks in both directions ÷ one product, and the peak memory above the embeddings."""
+    made = []
+    for images, texts in RANKED:
+        image, text, image_of_text = embeddings(images)
+        scores = torch.empty(images, texts)
+        taken = in_turn(
+            {
+                "product": lambda _: torch.mm(image, text.T, out=scores),  # noqa: B023
+                "metrics": lambda _: retrieval_metrics(image, text, image_of_text),  # noqa: B023
+            },
+            rounds,
+            warm_up=1,
+        )
+        ratio, peak = quotient(taken["metrics"], taken["product"]), peak_in_process(images)
+        reached = ratio.processor <= RANKING_BAR and peak <= MEMORY_BAR
+        product = f"product {milliseconds(taken['product']):.0f} ms"
+        note = f"{product}; {peak:.0f} MiB above the embeddings (bar {MEMORY_BAR:g})"
+        name, bar = f"ranks both ways, {images:,} × {texts:,} ÷ their product", f"≤ {RANKING_BAR:g}"
+        made.append(Line(name, bar, *ratio, milliseconds(taken["metrics"]), reached, note))
+    return made
+
+
+def peak_in_process(images: int) -> float:
+    """`peak_memory` in a new process."""
+    command = [sys.executable, "-m", "benchmarks.kernels", str(images)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def peak_memory(images: int) -> float:
+    """MiB by which the peak of this process grows while it ranks; a small ranking first loads the libraries."""
+    image, text, image_of_text = embeddings(images)
+    retrieval_metrics(image[:300], text[:1500], image_of_text[:1500])
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak to the present size
+    before = memory("VmRSS")
+    retrieval_metrics(image, text, image_of_text)
+    return memory("VmHWM") - before
+
+
+def memory(field: str) -> float:
+    """MiB of this process now (VmRSS) or at its peak (VmHWM)."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith(field)) / 1024
+
+
+if __name__ == "__main__":
+    print(peak_memory(int(sys.argv[1])))
