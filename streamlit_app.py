@@ -15,7 +15,7 @@ from streamlit.starlette import App
 from app.ui.addresses import Addresses
 from app.ui.guard import Guard
 from app.ui.startup import prepare
-from coder_core.cpu.environment import tune_environment
+from coder_core.console.environment import tune_environment
 
 tune_environment()  # before torch loads
 app = App(Path(__file__).name, lifespan=prepare, middleware=[Middleware(Guard), Middleware(Addresses)])

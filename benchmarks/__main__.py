@@ -21,8 +21,7 @@ from benchmarks import app, commands, embedding, gradient_caching, kernels, trai
 from benchmarks.synthetic import write_features
 from benchmarks.timing import Line
 from coder_core.console.output import open_console
-from coder_core.cpu.allocation import keep_buffers
-from coder_core.cpu.products import product_library, use_onednn
+from coder_core.model.products import product_library, use_onednn
 
 PARTS: dict[str, Callable[[Path, int], list[Line]]] = {
     "evaluation": lambda folder, rounds: kernels.ranking(max(3, rounds // 2)),
@@ -79,7 +78,6 @@ def main(arguments: SpeedArguments) -> None:
     """Measure and print."""
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    keep_buffers()
     if arguments.products == "quick":
         use_onednn()
     console, lines = open_console(), list[Line]()

@@ -23,13 +23,12 @@ from benchmarks.training import configuration, on, some_batches, stepper
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.config.towers import TowersConfig
-from coder_core.cpu.allocation import keep_buffers
-from coder_core.cpu.peak_memory import peak_mebibytes
-from coder_core.cpu.products import use_onednn
 from coder_core.data.batches import Batch
 from coder_core.model.build import build_model
+from coder_core.model.products import use_onednn
 from coder_core.model.run_towers import open_towers
 from coder_core.training.optim import make_optimizer
+from coder_core.training.peak_memory import peak_mebibytes
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 
@@ -115,7 +114,6 @@ class PeakArguments:
 
 def main(arguments: PeakArguments) -> None:
     """Print the peak before the step (data, batch and model) and what the step adds."""
-    keep_buffers()
     use_onednn()
     with tempfile.TemporaryDirectory() as name:
         write_features(Path(name))

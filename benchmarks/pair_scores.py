@@ -21,10 +21,10 @@ from rich.console import Console
 from benchmarks.synthetic import FEATURES, MEAN_WORDS, REGIONS, SHORTEST, VOCABULARY
 from coder_core.config.schema import ModelConfig
 from coder_core.console.bars import watching
-from coder_core.cpu.products import use_onednn
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
 from coder_core.model.build import build_model
+from coder_core.model.products import use_onednn
 from coder_core.model.score import score_pairs
 
 

@@ -112,7 +112,7 @@ def main(arguments: list[str]) -> int:
 
     reviews = None if parsed.reviews is None else read_reviews(parsed.reviews)
 
-    from coder_core.cpu.products import use_onednn
+    from coder_core.model.products import use_onednn
     from coder_core.runs.analysis.blend import best_row, ending, write_curve
     from coder_core.runs.analysis.rows import (
         CHOOSING,

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from coder_core.console.environment import tune_environment
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.interrupts import INTERRUPTED, Interrupts
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.signals import StoppedBySignalError
-from coder_core.cpu.environment import tune_environment
 
 NO_MEMORY = re.compile(
     r"can't allocate memory|cannot allocate memory|out of memory|can't start new thread", re.IGNORECASE

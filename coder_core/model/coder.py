@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from coder_core.cpu.dropout import Dropout
 from coder_core.model.concepts.attention import ConceptBranch
+from coder_core.model.encoders.dropout import Dropout
 from coder_core.model.encoders.pooling import pool_each
 from coder_core.model.encoders.pvse import PVSEPooling
 from coder_core.model.scoring.scorer import CosineScorer, Scorer

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from coder_core.cpu.exponential import exp_
 from coder_core.objectives.pairs import AllExcept
 
 
@@ -60,7 +59,7 @@ class _ScaledLogSum(torch.autograd.Function):
         powers[rows, columns] = float("-inf")
         # x = scores · scale − shift; the 1 in the sum is exp(0), so 0 takes part in the maximum.
         highest = (powers.amax(dim=1) - shift).clamp_min(0)
-        exp_(powers.sub_((shift + highest)[:, None]))
+        powers.sub_((shift + highest)[:, None]).exp_()
         of_negatives = powers.sum(dim=1)
         total = of_negatives + torch.exp(-highest)
         weighted_scores = None

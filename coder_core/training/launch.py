@@ -28,9 +28,8 @@ from coder_core.console.outputs import check_folder
 from coder_core.console.plain_files import check_plain
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.console.tables import metrics_table
-from coder_core.cpu.allocation import keep_buffers
-from coder_core.cpu.products import product_library, use_onednn
 from coder_core.files.sealed import write_sealed
+from coder_core.model.products import product_library, use_onednn
 from coder_core.model.reader import make_reader
 from coder_core.model.run_towers import FILE as TOWERS
 from coder_core.model.run_towers import SIDES, open_towers, with_size_of_towers
@@ -257,7 +256,6 @@ def _begin(config: Config) -> torch.device:
         torch.set_float32_matmul_precision("high")
     else:
         use_onednn()
-        keep_buffers()
     parallel.start(device)
     return device
 

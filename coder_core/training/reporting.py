@@ -14,11 +14,11 @@ from torch import Tensor
 
 from coder_core.console.display import Display
 from coder_core.console.faults import Fault
-from coder_core.cpu.peak_memory import peak_mebibytes
 from coder_core.runs.history import HISTORY, REPEATABLE, HistoryWriter
 from coder_core.runs.status import write_status
 from coder_core.training import parallel
 from coder_core.training.losses import Losses
+from coder_core.training.peak_memory import peak_mebibytes
 from coder_core.training.state import Position
 from coder_core.training.tensorboard import EventWriter
 

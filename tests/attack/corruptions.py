@@ -26,10 +26,10 @@ from coder_core.api import Run, open_run
 from coder_core.api.clusters import offline_clusters
 from coder_core.api.joint_space import stored_layout
 from coder_core.console.faults import InputError
-from coder_core.cpu.products import use_onednn
 from coder_core.files.manifest import MANIFEST
 from coder_core.files.sealed import read_checked, read_manifest, write_sealed
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
+from coder_core.model.products import use_onednn
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.saves import SaveStore
 from tests.attack.campaign import (

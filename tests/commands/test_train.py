@@ -18,8 +18,8 @@ import torch
 
 from coder_core.config.presets import DEMO_RUNS, PRESETS
 from coder_core.config.schema import Config
-from coder_core.cpu.products import product_library
 from coder_core.demo import make_demo
+from coder_core.model.products import product_library
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import load_model, read_config
 from coder_core.runs.saves import SaveStore

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from coder_core.config.schema import Config, TrainingConfig
-from coder_core.cpu.products import multiplies_bfloat16, product_library, use_onednn
 from coder_core.model.encoders.gpo import GeneralisedPooling
 from coder_core.model.encoders.recurrent import RecurrentWords
 from coder_core.model.encoders.regions import RegionEncoder
+from coder_core.model.products import multiplies_bfloat16, product_library, use_onednn
 from coder_core.runs.load import read_config
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.parts.boosting import BoostingTeacher, make_boosting

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from coder_core.cpu import ranking
-from coder_core.cpu.dispatch import accelerated_by
+from coder_core.model.encoders import ranking_kernel
 from coder_core.model.encoders.recurrent import mean_states
 from coder_core.ops import full_precision, padding_mask
 
@@ -67,7 +66,6 @@ def pool_ranked(
         return ranked_sum(features, lengths, weights).unbind(1)
 
 
-@accelerated_by(ranking.ranked_sum)
 def ranked_sum(features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
     """Σ_k weights[b, p, k] · (k-th largest value of channel d) over the first `lengths` positions.
 
@@ -79,6 +77,13 @@ def ranked_sum(features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
     Returns:
         (B, P, D).
     """
+    if features.device.type == "cpu" and features.dtype != torch.float64:
+        return ranking_kernel.ranked_sum(features, lengths, weights)
+    return sorted_sum(features, lengths, weights)
+
+
+def sorted_sum(features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
+    """`ranked_sum` in plain PyTorch."""
     padded = padding_mask(lengths, features.shape[1]).unsqueeze(-1)
     ranked = features.masked_fill(padded, LOWEST).sort(dim=1, descending=True).values
     return weights.to(features.dtype) @ ranked

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from coder_core.cpu import gru as kernel
-from coder_core.cpu.dispatch import accelerated_by
-from coder_core.cpu.dropout import Dropout
+from coder_core.model.encoders import gru_kernel
+from coder_core.model.encoders.dropout import Dropout
 
 
 class RecurrentWords(nn.Module):
@@ -43,13 +42,13 @@ class RecurrentWords(nn.Module):
         self.dropout = Dropout(dropout)
         self.gru = nn.GRU(word_size, dimension, layers, batch_first=True, bidirectional=True)
 
-    @accelerated_by(kernel.word_states)
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         """(B, T) int64 ids, (B,) lengths -> (B, T, D), zero at padded positions."""
+        if words.device.type == "cpu":
+            return gru_kernel.word_states(self, words, lengths)
         return mean_states(self.gru, self.dropout(self.vectors(words)), lengths)
 
 
-@accelerated_by(kernel.mean_states)
 def mean_states(gru: nn.GRU, features: Tensor, lengths: Tensor) -> Tensor:
     """Mean of a bidirectional GRU's two directions: (B, T, I), (B,) -> (B, T, H), zero at padded positions."""
     packed = pack_padded_sequence(features, lengths.cpu(), batch_first=True, enforce_sorted=False)

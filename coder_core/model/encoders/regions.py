@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from coder_core.cpu.dropout import Dropout
-from coder_core.cpu.products import factor_type
+from coder_core.model.encoders.dropout import Dropout
+from coder_core.model.products import factor_type
 from coder_core.ops import normalise, padding_mask
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from coder_core.model.encoders.gpo import GeneralisedPooling, position_codes, ranked_sum
+from coder_core.model.encoders.gpo import GeneralisedPooling, position_codes, sorted_sum
 from coder_core.model.encoders.pooling import MaxPooling, MeanPooling, pool_each
 from tests.reference import pooling as reference
 
@@ -109,7 +109,7 @@ def test_the_order_of_positions_does_not_matter() -> None:
 def plain_pooled(pool: GeneralisedPooling, features: Tensor, lengths: Tensor) -> Tensor:
     """The plain form with the same weights, in float64."""
     weights = pool.weights(lengths, features.shape[1]).double()
-    return ranked_sum.__wrapped__(features.double(), lengths, weights.unsqueeze(1)).squeeze(1)
+    return sorted_sum(features.double(), lengths, weights.unsqueeze(1)).squeeze(1)
 
 
 @pytest.mark.parametrize(("longest", "channels"), [(36, 130), (300, 7), (5, 4000)])

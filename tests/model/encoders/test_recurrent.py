@@ -43,7 +43,7 @@ def test_equals_nn_gru_in_values_and_gradients(layers: int, lengths: Tensor) -> 
     weight = torch.randn(len(lengths), words.shape[1], 5, generator=torch.Generator().manual_seed(2)).double()
     states = model(words, lengths)
     torch.testing.assert_close(states, with_torch(model, words, lengths))
-    torch.testing.assert_close(RecurrentWords.forward.__wrapped__(model, words, lengths), states)
+    torch.testing.assert_close(mean_states(model.gru, model.vectors(words), lengths), states)
     (states * weight).sum().backward()
     gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
@@ -83,29 +83,17 @@ def test_a_caption_does_not_depend_on_its_batch() -> None:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("shared", [False, True])
-def test_gradients_of_the_kernel(layers: int, shared: bool) -> None:
-    """Also where all sequences share their features, which are then projected once."""
+def test_gradients_of_the_kernel(layers: int) -> None:
+    """Finite differences in the word vectors, which equal words share, and in every weight."""
     lengths = torch.tensor([2, 3, 1])
-    generator = torch.Generator().manual_seed(5)
-    features = torch.randn(
-        1 if shared else 3, 3, 2, generator=generator, dtype=torch.float64, requires_grad=True
-    )
-    torch.manual_seed(6)
-    gru = nn.GRU(2, 3, layers, batch_first=True, bidirectional=True).double()
-    names = [name for name, _ in gru.named_parameters()]
+    words, model = words_of(lengths), encoder(layers, dimension=3)
+    names = [name for name, _ in model.named_parameters()]
 
-    def run(rows: Tensor, *weights: Tensor) -> Tensor:
-        trial = nn.GRU(2, 3, layers, batch_first=True, bidirectional=True).double()
-        for name, weight in zip(names, weights, strict=True):
-            delattr(trial, name)
-            setattr(trial, name, weight)
-        return mean_states(trial, rows.expand(3, -1, -1), lengths)
+    def run(*weights: Tensor) -> Tensor:
+        return torch.func.functional_call(model, dict(zip(names, weights, strict=True)), (words, lengths))
 
-    weights = [parameter.detach().clone().requires_grad_() for parameter in gru.parameters()]
-    plain = mean_states.__wrapped__(gru, features.expand(3, -1, -1), lengths)
-    torch.testing.assert_close(run(features, *weights), plain)
-    assert torch.autograd.gradcheck(run, (features, *weights))
+    weights = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
+    assert torch.autograd.gradcheck(run, weights)
 
 
 def test_starting_vectors_are_taken_over_and_trained() -> None:

@@ -9,8 +9,6 @@ on these alone, and only after products have been compared with float64.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -20,7 +18,6 @@ DEFAULT_PRODUCTS = "PyTorch's default"
 _SETTINGS = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
 _UNSET, _ASKS_ONEDNN = "none", "bf16"
 
-SHORT = 64  # vectors of fewer numbers are multiplied faster by PyTorch's default
 FLOAT32_ERROR = 1e-6  # of a product as a share of Σ|a||b|; in bfloat16 it is 1e-3
 
 
@@ -39,28 +36,14 @@ def use_onednn(tolerance: float = FLOAT32_ERROR) -> None:
 
 
 def product_library() -> str:
-    """What multiplies float32 matrices on the CPU now: "oneDNN" or "PyTorch's default"."""
+    """The library that multiplies float32 matrices on the CPU now: "oneDNN" or "PyTorch's default"."""
     return "oneDNN" if _SETTINGS.fp32_precision == _ASKS_ONEDNN else DEFAULT_PRODUCTS
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether this processor has instructions that multiply bfloat16 numbers (AVX512-BF16 or AMX)."""
+    """True if this processor has instructions that multiply bfloat16 numbers (AVX512-BF16 or AMX)."""
     capabilities = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
-
-
-@contextmanager
-def products_for(size: int) -> Iterator[None]:
-    """Leave products of vectors of `size` numbers to PyTorch's default if they are too short for oneDNN."""
-    before = _SETTINGS.fp32_precision
-    if before != _ASKS_ONEDNN or size >= SHORT:
-        yield
-        return
-    _SETTINGS.fp32_precision = _UNSET
-    try:
-        yield
-    finally:
-        _SETTINGS.fp32_precision = before
 
 
 def factor_type(values: Tensor) -> torch.dtype:
@@ -84,7 +67,7 @@ def _is_amd_with_avx512() -> bool:
 
 
 def _largest_error() -> float:
-    """Of products in shapes that training has, as a share of Σ|a||b|."""
+    """Largest error of products in shapes of training, as a share of Σ|a||b|."""
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(rows, 1024, generator=generator) for rows in (128, 768))
     start = torch.randn(128, 768, generator=generator)

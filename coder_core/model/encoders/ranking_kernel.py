@@ -1,4 +1,7 @@
-"""GPO's ranked sum on a CPU: values and positions from one vectorised sort, each sample inside the core's own cache."""
+"""GPO's ranked sum on a CPU: values and positions from one vectorised sort, each sample inside the core's own cache.
+
+Without it a training step takes 1.24 to 1.39 times as long (lab/cpu_tricks.md).
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,9 @@ CACHED = 1 << 15  # numbers processed at a time: eight bytes each, they fit the 
 CACHED_VALUES = 1 << 17  # the same without positions: four bytes each, and fewer calls
 SMALL = 1 << 16  # batches of fewer numbers take one thread
 
-RankedSum = Callable[[Tensor, Tensor, Tensor], Tensor]
 
-
-def ranked_sum(plain: RankedSum, features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
-    """`encoders.gpo.ranked_sum` of float32 on a CPU; half precision becomes float32, which sorts faster."""
-    if features.device.type != "cpu" or features.dtype == torch.float64:
-        return plain(features, lengths, weights)
+def ranked_sum(features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
+    """`gpo.ranked_sum` of float32 on a CPU; half precision becomes float32, which sorts faster."""
     sums: Tensor = _RankedSum.apply(features.float(), lengths, weights.float().flip(-1))
     return sums
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from coder_core.cpu.dropout import Dropout, scaled_mask
+from coder_core.model.encoders.dropout import Dropout, scaled_mask
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])

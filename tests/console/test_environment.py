@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from coder_core.cpu.environment import tune_environment
+from coder_core.console.environment import tune_environment
 
 IMPORT_EVERYTHING = """
 import json, os, pkgutil, importlib, resource

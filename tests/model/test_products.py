@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from coder_core.cpu.products import (
+from coder_core.model.encoders.recurrent import RecurrentWords
+from coder_core.model.products import (
     DEFAULT_PRODUCTS,
     FLOAT32_ERROR,
-    SHORT,
     product_library,
-    products_for,
     rounded_rows,
     use_onednn,
 )
-from coder_core.model.encoders.recurrent import RecurrentWords
 from tests.model.encoders.test_recurrent import with_torch
 
 settings = torch.backends.mkldnn.matmul
@@ -89,17 +87,10 @@ def test_only_amd_processors_with_avx512_change() -> None:
     assert product_library() == ("oneDNN" if amd and wide else DEFAULT_PRODUCTS)
 
 
-def test_short_vectors_are_left_to_the_default_and_the_setting_returns() -> None:
+def test_rows_are_rounded_up_for_onednn_only() -> None:
+    assert rounded_rows(13, 8) == 13
     settings.fp32_precision = "bf16"
-    with products_for(SHORT - 1):
-        assert product_library() == DEFAULT_PRODUCTS
-        assert rounded_rows(13, 8) == 13
-    with products_for(SHORT):
-        assert product_library() == "oneDNN"
-        assert [rounded_rows(rows, 8) for rows in (0, 1, 8, 13)] == [0, 8, 8, 16]
-    with pytest.raises(ZeroDivisionError), products_for(1):
-        1 / 0  # noqa: B018
-    assert settings.fp32_precision == "bf16"
+    assert [rounded_rows(rows, 8) for rows in (0, 1, 8, 13)] == [0, 8, 8, 16]
 
 
 @pytest.mark.parametrize("setting", ["none", "bf16"])
