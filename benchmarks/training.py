@@ -30,7 +30,7 @@ from coder_core.training.parts.make import make_parts
 from coder_core.training.parts.memory import MomentumMemory
 from coder_core.training.parts.part import Part
 from coder_core.training.parts.prototypes import PrototypeClassification
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.step import compute_losses
 
 STEP_BAR, WHOLE_BAR, BOOSTING_BAR = 1.6, 1.6, 1.25
@@ -176,7 +176,7 @@ def whole_stepper(config: Config, count: int) -> Callable[[Batch], None]:
     size = config.model.concepts
     concepts = random_concepts(size, config.model.word_size) if size else None
     more = [filled_prototypes(config, count)] if count else []
-    return stepper(prepare(config, concepts=concepts), config, *more)
+    return stepper(prepare(config, Inputs(concepts=concepts)), config, *more)
 
 
 def whole(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
@@ -229,7 +229,7 @@ def boosting(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
         batches = some_batches(prepared, count + warm_up)
         steps = {"plain": stepper(prepared, plain), "boosted": stepper(prepare(boosted), boosted)}
         taken = in_turn({kind: on(step, batches) for kind, step in steps.items()}, count, warm_up)
-        size = f"features of {prepared.train.feature_size}, D = {plain.model.dimension}"
+        size = f"features of {prepared.data.train.feature_size}, D = {plain.model.dimension}"
         note = f"plain {milliseconds(taken['plain']):.0f} ms"
         line = at_most(f"boosted step ÷ plain, {size}", BOOSTING_BAR, taken["boosted"], taken["plain"], note)
         made.append(line)

@@ -169,7 +169,7 @@ def _embed_pictures(arguments: list[str]) -> int:
     from coder_core.model.towers.towers import Towers
     from coder_core.runs.analysis.import_embeddings import place_of
     from coder_core.training import parallel
-    from coder_core.training.launch import choose_device
+    from coder_core.training.device import choose_device
     from coder_core.training.prepare import data_folder
 
     console = open_console()

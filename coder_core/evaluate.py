@@ -165,7 +165,7 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
         read_data,
     )
     from coder_core.runs.load import load_model
-    from coder_core.training.launch import choose_device
+    from coder_core.training.device import choose_device
     from coder_core.training.prepare import data_folder
 
     rows: list[RunRow] = []

@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
     from coder_core.data.captioned.records import split_name
     from coder_core.embedding.regions import RegionFolder
     from coder_core.model.towers.regions import own_regions, transformers_regions
-    from coder_core.training.launch import choose_device
+    from coder_core.training.device import choose_device
     from coder_core.training.prepare import data_folder
 
     console = open_console()

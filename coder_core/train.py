@@ -1,14 +1,13 @@
 """python -m coder_core.train [PRESET] [--key value …]: train, or continue, a run.
 
 Without arguments it trains the demo (a baseline, CODER, and a run with sample weights) on built-in pictures; it
-continues or leaves alone the runs that are there.
+continues unfinished runs and leaves finished ones alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +15,11 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from coder_core.config.command_line import parse, translate
+from coder_core.config.command_line import named_settings, parse
 from coder_core.config.presets import DEMO_RUNS, PRESETS, find_preset
 from coder_core.config.schema import Config
-from coder_core.console.faults import Fault, InputError
-from coder_core.console.output import open_console, print_faults, say
+from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.console.output import open_console, say
 from coder_core.console.runner import asks_for_help, command
 
 ROOT = Path("checkpoints")
@@ -37,13 +36,19 @@ class TrainArguments:
     config: Annotated[Config, tyro.conf.arg(name="")]
     root: Path = ROOT
     """Folder of the runs."""
+    resume: Path | None = None
+    """Folder of a run to continue."""
+    preset: tyro.conf.Positional[str] = ""
+    """Configuration to start from."""
 
 
 def read_arguments(arguments: Sequence[str], default: Config, root: Path = ROOT) -> TrainArguments:
     """Read flags on top of a preset's configuration."""
-    about = "Train an image-text retrieval model."
     return parse(
-        arguments, TrainArguments(default, root), prog="python -m coder_core.train PRESET", description=about
+        arguments,
+        TrainArguments(default, root),
+        prog="python -m coder_core.train",
+        description="Train an image-text retrieval model.",
     )
 
 
@@ -51,44 +56,33 @@ def read_arguments(arguments: Sequence[str], default: Config, root: Path = ROOT)
 def main(arguments: list[str]) -> int:
     """Train or continue a run."""
     console = open_console()
-    arguments, notes = translate(arguments)
-    print_faults(open_console(stderr=True), notes)
-    job = _job(arguments, console)
+    first = read_arguments([word for word in arguments if not asks_for_help([word])], Config())
+    default = find_preset(first.preset) if first.preset else Config()
+    if asks_for_help(arguments):
+        _print_presets(console)
+    parsed = read_arguments(arguments, default)
 
     from coder_core.training import parallel
 
+    named = {setting.key for setting in named_settings(arguments)}
     try:
-        job()
+        if parsed.resume is not None:
+            _check_resume(parsed)
+            _resume(parsed.resume, arguments, named, console)
+        elif parsed.preset or named or parsed.config.name:
+            name = parsed.config.name or parsed.preset or "run"
+            _start(replace(parsed.config, name=name), parsed.root, console)
+        else:
+            _train_demo(parsed.root, console)
     finally:
         parallel.finish()
     return 0
 
 
-def _job(arguments: list[str], console: Console) -> Callable[[], object]:
-    """What the arguments ask for, not yet begun."""
-    words = [word for argument in arguments[:2] for word in argument.split("=", 1)]
-    if not arguments or (words[0] == "--root" and len(words) == 2 and len(arguments) <= 2):
-        return partial(_train_demo, Path(words[1]) if arguments else ROOT, console)
-    if words[0] == "--resume":
-        if len(words) < 2:
-            raise InputError(
-                Fault("--resume", "needs the folder of a run", "for example --resume checkpoints/coder-demo")
-            )
-        return partial(_resume, Path(words[1]), arguments[1 if "=" in arguments[0] else 2 :], console)
-    name = "" if words[0].startswith("-") else words[0]
-    default = find_preset(name) if name else Config()
-    if asks_for_help(arguments):
-        _print_presets(console)
-    parsed = read_arguments(arguments[1:] if name else arguments, default)
-    return partial(
-        _start, replace(parsed.config, name=parsed.config.name or name or "run"), parsed.root, console
-    )
-
-
 def _print_presets(console: Console) -> None:
     say(console, USAGE)
     table = Table(
-        "preset", "what it is", title="Presets; every value of one can be changed", title_justify="left"
+        "preset", "trains", title="Presets; every value of one can be changed", title_justify="left"
     )
     for name, preset in PRESETS.items():
         table.add_row(name, preset.about)
@@ -96,7 +90,8 @@ def _print_presets(console: Console) -> None:
     console.print(
         "\nA model as it is (zero-shot) takes no training: "
         "python -m coder_core.embed pictures DATA --model NAME --name RUN\n"
-        "Without a preset the three demo runs are trained. Every value, with the defaults of the preset named:\n"
+        "Without a preset or a value the three demo runs are trained. "
+        "Every value, with the defaults of the named preset:\n"
     )
 
 
@@ -106,19 +101,32 @@ def _start(config: Config, root: Path, console: Console) -> None:
     start_run(config, root, console)
 
 
-def _resume(folder: Path, arguments: Sequence[str], console: Console) -> None:
-    if any(argument.split("=")[0] == "--name" for argument in arguments):
-        fix = f"leave it out, or start another run with --name and without --resume; {folder} keeps its name"
-        raise InputError(
-            Fault("--name", "is given with --resume, which continues a run in its folder", fix=fix)
-        )
+def _resume(folder: Path, arguments: Sequence[str], named: set[str], console: Console) -> None:
+    """Continue a run.
 
+    Args:
+        folder: of the run.
+        arguments: the whole command line; its flags change the run's own configuration.
+        named: keys of the settings among them.
+    """
     from coder_core.runs.load import read_config
     from coder_core.training.launch import continue_run
 
-    overrides = read_arguments(arguments, read_config(folder)[0], folder.parent).config if arguments else None
-    named = any(argument.split("=")[0] == "--bert" for argument in arguments)
-    continue_run(folder, overrides, console, download=named)
+    overrides = None
+    if named:
+        overrides = read_arguments(arguments, read_config(folder)[0], folder.parent).config
+    continue_run(folder, overrides, console, download="bert" in named)
+
+
+def _check_resume(parsed: TrainArguments) -> None:
+    """Refuse what does not go with --resume."""
+    conflicts = {"--name": parsed.config.name, "PRESET": parsed.preset}
+    fix = f"leave it out, or start another run without --resume; {parsed.resume} keeps its name and values"
+    stop_on_errors(
+        Fault(given, "is given with --resume, which continues a run in its folder", fix=fix)
+        for given, value in conflicts.items()
+        if value
+    )
 
 
 def _train_demo(root: Path, console: Console) -> None:
@@ -129,9 +137,9 @@ def _train_demo(root: Path, console: Console) -> None:
         if not folder.exists() or not any(folder.iterdir()):
             _start(replace(PRESETS[name].config, name=name), root, console)
         elif (read_status(folder) or {}).get("state") == "finished":
-            say(console, f"{folder} is there and finished; it is left alone.")
+            say(console, f"{folder} is finished; it stays as it is.")
         else:
-            _resume(folder, (), console)
+            _resume(folder, (), set(), console)
 
 
 if __name__ == "__main__":

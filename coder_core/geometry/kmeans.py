@@ -7,6 +7,7 @@ each on their own, by the nearest centroid, so that one can see where the two mo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -47,22 +48,10 @@ def cluster_pairs(
     if settings.clusters > len(texts):
         problem = f"is {settings.clusters:,} for {len(texts):,} image-caption pairs"
         raise InputError(Fault("--clusters", problem, "at most one for every pair", "ask for fewer clusters"))
-    import faiss
-
     tell(0.0, "adding every caption to its image")
     chosen = stratified((len(texts),), MOST_PAIRS_A_CENTROID * settings.clusters, settings.seed)
     pairs = _unit(texts[chosen] + images[np.asarray(image_of_text)[chosen]])
-    model = faiss.Kmeans(
-        pairs.shape[1],
-        settings.clusters,
-        niter=1,
-        spherical=True,
-        seed=settings.seed,
-        min_points_per_centroid=1,
-        max_points_per_centroid=len(pairs),
-        init_method=faiss.ClusteringInitMethod_KMEANS_PLUS_PLUS,
-        verbose=False,
-    )
+    model = faiss_kmeans(pairs, settings.clusters, iterations=1, seed=settings.seed, plus_plus=True)
     centroids: Array | None = None
     for done in range(ITERATIONS):  # one at a time: faiss reports nothing before the last one
         model.train(pairs, init_centroids=centroids)
@@ -70,6 +59,31 @@ def cluster_pairs(
         tell((done + 1) / (ITERATIONS + 1), f"k-means, pass {done + 1} of {ITERATIONS}")
     centroids = _unit(np.asarray(centroids))
     return Clustering(centroids, nearest_centroid(images, centroids), nearest_centroid(texts, centroids))
+
+
+def faiss_kmeans(rows: Array, count: int, *, iterations: int, seed: int, plus_plus: bool = False) -> Any:
+    """Return faiss's spherical k-means for (n, D) unit rows, which uses all of them; `train` starts it.
+
+    Args:
+        rows: to cluster.
+        count: K.
+        iterations: of one call of `train`.
+        seed: of the random start.
+        plus_plus: start by k-means++ instead of from random rows.
+    """
+    import faiss  # a quarter of a second to import
+
+    options = {"init_method": faiss.ClusteringInitMethod_KMEANS_PLUS_PLUS} if plus_plus else {}
+    return faiss.Kmeans(
+        rows.shape[1],
+        count,
+        niter=iterations,
+        spherical=True,
+        seed=seed,
+        min_points_per_centroid=1,
+        max_points_per_centroid=len(rows),
+        **options,
+    )
 
 
 def nearest_centroid(samples: Array, centroids: Array) -> Array:

@@ -13,7 +13,7 @@ from coder_core.model.scoring.scorer import CosineScorer, Scorer
 from coder_core.objectives.pairs import Direction, in_batch_direction
 from coder_core.ops import mean_of_parts
 from coder_core.training import parallel
-from coder_core.training.memory.bank import CoupledBank
+from coder_core.training.memory.momentum import CoupledBank
 
 
 class Lengths(NamedTuple):

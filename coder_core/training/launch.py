@@ -21,6 +21,7 @@ from rich.console import Console
 
 from coder_core.config.checks import problems
 from coder_core.config.schema import Config, to_document
+from coder_core.config.setting import spelt_as_flag
 from coder_core.console.bars import preparing, watching
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import print_faults
@@ -28,8 +29,9 @@ from coder_core.console.outputs import check_folder
 from coder_core.console.plain_files import check_plain
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.console.tables import metrics_table
+from coder_core.data.dataset import fingerprint
 from coder_core.files.sealed import write_sealed
-from coder_core.model.products import product_library, use_onednn
+from coder_core.model.products import product_library
 from coder_core.model.reader import make_reader
 from coder_core.model.run_towers import FILE as TOWERS
 from coder_core.model.run_towers import SIDES, open_towers, with_size_of_towers
@@ -50,8 +52,8 @@ from coder_core.runs.load import (
 from coder_core.runs.lock import IN_PLACE, RunLock
 from coder_core.runs.saves import SaveStore
 from coder_core.training import parallel
-from coder_core.training.precision import twin_precision
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.device import no_grad_precision, set_up_device
+from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.reviewed import FILE as REVIEWS
 from coder_core.training.reviewed import FINGERPRINT, named_reviews, reviews_of_run
 from coder_core.training.state import STATES_KEPT, Position, check_parts
@@ -82,29 +84,11 @@ MAY_CHANGE = {
 }
 
 
-def choose_device(name: str) -> torch.device:
-    """ "auto" is this process's GPU when there is one, otherwise the CPU.
-
-    Raises:
-        InputError: a GPU is asked for and there is none.
-    """
-    local = parallel.local_rank()
-    if name == "auto":
-        return torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise InputError(Fault("--device", f"is {name!r}", "auto, cpu, cuda or cuda:1 …")) from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(Fault("--device", f"is {name}, but PyTorch sees no GPU", "auto or cpu"))
-    return torch.device("cuda", local) if device.type == "cuda" and device.index is None else device
-
-
 def start_run(config: Config, root: Path, console: Console) -> Path:
     """Create `root/config.name` and train it to its end.
 
     Raises:
-        InputError: impossible values, unusable data, or a run of that name already there. Nothing is written then.
+        InputError: impossible values, unusable data, or an existing run of that name. Nothing is written then.
     """
     faults = stop_on_errors(problems(config))
     folder = root / config.name
@@ -112,37 +96,56 @@ def start_run(config: Config, root: Path, console: Console) -> Path:
         fix = f"continue it with --resume {folder}, or choose another --name"
         raise InputError(Fault(str(folder), "already holds a run", "a new name", fix))
     stop_on_errors(check_folder(str(folder), folder))
-    device = _begin(config)
+    device = set_up_device(config.training)
     allow_towers(config)
     towers = open_towers(config)
     config, notes = with_size_of_towers(config, towers)
+    inputs = Inputs(towers=towers, reviews=named_reviews(config, device))
     with preparing(console) as progress:
-        prepared = prepare(config, progress=progress, towers=towers, reviews=named_reviews(config, device))
+        prepared = prepare(config, inputs, progress)
     if parallel.rank() == 0:
-        print_faults(console, faults + notes + prepared.faults)
+        print_faults(console, [*faults, *notes, *prepared.faults])
         write_sealed(folder, _files(config, prepared, device))
     parallel.barrier()
     return _train(config, folder, prepared, device, console, resume=False)
 
 
 def continue_run(folder: Path, overrides: Config | None, console: Console, *, download: bool = False) -> Path:
-    """Take a run up where its newest save stands, and train it to its end.
+    """Continue a run from its newest save and train it to its end.
 
     Args:
         folder: the run.
-        overrides: the configuration asked for now; may differ in device, threads and the like only.
+        overrides: the requested configuration; may differ in device, threads and the like only.
         console: for progress.
-        download: the BERT that the run names, when this machine lacks it; the name may be a stranger's.
+        download: the run's BERT files if this machine lacks them; another person may have named the model.
 
     Raises:
-        InputError: no run there, damaged, values changed that would change the run, or other data than before.
+        InputError: not a run, damaged, values that would change the run, or other data than before.
     """
     check_plain(folder, IN_PLACE)  # before minutes are spent on the data
     stored, about = read_config(folder)
     config = _merge(stored, overrides) if overrides is not None else stored
     stop_on_errors(check_folder(str(folder), folder))
-    device = _begin(config)
-    moved = [side for side in SIDES if f"towers.{side}_tower" in differences(stored, config)]
+    device = set_up_device(config.training)
+    inputs = _stored_inputs(folder, stored, config, about, download=download)
+    with preparing(console) as progress:
+        prepared = prepare(config, inputs, progress)
+    notes = _check_data(prepared, about, config)
+    notes += inputs.reviews.faults if inputs.reviews is not None else ()
+    _check_teacher(prepared, about, config)
+    if parallel.rank() == 0:
+        if prepared.sources.neighbourhood is not None:
+            notes += same_neighbours(prepared.sources.neighbourhood, config, about)
+        print_faults(console, notes)
+    return _train(config, folder, prepared, device, console, resume=True)
+
+
+def _stored_inputs(
+    folder: Path, stored: Config, config: Config, about: dict[str, Any], *, download: bool
+) -> Inputs:
+    """Read the inputs of a run from its folder, and check its newest save against them before memory is taken."""
+    changed = differences(stored, config)
+    moved = [side for side in SIDES if f"towers.{side}_tower" in changed]
     if moved:
         allow_towers(config)
     towers = read_towers(folder, config, moved)
@@ -158,115 +161,70 @@ def continue_run(folder: Path, overrides: Config | None, console: Console, *, do
         )
         check_parts(config, save, build)
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
-    with preparing(console) as progress:
-        prepared = prepare(
-            config,
-            vocabulary,
-            progress,
-            concepts,
-            space,
-            pretrained=save is None,
-            download=download,
-            towers=towers,
-            reviews=reviews,
-        )
-    notes = _same_data(prepared, about, config)
-    notes += reviews.faults if reviews is not None else ()
-    if parallel.rank() == 0:
-        print_faults(console, notes)
-    if prepared.teacher is not None and prepared.teacher.fingerprint != about.get(TEACHER):
-        place, fix = (
-            f"--boosting-teacher {config.boosting.boosting_teacher}",
-            "give the teacher as it was then",
-        )
-        raise InputError(Fault(place, "holds another best model than when the run began", fix=fix))
-    if prepared.neighbourhood is not None and parallel.rank() == 0:
-        print_faults(console, same_neighbours(prepared.neighbourhood, config, about))
-    return _train(config, folder, prepared, device, console, resume=True)
+    return Inputs(vocabulary, concepts, space, towers, reviews, pretrained=save is None, download=download)
 
 
-def _same_data(prepared: Prepared, about: Mapping[str, Any], config: Config) -> list[Fault]:
-    """Compare the data with what the run noted at its start.
+def _check_data(prepared: Prepared, about: Mapping[str, Any], config: Config) -> list[Fault]:
+    """Compare the data with the checksums that the run wrote at its start.
 
     Raises:
-        InputError: names every file that holds other features or captions, or a dev split that came or went.
+        InputError: names every file with other features or captions, or a dev split that is new or gone.
     """
     fix = "give --data the folder the run was started with, as it was"
-    stored = {name: str(about[CHECKSUM.format(name)]) for name in CHECKED if CHECKSUM.format(name) in about}
-    if not stored:
-        if prepared.fingerprint != about.get("data_fingerprint"):
-            raise InputError(
-                Fault(config.data.data, "holds other training data than the run began with", fix=fix)
-            )
-        text = "the run began with a version that noted a sample of 64 images only; these are the same"
-        return [Fault(config.data.data, text, severity="note")]
-    splits = {split.name: split for split in (prepared.train, prepared.dev) if split is not None}
-    faults = []
+    data, faults = prepared.data, []
+    splits = {split.name: split for split in (data.as_read, data.dev) if split is not None}
     for name in CHECKED:
         split_name, part = name.split("_")
-        if name in stored and name in prepared.checksums and stored[name] != prepared.checksums[name]:
-            place = splits[split_name].source[part]
-            faults.append(
-                Fault(place, f"holds other {part} of {split_name} than the run began with", fix=fix)
-            )
-    if ("dev_captions" in stored) != ("dev_captions" in prepared.checksums):
-        problem = (
-            "has no dev split any more"
-            if "dev_captions" in stored
-            else "has a dev split now, and had none then"
-        )
+        before, now = about.get(CHECKSUM.format(name)), data.checksums.get(name)
+        if before is not None and now is not None and before != now:
+            problem = f"holds other {part} of {split_name} than the run began with"
+            faults.append(Fault(splits[split_name].source[part], problem, fix=fix))
+    had_dev = CHECKSUM.format("dev_captions") in about
+    if had_dev != ("dev_captions" in data.checksums):
+        problem = "has no dev split now" if had_dev else "has a dev split now, and had none then"
         faults.append(Fault(config.data.data, problem, "the data the run began with", fix))
     return stop_on_errors(faults)
 
 
+def _check_teacher(prepared: Prepared, about: Mapping[str, Any], config: Config) -> None:
+    teacher = prepared.sources.teacher
+    if teacher is not None and teacher.fingerprint != about.get(TEACHER):
+        flag = f"--boosting-teacher {config.boosting.boosting_teacher}"
+        fix = "give the teacher as it was then"
+        raise InputError(Fault(flag, "holds another best model than when the run began", fix=fix))
+
+
 def differences(before: Config, after: Config) -> dict[str, tuple[object, object]]:
-    """Dotted key -> (value before, value after) of all values that differ."""
+    """Return dotted key → (value before, value after) of all values that differ."""
     changes: dict[str, tuple[object, object]] = {}
     for section, table in to_document(before).items():
         if isinstance(table, dict):
-            other = asdict(getattr(after, section))
-            changes |= {
-                f"{section}.{key}": (value, other[key]) for key, value in table.items() if value != other[key]
-            }
+            new = asdict(getattr(after, section))
+            changes |= {f"{section}.{key}": (old, new[key]) for key, old in table.items() if old != new[key]}
     return changes
 
 
 def _merge(stored: Config, overrides: Config) -> Config:
-    refused = [
-        Fault(
-            f"--{key.split('.')[1].replace('_', '-')}",
-            f"is {now!r}",
-            f"{was!r}, as the run began",
-            "start a new run",
-        )
-        for key, (was, now) in differences(stored, overrides).items()
-        if key not in MAY_CHANGE
-    ]
+    refused = []
+    for key, (was, now) in differences(stored, overrides).items():
+        if key not in MAY_CHANGE:
+            flag = spelt_as_flag(key.split(".")[1])
+            refused.append(Fault(flag, f"is {now!r}", f"{was!r}, as the run began", "start a new run"))
     if refused:
         raise InputError(refused)
     return replace(overrides, name=stored.name)
 
 
-def _begin(config: Config) -> torch.device:
-    if config.training.threads:
-        torch.set_num_threads(config.training.threads)
-    device = choose_device(config.training.device)
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-        torch.set_float32_matmul_precision("high")
-    else:
-        use_onednn()
-    parallel.start(device)
-    return device
-
-
 def allow_towers(config: Config) -> None:
-    """Let this process import the towers of a user's own that a person named."""
+    """Allow this process to import the custom towers that a person named."""
     for name in (config.towers.image_tower, config.towers.text_tower):
         allow(name)
 
 
 def _files(config: Config, prepared: Prepared, device: torch.device) -> dict[str, bytes | str]:
+    """Return the files of a new run folder: name → content."""
+    data, sources = prepared.data, prepared.sources
+    towers, reviews = prepared.inputs.towers, prepared.inputs.reviews
     about = {
         "command": shlex.join(["python", "-m", "coder_core.train", *sys.argv[1:]]),
         "created": time.strftime("%Y-%m-%d %H:%M:%S %z"),
@@ -275,47 +233,44 @@ def _files(config: Config, prepared: Prepared, device: torch.device) -> dict[str
         "numpy": np.__version__,
         "threads": torch.get_num_threads(),
         "float32_products": product_library(),
-        "twin_precision": twin_precision(config.training, device),
+        "twin_precision": no_grad_precision(config.training, device),
         "processes": parallel.world_size(),
-        "data_fingerprint": prepared.fingerprint,
-        **{CHECKSUM.format(name): checksum for name, checksum in prepared.checksums.items()},
-        "feature_size": prepared.train.feature_size,
-        "train_images": prepared.train.n_images,
-        "train_captions": prepared.train.n_texts,
+        "data_fingerprint": fingerprint(data.as_read),
+        **{CHECKSUM.format(name): checksum for name, checksum in data.checksums.items()},
+        "feature_size": data.train.feature_size,
+        "train_images": data.train.n_images,
+        "train_captions": data.train.n_texts,
     }
-    if prepared.teacher is not None:
-        about[TEACHER] = prepared.teacher.fingerprint
-    if prepared.neighbourhood is not None:
-        about |= prepared.neighbourhood.about(config)
-    if prepared.reviews is not None:
-        about[FINGERPRINT] = prepared.reviews.fingerprint
-    files: dict[str, bytes | str] = {"config.toml": tomli_w.dumps({**to_document(config), ABOUT: about})}
-    if prepared.vocabulary is not None:
-        files["words.json"] = prepared.vocabulary.to_text()
-    if prepared.concepts is not None:
-        files |= prepared.concepts.to_files()
-    if prepared.towers is not None:
-        files[TOWERS] = json.dumps(prepared.towers.document(), ensure_ascii=False, indent=1)
-    if prepared.reviews is not None:
-        files[REVIEWS] = prepared.reviews.to_text()
-    if prepared.neighbourhood is not None:
-        files |= prepared.neighbourhood.space.to_files()
-    return files
+    files: dict[str, bytes | str] = {}
+    if sources.teacher is not None:
+        about[TEACHER] = sources.teacher.fingerprint
+    if sources.neighbourhood is not None:
+        about |= sources.neighbourhood.about(config)
+        files |= sources.neighbourhood.space.to_files()
+    if reviews is not None:
+        about[FINGERPRINT] = reviews.fingerprint
+        files[REVIEWS] = reviews.to_text()
+    if prepared.words.vocabulary is not None:
+        files["words.json"] = prepared.words.vocabulary.to_text()
+    if sources.concepts is not None:
+        files |= sources.concepts.to_files()
+    if towers is not None:
+        files[TOWERS] = json.dumps(towers.document(), ensure_ascii=False, indent=1)
+    return {"config.toml": tomli_w.dumps({**to_document(config), ABOUT: about}), **files}
 
 
 def _train(
     config: Config, folder: Path, prepared: Prepared, device: torch.device, console: Console, *, resume: bool
 ) -> Path:
+    """Train to the end, then evaluate the best model on dev."""
     first = parallel.rank() == 0
     with RunLock(folder) if first else nullcontext():
         trainer = Trainer(config, folder, prepared, device, console)
         if resume:
             trainer.resume()
-            position = trainer.position
+            at = trainer.position
             if first:
-                print_faults(
-                    console, history_faults(folder / HISTORY, step=position.step, epochs=position.evaluated)
-                )
+                print_faults(console, history_faults(folder / HISTORY, step=at.step, epochs=at.evaluated))
         outcome = trainer.run()
         if not first:
             return folder
@@ -330,7 +285,7 @@ def _train(
 
 def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
     """Evaluate the best model on dev and write analysis/dev."""
-    if prepared.dev is None:
+    if prepared.data.dev is None:
         return
     with StopRequest() as stop, watching(console, f"{folder.name}, the best model on dev") as show:
 
@@ -341,8 +296,8 @@ def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
 
         metrics, _ = evaluate_split(
             folder,
-            load_model(folder, towers=prepared.towers),
-            prepared.dev,
+            load_model(folder, towers=prepared.inputs.towers),
+            prepared.data.dev,
             "dev",
             progress=progress,
             finding=lambda phase, done, total: progress(done, total, f"{folder.name}: {phase}"),
@@ -351,7 +306,7 @@ def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
 
 
 class StoppedError(StoppedBySignalError):
-    """A signal stopped the run; its state is saved.
+    """A signal stopped the run; the state is saved.
 
     Attributes:
         folder: of the run.

@@ -1,18 +1,36 @@
-"""The total loss of a step and its parts, for logging and error reports."""
+"""Losses of a branch: CODER's diversity-sensitive losses, in the batch and against the banks (eq. 4-6), and all others
+(triplet, n-pairs, InfoNCE, sigmoid, CMPM, polynomial)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
+from coder_core.config.schema import Config, ObjectiveConfig
+from coder_core.objectives.cmpm import projection_matching
+from coder_core.objectives.diversity import anchor_diversity
+from coder_core.objectives.diversity_contrastive import diversity_contrastive
+from coder_core.objectives.info_nce import info_nce
+from coder_core.objectives.npairs import npairs_hinge
+from coder_core.objectives.pairs import AllExcept, all_except_same_image
+from coder_core.objectives.polynomial import polynomial_hardest
+from coder_core.objectives.sigmoid import pairwise_sigmoid
+from coder_core.objectives.triplet import triplet_hardest, triplet_sum
+from coder_core.training import parallel
+from coder_core.training.gathering import Anchors, Keys, batch_directions, batch_scores
 
-@dataclass
+
+@dataclass(frozen=True)
 class Losses:
-    """The total loss of a step and its parts.
+    """Total loss of a step and its parts.
 
     Args:
-        total: the loss to run backward from.
+        total: () the loss for the backward pass.
         per_pair: (B,) each pair's share of the total, to name a sample that is not finite.
         parts: each term's mean over this process's anchors, before its weight.
         diversity: (2 · B,) of this process's anchors, both modalities; None without diversity.
@@ -33,6 +51,217 @@ class Losses:
         return self._add(other, {f"{name} {part}": value for part, value in other.parts.items()})
 
     def _add(self, other: Losses, parts: dict[str, Tensor]) -> Losses:
-        return Losses(
-            self.total + other.total, self.per_pair + other.per_pair, {**self.parts, **parts}, self.diversity
-        )
+        per_pair = self.per_pair + other.per_pair
+        return Losses(self.total + other.total, per_pair, {**self.parts, **parts}, self.diversity)
+
+
+class Scale(NamedTuple):
+    """Scale and bias of the logits: scale · S + bias."""
+
+    scale: Tensor
+    """() above 0."""
+    bias: Tensor | None = None
+    """()."""
+
+    def detached(self) -> Scale:
+        """Return the same values without gradient."""
+        return Scale(self.scale.detach(), None if self.bias is None else self.bias.detach())
+
+
+class Candidates(NamedTuple):
+    """Candidates of one direction: the batch, or the other modality's bank."""
+
+    scores: Tensor
+    """(B, C)."""
+    positive_scores: Tensor
+    """(B,)."""
+    negatives: AllExcept
+    """Of the loss."""
+    other_images: AllExcept
+    """Negatives of the diversity: never of the anchor's own image, also where the loss keeps these."""
+
+
+def instance_dcl(
+    anchors: Anchors, keys: Keys | None, config: Config, epoch: float, weights: Tensor | None = None
+) -> Losses:
+    """3·L_DCL^I + L_M_DCL^I (eq. 8), both directions.
+
+    Args:
+        anchors: the instance branch's pairs.
+        keys: of this process's pairs, with the bank of earlier ones; None without a memory.
+        config: of the run.
+        epoch: epochs done, with fraction; the bank's loss may wait.
+        weights: (B,) of this process's pairs, or None; they multiply a pair's loss in the batch and against the banks.
+    """
+    objective = config.objective
+    bank_loss = objective.weight_memory > 0 and epoch >= config.memory.bank_start_epoch
+    reads_bank = bank_loss or (objective.diversity_from_bank and objective.loss == "dcl")
+    # All large products before the small operations on them, whose code a product drives out of a processor's cache.
+    from_batch, from_bank = list(_batch_candidates(anchors, objective)), list[Candidates | None]((None, None))
+    if reads_bank and keys is not None and keys.bank.count > 0:
+        from_bank = list(_bank_candidates(anchors, keys, objective))
+
+    batch_terms, bank_terms, diversities = [], [], []
+    for in_batch, in_bank in zip(from_batch, from_bank, strict=True):
+        diversity = None
+        if objective.loss == "dcl":
+            diversity = _diversity(in_batch, in_bank if objective.diversity_from_bank else None, objective)
+            diversities.append(diversity.detach())
+        batch_terms.append(_dcl(in_batch, diversity, objective))
+        if in_bank is not None and bank_loss:
+            bank_terms.append(_dcl(in_bank, diversity, objective))
+
+    in_batch_loss = batch_terms[0] + batch_terms[1]
+    per_pair = objective.weight_instance * in_batch_loss
+    parts: dict[str, Tensor] = {objective.loss: in_batch_loss.mean().detach()}
+    if bank_terms:
+        in_bank_loss = bank_terms[0] + bank_terms[1]
+        per_pair = per_pair + objective.weight_memory * in_bank_loss
+        parts["m-dcl"] = in_bank_loss.mean().detach()
+    if weights is not None:
+        per_pair = per_pair * weights
+    if bank_terms and keys is not None and config.memory.bank_anchors:
+        of_entries = _bank_anchors(anchors, keys, objective)
+        per_pair = per_pair + objective.weight_memory * of_entries
+        parts["m-dcl-entries"] = of_entries.detach()
+    return Losses(per_pair.mean(), per_pair.detach(), parts, torch.cat(diversities) if diversities else None)
+
+
+def concept_dcl(anchors: Anchors, objective: ObjectiveConfig) -> Tensor:
+    """L_DCL^C (section 3.3): one symmetric DCL on (V^C, W^C) with batch-level diversity, (B,), whatever the loss of the
+    instance branch; DCL_I where that is dcl-i."""
+    losses = []
+    for in_batch in _batch_candidates(anchors, objective):
+        diversity = None if objective.loss == "dcl-i" else _diversity(in_batch, None, objective)
+        losses.append(_dcl(in_batch, diversity, objective))
+    return losses[0] + losses[1]
+
+
+def _batch_candidates(anchors: Anchors, objective: ObjectiveConfig) -> Iterator[Candidates]:
+    """Of one direction after the other; they share the negatives: row i and column i are one pair."""
+    negatives = _negatives(anchors.image_ids, anchors.all_image_ids, objective, anchors.offset)
+    for scores in batch_scores(anchors):
+        yield Candidates(scores, scores.diagonal(anchors.offset), *negatives)
+
+
+def _bank_candidates(anchors: Anchors, keys: Keys, objective: ObjectiveConfig) -> Iterator[Candidates]:
+    """Of one direction after the other: the filled slots, as they were before this step's keys enter."""
+    bank = keys.bank
+    negatives = _negatives(anchors.image_ids, bank.image_ids[: bank.count], objective, None)
+    for queries, slots, partners in (
+        (anchors.images, bank.texts, keys.texts),
+        (anchors.texts, bank.images, keys.images),
+    ):
+        yield Candidates(queries @ slots[: bank.count].T, (queries * partners).sum(1), *negatives)
+
+
+def _bank_anchors(anchors: Anchors, keys: Keys, objective: ObjectiveConfig) -> Tensor:
+    """L_M_DCL with the bank's entries as anchors against the pairs of all processes, both directions: their mean, ().
+
+    Eq. 6 is an L_DCL of two sets, and eq. 5 sums both directions of one. An entry's positive is the other key of its
+    own pair, which carries no gradient: only its negatives train.
+    """
+    bank = keys.bank
+    slots = slice(bank.count)
+    negatives = _negatives(bank.image_ids[slots], anchors.all_image_ids, objective, None)
+    positive_scores = (bank.images[slots] * bank.texts[slots]).sum(1)
+    total = positive_scores.new_zeros(())
+    for entries, candidates in ((bank.images, anchors.all_texts), (bank.texts, anchors.all_images)):
+        direction = Candidates(entries[slots] @ candidates.T, positive_scores, *negatives)
+        # Every process has all entries and all candidates, so none has another largest diversity.
+        diversity = _diversity(direction, None, objective, torch.amax) if objective.loss == "dcl" else None
+        total = total + _dcl(direction, diversity, objective).mean()
+    return total
+
+
+def _negatives(
+    query_ids: Tensor, candidate_ids: Tensor, objective: ObjectiveConfig, positive_offset: int | None
+) -> tuple[AllExcept, AllExcept]:
+    """Of the loss and of the diversity."""
+    other_images = all_except_same_image(query_ids, candidate_ids)
+    if not objective.same_image_negatives:
+        return other_images, other_images
+    return all_except_same_image(
+        query_ids, candidate_ids, True, positive_offset=positive_offset
+    ), other_images
+
+
+def _diversity(
+    in_batch: Candidates,
+    in_bank: Candidates | None,
+    objective: ObjectiveConfig,
+    largest: Callable[[Tensor], Tensor] = parallel.largest_with_gradient,
+) -> Tensor:
+    return anchor_diversity(
+        (in_batch.scores, in_batch.other_images),
+        None if in_bank is None else (in_bank.scores, in_bank.other_images),
+        measure=objective.diversity,
+        epsilon=objective.epsilon,
+        entropy_temperature=objective.entropy_temperature,
+        gradient=objective.diversity_gradient,
+        largest=largest,
+    )
+
+
+def _dcl(candidates: Candidates, diversity: Tensor | None, objective: ObjectiveConfig) -> Tensor:
+    return diversity_contrastive(
+        candidates.scores,
+        candidates.positive_scores,
+        candidates.negatives,
+        diversity=diversity,
+        temperature=objective.temperature,
+        margin=objective.gamma,
+        positive_scale=objective.positive_scale,
+        positive_clamp=objective.positive_clamp,
+    )
+
+
+def plain_loss(objective: ObjectiveConfig, epoch: float, scale: Scale | None = None) -> Callable[..., Tensor]:
+    """Return the loss of a configuration, to be called with a direction.
+
+    Args:
+        objective: names the loss and its values.
+        epoch: epochs done, with fraction; btr-hardest sums at first.
+        scale: learned scale and bias; None uses the configured temperature and bias.
+    """
+    hardest = triplet_sum if epoch < objective.warmup_epochs else triplet_hardest
+    temperature: float | Tensor = objective.temperature if scale is None else 1 / scale.scale
+    bias: float | Tensor = objective.logit_bias if scale is None or scale.bias is None else scale.bias
+    losses: dict[str, Callable[..., Tensor]] = {
+        "infonce": partial(info_nce, temperature=temperature),
+        "sigmoid": partial(pairwise_sigmoid, scale=1 / temperature, bias=bias),
+        "cmpm": partial(projection_matching, temperature=temperature),
+        "polynomial": partial(polynomial_hardest, margin=objective.margin),
+        "npairs-hinge": partial(npairs_hinge, margin=objective.npairs_margin),
+        "btr-sum": partial(triplet_sum, margin=objective.margin),
+        "btr-hardest": partial(hardest, margin=objective.margin),
+    }
+    return losses[objective.loss]
+
+
+def plain_losses(
+    anchors: Anchors,
+    objective: ObjectiveConfig,
+    epoch: float,
+    weights: Tensor | None = None,
+    scale: Scale | None = None,
+) -> Losses:
+    """Any loss except DCL, both directions.
+
+    Args:
+        anchors: the instance branch's pairs.
+        objective: names the loss and its values.
+        epoch: see `plain_loss`.
+        weights: (B,) of this process's pairs, or None; they multiply a pair's loss in both directions.
+        scale: see `plain_loss`.
+    """
+    loss = plain_loss(objective, epoch, scale)
+    directions = batch_directions(anchors, keep_same_image=objective.same_image_negatives)
+    per_pair = torch.stack([loss(*direction) for direction in directions]).sum(0)
+    parts: dict[str, Tensor] = {objective.loss: per_pair.mean().detach()}
+    if weights is not None:
+        per_pair = per_pair * weights
+    # Triplet losses are summed over the batch (vsepp); with the clipped gradient this decides how they train.
+    summed = objective.loss.startswith("btr-")
+    total = per_pair.sum() * parallel.world_size() if summed else per_pair.mean()
+    return Losses(total * objective.weight_instance, per_pair.detach(), parts)

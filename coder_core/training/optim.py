@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections import defaultdict
 from collections.abc import Mapping
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from coder_core.config.checks import NOTHING_TRAINS
 from coder_core.config.schema import TrainingConfig
 from coder_core.config.towers import TowersConfig
-from coder_core.console.documents import trusting
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import Batch
 from coder_core.runs.saves import Save
@@ -22,29 +20,18 @@ from coder_core.training.stopping import check_gradients
 
 DECAY_FACTOR = 0.1
 BERT, IMAGE_TOWER, TEXT_TOWER = "words.bert.", "regions.tower.", "words.tower."
-"""In the names of the weights of pretrained encoders."""
-SCALE = "scale."  # begins the names of what scales the logits
-
-
-class AdamW(torch.optim.AdamW):
-    """PyTorch's without its decorators, which import `torch._dynamo` to keep a compiler out of the optimizer: 1.5 s of
-    the start of every training, and nothing compiles an optimizer here."""
-
-    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
-    add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
-    zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
-    state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
-    load_state_dict = inspect.unwrap(torch.optim.AdamW.load_state_dict)
+"""Parts of the names of pretrained weights."""
+SCALE = "scale."  # prefix of the names of the logits' scale and bias
 
 
 def learning_rate(step: int, steps: int, config: TrainingConfig, reductions: int = 0) -> float:
-    """The rate of step 0 … steps-1: a linear rise, then a step, a cosine, steps at plateaus, or nothing.
+    """Return the rate of a step: a linear rise, then a step, a cosine, steps at plateaus, or constant.
 
     Args:
         step: from 0.
         steps: of the whole run.
         config: of the run.
-        reductions: how often dev has been on a plateau.
+        reductions: plateaus of dev so far.
     """
     rate = config.learning_rate
     if step < config.warmup_steps:
@@ -64,14 +51,14 @@ def make_optimizer(
     config: TrainingConfig,
     device: torch.device,
     towers: TowersConfig | None = None,
-) -> AdamW:
-    """AdamW (fused) in groups: the weights of BERT and of each tower at a share of the rate, what scales the logits
-    without weight decay, and everything else.
+) -> torch.optim.AdamW:
+    """Make AdamW (fused) with groups: BERT and each tower at a share of the rate, the scale of the logits without weight
+    decay, and the rest.
 
     Args:
         parameters: name -> parameter; frozen ones are left out.
         config: of the run.
-        device: where they stand.
+        device: of the parameters.
         towers: their rates.
 
     Raises:
@@ -96,7 +83,7 @@ def make_optimizer(
         {"params": members[part], "share": share} for part, share in shares.items()
     ]
     groups[-1]["weight_decay"] = 0.0
-    return AdamW(
+    return torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=config.learning_rate,
         weight_decay=config.weight_decay,
@@ -111,12 +98,12 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def clip_gradients(parameters: Mapping[str, nn.Parameter], most: float, batch: Batch, step: int) -> Tensor:
-    """Shorten a gradient to its largest norm. Returns the norm it had.
+    """Shorten a gradient to its largest norm; return the norm before.
 
     Args:
         parameters: name -> parameter; their gradients are taken as one vector.
         most: largest norm.
-        batch: named with the step when a gradient is not finite.
+        batch: named with the step in the error.
         step: from 0.
 
     Raises:
@@ -129,9 +116,9 @@ def clip_gradients(parameters: Mapping[str, nn.Parameter], most: float, batch: B
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The state as flat tensors: "<parameter>.exp_avg", "<parameter>.exp_avg_sq", "<parameter>.step".
+    """Return the state as flat tensors: "<parameter>.exp_avg", "<parameter>.exp_avg_sq", "<parameter>.step".
 
-    Rates and weight decay are left out: they follow from the configuration and the step.
+    Rates and weight decay follow from the configuration and the step, so they are not in it.
     """
     names = list(_named_parameters(optimizer))
     state = optimizer.state_dict()["state"]
@@ -141,41 +128,25 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:
-    """Restore what `optimizer_tensors` returned, or what version 0.1 saved: numbered tensors and a document.
+    """Restore the tensors of `optimizer_tensors` from a save.
 
     Raises:
         InputError: the save has moments of other parameters, or of other shapes.
     """
     parameters, tensors = _named_parameters(optimizer), save.tensors("optimizer")
     names = list(parameters)
-    if "optimizer.json" in save.manifest["files"]:  # version 0.1
-        with trusting(str(save.path / "optimizer.json")):
-            numbered = save.document("optimizer")["state"].get("value", [])
-            if len(numbered) > len(names):
-                raise InputError(
-                    Fault(
-                        str(save.path / "optimizer.json"), f"has {len(numbered)} parameters", f"{len(names)}"
-                    )
-                )
-            tensors = {
-                f"{names[i]}.{key}": tensors[value["value"]]
-                for i, values in numbered
-                for key, value in values.items()
-            }
     state: dict[int, dict[str, Tensor]] = defaultdict(dict)
     for key, tensor in tensors.items():
         name, _, moment = key.rpartition(".")
         if name not in parameters or tensor.shape not in ((), parameters[name].shape):
-            fault = Fault(
-                str(save.path / "optimizer.safetensors"), f"has {key} of shape {tuple(tensor.shape)}"
-            )
-            raise InputError(fault)
+            file = str(save.path / "optimizer.safetensors")
+            raise InputError(Fault(file, f"has {key} of shape {tuple(tensor.shape)}"))
         state[names.index(name)][moment] = tensor
     optimizer.load_state_dict({"state": dict(state), "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 def _named_parameters(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The parameters in the order of the optimizer's own numbers."""
+    """Return name → parameter in the order of the optimizer's numbers."""
     groups = optimizer.param_groups
     return {
         name: value

@@ -1,10 +1,10 @@
-"""Read and check the data and build words, batches and model, before the first step of a run."""
+"""Prepare a run before its first step: data, words, batches, inputs of the parts, model."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
 from pathlib import Path
@@ -16,7 +16,7 @@ from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.batches import TrainingBatches
 from coder_core.data.checksums import split_checksums
-from coder_core.data.dataset import Split, compare_splits, fingerprint, part_images
+from coder_core.data.dataset import Split, compare_splits, part_images
 from coder_core.data.vague import make_vague
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.demo import DEMO_FOLDER, make_demo
@@ -31,8 +31,8 @@ from coder_core.model.splits import read_splits
 from coder_core.runs.derived.neighbours import Neighbourhood, train_neighbourhood
 from coder_core.runs.load import LoadedModel
 from coder_core.training import parallel
-from coder_core.training.offline_teacher import read_teacher, start_from_teacher
-from coder_core.training.pieces import check_pieces
+from coder_core.training.gradient_caching import check_pieces
+from coder_core.training.parts.teacher import read_teacher, start_from_teacher
 from coder_core.training.reviewed import UsedReviews, apply_reviews
 from coder_core.training.size_checks import check_sizes, check_towers
 
@@ -40,63 +40,142 @@ Progress = Callable[[str, int, int], None]
 
 BRANCH_STREAM = 8  # of the random numbers that an online branch of boosting starts from
 DEMO = "demo"
-CARD = "demo.json"  # stands in a folder of finished demo data
+CARD = "demo.json"  # in a folder of finished demo data
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs of a run besides its configuration. A continued run takes them from its own folder.
+
+    Args:
+        vocabulary: of a BiGRU run; None builds it from the train captions.
+        concepts: of the concept branch; None takes them from the train captions.
+        text_space: None makes it where the configuration needs one.
+        towers: of a configuration that names some.
+        reviews: to train with.
+        pretrained: load BERT's weights; False where those of a state follow.
+        download: BERT files this machine lacks; False where another person may have named the model.
+    """
+
+    vocabulary: Vocabulary | None = None
+    concepts: Concepts | None = None
+    text_space: TextSpace | None = None
+    towers: RunTowers | None = None
+    reviews: UsedReviews | None = None
+    pretrained: bool = True
+    download: bool = True
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Splits of a run.
+
+    Args:
+        as_read: the train split of the files.
+        train: the same with reviews, vague captions and the share of images applied.
+        dev: None if the data has none.
+        checksums: "train_features", "train_captions" and the same of dev → sha256 (hex) of all of them; {} before
+            they are computed.
+        review_weights: (m,) float32 of the train pairs, or None if all count alike.
+        image_groups: (n,) groups of images whose captions are no negatives of one another, or None.
+    """
+
+    as_read: Split
+    train: Split
+    dev: Split | None
+    checksums: dict[str, str]
+    review_weights: np.ndarray | None
+    image_groups: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Words:
+    """Captions as numbers.
+
+    Args:
+        vocabulary: of a BiGRU run, or None.
+        vectors: (words, size) initial word vectors of a new run, or None.
+        reader: of captions.
+        train: tokens of the train captions.
+        dev: tokens of the dev captions, or None.
+    """
+
+    vocabulary: Vocabulary | None
+    vectors: torch.Tensor | None
+    reader: CaptionReader
+    train: Tokens
+    dev: Tokens | None
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Inputs of the optional parts; None for a configuration without them.
+
+    Args:
+        concepts: of the concept branch.
+        teacher: finished run whose margins boosting surpasses.
+        neighbourhood: semantic neighbours of the train captions.
+    """
+
+    concepts: Concepts | None = None
+    teacher: LoadedModel | None = None
+    neighbourhood: Neighbourhood | None = None
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training reads and what it trains.
+    """A run before its first step.
 
     Args:
-        train: the train split.
-        dev: the dev split, or None when the data has none.
-        dev_tokens: its captions as numbers.
-        reader: of captions.
-        vocabulary: of a BiGRU run.
+        data: its splits.
+        words: captions as numbers.
         batches: the stream of training batches.
+        sources: inputs of the parts.
         model: on the CPU, at its start.
-        fingerprint: of a sample of the train split, as runs of version 0.1 have it.
-        checksums: "train_features", "train_captions" and the same of dev -> sha256 (hex) of all of them.
+        branches: online branches of boosting, which train before the model in the same step, in order.
+        inputs: what was given; the towers and reviews of the run.
         faults: warnings and notes about all of it.
-        concepts: of the concept branch, or None.
-        teacher: the finished run whose margins boosting surpasses, or None.
-        neighbourhood: the train captions' semantic neighbours, or None.
-        branches: those that train before the model in the same step, in order.
-        towers: that read its pictures or captions, or None.
-        reviews: that it trains with, or None.
-        review_weights: (m,) float32 of the train pairs, or None where all count alike.
     """
 
-    train: Split
-    dev: Split | None
-    dev_tokens: Tokens | None
-    reader: CaptionReader
-    vocabulary: Vocabulary | None
+    data: TrainingData
+    words: Words
     batches: TrainingBatches
+    sources: Sources
     model: Coder
-    fingerprint: str
-    checksums: dict[str, str]
-    faults: list[Fault]
-    concepts: Concepts | None = None
-    teacher: LoadedModel | None = None
-    neighbourhood: Neighbourhood | None = None
     branches: tuple[Coder, ...] = ()
-    towers: RunTowers | None = None
-    reviews: UsedReviews | None = None
-    review_weights: np.ndarray | None = None
+    inputs: Inputs = field(default_factory=Inputs)
+    faults: tuple[Fault, ...] = ()
+
+
+def prepare(config: Config, inputs: Inputs | None = None, progress: Progress | None = None) -> Prepared:
+    """Read and check the data; build words, batches, the parts' inputs and the model.
+
+    Args:
+        config: of the run.
+        inputs: see `Inputs`; None for a run without towers and reviews.
+        progress: called with the activity, how much of it is done and how much there is.
+
+    Raises:
+        InputError: the data, the teacher or the BERT folder cannot be used.
+    """
+    inputs = inputs or Inputs()
+    data, faults = _read_data(config, inputs, progress)
+    words, data, notes = _make_words(config, data, inputs)
+    faults += notes
+    batches = _make_batches(config, data, words)
+    faults += stop_on_errors(check_sizes(config, data.train.n_texts, batches.per_epoch))
+    faults += stop_on_errors(check_towers(inputs.towers, words.train, parallel.world_size()))
+    sources, notes = _find_sources(config, data, words, inputs, progress)
+    model, branches = _build_models(config, data, words, sources, inputs)
+    data = replace(data, checksums=data.checksums or _checksums(data, progress))
+    return Prepared(data, words, batches, sources, model, branches, inputs, (*faults, *notes))
 
 
 def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
-    """The folder of a data set; "demo" is made on first use, in .cache/demo or where $CODER_DEMO says."""
+    """Return the folder of a data set; "demo" is made on first use, in .cache/demo or the folder $CODER_DEMO."""
     if not name:
-        raise InputError(
-            Fault(
-                "--data",
-                "is empty",
-                "a folder, or demo",
-                "name the folder of {split}_ims.npy and {split}_caps.txt",
-            )
-        )
+        fix = "name the folder of {split}_ims.npy and {split}_caps.txt"
+        raise InputError(Fault("--data", "is empty", "a folder, or demo", fix))
     if name != DEMO:
         return Path(name)
     custom = os.environ.get("CODER_DEMO")
@@ -109,179 +188,155 @@ def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -
     return folder
 
 
-def prepare(
-    config: Config,
-    vocabulary: Vocabulary | None = None,
-    progress: Progress | None = None,
-    concepts: Concepts | None = None,
-    text_space: TextSpace | None = None,
-    *,
-    pretrained: bool = True,
-    download: bool = True,
-    towers: RunTowers | None = None,
-    reviews: UsedReviews | None = None,
-) -> Prepared:
-    """Read and check the data, build words, batches and model.
+def _read_data(config: Config, inputs: Inputs, progress: Progress | None) -> tuple[TrainingData, list[Fault]]:
+    """Read the splits and apply reviews and vague captions to train."""
+    show = partial(progress, "drawing the demo pictures") if progress else None
+    folder = data_folder(config.data.data, show)
+    read = read_splits(config, folder, inputs.towers, ("train", "dev"), progress=progress)
+    train, dev, faults = read.splits["train"], read.splits.get("dev"), read.faults
+    faults += _check_dev(config, folder, train, dev, read.names)
+    reviewed = apply_reviews(train, inputs.reviews, config.data)
+    faults += reviewed.faults
+    used = reviewed.split
+    if config.data.vague_captions > 0:
+        captions = make_vague(used.captions, config.data.vague_captions, config.training.seed)
+        used = replace(used, captions=captions)
+    data = TrainingData(train, used, dev, read.checksums, reviewed.weights, reviewed.image_groups)
+    return data, faults
 
-    Args:
-        config: of the run.
-        vocabulary: of a run that is continued; built from the train captions when None.
-        progress: called with what is being made, how much is done and how much there is.
-        concepts: of a run that is continued; taken from the train captions when None and the configuration has them.
-        text_space: of a run that is continued; made when None and the configuration needs it.
-        pretrained: load BERT's weights; False when those of a state follow.
-        download: what this machine lacks of BERT; False when somebody else may have named it.
-        towers: of a configuration that names some.
-        reviews: to train with.
+
+def _check_dev(
+    config: Config, folder: Path, train: Split, dev: Split | None, names: Sequence[str]
+) -> list[Fault]:
+    """Compare dev with train; a warning without dev.
 
     Raises:
-        InputError: the data or the BERT folder cannot be used.
+        InputError: the configuration needs dev, or more images in it.
     """
-    folder = data_folder(
-        config.data.data, partial(progress, "drawing the demo pictures") if progress else None
-    )
-    read = read_splits(config, folder, towers, ("train", "dev"), progress=progress)
-    train, dev, names = read.splits["train"], read.splits.get("dev"), read.names
-    faults = read.faults
-    if dev is not None:
-        faults += stop_on_errors(compare_splits([train, dev]))
-    if dev is None:
-        text = f"has no dev split (only {', '.join(names)})"
-        faults.append(Fault(str(folder), text, fix="the last step is kept as the best", severity="warning"))
-    if config.training.choose_on == "half" and (dev is None or dev.n_images < 2):
+    images = 0 if dev is None else dev.n_images
+    if config.training.choose_on == "half" and images < 2:
         count = "no dev split" if dev is None else "1 dev image"
         raise InputError(Fault("--choose-on half", f"the data has {count}", "at least 2 images in dev"))
-    if config.training.schedule == "plateau" and dev is None:
-        raise InputError(
-            Fault("--schedule plateau", "the data has no dev split", "dev, whose R@sum may stand still")
-        )
-    as_read = train
-    reviewed = apply_reviews(train, reviews, config.data)
-    train = reviewed.split
-    faults += reviewed.faults
-    if config.data.vague_captions > 0:
-        vague = make_vague(train.captions, config.data.vague_captions, config.training.seed)
-        train = replace(train, captions=vague)
-    vectors = None
+    if dev is not None:
+        return stop_on_errors(compare_splits([train, dev]))
+    if config.training.schedule == "plateau":
+        expected = "dev, whose R@sum the schedule reads"
+        raise InputError(Fault("--schedule plateau", "the data has no dev split", expected))
+    problem = f"has no dev split (only {', '.join(names)})"
+    return [Fault(str(folder), problem, fix="the last step is kept as the best", severity="warning")]
+
+
+def _make_words(
+    config: Config, data: TrainingData, inputs: Inputs
+) -> tuple[Words, TrainingData, list[Fault]]:
+    """Build the vocabulary from all train captions, then keep the configured share of the images."""
+    vocabulary, vectors, notes = inputs.vocabulary, None, list[Fault]()
     if config.has_vocabulary and vocabulary is None:
-        vocabulary = Vocabulary.build(train.captions, threshold=config.data.word_threshold)
-        vectors, about_vectors = initial_word_vectors(config, vocabulary, train.captions)
-        faults += about_vectors
-    weights = reviewed.weights
+        vocabulary = Vocabulary.build(data.train.captions, threshold=config.data.word_threshold)
+        vectors, about = initial_word_vectors(config, vocabulary, data.train.captions)
+        notes += about
     if config.data.train_part < 1:
-        train, weights = _part_of(train, weights, config)
-    text_tower = towers.text if towers is not None else None
-    reader = make_reader(config, vocabulary, download=download, tower=text_tower)
-    batches = TrainingBatches(
-        train,
-        reader.encode(train.captions),
+        data = _share_of_images(config, data)
+    tower = inputs.towers.text if inputs.towers is not None else None
+    reader = make_reader(config, vocabulary, download=inputs.download, tower=tower)
+    dev = reader.encode(data.dev.captions) if data.dev is not None else None
+    kept = vocabulary if config.has_vocabulary else None
+    return Words(kept, vectors, reader, reader.encode(data.train.captions), dev), data, notes
+
+
+def _share_of_images(config: Config, data: TrainingData) -> TrainingData:
+    """Keep the captions of the configured share of the train images."""
+    train, share = data.train, config.data.train_part
+    images = part_images(train.n_images, share, config.training.seed, other=config.data.other_part)
+    kept = np.isin(train.image_of_text, images)
+    if not kept.any():
+        fact = f"leaves no caption of {train.n_images:,} images to learn from"
+        raise InputError(Fault(f"--train-part {share:g}", fact, fix="choose another share"))
+    captions = list(compress(train.captions, kept.tolist()))
+    part = replace(train, captions=captions, image_of_text=train.image_of_text[kept], caption_ids=None)
+    weights = data.review_weights
+    return replace(data, train=part, review_weights=None if weights is None else weights[kept])
+
+
+def _make_batches(config: Config, data: TrainingData, words: Words) -> TrainingBatches:
+    return TrainingBatches(
+        data.train,
+        words.train,
         batch_size=config.training.batch_size,
         seed=config.training.seed,
         drop_regions=config.data.drop_regions,
         drop_words=config.data.drop_words,
-        fixed_ends=reader.fixed_ends,
+        fixed_ends=words.reader.fixed_ends,
         part=parallel.rank(),
         parts=parallel.world_size(),
         augment=config.towers.augment,
-        image_groups=reviewed.image_groups,
+        image_groups=data.image_groups,
     )
-    faults += stop_on_errors(check_sizes(config, train.n_texts, batches.per_epoch))
-    faults += stop_on_errors(check_towers(towers, batches.tokens, parallel.world_size()))
+
+
+def _find_sources(
+    config: Config, data: TrainingData, words: Words, inputs: Inputs, progress: Progress | None
+) -> tuple[Sources, list[Fault]]:
+    """Find concepts, read the teacher, search the neighbours."""
+    concepts, notes = inputs.concepts, list[Fault]()
     if config.model.concepts > 0 and concepts is None:
-        concepts, about_concepts = make_concepts(
-            config, train.captions, progress=partial(progress, "finding concepts") if progress else None
-        )
-        faults += about_concepts
-    teacher = read_teacher(config, vocabulary, train.feature_size, towers)
-    neighbourhood = _find_neighbours(config, train, text_space, progress)
-    faults += neighbourhood.faults if neighbourhood is not None else []
+        show = partial(progress, "finding concepts") if progress else None
+        concepts, notes = make_concepts(config, data.train.captions, progress=show)
+    teacher = read_teacher(config, words.vocabulary, data.train.feature_size, inputs.towers)
+    neighbourhood = _find_neighbours(config, data.train, inputs.text_space, progress)
+    if neighbourhood is not None:
+        notes = [*notes, *neighbourhood.faults]
+    return Sources(concepts, teacher, neighbourhood), notes
+
+
+def _build_models(
+    config: Config, data: TrainingData, words: Words, sources: Sources, inputs: Inputs
+) -> tuple[Coder, tuple[Coder, ...]]:
+    """Build the model from the seed, and online branches of boosting, each from its own seed without concepts."""
     build = partial(
         build_model,
         config.model,
-        feature_size=train.feature_size,
-        words=reader.size,
-        vectors=vectors,
+        feature_size=data.train.feature_size,
+        words=words.reader.size,
+        vectors=words.vectors,
         checkpointing=config.training.gradient_checkpointing,
-        pretrained=pretrained,
-        download=download,
-        towers=towers,
+        pretrained=inputs.pretrained,
+        download=inputs.download,
+        towers=inputs.towers,
     )
-    branches = _branches(config, build)
+    branches = []
+    if config.boosting.boosting != "none" and config.boosting.boosting_scenario == "online":
+        for number in range(1, config.boosting.boosting_branches):
+            sequence = np.random.SeedSequence((config.training.seed, BRANCH_STREAM, number))
+            torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0]) % 2**63)
+            branches.append(build())
     torch.manual_seed(config.training.seed)
-    model = build(concepts=concepts)
-    if teacher is not None:
-        start_from_teacher(config, model, teacher)
+    model = build(concepts=sources.concepts)
+    if sources.teacher is not None:
+        start_from_teacher(config, model, sources.teacher)
     stop_on_errors(check_pieces(model, config.training.piece_size))
-    dev_tokens = reader.encode(dev.captions) if dev else None
-    checksums = read.checksums or _checksums([as_read, dev] if dev else [as_read], progress)
-    return Prepared(
-        train,
-        dev,
-        dev_tokens,
-        reader,
-        vocabulary if config.has_vocabulary else None,
-        batches,
-        model,
-        fingerprint(as_read),
-        checksums,
-        faults,
-        concepts,
-        teacher,
-        neighbourhood,
-        branches,
-        towers,
-        reviews,
-        weights,
-    )
+    return model, tuple(branches)
 
 
-def _part_of(train: Split, weights: np.ndarray | None, config: Config) -> tuple[Split, np.ndarray | None]:
-    """The captions of a part of the images, and their weights."""
-    data = config.data
-    images = part_images(train.n_images, data.train_part, config.training.seed, other=data.other_part)
-    stays = np.isin(train.image_of_text, images)
-    if not stays.any():
-        fact = f"leaves no caption of {train.n_images:,} images to learn from"
-        raise InputError(Fault(f"--train-part {data.train_part:g}", fact, fix="choose another share"))
-    captions = list(compress(train.captions, stays.tolist()))
-    part = replace(train, captions=captions, image_of_text=train.image_of_text[stays], caption_ids=None)
-    return part, None if weights is None else weights[stays]
-
-
-def _checksums(splits: Sequence[Split], progress: Progress | None) -> dict[str, str]:
-    """Checksums of the data. The first process reads the features, the others its cache."""
+def _checksums(data: TrainingData, progress: Progress | None) -> dict[str, str]:
+    """Compute the checksums of the data. The first process reads the features, the others its cache."""
     if parallel.rank() != 0:
         parallel.barrier()
-    checksums = {
-        f"{split.name}_{part}": checksum
-        for split in splits
-        for part, checksum in split_checksums(
-            split, partial(progress, f"checksum of {split.name}") if progress else None
-        ).items()
-    }
+    checksums: dict[str, str] = {}
+    for split in (data.as_read, data.dev):
+        if split is not None:
+            show = partial(progress, f"checksum of {split.name}") if progress else None
+            found = split_checksums(split, show)
+            checksums |= {f"{split.name}_{part}": checksum for part, checksum in found.items()}
     if parallel.rank() == 0:
         parallel.barrier()
     return checksums
 
 
-def _branches(config: Config, build: Callable[[], Coder]) -> tuple[Coder, ...]:
-    """The branches that train before the target, each from a seed of its own; the instance branch alone."""
-    if config.boosting.boosting == "none" or config.boosting.boosting_scenario != "online":
-        return ()
-    branches = []
-    for number in range(1, config.boosting.boosting_branches):
-        seed = np.random.SeedSequence((config.training.seed, BRANCH_STREAM, number)).generate_state(
-            1, np.uint64
-        )[0]
-        torch.manual_seed(int(seed) % 2**63)
-        branches.append(build())
-    return tuple(branches)
-
-
 def _find_neighbours(
     config: Config, train: Split, text_space: TextSpace | None, progress: Progress | None
 ) -> Neighbourhood | None:
-    """The neighbours of weights and within-modality losses. The first process searches, the others read its cache."""
+    """Search neighbours for weights and within-modality losses. Other processes read the first one's cache."""
     if not config.weighting.reads_neighbours:
         return None
     if parallel.rank() != 0:

@@ -13,15 +13,15 @@ from rich.console import Console
 from torch import Tensor
 
 from coder_core.console.display import Display
-from coder_core.console.faults import Fault
+from coder_core.console.faults import Fault, InputError
 from coder_core.runs.history import HISTORY, REPEATABLE, HistoryWriter
 from coder_core.runs.status import write_status
 from coder_core.training import parallel
+from coder_core.training.device import peak_mebibytes
 from coder_core.training.losses import Losses
-from coder_core.training.peak_memory import peak_mebibytes
 from coder_core.training.state import Position
-from coder_core.training.tensorboard import EventWriter
 
+TENSORBOARD = "tensorboard"  # folder in a run folder
 QUARTILES = {"min": 0.0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1.0}
 
 
@@ -154,3 +154,44 @@ class Reporter:
             values = {key: value for key, value in asdict(position).items() if key != "loss_sum"}
             peak = round(peak_mebibytes(self.device), 1)
             write_status(self.folder, state, steps=self.steps, peak_mebibytes=peak, **values, **fields)
+
+
+class EventWriter:
+    """Scalars of the history's lines, named `step/losses/dcl`, `epoch/metrics/rsum`, …; the x-axis is the step.
+
+    Args:
+        run: the run folder.
+        resume_step: training goes on after this step; TensorBoard leaves out what was written of later ones.
+
+    Raises:
+        InputError: tensorboard is not installed.
+    """
+
+    def __init__(self, run: Path, *, resume_step: int) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            fault = Fault("--tensorboard", "needs a package", fix="pip install tensorboard")
+            raise InputError(fault) from error
+        # Flushed with every line: a killed run keeps its lines.
+        self._writer = SummaryWriter(
+            str(run / TENSORBOARD), purge_step=resume_step + 1 if resume_step else None
+        )
+
+    def write(self, event: str, step: int, fields: Mapping[str, Any]) -> None:
+        """Write every number of a line of the history."""
+        for name, value in _numbers(fields, event):
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
+
+
+def _numbers(fields: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
+    for key, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{prefix}/{key}")
+        elif isinstance(value, int | float):
+            yield f"{prefix}/{key}", float(value)

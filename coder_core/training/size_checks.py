@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
-from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
-
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault
 from coder_core.data.words import Tokens
 from coder_core.model.run_towers import RunTowers
-from coder_core.training.memory.momentum import share_of_start, start_that_leaves
+from coder_core.training.memory.momentum import BATCH_NORMS, share_of_start, start_that_leaves
 
 PAIRS_A_PROTOTYPE = 15  # of the paper: 145,000 pairs of Flickr30K, 10,000 prototypes
 MOST_OF_START = 0.05  # share of the random start that may remain in a momentum teacher without a warning
@@ -46,7 +44,7 @@ def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> li
         ("text", towers.text, towers.config.text_tuning),
     )
     for side, half, tuning in sides:
-        normalised = half is not None and any(isinstance(part, BatchNorm) for part in half.module.modules())
+        normalised = half is not None and any(isinstance(part, BATCH_NORMS) for part in half.module.modules())
         if normalised and tuning == "full" and processes > 1:
             problem = f"normalises by the batch, of which each of the {processes} processes has a share"
             fix = "train it in one process, by lora, or use group or layer normalisation"

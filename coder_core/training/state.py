@@ -25,9 +25,9 @@ from coder_core.ops.shapes import shapes_only
 from coder_core.runs.load import load_weights
 from coder_core.runs.saves import Save, SaveStore
 from coder_core.training import parallel
+from coder_core.training.device import no_grad_precision
 from coder_core.training.optim import load_optimizer, optimizer_tensors
 from coder_core.training.parts.part import Part
-from coder_core.training.precision import twin_precision
 from coder_core.training.stopping import check_state
 
 STATES_KEPT = 2
@@ -88,7 +88,7 @@ def environment(config: Config, device: torch.device) -> dict[str, Any]:
         "device": str(device),
         "processes": parallel.world_size(),
         "products": product_library(),
-        "twin": twin_precision(config.training, device),
+        "twin": no_grad_precision(config.training, device),
         "pieces": config.training.piece_size,
     }
 

@@ -21,11 +21,11 @@ from coder_core.model.encode import SplitEmbeddings, autocast, encode_split
 from coder_core.model.score import score_split
 from coder_core.runs.history import STEPS_BETWEEN_LINES
 from coder_core.training import parallel
+from coder_core.training.gradient_caching import PiecewiseModel
 from coder_core.training.losses import Losses
 from coder_core.training.optim import clip_gradients, learning_rate, make_optimizer, set_rate
 from coder_core.training.parts.make import make_parts
 from coder_core.training.parts.part import EpochEnd
-from coder_core.training.pieces import InPieces
 from coder_core.training.prepare import Prepared
 from coder_core.training.reporting import Reporter
 from coder_core.training.state import Checkpoints, Position, TrainingState, environment, seed_step
@@ -83,7 +83,7 @@ class Trainer:
         wrapped: Any = self.model
         if size:  # inside the wrapper of several processes, which counts on one call a step
             encoders: Any = torch.compile(wrapped) if compiled else wrapped
-            wrapped = InPieces(encoders, size)
+            wrapped = PiecewiseModel(encoders, size)
         if parallel.world_size() > 1:
             ids = [self.device.index or 0] if self.device.type == "cuda" else None
             wrapped = torch.nn.parallel.DistributedDataParallel(
@@ -226,7 +226,7 @@ class Trainer:
         return [fact for part in self.parts for fact in part.facts(reports)]
 
     def _evaluate(self, stop: StopRequest) -> dict[str, float] | None:
-        dev, tokens = self.prepared.dev, self.prepared.dev_tokens
+        dev, tokens = self.prepared.data.dev, self.prepared.words.dev
         if dev is None or tokens is None:
             return None
         sources, _ = score_split(
@@ -254,8 +254,8 @@ class Trainer:
     def _embed_train(self, stop: StopRequest) -> SplitEmbeddings:
         return encode_split(
             self.model,
-            self.prepared.train,
-            self.prepared.batches.tokens,
+            self.prepared.data.train,
+            self.prepared.words.train,
             device=self.device,
             precision=self.config.training.precision,
             progress=self._progress(stop, "clustering"),

@@ -264,7 +264,7 @@ def test_no_argument_trains_the_demo_then_leaves_it_alone(
         assert f"{name} epoch {PRESETS[name].config.training.epochs}: loss" in said
     saves = [newest_state(root / name).fingerprint for name in DEMO_RUNS]
     again = command()
-    assert again.count("is there and finished; it is left alone.") == 3
+    assert again.count("is finished; it stays as it is.") == 3
     assert [newest_state(root / name).fingerprint for name in DEMO_RUNS] == saves
     every_page_has_something_to_show(root, monkeypatch)
 

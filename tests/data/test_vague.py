@@ -65,10 +65,10 @@ def test_a_run_reads_vague_train_captions_and_the_same_data(tmp_path: Path) -> N
         prepare(with_settings(Config(), {**values, "vague-captions": share, "threads": 1}))
         for share in (0.0, 0.5)
     )
-    assert vague.train.captions == make_vague(plain.train.captions, 0.5, seed=0)
-    assert vague.train.captions != plain.train.captions
-    assert vague.dev is not None
-    assert plain.dev is not None
-    assert vague.dev.captions == plain.dev.captions
+    assert vague.data.train.captions == make_vague(plain.data.train.captions, 0.5, seed=0)
+    assert vague.data.train.captions != plain.data.train.captions
+    assert vague.data.dev is not None
+    assert plain.data.dev is not None
+    assert vague.data.dev.captions == plain.data.dev.captions
     assert vague.checksums == plain.checksums  # of the data as it is on disk
     assert vague.fingerprint == plain.fingerprint

@@ -20,7 +20,7 @@ from coder_core.objectives.pairs import (
     same_image_negatives,
 )
 from coder_core.ops import normalise
-from coder_core.training.memory.bank import CoupledBank
+from coder_core.training.memory.momentum import CoupledBank
 from tests.reference import step as reference
 from tests.reference.arithmetic import dot
 from tests.reference.losses import diversity_contrastive as loss_of_one

@@ -18,10 +18,10 @@ from coder_core.data.reviews import Review
 from coder_core.model.encoders.regions import RegionBatchNorm
 from coder_core.model.run_towers import open_towers
 from coder_core.training import parallel
+from coder_core.training.gradient_caching import PiecewiseModel
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.make import make_parts
-from coder_core.training.pieces import InPieces
-from coder_core.training.prepare import prepare
+from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import named_reviews
 from coder_core.training.state import seed_step
 from coder_core.training.step import compute_losses
@@ -105,7 +105,7 @@ def case_config(data: Path, name: str) -> Config:
 
 def trained(config: Config, steps: int = STEPS, rate: float = RATE) -> dict[str, Tensor]:
     """Losses, gradients, diversity, and every memory of every step, under plain gradient descent."""
-    prepared = prepare(config, towers=open_towers(config))
+    prepared = prepare(config, Inputs(towers=open_towers(config)))
     model = prepared.model.train()
     parts = make_parts(config, prepared, torch.device("cpu"))
     for part in parts:
@@ -115,7 +115,7 @@ def trained(config: Config, steps: int = STEPS, rate: float = RATE) -> dict[str,
             with torch.no_grad():
                 for parameter in part.branch.parameters():
                     parameter.mul_(0.9)
-    embed: nn.Module = InPieces(model, config.training.piece_size)
+    embed: nn.Module = PiecewiseModel(model, config.training.piece_size)
     reductions: list[int] = []
     if parallel.world_size() > 1:
         embed = nn.parallel.DistributedDataParallel(embed, broadcast_buffers=False)

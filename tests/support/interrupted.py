@@ -13,7 +13,7 @@ from coder_core.files.sealed import read_checked, read_manifest, write_sealed
 from coder_core.runs.load import read_concepts, read_config, read_vocabulary
 from coder_core.runs.lock import RunLock
 from coder_core.training.launch import continue_run
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.reviewed import named_reviews
 from coder_core.training.trainer import Trainer
 from tests.support.tiny_runs import StoppingBatches, assert_same_run, quiet
@@ -29,7 +29,7 @@ def begin(like: Path, folder: Path) -> tuple[Path, Config, Prepared]:
     return (
         folder,
         config,
-        prepare(config, read_vocabulary(folder, config), concepts=concepts, reviews=reviews),
+        prepare(config, Inputs(read_vocabulary(folder, config), concepts, reviews=reviews)),
     )
 
 

@@ -246,18 +246,20 @@ def test_a_part_of_the_train_images_is_learned_from_with_the_vocabulary_of_all(
             (0.25, 1, True),
         )
     )
-    images = [set(found.train.image_of_text.tolist()) for found in (whole, half, less, other, rest)]
-    assert [len(chosen) / whole.train.n_images for chosen in images] == [1.0, 0.5, 0.25, 0.5, 0.75]
+    images = [set(found.data.train.image_of_text.tolist()) for found in (whole, half, less, other, rest)]
+    assert [len(chosen) / whole.data.train.n_images for chosen in images] == [1.0, 0.5, 0.25, 0.5, 0.75]
     assert images[4] == images[0] - images[2]
     assert images[2] < images[1] < images[0]
     assert images[3] != images[1]
-    assert half.train.captions == [
+    assert half.data.train.captions == [
         caption
-        for image, caption in zip(whole.train.image_of_text.tolist(), whole.train.captions, strict=True)
+        for image, caption in zip(
+            whole.data.train.image_of_text.tolist(), whole.data.train.captions, strict=True
+        )
         if image in images[1]
     ]
-    assert half.vocabulary == whole.vocabulary
-    assert half.fingerprint == whole.fingerprint
+    assert half.words.vocabulary == whole.words.vocabulary
+    assert half.data.checksums == whole.data.checksums
     assert 2 * half.batches.per_epoch <= whole.batches.per_epoch + 1
 
 

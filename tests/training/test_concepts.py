@@ -20,9 +20,9 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model, read_concepts, read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
-from coder_core.training.parts.concepts import ConceptLoss
+from coder_core.training.parts.make import ConceptLoss
 from coder_core.training.parts.memory import make_memory
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference
 from tests.support.configs import changed
@@ -123,7 +123,7 @@ def test_the_command_keeps_the_concepts_with_the_run_and_says_how_they_were_foun
     config, _ = read_config(whole)
     found = read_concepts(whole, config)
     assert found is not None
-    expected = prepare(config, read_vocabulary(whole, config)).concepts
+    expected = prepare(config, Inputs(read_vocabulary(whole, config))).sources.concepts
     assert expected is not None
     assert found.vocabulary == expected.vocabulary
     assert np.array_equal(found.vectors, expected.vectors)
@@ -141,7 +141,10 @@ def test_concepts_come_from_the_train_captions_alone(whole: Path, data: Path, tm
     (other / "dev_caps.txt").write_text(
         "zebras graze\n" * len((data / "dev_caps.txt").read_text().splitlines())
     )
-    found, expected = prepare(with_data(config, data=str(other))).concepts, read_concepts(whole, config)
+    found, expected = (
+        prepare(with_data(config, data=str(other))).sources.concepts,
+        read_concepts(whole, config),
+    )
     assert found is not None
     assert expected is not None
     assert found.vocabulary == expected.vocabulary

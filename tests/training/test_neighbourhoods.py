@@ -16,8 +16,8 @@ from coder_core.objectives.batch_weights import AMRANI_NEIGHBOURS, HAL_SHARPNESS
 from coder_core.runs.load import read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
-from coder_core.training.parts.neighbourhoods import Neighbourhoods, make_neighbourhoods
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.parts.neighbourhoods import Neighbourhoods, SampleCache, make_neighbourhoods
+from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer
 from tests.reference import batch_weights as others
@@ -196,7 +196,7 @@ def test_a_scale_of_one_epoch_stays_until_the_next(data: Path) -> None:
 def test_the_weightings_of_others_read_the_batch_alone(data: Path, kind: str) -> None:
     config = weighted(data, dropout=False, sample_weights=kind)
     prepared = prepare(config)
-    assert prepared.neighbourhood is None
+    assert prepared.sources.neighbourhood is None
     batch = prepared.batches(1)
     plain = take(prepared, None, changed(config, sample_weights="none"), batch)
     ours = take(prepared, None, config, batch)
@@ -322,7 +322,7 @@ def test_a_state_without_its_embeddings_is_refused(whole: Path, data: Path, tmp_
     plain = start_run(weighted(data, sample_weights="none"), tmp_path, quiet())
     config, _ = read_config(whole)
     trainer = Trainer(
-        config, plain, prepare(config, read_vocabulary(whole, config)), torch.device("cpu"), quiet()
+        config, plain, prepare(config, Inputs(read_vocabulary(whole, config))), torch.device("cpu"), quiet()
     )
     with pytest.raises(InputError, match="neighbourhoods"):
         trainer.resume()
@@ -337,3 +337,25 @@ def test_fewer_neighbours_than_asked_for_are_told(data: Path, tmp_path: Path) ->
     assert "--neighbours: is 200, but 40 of 40 captions have fewer of other images (fewest: 38)" in printed(
         console
     )
+
+
+def test_an_image_that_occurs_twice_keeps_its_last_embedding() -> None:
+    cache = SampleCache(images=3, texts=5, dimension=2)
+    images = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    texts = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.8, 0.6]])
+    cache.write(images, texts, torch.tensor([2, 0, 2]), torch.tensor([4, 1, 3]))
+    assert torch.equal(cache.images, torch.tensor([[0.0, 1.0], [0.0, 0.0], [0.6, 0.8]]))
+    assert torch.equal(cache.texts[[4, 1, 3]], texts)
+    assert cache.known_images.tolist() == [True, False, True]
+    assert cache.known_texts.tolist() == [False, True, False, True, True]
+
+
+def test_a_later_batch_overwrites_and_carries_no_gradient() -> None:
+    cache = SampleCache(images=1, texts=1, dimension=2)
+    row = torch.tensor([0])
+    for value in (1.0, 2.0):
+        rows = torch.full((1, 2), value, requires_grad=True)
+        cache.write(rows, -rows, row, row)
+    assert cache.images.tolist() == [[2.0, 2.0]]
+    assert cache.texts.tolist() == [[-2.0, -2.0]]
+    assert not cache.images.requires_grad

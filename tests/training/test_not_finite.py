@@ -18,7 +18,7 @@ from coder_core.runs.lock import RunLock
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import read_status
 from coder_core.training.launch import start_run
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.stopping import NotFiniteError, check_gradients
 from coder_core.training.trainer import Trainer
 from tests.support.tiny_runs import newest_state, quiet, state_tensors, tiny_config
@@ -32,7 +32,7 @@ def begun(data: Path, tmp_path: Path) -> tuple[Path, Config, Prepared]:
     folder = start_run(tiny_config(data, epochs=1, schedule="constant"), tmp_path, quiet())
     config, _ = read_config(folder)
     longer = replace(config, training=replace(config.training, epochs=2, save_every=1e-6))
-    return folder, longer, prepare(longer, read_vocabulary(folder, longer))
+    return folder, longer, prepare(longer, Inputs(read_vocabulary(folder, longer)))
 
 
 def fail(
@@ -67,15 +67,17 @@ def test_features_name_step_samples_and_image(begun: tuple[Path, Config, Prepare
     """The scan of the files is bypassed: as if a disk went bad while training."""
     folder, config, prepared = begun
     step, image = 6, int(prepared.batches(6).image_ids[3])
-    features = np.array(prepared.train.features)
+    features = np.array(prepared.data.train.features)
     features[image] = value
-    split = replace(prepared.train, features=features)
+    split = replace(prepared.data.train, features=features)
     batches = TrainingBatches(
         split, prepared.batches.tokens, batch_size=8, seed=5, drop_regions=0.2, drop_words=0.2
     )
     first_met = next(s for s in range(PER_EPOCH, 10) if image in batches(s).image_ids)
     assert first_met <= step
-    message = fail(folder, config, replace(prepared, train=split, batches=batches))
+    message = fail(
+        folder, config, replace(prepared, data=replace(prepared.data, train=split), batches=batches)
+    )
     assert message.startswith(f"step {first_met}: ")
     assert "the loss term dcl, m-dcl is not finite" in message
     assert f"the features of image {image} are not finite" in message

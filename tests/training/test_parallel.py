@@ -137,4 +137,4 @@ def test_without_torchrun_everything_is_handed_back() -> None:
 def test_a_batch_that_does_not_divide_is_refused(data: Path) -> None:
     prepared = prepare(tiny_config(data))
     with pytest.raises(InputError, match="a multiple of the 3 processes"):
-        TrainingBatches(prepared.train, prepared.batches.tokens, batch_size=8, seed=0, part=1, parts=3)
+        TrainingBatches(prepared.data.train, prepared.words.train, batch_size=8, seed=0, part=1, parts=3)

@@ -14,10 +14,10 @@ from coder_core.config.checks import problems
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.model.run_towers import open_towers, with_size_of_towers
-from coder_core.training import pieces
+from coder_core.training import gradient_caching
+from coder_core.training.gradient_caching import check_pieces
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.pieces import check_pieces
-from coder_core.training.prepare import prepare
+from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.step import compute_losses
 from tests.support.configs import changed
 from tests.support.ddp_worker import CASES, PIECES, trained
@@ -96,7 +96,7 @@ def test_dropout_repeats(data: Path, monkeypatch: pytest.MonkeyPatch, values: di
     def once(encode: Callable[..., Any], *inputs: Tensor, use_reentrant: bool) -> Any:
         return encode(*inputs)
 
-    monkeypatch.setattr(pieces, "checkpoint", once)
+    monkeypatch.setattr(gradient_caching, "checkpoint", once)
     assert_same(cached, trained(config, 3))
     other = trained(changed(config, **dict.fromkeys(DROPOUT, 0.0)), 1)
     assert not torch.allclose(other["0 loss"], cached["0 loss"])
@@ -132,7 +132,7 @@ def test_towers_equal_the_whole_batch(tmp_path: Path) -> None:
         config = tower_config(folder, piece_size=size, text_tuning="lora")
         towers = open_towers(config)
         config, _ = with_size_of_towers(config, towers)
-        prepared = prepare(config, towers=towers)
+        prepared = prepare(config, Inputs(towers=towers))
         losses = compute_losses(prepared.model.train(), prepared.batches(0), config, epoch=0)
         losses.total.backward()
         gradients = {

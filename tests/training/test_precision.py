@@ -19,10 +19,10 @@ from coder_core.model.encoders.recurrent import RecurrentWords
 from coder_core.model.encoders.regions import RegionEncoder
 from coder_core.model.products import multiplies_bfloat16, product_library, use_onednn
 from coder_core.runs.load import read_config
+from coder_core.training.device import no_grad_autocast, no_grad_precision
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.parts.boosting import BoostingTeacher, make_boosting
 from coder_core.training.parts.memory import make_memory
-from coder_core.training.precision import twin_autocast, twin_precision
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.support.configs import changed
@@ -48,21 +48,21 @@ def config_of(data: Path, name: str = "tiny", **values: Any) -> Config:
 @pytest.mark.parametrize("precision", ["auto", "float32", "bfloat16"])
 @pytest.mark.parametrize("asked", ["float32", "bfloat16"])
 def test_what_is_asked_for_the_twin_is_what_it_gets(precision: Any, asked: Any) -> None:
-    assert twin_precision(TrainingConfig(precision=precision, twin_precision=asked), CPU) == asked
+    assert no_grad_precision(TrainingConfig(precision=precision, twin_precision=asked), CPU) == asked
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_left_to_itself_it_is_as_the_rest_of_the_step_was_asked_to_be(precision: Any) -> None:
     use_onednn()
-    assert twin_precision(TrainingConfig(precision=precision), CPU) == precision
+    assert no_grad_precision(TrainingConfig(precision=precision), CPU) == precision
 
 
 def test_left_to_itself_it_is_bfloat16_only_where_that_is_known_to_be_faster() -> None:
     torch.backends.mkldnn.matmul.fp32_precision = "none"  # the file's end gives it back: tests/conftest.py
-    assert twin_precision(TrainingConfig(), CPU) == "float32"
+    assert no_grad_precision(TrainingConfig(), CPU) == "float32"
     use_onednn()
     faster = product_library() == "oneDNN" and multiplies_bfloat16()
-    assert twin_precision(TrainingConfig(), CPU) == ("bfloat16" if faster else "float32")
+    assert no_grad_precision(TrainingConfig(), CPU) == ("bfloat16" if faster else "float32")
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="what the processor can is read on Linux here")
@@ -78,9 +78,9 @@ def test_the_pass_has_its_precision_whatever_holds_around_it(around: Halved) -> 
     a, b = torch.randn(3, 4), torch.randn(4, 5)
     with around():
         before = (a @ b).dtype
-        with twin_autocast("float32", CPU):
+        with no_grad_autocast("float32", CPU):
             assert (a @ b).dtype == torch.float32
-        with twin_autocast("bfloat16", CPU):
+        with no_grad_autocast("bfloat16", CPU):
             assert (a @ b).dtype == torch.bfloat16
         assert (a @ b).dtype == before
 

@@ -25,7 +25,7 @@ from coder_core.runs.lock import RunLock
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.prepare import prepare
+from coder_core.training.prepare import Inputs, prepare
 from tests.support.configs import changed
 from tests.support.interrupted import assert_resumes, begin, stop_during, train
 from tests.support.tiny_runs import (
@@ -79,7 +79,7 @@ def test_stopped_during_any_step_and_continued_equals_never_stopped(
 def test_stopped_by_ctrl_c_and_by_a_closed_terminal(whole: Path, tmp_path: Path) -> None:
     stopped = stop_during(whole, tmp_path / "tiny", 1, signal.SIGINT)
     config, _ = read_config(stopped)
-    prepared = prepare(config, read_vocabulary(stopped, config))
+    prepared = prepare(config, Inputs(read_vocabulary(stopped, config)))
     batches = StoppingBatches.of(prepared.batches, 11, signal.SIGHUP)
     assert train(stopped, config, replace(prepared, batches=batches)) == "stopped"
     continue_run(stopped, None, quiet())
@@ -105,11 +105,11 @@ def test_a_signal_during_an_evaluation_leaves_it_to_the_next_start(
     whole: Path, tmp_path: Path, evaluation: int
 ) -> None:
     folder, config, prepared = begin(whole, tmp_path / "tiny")
-    assert prepared.dev_tokens is not None
-    tokens = SignallingTokens(prepared.dev_tokens.ids, prepared.dev_tokens.offsets)
+    assert prepared.words.dev is not None
+    tokens = SignallingTokens(prepared.words.dev.ids, prepared.words.dev.offsets)
     object.__setattr__(tokens, "evaluations", 0)
     object.__setattr__(tokens, "signal_in", evaluation)
-    assert train(folder, config, replace(prepared, dev_tokens=tokens)) == "stopped"
+    assert train(folder, config, replace(prepared, words=replace(prepared.words, dev=tokens))) == "stopped"
     assert position(folder)["step"] == evaluation * PER_EPOCH
     assert position(folder)["evaluated"] == evaluation - 1
     continue_run(folder, None, quiet())
@@ -121,7 +121,7 @@ def test_steps_of_a_run_killed_before_its_first_save_count_once(whole: Path, tmp
     folder = stop_during(whole, tmp_path / "tiny", 12)
     shutil.rmtree(folder / "state")
     config, _ = read_config(folder)
-    prepared = prepare(config, read_vocabulary(folder, config))
+    prepared = prepare(config, Inputs(read_vocabulary(folder, config)))
     assert (
         train(folder, config, replace(prepared, batches=StoppingBatches.of(prepared.batches, 1))) == "stopped"
     )
@@ -329,7 +329,7 @@ def test_a_dev_split_that_went_or_came_is_refused(tmp_path: Path) -> None:
     data, bare = write_tiny_data(tmp_path / "data"), write_tiny_data(tmp_path / "bare")
     for file in bare.glob("dev_*"):
         file.unlink()
-    for began, now, said in ((data, bare, "has no dev split any more"), (bare, data, "has a dev split now")):
+    for began, now, said in ((data, bare, "has no dev split"), (bare, data, "has a dev split now")):
         run = start_run(tiny_config(began, began.name, epochs=1), tmp_path / "runs", quiet())
         config, _ = read_config(run)
         with pytest.raises(InputError, match=f"{now}: {said}"):

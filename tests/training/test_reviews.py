@@ -18,7 +18,7 @@ from coder_core.data.reviews import Review, Verdict, append_review, image_keys
 from coder_core.runs.load import read_config
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.parts.make import make_parts
-from coder_core.training.prepare import prepare
+from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import UsedReviews, apply_reviews, named_reviews
 from coder_core.training.step import compute_losses
 from tests.support.interrupted import stop_during
@@ -109,9 +109,9 @@ def test_a_weight_multiplies_the_loss_of_its_pair_alone(train: Split, data: Path
     )
     config = tiny_config(data, bank_size=0, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0)
     config = with_data(config, reviews=str(vague), vague_weight=0.25)
-    prepared = prepare(config, reviews=named_reviews(config))
+    prepared = prepare(config, Inputs(reviews=named_reviews(config)))
     plain = prepare(config)
-    assert prepared.review_weights is not None
+    assert prepared.data.review_weights is not None
     batch = next(
         batch
         for step in range(20)
@@ -121,7 +121,7 @@ def test_a_weight_multiplies_the_loss_of_its_pair_alone(train: Split, data: Path
     parts = make_parts(config, prepared, torch.device("cpu"))
     weighed = compute_losses(prepared.model.eval(), batch, config, parts, epoch=0.0)
     unweighed = compute_losses(plain.model.eval(), batch, config, (), epoch=0.0)
-    expected = torch.where(torch.from_numpy(prepared.review_weights)[batch.text_ids] < 1, 0.25, 1.0)
+    expected = torch.where(torch.from_numpy(prepared.data.review_weights)[batch.text_ids] < 1, 0.25, 1.0)
     torch.testing.assert_close(weighed.per_pair, unweighed.per_pair * expected)
     torch.testing.assert_close(weighed.total, (unweighed.per_pair * expected).mean())
 
@@ -135,12 +135,12 @@ def test_a_weight_stays_with_its_pair_where_a_part_of_the_images_trains(
     config = with_data(
         reviewed(data, vague, bank_size=0), train_part=0.4, other_part=other, vague_weight=0.25
     )
-    prepared = prepare(config, reviews=named_reviews(config))
-    assert prepared.review_weights is not None
+    prepared = prepare(config, Inputs(reviews=named_reviews(config)))
+    assert prepared.data.review_weights is not None
     weighed = [0.25 if row in judged else 1.0 for row in range(train.n_texts)]
-    images = set(prepared.train.image_of_text.tolist())
+    images = set(prepared.data.train.image_of_text.tolist())
     expected = [weight for row, weight in enumerate(weighed) if train.image_of_text[row] in images]
-    assert prepared.review_weights.tolist() == expected
+    assert prepared.data.review_weights.tolist() == expected
     assert 0 < len(expected) < train.n_texts
 
 
@@ -148,7 +148,7 @@ def test_a_caption_that_matches_two_images_is_a_negative_of_neither(
     train: Split, data: Path, reviews: Path
 ) -> None:
     config = reviewed(data, reviews, bank_size=0)
-    prepared = prepare(config, reviews=named_reviews(config))
+    prepared = prepare(config, Inputs(reviews=named_reviews(config)))
     batches = [prepared.batches(step) for step in range(prepared.batches.per_epoch)]
     pairs = [pair for batch in batches for pair in zip(batch.image_ids, batch.image_groups, strict=True)]
     assert {int(group) for image, group in pairs if image in (3, 9)} == {3}

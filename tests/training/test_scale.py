@@ -19,8 +19,7 @@ from coder_core.runs.load import load_model
 from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import start_run
 from coder_core.training.losses import Losses
-from coder_core.training.parts.make import make_parts
-from coder_core.training.parts.scale import LearnedScale
+from coder_core.training.parts.make import LearnedScale, make_parts
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer

@@ -21,10 +21,9 @@ from coder_core.objectives.pairs import both_directions
 from coder_core.objectives.polynomial import polynomial_hardest
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
 from coder_core.ops import normalise
-from coder_core.training.dcl_losses import concept_dcl, instance_dcl
 from coder_core.training.gathering import Keys, gather_anchors
-from coder_core.training.losses import Losses
-from coder_core.training.memory.bank import CoupledBank
+from coder_core.training.losses import Losses, concept_dcl, instance_dcl
+from coder_core.training.memory.momentum import CoupledBank
 from coder_core.training.parts.memory import MomentumMemory, make_memory
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses

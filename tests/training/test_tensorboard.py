@@ -10,13 +10,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from coder_core.runs.history import read_frame
 from coder_core.training.launch import start_run
-from coder_core.training.tensorboard import FOLDER
+from coder_core.training.reporting import TENSORBOARD
 from tests.support.interrupted import assert_resumes
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 
 def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
-    events = EventAccumulator(str(run / FOLDER), size_guidance={"scalars": 0})
+    events = EventAccumulator(str(run / TENSORBOARD), size_guidance={"scalars": 0})
     events.Reload()
     return {
         tag: [(point.step, point.value) for point in events.Scalars(tag)] for tag in events.Tags()["scalars"]
@@ -36,4 +36,4 @@ def test_every_step_stands_once_also_after_resuming(tmp_path: Path) -> None:
             assert [step for step, _ in points] == table["step"].tolist()
             assert [value for _, value in points] == pytest.approx(table[column].tolist(), rel=1e-6)
     config = replace(config, name="plain", training=replace(config.training, tensorboard=False, epochs=1))
-    assert not (start_run(config, tmp_path / "runs", quiet()) / FOLDER).exists()
+    assert not (start_run(config, tmp_path / "runs", quiet()) / TENSORBOARD).exists()

@@ -39,7 +39,7 @@ from coder_core.training.launch import continue_run, start_run
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.make import make_parts
 from coder_core.training.parts.memory import MomentumMemory
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.trainer import Trainer
 from tests.support import tower_worker as worker
 from tests.support.configs import changed
@@ -67,7 +67,7 @@ def full(towers_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def prepared(config: Config) -> tuple[Config, Prepared]:
     towers = open_towers(config)
     config, _ = with_size_of_towers(config, towers)
-    return config, prepare(config, towers=towers)
+    return config, prepare(config, Inputs(towers=towers))
 
 
 def losses(run: Path) -> list[float]:
@@ -90,9 +90,9 @@ def test_the_first_step_starts_from_transformers_own_cosines(towers_folder: Path
     from transformers import AutoModel, AutoProcessor, AutoTokenizer
 
     _, ready = prepared(tower_config(towers_folder, model=model))
-    assert ready.dev is not None
-    assert ready.dev_tokens is not None
-    found = encode_split(ready.model, ready.dev, ready.dev_tokens, device=CPU)
+    assert ready.data.dev is not None
+    assert ready.words.dev is not None
+    found = encode_split(ready.model, ready.data.dev, ready.words.dev, device=CPU)
     plain = AutoModel.from_pretrained(towers_folder / model).eval()
     tokenizer = AutoTokenizer.from_pretrained(towers_folder / model)
     pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in DEV]
@@ -134,9 +134,9 @@ def test_naflex_starts_from_its_zero_shot_embeddings_and_learns(flexible: Config
     assert embed(["pictures", data, f"--model={model}", *given]) == 0
     zero = open_analysis(tmp_path / "zero", "dev")
     _, ready = prepared(flexible)
-    assert ready.dev is not None
-    assert ready.dev_tokens is not None
-    start = encode_split(ready.model, ready.dev, ready.dev_tokens, device=CPU)
+    assert ready.data.dev is not None
+    assert ready.words.dev is not None
+    start = encode_split(ready.model, ready.data.dev, ready.words.dev, device=CPU)
     np.testing.assert_allclose(start.images, zero.image_embeddings, atol=1e-6)
     np.testing.assert_allclose(start.texts, zero.text_embeddings, atol=1e-6)
     run = start_run(flexible, tmp_path, quiet())
@@ -337,12 +337,12 @@ def test_broken_pictures_are_named_before_the_first_step_or_left_out(
     with pytest.raises(InputError, match=rf"1 of 6 pictures cannot be decoded; the first: .*{train[1]}"):
         prepared(config)
     _, ready = prepared(tower_config(towers_folder, data=str(data), skip_broken=True))
-    assert ready.train.n_images == 5
+    assert ready.data.train.n_images == 5
     (data / "Flicker8k_Dataset" / train[2]).unlink()
     with pytest.raises(UnreadableRowsError, match=train[2]):
         list(ready.batches.stream(0, 5))
-    pictures = replace(ready.train.pictures, workers=1)
-    ready.batches.split = replace(ready.train, pictures=pictures)
+    pictures = replace(ready.data.train.pictures, workers=1)
+    ready.batches.split = replace(ready.data.train, pictures=pictures)
     with pytest.raises(UnreadableRowsError, match=train[2]):
         list(ready.batches.stream(0, 5))
 
@@ -350,7 +350,7 @@ def test_broken_pictures_are_named_before_the_first_step_or_left_out(
 def test_workers_change_no_bit_of_a_batch(everything: Config) -> None:
     _, ready = prepared(everything)
     here = list(ready.batches.stream(1, 4))
-    ready.batches.split = replace(ready.train, pictures=replace(ready.train.pictures, workers=2))
+    ready.batches.split = replace(ready.data.train, pictures=replace(ready.data.train.pictures, workers=2))
     for batch, expected in zip(ready.batches.stream(1, 4), here, strict=True):
         assert all(torch.equal(vars(batch)[name], value) for name, value in vars(expected).items())
     assert not torch.equal(here[0].regions, here[1].regions)
@@ -359,7 +359,7 @@ def test_workers_change_no_bit_of_a_batch(everything: Config) -> None:
 def test_the_documented_tower_of_ones_own_trains_from_random_weights(
     towers_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = Path("docs/training.md").read_text("utf-8").split("## Towers")[1]
+    text = Path("docs/training.md").read_text("utf-8").split("\n## Towers\n")[1]
     (tmp_path / "smalltowers.py").write_text(text.split("```python")[1].split("```")[0])
     monkeypatch.syspath_prepend(tmp_path)
     own = "smalltowers:small"

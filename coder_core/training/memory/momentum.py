@@ -1,4 +1,5 @@
-"""The momentum twin of an encoder. He et al. 2020 (MoCo), eq. 2; CODER section 3.3; Diao et al. 2024 (DBL), eq. 22."""
+"""Momentum encoders and the coupled banks of their keys. He et al. 2020 (MoCo), eq. 2; CODER section 3.3, eq. 6;
+Diao et al. 2024 (DBL), eq. 22."""
 
 from __future__ import annotations
 
@@ -7,38 +8,42 @@ import math
 from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from coder_core.ops import EMPTY_ID
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 Module = TypeVar("Module", bound=nn.Module)
 
 
-def momentum_twin(module: Module, *, dropout: bool = True) -> Module:
+def momentum_encoder(module: Module, *, dropout: bool = True) -> Module:
     """Copy a module without gradients, in training mode: batch norm normalises by the batch's own statistics.
 
     Args:
         module: to copy.
-        dropout: read with dropout too.
+        dropout: False encodes without dropout.
     """
-    twin = copy.deepcopy(module).requires_grad_(False)
-    return twin.train() if dropout else normalise_by_batch(twin)
+    encoder = copy.deepcopy(module).requires_grad_(False)
+    return encoder.train() if dropout else normalise_by_batch(encoder)
 
 
 def normalise_by_batch(module: Module) -> Module:
-    """Evaluation mode, without dropout, but for batch norm, which normalises by the batch's own statistics."""
+    """Set evaluation mode, without dropout, except for batch norm, which uses the batch's own statistics."""
     module.eval()
     for part in module.modules():
-        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+        if isinstance(part, BATCH_NORMS):
             part.train()
     return module
 
 
 @torch.no_grad()
-def update_twin(twin: nn.Module, module: nn.Module, momentum: float) -> None:
-    """twin ← momentum · twin + (1 − momentum) · module, in place. Buffers (batch norm) are copied, not averaged; what
-    both share (what is frozen of a tower) stays as it is.
+def update_momentum(encoder: nn.Module, module: nn.Module, momentum: float) -> None:
+    """encoder ← momentum · encoder + (1 − momentum) · module, in place.
+
+    Buffers (batch norm) are copied, not averaged. Tensors that both share (frozen weights of a tower) do not change.
 
     Args:
-        twin: has the same parameters in the same order as `module`.
+        encoder: has the same parameters in the same order as `module`.
         module: the trained module.
         momentum: from 0 to 1.
 
@@ -47,26 +52,77 @@ def update_twin(twin: nn.Module, module: nn.Module, momentum: float) -> None:
     """
     if not 0 <= momentum <= 1:
         raise ValueError(f"momentum must be from 0 to 1, got {momentum}")
-    both = zip(twin.parameters(), module.parameters(), strict=True)
-    pairs = [(slow, fast.detach()) for slow, fast in both if slow is not fast]
-    if pairs:
-        torch._foreach_lerp_([slow for slow, _ in pairs], [fast for _, fast in pairs], 1 - momentum)
-    for slow, fast in zip(twin.buffers(), module.buffers(), strict=True):
+    for slow, fast in zip(encoder.parameters(), module.parameters(), strict=True):
         if slow is not fast:
-            slow.copy_(fast)
+            slow.lerp_(fast, 1 - momentum)
+    for old, new in zip(encoder.buffers(), module.buffers(), strict=True):
+        if old is not new:
+            old.copy_(new)
 
 
 def cosine_momentum(step: int, steps: int, start: float) -> float:
-    """The momentum at a step, 0 ≤ step < steps: from `start` towards 1 on half a cosine (DBL eq. 22)."""
+    """Return the momentum of a step, 0 ≤ step < steps: from `start` towards 1 on half a cosine (DBL eq. 22)."""
     return 1 - (1 - start) * (1 + math.cos(math.pi * step / steps)) / 2
 
 
 def share_of_start(steps: int, start: float) -> float:
-    """Share of its initial weights left in a twin after `steps` steps of `cosine_momentum`."""
+    """Return the share of its initial weights left in an encoder after `steps` steps of `cosine_momentum`."""
     return math.prod(cosine_momentum(step, steps, start) for step in range(steps))
 
 
 def start_that_leaves(share: float, steps: int) -> float:
-    """A start of `cosine_momentum` that leaves at most `share` of the twin's initial weights."""
+    """Return a start of `cosine_momentum` that leaves at most `share` of the initial weights."""
     # The steps' (1 - momentum) add up to (1 - start) · (steps + 1) / 2, and log(momentum) <= momentum - 1.
     return max(0.0, 1 + 2 * math.log(share) / (steps + 1))
+
+
+class CoupledBank(nn.Module):
+    """Ring of momentum keys per modality with shared slots: slot k holds a pair's image key, text key and image id.
+
+    Args:
+        size: slots.
+        dimension: D.
+    """
+
+    images: Tensor
+    texts: Tensor
+    image_ids: Tensor
+    position: Tensor
+    filled: Tensor
+
+    def __init__(self, size: int, dimension: int) -> None:
+        super().__init__()
+        if size < 1:
+            raise ValueError(f"a bank needs at least one slot, got {size}")
+        self.size = size
+        self.register_buffer("images", torch.zeros(size, dimension))
+        self.register_buffer("texts", torch.zeros(size, dimension))
+        self.register_buffer("image_ids", torch.full((size,), EMPTY_ID, dtype=torch.int64))
+        self.register_buffer("position", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
+
+    @property
+    def count(self) -> int:
+        """Slots that hold a key."""
+        return int(self.filled)
+
+    @torch.no_grad()
+    def enqueue(self, images: Tensor, texts: Tensor, image_ids: Tensor) -> None:
+        """Overwrite the oldest keys with a batch's. Call it after backward(), as autograd reads the slots until then.
+
+        Args:
+            images: (B, D) image keys of all processes.
+            texts: (B, D) text keys.
+            image_ids: (B,).
+
+        Raises:
+            ValueError: the three have different lengths.
+        """
+        if not len(images) == len(texts) == len(image_ids):
+            raise ValueError(f"{len(images)} image keys, {len(texts)} text keys, {len(image_ids)} ids")
+        end = int(self.position) + len(images)
+        newest = torch.arange(max(int(self.position), end - self.size), end, device=images.device)
+        for ring, keys in ((self.images, images), (self.texts, texts), (self.image_ids, image_ids)):
+            ring[newest % self.size] = keys[len(keys) - len(newest) :]
+        self.position.fill_(end % self.size)
+        self.filled.fill_(min(self.size, int(self.filled) + len(images)))

@@ -1,23 +1,28 @@
-"""The prototypes of eq. 7: spherical k-means updated in every training step. CODER section 3.4.
+"""Prototypes of eq. 7: spherical k-means, updated in every training step. CODER section 3.4.
 
-Image-caption pairs are clustered by v^I + w^I, scaled to length one. The paper gives K, this vector and the word
-"on-line"; docs/equations.md 1.6 lists what we decided. K exceeds the batch, so centroids persist from step to step, and
-a prototype keeps its number: row k of the classifier belongs to prototype k.
+Image-caption pairs are clustered by v^I + w^I at length one. The paper gives K, this vector and the word "on-line";
+docs/equations.md 1.6 lists our decisions. K exceeds the batch, so centroids persist from step to step, and a prototype
+keeps its number: row k of the classifier belongs to prototype k. `recluster` clusters all pairs between two epochs; each
+new centroid takes the number of the old prototype it shares most pairs with.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from coder_core.geometry.kmeans import faiss_kmeans, nearest_centroid
 from coder_core.ops import SHORTEST_VECTOR, best_columns, lengths, normalise
 
 NO_LABEL = -1
 PAIRS_PER_RESEED = 8  # at most one in eight pairs of a batch becomes a new centroid in one step
 ROWS_AT_ONCE = 1024
 LEAST_WEIGHT = 1e-6  # of the old direction in a mean: members that cancel out leave it as it was
+ITERATIONS = 10  # of each start of a full clustering
+MOST_MATCHED_EXACTLY = 2048  # the Hungarian method takes seconds there, and grows with the cube
 
 
 class Assignment(NamedTuple):
@@ -82,10 +87,8 @@ class Prototypes(nn.Module):
         self.count, self.pass_pairs = count, pass_pairs
         self.register_buffer("centroids", torch.zeros(count, dimension))
         self.register_buffer("resultants", torch.zeros(count))  # length of the running mean, from 0 to 1
-        self.register_buffer("weights", torch.zeros(count))  # how many members the running mean stands for
-        self.register_buffer(
-            "idle", torch.zeros(count, dtype=torch.int64)
-        )  # pairs seen since the last member
+        self.register_buffer("weights", torch.zeros(count))  # members in the running mean
+        self.register_buffer("idle", torch.zeros(count, dtype=torch.int64))  # pairs since the last member
         self.register_buffer("members", torch.zeros(count, dtype=torch.int64))
         self.register_buffer("labels", torch.full((pairs,), NO_LABEL, dtype=torch.int64))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
@@ -93,7 +96,7 @@ class Prototypes(nn.Module):
 
     @property
     def ready(self) -> bool:
-        """Whether the first pass is over, so that centroids exist."""
+        """True after the first pass: the centroids exist."""
         return int(self.seen) >= self.pass_pairs
 
     @torch.no_grad()
@@ -148,13 +151,12 @@ class Prototypes(nn.Module):
         return PrototypeCounts(used, dead, int(self.members.max()), int(self.reseeded))
 
     def _seed(self, vectors: Tensor) -> None:
-        slots = torch.arange(len(vectors), device=vectors.device) + (
-            int(self.seen) - self.pass_pairs + self.count
-        )
-        chosen = (slots >= 0) & (slots < self.count)
-        self.centroids[slots[chosen]] = vectors[chosen]
-        self.resultants[slots[chosen]] = 1.0
-        self.weights[slots[chosen]] = 1.0
+        first = int(self.seen) - self.pass_pairs + self.count
+        slots = torch.arange(len(vectors), device=vectors.device) + first
+        is_seed = (slots >= 0) & (slots < self.count)
+        self.centroids[slots[is_seed]] = vectors[is_seed]
+        self.resultants[slots[is_seed]] = 1.0
+        self.weights[slots[is_seed]] = 1.0
         self.seen += len(vectors)
 
     def _move(self, vectors: Tensor, labels: Tensor) -> None:
@@ -182,10 +184,10 @@ class Prototypes(nn.Module):
         order = order[members[order] > 1]
         labels = assigned.labels[order]
         is_first = ~(labels[:, None] == labels).tril(-1).any(1)
-        chosen = order[is_first][: max(1, len(vectors) // PAIRS_PER_RESEED)]
-        count = min(len(dead), len(chosen))
+        rows = order[is_first][: max(1, len(vectors) // PAIRS_PER_RESEED)]
+        count = min(len(dead), len(rows))
         dead = dead[:count]
-        self.centroids[dead] = vectors[chosen[:count]]
+        self.centroids[dead] = vectors[rows[:count]]
         self.resultants[dead] = 1.0
         self.weights[dead] = 1.0
         self.idle[dead] = 0
@@ -200,3 +202,57 @@ def _add_rows(sums: Tensor, row: Tensor, vectors: Tensor) -> Tensor:
     membership = torch.zeros(len(sums), len(vectors), device=sums.device, dtype=sums.dtype)
     membership[row, torch.arange(len(row), device=row.device)] = 1.0
     return sums.addmm_(membership, vectors)
+
+
+def recluster(vectors: np.ndarray, centroids: np.ndarray, *, seed: int) -> np.ndarray:
+    """Return (K, D) new centroids of all pairs with the old numbers: the better of a random start and the old ones.
+
+    Args:
+        vectors: (pairs, D) unit rows.
+        centroids: (K, D) old centroids, unit rows.
+        seed: of faiss.
+    """
+    vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+    candidates = []
+    for start in (None, centroids):
+        model = faiss_kmeans(vectors, len(centroids), iterations=ITERATIONS, seed=seed)
+        model.train(vectors, init_centroids=start)
+        candidates.append(np.asarray(model.centroids, dtype=np.float32))
+    best = max(candidates, key=lambda means: mean_cosine(vectors, means))
+    before, after = nearest_centroid(vectors, centroids), nearest_centroid(vectors, best)
+    return best[match_clusters(before, after, len(centroids))]
+
+
+def mean_cosine(vectors: np.ndarray, centroids: np.ndarray) -> float:
+    """Return the mean cosine of a pair to its nearest centroid."""
+    return float(np.einsum("nd,nd->n", vectors, centroids[nearest_centroid(vectors, centroids)]).mean())
+
+
+def match_clusters(before: np.ndarray, after: np.ndarray, count: int) -> np.ndarray:
+    """Give each old number to a new cluster, so that as many pairs as possible keep their number.
+
+    Up to 2,048 clusters the matching is optimal (Hungarian method); above, greedy by shared pairs.
+
+    Args:
+        before, after: (pairs,) labels under the old and under the new centroids, from 0 to count - 1.
+        count: K.
+
+    Returns:
+        (K,) int64, a permutation: old number k goes to new cluster result[k].
+    """
+    shared, times = np.unique(before.astype(np.int64) * count + after, return_counts=True)
+    old, new = np.divmod(shared, count)
+    if count <= MOST_MATCHED_EXACTLY:
+        from scipy.optimize import linear_sum_assignment
+
+        overlap = np.zeros((count, count), dtype=np.float32)
+        overlap[old, new] = times
+        return linear_sum_assignment(overlap, maximize=True)[1].astype(np.int64)
+    new_of_old = np.full(count, -1, dtype=np.int64)
+    is_free = np.ones(count, dtype=bool)
+    for row in np.argsort(-times, kind="stable"):
+        if new_of_old[old[row]] < 0 and is_free[new[row]]:
+            new_of_old[old[row]] = new[row]
+            is_free[new[row]] = False
+    new_of_old[new_of_old < 0] = np.flatnonzero(is_free)
+    return new_of_old

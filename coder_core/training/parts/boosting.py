@@ -1,64 +1,76 @@
-"""Deep Boosting Learning: the branches that set the target's margins. Diao et al. 2024, section III-C.
+"""Deep Boosting Learning: the branches that set the target's margins, and the losses against them. Diao et al. 2024,
+section III-C; also distillation and mutual learning.
 
-They score the same batch as the model that is saved, the target, and are never saved as models. The teacher (the paper
-calls it the anchor branch) is a moving average of the target (MSS) or a finished run (OAS); with the online scenario
-(OSS) the earlier branches train beside the target.
+They score the same batch as the target, the model that is saved, and are never saved as models. The teacher (the paper's
+anchor branch) is a moving average of the target (MSS) or a finished run (OAS); with the online scenario (OSS) the
+earlier branches train together with the target.
 """
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from coder_core.config.boosting import BoostingConfig
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder
-from coder_core.training.boosting_losses import boosted, cohort_losses
-from coder_core.training.gathering import Anchors, Lengths, gather_anchors
+from coder_core.objectives.boosting import absolute_max, absolute_sum, relative_max, relative_sum
+from coder_core.objectives.distillation import (
+    rank_distillation,
+    relational_distillation,
+    reversed_self_distillation,
+    self_distillation,
+)
+from coder_core.objectives.mutual_learning import mutual_learning
+from coder_core.training import parallel
+from coder_core.training.device import no_grad_autocast, no_grad_precision
+from coder_core.training.gathering import Anchors, Lengths, batch_directions, batch_scores, gather_anchors
+from coder_core.training.gradient_caching import encode_in_pieces
 from coder_core.training.losses import Losses
-from coder_core.training.memory.momentum import cosine_momentum, normalise_by_batch, update_twin
-from coder_core.training.parts.part import Part, StepContext
-from coder_core.training.pieces import in_pieces
-from coder_core.training.precision import twin_autocast, twin_precision
+from coder_core.training.memory.momentum import cosine_momentum, normalise_by_batch, update_momentum
+from coder_core.training.parts.part import Part, Step
 from coder_core.training.prepare import Prepared
 
 
 class Boosting(Part):
-    """Adds the losses of the target against other branches, from the configured epoch on."""
+    """Add the losses of the target against other branches, from the configured epoch on."""
 
     @abstractmethod
     def encode(self, batch: Batch) -> list[Anchors]:
-        """The pairs under every other branch, beside those of all processes."""
+        """Gather the pairs under every other branch."""
 
-    def add_losses(self, losses: Losses, step: StepContext) -> Losses:
-        """With the target's losses against the other branches."""
+    def add_losses(self, losses: Losses, step: Step) -> Losses:
+        """Add the target's losses against the other branches."""
         if step.epoch < step.config.boosting.boosting_start_epoch:
             return losses
         with step.autocast:
             others = self.encode(step.batch)
         return self.losses_against(losses, others, step)
 
-    def losses_against(self, losses: Losses, others: Sequence[Anchors], step: StepContext) -> Losses:
-        """With the target's losses against the pairs under `others`."""
+    def losses_against(self, losses: Losses, others: Sequence[Anchors], step: Step) -> Losses:
+        """Add the target's losses against the pairs under `others`."""
         return boosted(losses, step.anchors, others, step.config)
 
 
 class BoostingTeacher(Boosting):
     """A branch that sets margins and gets no gradient (the paper's anchor branch).
 
-    It reads without dropout, as the authors' program has it: margins should carry no noise. A moving average normalises
+    It encodes without dropout, as the authors' program does: margins should carry no noise. A moving average normalises
     by the batch, because the running statistics are the target's.
 
     Args:
-        branch: its weights; taken over, not copied.
+        branch: its model; used, not copied.
         steps: of the whole run.
         momentum: share of it that stays at the first step; None for a branch that never moves.
         precision: of its passes, "float32" or "bfloat16".
-        piece_size: pairs that it encodes at a time; 0 takes all.
+        piece_size: pairs encoded at a time; 0 encodes all.
     """
 
     def __init__(
@@ -78,28 +90,30 @@ class BoostingTeacher(Boosting):
 
     @torch.no_grad()
     def encode(self, batch: Batch) -> list[Anchors]:
-        """The pairs under the teacher; one element."""
+        """Gather the pairs under the teacher; one element."""
         lengths = Lengths(batch.region_lengths, batch.word_lengths)
-        with twin_autocast(self.precision, batch.regions.device):
-            images = in_pieces(self.branch.encode_images, self.piece_size, batch.regions, lengths.images)
-            texts = in_pieces(self.branch.encode_texts, self.piece_size, batch.words, lengths.texts)
+        with no_grad_autocast(self.precision, batch.regions.device):
+            images = encode_in_pieces(
+                self.branch.encode_images, self.piece_size, batch.regions, lengths.images
+            )
+            texts = encode_in_pieces(self.branch.encode_texts, self.piece_size, batch.words, lengths.texts)
         return [gather_anchors(images, texts, batch.image_groups, self.branch.scorer, lengths)]
 
     def after_step(self, model: Coder, step: int) -> None:
         """Average the target in, as the optimizer left it (eq. 22)."""
         if self.momentum is not None:
-            update_twin(self.branch, model, cosine_momentum(step, self.steps, self.momentum))
+            update_momentum(self.branch, model, cosine_momentum(step, self.steps, self.momentum))
 
 
 class OnlineBranches(Boosting):
     """Branches before the target, from other seeds, which train in the same step by their own loss.
 
-    One forward pass of each serves its own loss and, without gradient, the margins of later branches; so they read with
-    dropout, each with its own.
+    One forward pass of each serves its own loss and, without gradient, the margins of later branches, so each encodes
+    with its own dropout.
 
     Args:
-        branches: in order; taken over, not copied.
-        piece_size: pairs that a branch encodes at a time; 0 takes all.
+        branches: in order; used, not copied.
+        piece_size: pairs a branch encodes at a time; 0 encodes all.
     """
 
     state_file = "anchor"
@@ -110,25 +124,25 @@ class OnlineBranches(Boosting):
         self.branches = nn.ModuleList(branches).train()
 
     def encode(self, batch: Batch) -> list[Anchors]:
-        """The pairs under every branch, with gradient."""
+        """Gather the pairs under every branch, with gradient."""
         lengths = Lengths(batch.region_lengths, batch.word_lengths)
         pairs = []
         for branch in self.branches:
             assert isinstance(branch, Coder)
             inputs = batch.regions, lengths.images, batch.words, lengths.texts
-            embedded = in_pieces(branch, self.piece_size, *inputs)
+            embedded = encode_in_pieces(branch, self.piece_size, *inputs)
             pairs.append(
                 gather_anchors(embedded.images, embedded.texts, batch.image_groups, branch.scorer, lengths)
             )
         return pairs
 
-    def losses_against(self, losses: Losses, others: Sequence[Anchors], step: StepContext) -> Losses:
-        """With the target's losses against the other branches, and the losses of these."""
+    def losses_against(self, losses: Losses, others: Sequence[Anchors], step: Step) -> Losses:
+        """Add the target's losses against the other branches, and the losses of these."""
         losses = super().losses_against(losses, others, step)
         return cohort_losses(losses, step.anchors, others, step.config, step.branch_losses)
 
     def separate_parameters(self) -> list[dict[str, nn.Parameter]]:
-        """Those of every branch: no branch's gradient shortens another's."""
+        """Return those of every branch: no branch's gradient shortens another's."""
         return [
             {f"branch-{number} {name}": parameter for name, parameter in branch.named_parameters()}
             for number, branch in enumerate(self.branches, start=1)
@@ -136,21 +150,96 @@ class OnlineBranches(Boosting):
 
 
 def make_boosting(config: Config, prepared: Prepared) -> Boosting | None:
-    """The other branches that a configuration asks for; a moving average starts as the prepared model."""
-    if config.boosting.boosting == "none":
+    """Make the other branches of a configuration; a moving average starts as the prepared model."""
+    boosting, piece_size, teacher = config.boosting, config.training.piece_size, prepared.sources.teacher
+    if boosting.boosting == "none":
         return None
-    if config.boosting.boosting_scenario == "online":
-        return OnlineBranches(prepared.branches, config.training.piece_size)
+    if boosting.boosting_scenario == "online":
+        return OnlineBranches(prepared.branches, piece_size)
     steps = prepared.batches.per_epoch * config.training.epochs
-    precision = twin_precision(config.training, next(prepared.model.parameters()).device)
-    if prepared.teacher is not None:
-        return BoostingTeacher(
-            prepared.teacher.model, steps, None, precision, piece_size=config.training.piece_size
-        )
-    return BoostingTeacher(
-        copy.deepcopy(prepared.model),
-        steps,
-        config.boosting.boosting_momentum,
-        precision,
-        piece_size=config.training.piece_size,
+    precision = no_grad_precision(config.training, next(prepared.model.parameters()).device)
+    if teacher is not None:
+        return BoostingTeacher(teacher.model, steps, None, precision, piece_size=piece_size)
+    average = copy.deepcopy(prepared.model)
+    return BoostingTeacher(average, steps, boosting.boosting_momentum, precision, piece_size=piece_size)
+
+
+def loss_against_teacher(boosting: BoostingConfig) -> Callable[..., Tensor]:
+    """Return the configured loss against a teacher, to be called with the scores of both branches."""
+    relative: dict[str, Any] = {"margin": boosting.boosting_margin, "soft": boosting.boosting_soft}
+    absolute: dict[str, Any] = {**relative, "split": boosting.boosting_split}
+    student: dict[str, Any] = {"temperature": boosting.boosting_temperature}
+    both: dict[str, Any] = {**student, "teacher_temperature": boosting.boosting_teacher_temperature}
+    forms: dict[str, Callable[..., Tensor]] = {
+        "rs": partial(relative_sum, **relative),
+        "rm": partial(relative_max, **relative),
+        "as": partial(absolute_sum, **absolute),
+        "am": partial(absolute_max, **absolute),
+        "dr": partial(rank_distillation, **student),
+        "rkd": relational_distillation,
+        "dml": partial(mutual_learning, **student),
+        "dino": partial(self_distillation, **both),
+        "dino-reversed": partial(reversed_self_distillation, **both),
+    }
+    if boosting.boosting in forms:
+        return forms[boosting.boosting]
+    first, second = (forms[name] for name in boosting.boosting.split("-"))  # rs-as, rm-am: table IV #H and #I
+    return lambda *scores: (first(*scores) + second(*scores)) / 2
+
+
+def boosting_losses(target: Anchors, teachers: Sequence[Anchors], config: Config) -> Tensor:
+    """Return (B,) each pair's loss against a teacher, both directions together, averaged over the teachers.
+
+    Diao et al. 2024, section IV-B: with several earlier branches their losses are averaged, not their scores.
+
+    Args:
+        target: this process's pairs under the branch that learns.
+        teachers: the same pairs under one or more other branches; they get no gradient.
+        config: names the form, its margins, and whether other captions of an image are negatives.
+    """
+    loss = loss_against_teacher(config.boosting)
+    with torch.no_grad():
+        teacher_scores = [batch_scores(teacher) for teacher in teachers]
+    losses = []
+    directions = batch_directions(target, keep_same_image=config.objective.same_image_negatives)
+    for index, direction in enumerate(directions):
+        for scores in teacher_scores:
+            losses.append(loss(*direction, scores[index], scores[index].diagonal(target.offset)))
+    return torch.stack(losses).sum(0) / len(teachers)
+
+
+def boosted(losses: Losses, target: Anchors, teachers: Sequence[Anchors], config: Config) -> Losses:
+    """Add the loss against the teachers: a sum over the batch, whatever the main loss."""
+    if not teachers:
+        return losses
+    per_pair = boosting_losses(target, teachers, config)
+    pairs = len(per_pair) * parallel.world_size()  # several processes average their gradients
+    return losses.plus(
+        f"boosting-{config.boosting.boosting}", per_pair, config.boosting.boosting_weight * pairs
     )
+
+
+def cohort_losses(
+    losses: Losses,
+    target: Anchors,
+    earlier: Sequence[Anchors],
+    config: Config,
+    raw: Callable[[Anchors], Losses],
+) -> Losses:
+    """Add the losses of the earlier branches, which train in the same step (OSS).
+
+    Each has the raw loss, and all branches before it as teachers; under mutual learning all others.
+
+    Args:
+        losses: of the target.
+        target: the pairs under the target.
+        earlier: the pairs under the branches before it, in order, with gradient.
+        config: of the run.
+        raw: a branch's pairs → its raw loss.
+    """
+    for number, branch in enumerate(earlier):
+        teachers = list(earlier[:number])
+        if config.boosting.boosting == "dml":
+            teachers += [*earlier[number + 1 :], target]
+        losses = losses.plus_branch(f"branch-{number + 1}", boosted(raw(branch), branch, teachers, config))
+    return losses

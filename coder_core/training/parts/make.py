@@ -1,40 +1,155 @@
-"""Configuration -> the optional parts of its steps."""
+"""Make the parts of a configuration; the parts of a few lines are defined here."""
 
 from __future__ import annotations
 
-import torch
+import math
+from collections.abc import Mapping
+from typing import Any
 
-from coder_core.config.schema import Config
+import torch
+from torch import Tensor, nn
+
+from coder_core.config.checks import SUMMED
+from coder_core.config.schema import LARGEST_SCALE, Config
+from coder_core.data.batches import Batch
+from coder_core.model.coder import Coder
+from coder_core.objectives.several_embeddings import head_diversity, mean_discrepancy
+from coder_core.training.gathering import gather_anchors
+from coder_core.training.losses import Losses, Scale, concept_dcl
+from coder_core.training.optim import SCALE
 from coder_core.training.parts.boosting import make_boosting
-from coder_core.training.parts.concepts import make_concept_loss
 from coder_core.training.parts.memory import make_memory
 from coder_core.training.parts.neighbourhoods import make_neighbourhoods
-from coder_core.training.parts.part import Part
+from coder_core.training.parts.part import Part, Step
 from coder_core.training.parts.prototypes import make_prototypes
-from coder_core.training.parts.reviews import make_review_weights
-from coder_core.training.parts.scale import make_scale
-from coder_core.training.parts.several_embeddings import make_regularisers
 from coder_core.training.prepare import Prepared
-
-MAKERS = (
-    make_scale,
-    make_review_weights,
-    make_memory,
-    make_neighbourhoods,
-    make_regularisers,
-    make_boosting,
-    make_concept_loss,
-    make_prototypes,
-)
 
 
 def make_parts(config: Config, prepared: Prepared, device: torch.device) -> list[Part]:
-    """The parts a configuration asks for, on `device`, in the order in which their losses are summed (eq. 8).
+    """Make the parts of a configuration, on `device`, in the order in which their losses are summed (eq. 8).
 
     Args:
         config: of the run.
-        prepared: data and model; the model stands on `device`.
+        prepared: data and model; the model is on `device`.
         device: to train on.
     """
-    parts = [make(config, prepared) for make in MAKERS]
+    objective = config.objective
+    scale = review_weights = regularisers = None
+    if objective.learns_scale:
+        bias = objective.logit_bias if objective.loss == "sigmoid" else None
+        scale = LearnedScale(objective.temperature, bias)
+    if prepared.data.review_weights is not None:
+        review_weights = ReviewWeights(torch.from_numpy(prepared.data.review_weights))
+    if config.model.embeddings > 1 and (objective.weight_heads > 0 or objective.weight_mmd > 0):
+        regularisers = EmbeddingRegularisers()
+    parts = (
+        scale,
+        review_weights,
+        make_memory(config, prepared),
+        make_neighbourhoods(config, prepared),
+        regularisers,
+        make_boosting(config, prepared),
+        ConceptLoss() if config.model.concepts else None,
+        make_prototypes(config, prepared),
+    )
     return [part.to(device) for part in parts if part is not None]
+
+
+class LearnedScale(Part):
+    """Learned scale of the logits, exp(t), and bias b of the sigmoid loss. CLIP: Radford et al. 2021; SigLIP: Zhai et
+    al. 2023.
+
+    Neither has weight decay, and their gradient is clipped by a norm of its own. Of several branches that train
+    together only the target moves them. t stays at or below ln 100.
+
+    Args:
+        temperature: exp(t) starts as 1 / temperature.
+        bias: start of b; None for a loss without one.
+    """
+
+    state_file = "scale"
+
+    def __init__(self, temperature: float, bias: float | None = None) -> None:
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)))
+        self.bias = None if bias is None else nn.Parameter(torch.tensor(bias))
+
+    def loss_inputs(self, model: Coder, batch: Batch) -> dict[str, Any]:
+        """Return the present scale and bias."""
+        return {"scale": Scale(self.log_scale.exp(), self.bias)}
+
+    @torch.no_grad()
+    def after_step(self, model: Coder, step: int) -> None:
+        """Keep the scale at or below 100."""
+        self.log_scale.clamp_(max=math.log(LARGEST_SCALE))
+
+    def separate_parameters(self) -> list[dict[str, nn.Parameter]]:
+        """Return t and b."""
+        return [{f"{SCALE}{name}": parameter for name, parameter in self.named_parameters()}]
+
+    def report(self) -> dict[str, Any]:
+        """Return the scale exp(t) and the bias."""
+        fields = {"logit_scale": round(math.exp(self.log_scale.item()), 5)}
+        return fields if self.bias is None else fields | {"logit_bias": round(self.bias.item(), 5)}
+
+    def facts(self, fields: Mapping[str, Any]) -> list[str]:
+        """Return a text such as: logit scale 12.4, bias -9.81."""
+        if "logit_scale" not in fields:
+            return []
+        bias = f", bias {fields['logit_bias']:.3g}" if "logit_bias" in fields else ""
+        return [f"logit scale {fields['logit_scale']:.3g}{bias}"]
+
+    def exports(self) -> dict[str, dict[str, Tensor]]:
+        """Return both, to keep beside the best model; ranking does not read them."""
+        return {"scale": {name: value.detach() for name, value in self.state_dict().items()}}
+
+
+class ReviewWeights(Part):
+    """Weights of reviewed pairs for the instance branch. It has no state.
+
+    Args:
+        weights: (m,) of all train pairs.
+    """
+
+    weights: Tensor
+
+    def __init__(self, weights: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weights", weights, persistent=False)
+
+    def loss_inputs(self, model: Coder, batch: Batch) -> dict[str, Any]:
+        """Return the weights of this step's pairs."""
+        return {"review_weights": self.weights[batch.text_ids]}
+
+
+class ConceptLoss(Part):
+    """Loss of the concept branch, L_DCL^C. CODER section 3.3. It has no state."""
+
+    def add_losses(self, losses: Losses, step: Step) -> Losses:
+        """Add L_DCL^C, also at weight 0: several processes wait for a gradient of every parameter."""
+        embedded, objective = step.embedded, step.config.objective
+        assert embedded.concept_images is not None
+        assert embedded.concept_texts is not None
+        anchors = gather_anchors(embedded.concept_images, embedded.concept_texts, step.batch.image_groups)
+        return losses.plus("dcl-concept", concept_dcl(anchors, objective), objective.weight_concept)
+
+
+class EmbeddingRegularisers(Part):
+    """PVSE's diversity of the heads and discrepancy of the modalities. Song & Soleymani 2019.
+
+    The paper averages all its losses over the batch. Next to a loss that is summed over it these are summed as well,
+    so that a weight means the same.
+    """
+
+    def add_losses(self, losses: Losses, step: Step) -> Losses:
+        """Add the regularisers that have a weight."""
+        objective, pairs, embedded = step.config.objective, step.anchors, step.embedded
+        summed = len(pairs.all_images) if objective.loss in SUMMED else 1
+        images, texts = embedded.image_heads, embedded.text_heads
+        if objective.weight_heads > 0 and images is not None and texts is not None:
+            heads = head_diversity(images) + head_diversity(texts)
+            losses = losses.plus("heads", heads, objective.weight_heads * summed)
+        if objective.weight_mmd > 0:
+            discrepancy = mean_discrepancy(pairs.images, pairs.texts, pairs.all_images, pairs.all_texts)
+            losses = losses.plus("mmd", discrepancy, objective.weight_mmd * summed)
+        return losses

@@ -1,18 +1,20 @@
 """Weights of complementary samples and partners of the within-modality losses, from the embeddings of the last epoch.
 
 Every step caches its embeddings. At the start of every epoch after the first, the raw scores of all pairs are computed
-from that cache and stay for the epoch, so a step only looks up its pairs and takes two softmaxes. In the first epoch
-all weights are equal.
+from that cache once, so a step only looks up its pairs and takes two softmaxes. In the first epoch all weights are equal.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from coder_core.config.schema import Config
 from coder_core.config.weighting import OF_NEIGHBOURHOODS
+from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder
 from coder_core.objectives.combined_weights import shuffled
 from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sample_neighbours
@@ -21,8 +23,7 @@ from coder_core.runs.analysis.weights import IMAGE, TEXT, weights_of
 from coder_core.training import parallel
 from coder_core.training.gathering import mean_vectors
 from coder_core.training.losses import Losses
-from coder_core.training.memory.sample_cache import SampleCache
-from coder_core.training.parts.part import Part, StepContext
+from coder_core.training.parts.part import Part, Step
 from coder_core.training.prepare import Prepared
 
 DRAW_STREAM = 6  # of the random numbers that choose neighbours of neighbours
@@ -30,8 +31,46 @@ PARTNER_STREAM = 7  # of those that draw every pair a neighbour
 SHUFFLE_STREAM = 11  # of those that give a pair the weight of another
 
 
+class SampleCache(nn.Module):
+    """Unit embeddings of all images and captions, each from its last batch; (n + m) · D float32 numbers.
+
+    Args:
+        images: n.
+        texts: m.
+        dimension: D.
+    """
+
+    images: Tensor
+    texts: Tensor
+    known_images: Tensor
+    known_texts: Tensor
+
+    def __init__(self, images: int, texts: int, dimension: int) -> None:
+        super().__init__()
+        self.register_buffer("images", torch.zeros(images, dimension))
+        self.register_buffer("texts", torch.zeros(texts, dimension))
+        self.register_buffer("known_images", torch.zeros(images, dtype=torch.bool))
+        self.register_buffer("known_texts", torch.zeros(texts, dtype=torch.bool))
+
+    @torch.no_grad()
+    def write(self, images: Tensor, texts: Tensor, image_ids: Tensor, text_ids: Tensor) -> None:
+        """Store a batch's embeddings.
+
+        Args:
+            images, texts: (B, D) unit rows.
+            image_ids: (B,); the last embedding of an image that occurs twice is stored.
+            text_ids: (B,), each once.
+        """
+        is_last = ~(image_ids[:, None] == image_ids[None, :]).triu(1).any(1)
+        last = image_ids[is_last]
+        self.images[last] = images[is_last].to(self.images.dtype)
+        self.texts[text_ids] = texts.to(self.texts.dtype)
+        self.known_images[last] = True
+        self.known_texts[text_ids] = True
+
+
 class Neighbourhoods(Part):
-    """Weighs samples by their neighbourhoods and adds the within-modality losses.
+    """Weigh samples by their neighbourhoods and add the within-modality losses.
 
     Args:
         config: of the run.
@@ -100,14 +139,15 @@ class Neighbourhoods(Part):
             self.diversity.copy_(shuffled(self.diversity, self._random(SHUFFLE_STREAM, epoch)))
         self.scored.fill_(True)
 
-    def prepare(self, step: StepContext) -> None:
-        """Give the loss the weights of this step's pairs, where the configuration weighs by neighbourhoods."""
-        if self.config.sample_weights in OF_NEIGHBOURHOODS:
-            step.weights = self.pair_weights(step.batch.text_ids)
+    def loss_inputs(self, model: Coder, batch: Batch) -> dict[str, Any]:
+        """Return the weights of this step's pairs if the configuration weighs by neighbourhoods."""
+        if self.config.sample_weights not in OF_NEIGHBOURHOODS:
+            return {}
+        return {"neighbour_weights": self.pair_weights(batch.text_ids)}
 
     @torch.no_grad()
     def pair_weights(self, text_ids: Tensor) -> Tensor:
-        """(B,) weights of this process's pairs; those of all processes sum to λ."""
+        """Return (B,) weights of this process's pairs; those of all processes sum to λ."""
         if not bool(self.scored):
             return torch.full(text_ids.shape, self.config.weight_scale, device=text_ids.device)
         weights = weights_of(self.diversity, self.discrepancy, parallel.gather_rows(text_ids), self.config)
@@ -116,22 +156,19 @@ class Neighbourhoods(Part):
 
     @torch.no_grad()
     def partner_embeddings(self, text_ids: Tensor, *, images: bool) -> tuple[Tensor, Tensor]:
-        """(B, D) cached embeddings of each pair's partner, its image or its caption, and (B,) whether there is one."""
+        """Return (B, D) cached embeddings of each pair's partner (image or caption) and (B,) true where one exists."""
         partner = self.partner[text_ids]
         row = partner.clamp_min(0)
-        row = self.image_of_text[row] if images else row
-        values, known = (
-            (self.cache.images, self.cache.known_images)
-            if images
-            else (self.cache.texts, self.cache.known_texts)
-        )
-        return values[row], (partner >= 0) & known[row]
+        if images:
+            row = self.image_of_text[row]
+            return self.cache.images[row], (partner >= 0) & self.cache.known_images[row]
+        return self.cache.texts[row], (partner >= 0) & self.cache.known_texts[row]
 
-    def add_losses(self, losses: Losses, step: StepContext) -> Losses:
-        """With the within-modality losses that have a weight (Thomas and Kovashka 2020).
+    def add_losses(self, losses: Losses, step: Step) -> Losses:
+        """Add the within-modality losses that have a weight (Thomas and Kovashka 2020).
 
-        They draw one neighbour and encode it with the batch. Here its embedding is that of the last epoch, so that a
-        step costs no second forward pass: the neighbour pulls without being pulled. The first epoch has none.
+        The paper draws one neighbour and encodes it with the batch. Here its embedding is that of the last epoch, which
+        saves a second forward pass: the neighbour has no gradient. The first epoch has no such loss.
         """
         pairs, text_ids = mean_vectors(step.anchors), step.batch.text_ids
         all_text_ids = parallel.gather_rows(text_ids)
@@ -140,8 +177,8 @@ class Neighbourhoods(Part):
         weights = step.config.weighting
         if weights.within_image == weights.within_text == 0:
             return losses
-        near = is_neighbour(self.neighbours[text_ids], all_text_ids)
-        negatives = (pairs.image_ids[:, None] != pairs.all_image_ids[None, :]) & ~near
+        neighbours = is_neighbour(self.neighbours[text_ids], all_text_ids)
+        negatives = (pairs.image_ids[:, None] != pairs.all_image_ids[None, :]) & ~neighbours
         for name, weight, samples, candidates in (
             ("within-image", weights.within_image, pairs.images, pairs.all_images),
             ("within-text", weights.within_text, pairs.texts, pairs.all_texts),
@@ -164,8 +201,8 @@ class Neighbourhoods(Part):
 
 
 def make_neighbourhoods(config: Config, prepared: Prepared) -> Neighbourhoods | None:
-    """The neighbourhoods of a configuration that reads neighbours."""
-    if prepared.neighbourhood is None:
+    """Make the neighbourhoods of a configuration that reads neighbours."""
+    found, train = prepared.sources.neighbourhood, prepared.data.train
+    if found is None:
         return None
-    train = prepared.train
-    return Neighbourhoods(config, prepared.neighbourhood.neighbours, train.image_of_text, train.n_images)
+    return Neighbourhoods(config, found.neighbours, train.image_of_text, train.n_images)

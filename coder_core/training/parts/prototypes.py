@@ -21,9 +21,8 @@ from coder_core.ops import best_columns
 from coder_core.runs.saves import PROTOTYPES
 from coder_core.training import parallel
 from coder_core.training.losses import Losses
-from coder_core.training.memory.prototypes import NO_LABEL, Assignment, Prototypes, pair_vectors
-from coder_core.training.memory.reclustering import recluster
-from coder_core.training.parts.part import EpochEnd, Part, StepContext
+from coder_core.training.memory.prototypes import NO_LABEL, Assignment, Prototypes, pair_vectors, recluster
+from coder_core.training.parts.part import EpochEnd, Part, Step
 from coder_core.training.prepare import Prepared
 
 START_STREAM = 4  # of the random numbers the classifier starts from
@@ -67,7 +66,7 @@ class PrototypeClassification(Part):
         self._pending: Pending | None = None
         self._batch = torch.zeros(len(SUMS), dtype=torch.float64)
 
-    def add_losses(self, losses: Losses, step: StepContext) -> Losses:
+    def add_losses(self, losses: Losses, step: Step) -> Losses:
         """With L_PGC of the concept branch, or of the instance branch where a model has no other."""
         embedded = step.embedded
         instance = classified = embedded.images, embedded.texts
@@ -219,4 +218,4 @@ def make_prototypes(config: Config, prepared: Prepared) -> PrototypeClassificati
     if config.memory.prototypes == 0:
         return None
     pass_pairs = prepared.batches.per_epoch * config.training.batch_size
-    return PrototypeClassification(config, prepared.train.image_of_text, pass_pairs)
+    return PrototypeClassification(config, prepared.data.train.image_of_text, pass_pairs)

@@ -1,4 +1,4 @@
-"""twin ← 0.995 · twin + 0.005 · module, buffers copied."""
+"""Momentum encoders against the formula; the ring of keys against a list, for batches of any size."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import copy
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
+from coder_core.ops import EMPTY_ID
 from coder_core.training.memory.momentum import (
+    CoupledBank,
     cosine_momentum,
-    momentum_twin,
+    momentum_encoder,
     share_of_start,
     start_that_leaves,
-    update_twin,
+    update_momentum,
 )
+from tests.reference.ring import Ring
 
 
 def small() -> nn.Sequential:
@@ -26,57 +31,44 @@ def test_by_hand() -> None:
     """0.995 · 2 + 0.005 · 4 = 2.01."""
     module = nn.Linear(1, 1, bias=False)
     nn.init.constant_(module.weight, 2.0)
-    twin = momentum_twin(module)
+    encoder = momentum_encoder(module)
     nn.init.constant_(module.weight, 4.0)
-    update_twin(twin, module, 0.995)
-    assert twin.weight.item() == pytest.approx(2.01, abs=1e-6)
-
-
-def test_many_steps_follow_the_closed_form() -> None:
-    """A module that jumps once: after n steps the twin is new + 0.995ⁿ · (old − new)."""
-    module = nn.Linear(3, 3).double()
-    twin = momentum_twin(module)
-    old = module.weight.detach().clone()
-    with torch.no_grad():
-        module.weight.add_(1.0)
-    for _ in range(200):
-        update_twin(twin, module, 0.995)
-    expected = module.weight + 0.995**200 * (old - module.weight)
-    torch.testing.assert_close(twin.weight, expected, atol=1e-12, rtol=0)
+    update_momentum(encoder, module, 0.995)
+    assert encoder.weight.item() == pytest.approx(2.01, abs=1e-6)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.3, 0.995, 1.0])
 def test_every_parameter_follows(momentum: float) -> None:
     module = small()
-    twin = momentum_twin(module)
-    before = copy.deepcopy(twin.state_dict())
+    encoder = momentum_encoder(module)
+    before = copy.deepcopy(encoder.state_dict())
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.normal_()
-    update_twin(twin, module, momentum)
+    update_momentum(encoder, module, momentum)
     for name, parameter in module.named_parameters():
         expected = momentum * before[name] + (1 - momentum) * parameter
-        torch.testing.assert_close(twin.get_parameter(name), expected)
+        torch.testing.assert_close(encoder.get_parameter(name), expected)
 
 
 def test_buffers_are_copied_not_averaged() -> None:
     module = small()
-    twin = momentum_twin(module)
+    encoder = momentum_encoder(module)
     for _ in range(3):
         module(torch.randn(8, 3))
-    update_twin(twin, module, 0.995)
+    update_momentum(encoder, module, 0.995)
     for name, buffer in module.named_buffers():
-        assert torch.equal(twin.get_buffer(name), buffer), name
-    assert int(twin.get_buffer("1.num_batches_tracked")) == 3
+        assert torch.equal(encoder.get_buffer(name), buffer), name
+    assert int(encoder.get_buffer("1.num_batches_tracked")) == 3
 
 
-def test_the_twin_takes_no_gradient_trains_its_statistics_and_shares_nothing() -> None:
+def test_the_encoder_has_no_gradient_trains_its_statistics_and_shares_nothing() -> None:
     module = small().eval()
-    twin = momentum_twin(module)
-    assert not any(parameter.requires_grad for parameter in twin.parameters())
-    assert all(part.training for part in twin.modules())
+    encoder = momentum_encoder(module)
+    assert not any(parameter.requires_grad for parameter in encoder.parameters())
+    assert all(part.training for part in encoder.modules())
     assert all(
-        a.data_ptr() != b.data_ptr() for a, b in zip(twin.parameters(), module.parameters(), strict=True)
+        a.data_ptr() != b.data_ptr() for a, b in zip(encoder.parameters(), module.parameters(), strict=True)
     )
     assert all(parameter.requires_grad for parameter in module.parameters())
 
@@ -84,8 +76,8 @@ def test_the_twin_takes_no_gradient_trains_its_statistics_and_shares_nothing() -
 @pytest.mark.parametrize("momentum", [-0.1, 1.1, float("nan")])
 def test_a_momentum_outside_is_refused(momentum: float) -> None:
     module = small()
-    with pytest.raises(ValueError, match="momentum must be from 0 to 1"):
-        update_twin(momentum_twin(module), module, momentum)
+    with pytest.raises(ValueError, match="momentum"):
+        update_momentum(momentum_encoder(module), module, momentum)
 
 
 def test_the_cosine_by_hand() -> None:
@@ -94,15 +86,15 @@ def test_the_cosine_by_hand() -> None:
     assert momenta == pytest.approx([0.9, 0.914645, 0.95, 0.985355], abs=1e-6)
 
 
-def test_what_is_left_of_the_start_is_what_a_twin_still_has_of_it() -> None:
-    """The module is zero after its start of one, so the twin is the share itself."""
+def test_the_share_of_the_start_is_that_of_an_encoder() -> None:
+    """The module is zero after its start of one, so the encoder is the share itself."""
     module = nn.Linear(1, 1, bias=False).double()
     nn.init.ones_(module.weight)
-    twin = momentum_twin(module)
+    encoder = momentum_encoder(module)
     nn.init.zeros_(module.weight)
     for step in range(30):
-        update_twin(twin, module, cosine_momentum(step, 30, 0.8))
-    assert twin.weight.item() == pytest.approx(share_of_start(30, 0.8))
+        update_momentum(encoder, module, cosine_momentum(step, 30, 0.8))
+    assert encoder.weight.item() == pytest.approx(share_of_start(30, 0.8))
 
 
 def test_a_third_of_the_start_is_left_after_forty_epochs_of_flickr30k() -> None:
@@ -115,3 +107,65 @@ def test_the_start_that_is_advised_leaves_no_more_than_was_asked(steps: int) -> 
     assert share_of_start(steps, start_that_leaves(0.05, steps)) <= 0.05
     if steps > 50:
         assert share_of_start(steps, start_that_leaves(0.05, steps) + 2 / steps) > 0.05
+
+
+Entry = tuple[list[float], list[float], int]
+
+
+def entries_in_order(bank: CoupledBank) -> list[Entry]:
+    """Filled slots, oldest first."""
+    start = int(bank.position) if bank.count == bank.size else 0
+    order = [(start + k) % bank.size for k in range(bank.count)]
+    return [(bank.images[k].tolist(), bank.texts[k].tolist(), int(bank.image_ids[k])) for k in order]
+
+
+def keys(first: int, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Keys that say which they are: image key (i, 0), text key (i, 1), id i."""
+    number = torch.arange(first, first + count, dtype=torch.float32)
+    images, texts = torch.stack([number, number * 0], 1), torch.stack([number, number * 0 + 1], 1)
+    return images, texts, torch.arange(first, first + count)
+
+
+def test_a_bank_by_hand() -> None:
+    """Three slots: 0 1, then 2 3 → slots 3 1 2."""
+    bank = CoupledBank(3, 2)
+    bank.enqueue(*keys(0, 2))
+    assert bank.count == 2
+    assert bank.image_ids.tolist() == [0, 1, EMPTY_ID]
+    bank.enqueue(*keys(2, 2))
+    assert bank.count == 3
+    assert bank.image_ids.tolist() == [3, 1, 2]
+    assert bank.images[:, 0].tolist() == [3.0, 1.0, 2.0]
+    assert int(bank.position) == 1
+
+
+@settings(max_examples=80, deadline=None)
+@given(size=st.integers(1, 9), batches=st.lists(st.integers(0, 25), max_size=12))
+def test_batches_of_any_size_wrap_around_as_in_a_queue(size: int, batches: list[int]) -> None:
+    bank, ring = CoupledBank(size, 2), Ring(size)
+    seen = 0
+    for count in batches:
+        images, texts, ids = keys(seen, count)
+        bank.enqueue(images, texts, ids)
+        ring.enqueue(zip(images.tolist(), texts.tolist(), ids.tolist(), strict=True))
+        seen += count
+        assert entries_in_order(bank) == ring.entries
+        assert bank.count == len(ring.entries)
+        assert bank.image_ids[bank.count :].tolist() == [EMPTY_ID] * (size - bank.count)
+
+
+def test_keys_carry_no_gradient_into_the_bank() -> None:
+    bank = CoupledBank(4, 2)
+    images, texts, ids = keys(0, 2)
+    bank.enqueue(images.requires_grad_(), texts.requires_grad_(), ids)
+    assert not bank.images.requires_grad
+    assert list(bank.parameters()) == []
+
+
+def test_keys_of_different_lengths_are_refused() -> None:
+    bank = CoupledBank(4, 2)
+    images, texts, ids = keys(0, 3)
+    with pytest.raises(ValueError, match=r"3 .*2 .*3"):
+        bank.enqueue(images, texts[:2], ids)
+    with pytest.raises(ValueError, match="0"):
+        CoupledBank(0, 2)

@@ -1,6 +1,8 @@
-"""On-line k-means: seeds, labels, running means, fading, dead prototypes; against loops over single pairs."""
+"""On-line k-means against loops over single pairs; a full clustering, and its match with the old numbers."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
@@ -9,8 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from coder_core.geometry.kmeans import nearest_centroid
 from coder_core.ops import normalise
-from coder_core.training.memory.prototypes import NO_LABEL, Prototypes, pair_vectors
+from coder_core.training.memory import prototypes
+from coder_core.training.memory.prototypes import (
+    NO_LABEL,
+    Prototypes,
+    match_clusters,
+    mean_cosine,
+    pair_vectors,
+    recluster,
+)
 from tests.reference import prototypes as reference
 
 
@@ -172,21 +183,66 @@ def test_pair_vectors_are_unit_rows_without_gradient() -> None:
         assert row == pytest.approx(reference.pair_vector(image, text), abs=1e-6)
 
 
-def test_state_comes_back_whole() -> None:
-    vectors = planted(40, 5, 4, seed=5)
-    clusters, copy = (Prototypes(5, 4, pairs=40, pass_pairs=40) for _ in range(2))
-    for turn in range(5):
-        if turn == 3:
-            copy.load_state_dict(clusters.state_dict())
-        for part in torch.arange(40).split(8):
-            clusters.update(vectors[part], part)
-            if turn >= 3:
-                copy.update(vectors[part], part)
-    for name, value in clusters.state_dict().items():
-        assert torch.equal(value, copy.state_dict()[name]), name
-
-
 @pytest.mark.parametrize(("count", "pass_pairs", "pairs"), [(1, 8, 8), (9, 8, 8), (4, 8, 7)])
 def test_impossible_sizes_are_refused(count: int, pass_pairs: int, pairs: int) -> None:
-    with pytest.raises(ValueError, match="prototypes need 2 ≤ K"):
+    with pytest.raises(ValueError, match="prototypes"):
         Prototypes(count, 4, pairs=pairs, pass_pairs=pass_pairs)
+
+
+def test_matching_by_hand() -> None:
+    """Old 0 shares two pairs with new 1 and one with new 0; old 1 shares two with new 1: 0→0, 1→1 keeps three pairs,
+    0→1, 1→0 only two."""
+    before = np.array([0, 0, 0, 1, 1])
+    after = np.array([1, 1, 0, 1, 1])
+    assert match_clusters(before, after, 2).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_exact_matching_keeps_as_many_pairs_as_any(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    before, after = random.integers(5, size=(2, 30))
+    retained = int((match_clusters(before, after, 5)[before] == after).sum())
+    best = max(int((np.array(order)[before] == after).sum()) for order in itertools.permutations(range(5)))
+    assert retained == best
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_renumbered_clustering_gets_its_numbers_back(exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not exact:
+        monkeypatch.setattr(prototypes, "MOST_MATCHED_EXACTLY", 1)
+    random = np.random.default_rng(1)
+    before = random.integers(30, size=2000)
+    order = random.permutation(40)  # ten clusters hold nobody
+    actual = match_clusters(before, order[before], 40)
+    assert sorted(actual) == list(range(40))
+    assert (actual[before] == order[before]).all()
+
+
+def test_numbers_stay_with_the_groups() -> None:
+    """Ten planted groups, centroids a little off: the new ones are better and every pair keeps its number."""
+    vectors = planted(500, 10, 16, seed=7, spread=0.1).numpy()
+    rough = vectors[:10] + 0.05 * np.random.default_rng(0).normal(size=(10, 16)).astype(np.float32)
+    rough /= np.linalg.norm(rough, axis=1, keepdims=True)
+    before = nearest_centroid(vectors, rough)
+    actual = recluster(vectors, rough, seed=3)
+    assert np.array_equal(recluster(vectors, rough, seed=3), actual)
+    assert np.linalg.norm(actual, axis=1) == pytest.approx(np.ones(10), abs=1e-5)
+    assert (nearest_centroid(vectors, actual) == before).all()
+    assert mean_cosine(vectors, actual) > mean_cosine(vectors, rough)
+
+
+def test_adopting_another_clustering_counts_all_pairs() -> None:
+    vectors = planted(90, 5, 8, seed=9)
+    clusters = Prototypes(5, 8, pairs=90, pass_pairs=90)
+    clusters.update(vectors, torch.arange(90))
+    clusters.update(vectors, torch.arange(90))
+    clusters.replace(
+        torch.from_numpy(recluster(vectors.numpy(), clusters.centroids.numpy(), seed=0)), vectors
+    )
+    labels = nearest_centroid(vectors.numpy(), clusters.centroids.numpy())
+    assert clusters.labels.tolist() == labels.tolist()
+    assert clusters.members.tolist() == np.bincount(labels, minlength=5).tolist()
+    assert clusters.weights.tolist() == clusters.members.tolist()
+    for k in range(5):
+        mean = vectors[labels == k].mean(0)
+        assert float(clusters.resultants[k]) == pytest.approx(float(mean.norm()), abs=1e-5)

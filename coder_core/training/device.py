@@ -1,0 +1,76 @@
+"""Device, threads, precision and peak memory of a run."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from contextlib import AbstractContextManager
+
+import torch
+
+from coder_core.config.schema import TrainingConfig
+from coder_core.console.faults import Fault, InputError
+from coder_core.model.encode import autocast, in_bfloat16
+from coder_core.model.products import DEFAULT_PRODUCTS, multiplies_bfloat16, product_library, use_onednn
+from coder_core.training import parallel
+
+KIBIBYTES = 1 if sys.platform == "darwin" else 1024  # bytes in a unit of ru_maxrss
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the named device; "auto" is this process's GPU if there is one, otherwise the CPU.
+
+    Raises:
+        InputError: a GPU is requested and PyTorch sees none, or the name is not a device.
+    """
+    local = parallel.local_rank()
+    if name == "auto":
+        return torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(Fault("--device", f"is {name!r}", "auto, cpu, cuda or cuda:1 …")) from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(Fault("--device", f"is {name}, but PyTorch sees no GPU", "auto or cpu"))
+    return torch.device("cuda", local) if device.type == "cuda" and device.index is None else device
+
+
+def set_up_device(training: TrainingConfig) -> torch.device:
+    """Set threads and matrix products for this process, join the other processes, return the device."""
+    if training.threads:
+        torch.set_num_threads(training.threads)
+    device = choose_device(training.device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        torch.set_float32_matmul_precision("high")
+    else:
+        use_onednn()
+    parallel.start(device)
+    return device
+
+
+def no_grad_precision(training: TrainingConfig, device: torch.device) -> str:
+    """Precision of the passes without gradients (momentum encoder, boosting teacher): "float32" or "bfloat16".
+
+    "auto" follows --precision where that is set, and on a GPU. On a CPU it is bfloat16 where that is faster: on
+    processors with bfloat16 instructions where oneDNN multiplies float32.
+    """
+    if training.twin_precision != "auto":
+        return training.twin_precision
+    faster = device.type == "cpu" and multiplies_bfloat16() and product_library() != DEFAULT_PRODUCTS
+    requested = in_bfloat16(device, training.precision)
+    return "bfloat16" if requested or (training.precision == "auto" and faster) else "float32"
+
+
+def no_grad_autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
+    """Autocast to the result of `no_grad_precision`, whatever the rest of the step uses."""
+    if precision == "bfloat16":
+        return autocast(device, precision)
+    return torch.autocast(device.type, enabled=False)
+
+
+def peak_mebibytes(device: torch.device) -> float:
+    """Return the peak memory so far: of the tensors on a GPU, of the whole process on a CPU, data included."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIBIBYTES / 2**20

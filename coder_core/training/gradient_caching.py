@@ -1,0 +1,78 @@
+"""Gradient caching: encode a batch in pieces; the loss reads all of it. Gao et al. 2021, arXiv:2101.06983.
+
+Every piece is encoded without storing its activations. The loss takes the embeddings of all pieces; its backward pass
+encodes one piece after the other again, under the same random numbers, so memory holds the activations of one piece.
+`torch.utils.checkpoint` does that for any function. A weight's gradient is complete once, as in an ordinary step, and
+several processes average it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from coder_core.console.faults import Fault
+from coder_core.model.coder import Embedded
+from coder_core.training.memory.momentum import BATCH_NORMS
+
+
+def encode_in_pieces(encode: Callable[..., Any], size: int, *inputs: Tensor) -> Any:
+    """Encode a batch in pieces, the longest rows first: a GRU takes as many steps as its longest row has words.
+
+    Args:
+        encode: (b, …) tensors → (b, …) embeddings or `Embedded`; a row's result depends on no other row.
+        size: rows of a piece; 0 encodes the whole batch at once.
+        inputs: (B, …) each; the last are (B,) lengths.
+
+    Returns:
+        The result of `encode` for the whole batch. Dropout draws other numbers than for the whole batch.
+    """
+    if size == 0 or size >= len(inputs[0]):
+        return encode(*inputs)
+
+    def encode_rows(rows: Tensor) -> Any:  # row copies are freed after each piece
+        return encode(*(values[rows] for values in inputs))
+
+    order = torch.argsort(inputs[-1], descending=True, stable=True)
+    original = torch.argsort(order)
+    pieces = [checkpoint(encode_rows, rows, use_reentrant=False) for rows in order.split(size)]
+    if isinstance(pieces[0], Tensor):
+        return torch.cat(pieces)[original]
+    branches: list[Any] = []
+    for parts in zip(*pieces, strict=True):
+        branches.append(None if parts[0] is None else torch.cat(parts)[original])
+    return Embedded(*branches)
+
+
+class PiecewiseModel(nn.Module):
+    """A model whose forward pass goes through `encode_in_pieces`.
+
+    Args:
+        model: arguments (b, …) → embeddings of b pairs.
+        size: pairs of a piece.
+    """
+
+    def __init__(self, model: nn.Module, size: int) -> None:
+        super().__init__()
+        self.model, self.size = model, size
+
+    def forward(self, *inputs: Tensor) -> Embedded:
+        """(B, …) each → B pairs in both branches."""
+        embedded: Embedded = encode_in_pieces(self.model, self.size, *inputs)
+        return embedded
+
+
+def check_pieces(model: nn.Module, size: int) -> list[Fault]:
+    """Return an error if batch norm, whose statistics are those of one pass, would read single pieces."""
+    names = [
+        name for name, module in model.named_modules() if isinstance(module, BATCH_NORMS) and module.training
+    ]
+    if size == 0 or not names:
+        return []
+    problem = f"is {size}, and batch normalisation at {names[0]} would read each piece on its own"
+    fix = "give --image-layers 1, whose region layers have no batch normalisation, or leave --piece-size out"
+    return [Fault("--piece-size", problem, "0", fix)]
