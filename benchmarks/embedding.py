@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,6 @@ import torch
 
 from benchmarks.synthetic import write_clip, write_pictures, write_vit_b32
 from benchmarks.timing import Line, Seconds, clock, milliseconds, quotient
-from coder_core.console.bars import Watch
 from coder_core.data.captioned import CaptionedSplit, read_captioned
 from coder_core.data.captioned.decoding import prepared_blocks, usual_workers
 from coder_core.embedding.embed import embed_split
@@ -106,16 +104,14 @@ def _speed(folder: Path, rounds: int) -> Line:
 
 def _embed(split: CaptionedSplit, towers: DualEncoder, folder: Path, turn: int, workers: int) -> Seconds:
     """Time of the picture phase of a new run."""
-    phases: dict[str, Seconds] = {}
+    began: dict[str, Seconds] = {}
 
-    @contextmanager
-    def watching(what: str) -> Iterator[Watch]:
-        wall, before = time.perf_counter(), os.times()
-        yield lambda done, total, now="": None
-        phases[what] = Seconds(sum(os.times()[:4]) - sum(before[:4]), time.perf_counter() - wall)
+    def note(done: float, total: float, phase: str = "") -> None:
+        if phase not in began:
+            began[phase] = Seconds(sum(os.times()[:4]), time.perf_counter())
 
-    embed_split(split, towers, folder / "runs", f"turn-{turn}", SPLIT, workers=workers, watching=watching)
-    return phases["pictures"]
+    embed_split(split, towers, folder / "runs", f"turn-{turn}", SPLIT, workers=workers, progress=note)
+    return Seconds(*(end - start for start, end in zip(began["pictures"], began["captions"], strict=True)))
 
 
 def _memory(folder: Path) -> Iterator[Line]:

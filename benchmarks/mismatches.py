@@ -26,6 +26,7 @@ from coder_core.api.data_quality.content import GuardedFiles
 from coder_core.api.data_quality.mismatches import DOUBTFUL, LIKE_RANDOM, suspicion
 from coder_core.api.pictures import sample_picture
 from coder_core.api.sampling import part_of
+from coder_core.console.progress import silent
 from coder_core.data.captioned import CaptionedSplit
 from coder_core.data.content.duplicates import duplicate_captions, duplicate_pictures
 from coder_core.data.content.pictures import look_at_pictures
@@ -113,7 +114,7 @@ def planted_pictures(run: Run) -> dict[str, float]:
                 copy(picture).save(Path(folder) / names[len(originals) + number])
             files, rows = GuardedFiles(Path(folder), names), np.arange(len(names))
             split = CaptionedSplit(kind, names, [], rows[:0], files, rows)
-            facts = look_at_pictures(split, lambda done: None)
+            facts = look_at_pictures(split, silent)
         pairs = {tuple(group.tolist()) for group, _ in duplicate_pictures(facts.hashes, facts.tiny)}
         found = sum((number, number + len(originals)) in pairs for number in range(len(originals)))
         shares[kind] = found / len(originals)

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from benchmarks.synthetic import FEATURES, MEAN_WORDS, REGIONS, SHORTEST, VOCABULARY
 from coder_core.config.schema import ModelConfig
-from coder_core.console.bars import watching
+from coder_core.console.progress import watching
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
 from coder_core.model.build import build_model
@@ -81,10 +81,10 @@ def main(arguments: PairScoresArguments) -> None:
         )
         model = build_model(config, feature_size=FEATURES, words=VOCABULARY)
         began, processor = time.monotonic(), time.process_time()
-        scored = [0, 1]
+        scored: list[float] = [0, 1]
         with watching(console, "scoring pairs") as tell:
 
-            def watch(done: int, total: int) -> None:
+            def watch(done: float, total: float, phase: str = "") -> None:
                 tell(done, total)
                 scored[:] = done, total
                 if time.monotonic() - began > arguments.seconds:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from rich.console import Console
 
-from coder_core.console.bars import reporting, watching
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import open_console, print_faults, say
+from coder_core.console.progress import watching
 from coder_core.console.runner import command
 from coder_core.console.tables import Column, FittingTable
 from coder_core.data.formats import ReadingArguments
@@ -154,11 +154,11 @@ def _check_run(parsed: CheckDataArguments) -> int:
     return 0
 
 
-def _check_content(splits: Sequence[CaptionedSplit], progress: Path | None) -> ContentReport:
+def _check_content(splits: Sequence[CaptionedSplit], file: Path | None) -> ContentReport:
     from coder_core.data.content import check_content
 
-    with reporting(open_console(stderr=True), progress) as tell:
-        return check_content(splits, tell=tell)
+    with watching(open_console(stderr=True), file=file) as progress:
+        return check_content(splits, progress=progress)
 
 
 def print_content(console: Console, report: ContentReport) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import tyro
 
-from coder_core.console.bars import reporting
 from coder_core.console.output import open_console, say
-from coder_core.console.progress import within
+from coder_core.console.progress import watching, within
 from coder_core.console.runner import command
 from coder_core.geometry.settings import ClusterSettings
 
@@ -42,14 +41,14 @@ def main(arguments: list[str]) -> int:
     from coder_core.runs.derived.compute import make_clusters
 
     console = open_console()
-    with reporting(console, parsed.progress) as tell:
+    with watching(console, file=parsed.progress) as progress:
         settings = ClusterSettings(parsed.clusters, parsed.seed)
         clusterings = [
             make_clusters(
                 run,
                 parsed.split,
                 settings,
-                tell=within(tell, i / len(parsed.runs), (i + 1) / len(parsed.runs)),
+                progress=within(progress, i / len(parsed.runs), (i + 1) / len(parsed.runs)),
             )
             for i, run in enumerate(parsed.runs)
         ]

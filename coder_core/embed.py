@@ -10,15 +10,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from coder_core.console.bars import watching
 from coder_core.console.faults import stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
+from coder_core.console.progress import silent, watching
 from coder_core.console.runner import asks_for_help, command
 from coder_core.console.tables import metrics_table
 from coder_core.embedding.arguments import TowerArguments
@@ -195,19 +194,20 @@ def _embed_pictures(arguments: list[str]) -> int:
             )
         )
         workers = usual_workers(device.type) if settings.workers < 0 else settings.workers
-        result = embed_split(
-            split,
-            towers,
-            parsed.root,
-            parsed.name,
-            parsed.split,
-            batch_size=settings.batch_size,
-            workers=workers,
-            skip_broken=settings.reading.skip_broken,
-            overwrite=parsed.overwrite,
-            notes=notes,
-            watching=partial(watching, console, rate=True) if parallel.rank() == 0 else None,
-        )
+        with watching(console, rate=True) as progress:
+            result = embed_split(
+                split,
+                towers,
+                parsed.root,
+                parsed.name,
+                parsed.split,
+                batch_size=settings.batch_size,
+                workers=workers,
+                skip_broken=settings.reading.skip_broken,
+                overwrite=parsed.overwrite,
+                notes=notes,
+                progress=progress if parallel.rank() == 0 else silent,
+            )
     finally:
         parallel.finish()
     if result is not None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
-from coder_core.console.bars import watching
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.outputs import check_file, check_folder
 from coder_core.console.plain_files import check_plain
+from coder_core.console.progress import watching
 from coder_core.console.runner import command
 from coder_core.console.tables import (
     PROBE,

@@ -8,10 +8,10 @@ from typing import Literal
 
 import tyro
 
-from coder_core.console.bars import watching
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, say
 from coder_core.console.outputs import check_file, check_folder
+from coder_core.console.progress import watching
 from coder_core.console.runner import command
 
 PROGRAM = "python -m coder_core.export"

@@ -6,16 +6,15 @@ Patch tokens or feature-map cells of a pretrained tower, in the precomp layout t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from coder_core.console.bars import watching
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.outputs import check_folder
+from coder_core.console.progress import watching
 from coder_core.console.runner import command
 from coder_core.embedding.arguments import TowerArguments
 
@@ -86,10 +85,10 @@ def main(arguments: list[str]) -> int:
         if folder.is_done(split):
             say(console, f"{split.name} is there and is left alone.")
             continue
-        show = partial(watching, console, rate=True)
-        left_out = folder.extract(
-            split, workers=workers, skip_broken=settings.reading.skip_broken, watching=show
-        )
+        with watching(console, f"{split.name} pictures", rate=True) as progress:
+            left_out = folder.extract(
+                split, workers=workers, skip_broken=settings.reading.skip_broken, progress=progress
+            )
         print_faults(console, left_out)
         say(console, f"{split.name}: {parsed.out / f'{split.name}_ims.npy'}")
     shown = splits[0].positions.folder

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import tyro
 
-from coder_core.console.bars import reporting
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import open_console, say
+from coder_core.console.progress import watching
 from coder_core.console.runner import command
 from coder_core.geometry.settings import LayoutSettings, Method, Modalities
 
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
     from coder_core.runs.derived.compute import make_layouts
 
     console = open_console()
-    with reporting(console, parsed.progress) as tell:
+    with watching(console, file=parsed.progress) as progress:
         if not 1 <= len(parsed.runs) <= MOST_RUNS:
             raise InputError(Fault("RUN", f"was given {len(parsed.runs)} times", "one or two run folders"))
         settings = LayoutSettings(
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
             parsed.seed,
             parsed.modalities,
         )
-        layouts = make_layouts(list(parsed.runs), parsed.split, settings, tell=tell)
+        layouts = make_layouts(list(parsed.runs), parsed.split, settings, progress=progress)
     for place, layout in layouts:
         aligned = "" if layout.disparity is None else f", disparity to the first run {layout.disparity:.3f}"
         say(console, f"{place.path}: {len(layout.plane):,} points{aligned}")

@@ -15,14 +15,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from coder_core.api.training.processes import Job, JobFolder, Progress, module_command
+from coder_core.api.training.processes import Job, JobFolder, JobProgress, module_command
 
 __all__ = [
     "CANCELLED",
     "PROJECT",
     "TRAINING",
     "Job",
-    "Progress",
+    "JobProgress",
     "current",
     "folder_of",
     "forget",

@@ -61,7 +61,7 @@ def _watch(item: Work) -> None:
     job = jobs.current(item.name)
     if job is None or not job.running:
         st.rerun()
-    progress = (job.progress if job else None) or jobs.Progress(0.0, "starting")
+    progress = (job.progress if job else None) or jobs.JobProgress(0.0, "starting")
     st.progress(progress.fraction)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(

@@ -4,7 +4,7 @@ faults      what is wrong with an input: place, fact, expectation, way out
 runner      makes a command of a function: faults, signals and a reader that is gone become exit statuses
 output      a console as wide as what it writes to, plain lines, faults
 tables      tables that leave out columns before they break words; the tables of retrieval metrics
-bars        progress on the screen; progress: callbacks, and a file for other processes
+progress    progress of long work: one protocol, drawn on the screen and written to a file for other processes
 display     the progress of a training run
 outputs     is a result's place there and writable, before the work
 interrupts  Ctrl-C while a command still imports what it needs

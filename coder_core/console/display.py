@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.progress import Progress as Bars
 
-from coder_core.console.bars import SECONDS_BETWEEN_LINES, TimedLines
 from coder_core.console.output import say
+from coder_core.console.progress import SECONDS_BETWEEN_LINES, Progress, TimedLines, silent
 
 
 def best_so_far(best: float | None, choose_on: str) -> str:
@@ -69,7 +69,7 @@ class Display:
         )
         self.choose_on = choose_on
         self.live = console.is_terminal and not quiet
-        self.progress = Progress(
+        self.progress = Bars(
             TextColumn("[bold]{task.fields[name]}"),
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=24),
@@ -155,9 +155,9 @@ class Display:
         for fact in others:
             say(self.console, f"    {fact}")
 
-    def scoring(self, what: str) -> Callable[[int, int], None]:
+    def scoring(self, what: str) -> Progress:
         """Show the evaluation's progress on dev and the time left; called with the count done and the total."""
-        return (lambda done, total: None) if self.quiet else TimedLines(self.console, what)
+        return silent if self.quiet else TimedLines(self.console, what)
 
     def say(self, text: str) -> None:
         """A plain line."""

@@ -26,7 +26,7 @@ from filelock import FileLock
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import check_plain, open_plain, read_plain
-from coder_core.console.progress import Progress, read_progress
+from coder_core.console.progress import JobProgress, read_progress
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
 """The folder that holds `coder_core`."""
@@ -122,7 +122,7 @@ class Job:
     pid: int
     running: bool
     output: str = ""
-    progress: Progress | None = None
+    progress: JobProgress | None = None
 
 
 class JobFolder:

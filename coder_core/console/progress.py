@@ -1,4 +1,4 @@
-"""Progress of long-running work: callbacks within a process, and a small JSON file for other processes."""
+"""Progress of long-running work: one protocol, one drawing, and a small JSON file for other processes."""
 
 from __future__ import annotations
 
@@ -6,31 +6,141 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.text import Text
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.output import say
 from coder_core.console.plain_files import open_plain, read_plain
 
-EVERY_SECONDS = 0.3
-
-Tell = Callable[[float, str], None]
-"""Called with the share done, from 0 to 1, and the name of the present phase."""
+SECONDS_BETWEEN_WRITES = 0.3
+SECONDS_BETWEEN_LINES = 10.0  # where there is no terminal for a live bar
 
 
-def silent(fraction: float, phase: str) -> None:
+class Progress(Protocol):
+    """Called with the amount done and the total, and with the present phase where the work has several.
+
+    It may raise to stop the work.
+    """
+
+    def __call__(self, done: float, total: float, phase: str = "") -> None: ...
+
+
+def silent(done: float, total: float, phase: str = "") -> None:
     """Report nothing."""
 
 
-def within(tell: Tell, start: float, end: float) -> Tell:
-    """Map the progress of a part onto `start` to `end` of the total."""
-    return lambda fraction, phase: tell(start + (end - start) * min(max(fraction, 0.0), 1.0), phase)
+def within(progress: Progress, start: float, end: float) -> Progress:
+    """Map the progress of a part onto the shares `start` to `end` of the whole."""
+
+    def report(done: float, total: float, phase: str = "") -> None:
+        progress(start + (end - start) * min(max(done / total, 0.0), 1.0), 1.0, phase)
+
+    return report
+
+
+def named(progress: Progress, name: str) -> Progress:
+    """Name the phase of a part, or prefix the phases it has."""
+    return lambda done, total, phase="": progress(done, total, f"{name}: {phase}" if phase else name)
+
+
+@contextmanager
+def watching(
+    console: Console, label: str = "", *, rate: bool = False, file: Path | None = None
+) -> Iterator[Progress]:
+    """Draw a bar with the time left on a terminal; elsewhere print a line every ten seconds.
+
+    Args:
+        console: to draw on.
+        label: shown while no phase is named.
+        rate: also show the number done per second.
+        file: also write the progress, and in the end success or the reason of failure, to this JSON file.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    record = ProgressFile(file) if file else None
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    left = (*([_RateColumn()] if rate else []), TextColumn("left"), TimeRemainingColumn())
+    live = console.is_terminal
+    try:
+        with Bars(*columns, *left, console=console, transient=True, disable=not live) as bars:
+            task = bars.add_task(label, total=None, visible=bool(label))
+            lines = TimedLines(console, label, rate=rate)
+
+            def report(done: float, total: float, phase: str = "") -> None:
+                nonlocal lines
+                if (phase or label) != lines.label:
+                    lines = TimedLines(console, phase or label, rate=rate)
+                    bars.reset(task, description=lines.label, total=total, visible=True)
+                bars.update(task, completed=done, total=total)
+                if not live:
+                    lines(done, total)
+                if record:
+                    record(done, total, phase)
+
+            yield report
+    except (InputError, MemoryError) as error:
+        if record:
+            record.write(JobProgress(0.0, "failed", "failed", str(error) or "there is not enough memory"))
+        raise
+    if record:
+        record.write(JobProgress(1.0, "finished", "finished"))
+
+
+class _RateColumn(ProgressColumn):
+    """Number done per second."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:.1f} a second" if task.speed else "")
+
+
+class TimedLines:
+    """Print "…: 640,000 of 5,000,000, about 0:02:10 left" every ten seconds.
+
+    Args:
+        console: to print on.
+        label: names the work.
+        rate: also print the number done per second.
+    """
+
+    def __init__(self, console: Console, label: str, *, rate: bool = False) -> None:
+        self.console, self.label, self.rate = console, label, rate
+        self._before: float | None = None  # done by an earlier process
+        self._start = self._last_line = time.monotonic()
+
+    def __call__(self, done: float, total: float, phase: str = "") -> None:
+        now = time.monotonic()
+        if self._before is None:
+            self._before = done if self.rate else 0
+        new = done - self._before
+        if now - self._last_line > SECONDS_BETWEEN_LINES and 0 < done < total and new:
+            self._last_line = now
+            left = timedelta(seconds=round((now - self._start) * (total - done) / new))
+            amount = f"{done:,} of {total:,}" if total > 1 else f"{done / total:.0%}"
+            rate = f", {new / (now - self._start):.1f} a second" if self.rate else ""
+            say(self.console, f"{self.label}: {amount}{rate}, about {left} left")
 
 
 @dataclass(frozen=True)
-class Progress:
-    """fraction: from 0 to 1. phase: the present one. state: "running", "finished" or "failed"; message: why."""
+class JobProgress:
+    """Progress that another process reads.
+
+    Attributes:
+        fraction: from 0 to 1.
+        phase: the present one.
+        state: "running", "finished" or "failed".
+        message: the reason of a failure.
+    """
 
     fraction: float
     phase: str
@@ -39,20 +149,20 @@ class Progress:
 
 
 class ProgressFile:
-    """A `Tell` that replaces a file a few times a second, and whenever the phase changes."""
+    """A `Progress` that replaces a file a few times a second, and whenever the phase changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
         self._phase, self._written = "", 0.0
 
-    def __call__(self, fraction: float, phase: str) -> None:
+    def __call__(self, done: float, total: float, phase: str = "") -> None:
         now = time.monotonic()
-        if phase == self._phase and now - self._written < EVERY_SECONDS:
+        if phase == self._phase and now - self._written < SECONDS_BETWEEN_WRITES:
             return
         self._phase, self._written = phase, now
-        self.write(Progress(min(max(fraction, 0.0), 1.0), phase))
+        self.write(JobProgress(min(max(done / total, 0.0), 1.0), phase))
 
-    def write(self, progress: Progress) -> None:
+    def write(self, progress: JobProgress) -> None:
         """Replace the file.
 
         Raises:
@@ -67,15 +177,14 @@ class ProgressFile:
             raise InputError(Fault(str(self.path), f"could not be written ({error.strerror})")) from error
 
 
-def read_progress(path: Path) -> Progress | None:
-    """The progress a file holds; None when it is missing or cannot be read."""
+def read_progress(path: Path) -> JobProgress | None:
+    """Progress in a file; None when it is missing or cannot be read."""
     try:
         record = json.loads(read_plain(Path(path)))
         fraction = float(record["fraction"])
         if not math.isfinite(fraction):
             return None
-        return Progress(
-            min(max(fraction, 0.0), 1.0), str(record["phase"]), str(record["state"]), str(record["message"])
-        )
+        fraction = min(max(fraction, 0.0), 1.0)
+        return JobProgress(fraction, str(record["phase"]), str(record["state"]), str(record["message"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from coder_core.console.progress import Progress, silent
 from coder_core.data.dataset import Split
 from coder_core.data.rows import FeatureRows
 from coder_core.files.cache import SETTLED_NS, cache_folder, write_cached
@@ -21,8 +21,6 @@ VERSION = 1  # of how a checksum is made
 PIECE_BYTES = 8 * 2**20
 THREADS = 2
 HEX = re.compile("[0-9a-f]{64}")
-
-Progress = Callable[[int, int], None]
 
 
 class Captioned(Protocol):
@@ -35,7 +33,7 @@ class Captioned(Protocol):
     def image_of_text(self) -> np.ndarray: ...
 
 
-def split_checksums(split: Split, progress: Progress | None = None) -> dict[str, str]:
+def split_checksums(split: Split, progress: Progress = silent) -> dict[str, str]:
     """The sha256 (hex) of a split's "features" and of its "captions" with the image each belongs to.
 
     The layout on disk takes no part. The features' is kept in $CODER_CACHE under the file's place, size, times and
@@ -52,7 +50,7 @@ def captions_checksum(split: Captioned) -> str:
     return digest.hexdigest()
 
 
-def _features(split: Split, progress: Progress | None) -> str:
+def _features(split: Split, progress: Progress) -> str:
     path = Path(split.source["features"]) if "features" in split.source else None
     identity = _identity(path, split) if path is not None else ""
     cached = cache_folder() / "checksums" / hashlib.sha256(identity.encode()).hexdigest()
@@ -76,7 +74,7 @@ def _identity(path: Path, split: Split) -> str:
     )
 
 
-def _hash(features: np.ndarray, progress: Progress | None) -> str:
+def _hash(features: np.ndarray, progress: Progress) -> str:
     """The sha256 of the shape, the type and the sha256 of every piece of rows; pieces are read at the same time."""
     rows, reader = max(1, PIECE_BYTES // (features[0].size * features.itemsize)), FeatureRows(features)
     digest = hashlib.sha256(repr((features.shape, features.dtype.str)).encode())
@@ -88,6 +86,5 @@ def _hash(features: np.ndarray, progress: Progress | None) -> str:
         starts = range(0, len(features), rows)
         for start, part in zip(starts, pool.map(piece, starts), strict=True):
             digest.update(part)
-            if progress is not None:
-                progress(min(start + rows, len(features)), len(features))
+            progress(min(start + rows, len(features)), len(features))
     return digest.hexdigest()

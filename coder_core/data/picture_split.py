@@ -15,6 +15,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.progress import Progress, silent
 from coder_core.data.captioned.positions import Files
 from coder_core.data.captioned.reading import DECODED_SIZE, THREADS, CaptionedData, CaptionedSplit
 from coder_core.data.captioned.records import Tally
@@ -26,8 +27,6 @@ from coder_core.files.cache import SETTLED_NS, cache_folder, write_cached
 
 VERSION = 1  # of what is kept of a check
 
-Progress = Callable[[int, int], None]
-
 
 def read_picture_split(
     data: CaptionedData,
@@ -38,7 +37,7 @@ def read_picture_split(
     *,
     workers: int = 0,
     skip_broken: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> tuple[Split, dict[str, str]]:
     """A split whose pictures an image tower reads, and the sha256 of its "features" (the picture files) and "captions".
 
@@ -87,9 +86,7 @@ def read_picture_split(
     return split, {"features": digest.hexdigest(), "captions": captions_checksum(split)}
 
 
-def check_pictures(
-    split: CaptionedSplit, progress: Progress | None = None
-) -> tuple[list[str], dict[int, str]]:
+def check_pictures(split: CaptionedSplit, progress: Progress = silent) -> tuple[list[str], dict[int, str]]:
     """n sha256 (hex) of the picture files, and image → why it cannot be decoded.
 
     Unchanged files (name, size, time of change) are not read again: the result is kept in $CODER_CACHE.
@@ -118,8 +115,7 @@ def check_pictures(
             contents.append(digest)
             if reason:
                 broken[image] = reason
-            if progress is not None:
-                progress(image + 1, len(split.rows))
+            progress(image + 1, len(split.rows))
     if identity and not broken and identity == _identity(split):
         write_cached(cached, json.dumps(contents))
     return contents, broken

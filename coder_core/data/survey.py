@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
-from coder_core.console.bars import Watch
 from coder_core.console.faults import Fault
+from coder_core.console.progress import Progress, named, silent
 from coder_core.data.captioned import CaptionedSplit, decode_all, read_captioned
 from coder_core.data.dataset import Split, available_splits, compare_splits, read_split
 from coder_core.data.formats import ReadingArguments
@@ -95,7 +94,7 @@ def survey_pictures(
     word_size: int | None = None,
     word_threshold: int = 4,
     check_values: bool = True,
-    progress: Watch | None = None,
+    progress: Progress = silent,
 ) -> Survey:
     """Read all splits of a data set of pictures with captions and collect their faults instead of raising them.
 
@@ -114,8 +113,7 @@ def survey_pictures(
     if data is not None:
         result.pictures, result.faults = data.splits, result.faults + data.faults
         for split in data.splits if check_values else ():
-            what = f"{split.name} pictures"
-            show = partial(progress, now=what) if progress is not None else None
+            show = named(progress, f"{split.name} pictures")
             result.faults += decode_all(split, skip_broken=reading.skip_broken, progress=show)
     _count_words(result, word_threshold, word_vectors, word_size)
     result.faults = sorted(dict.fromkeys(result.faults), key=lambda fault: SEVERITIES.index(fault.severity))

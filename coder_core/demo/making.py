@@ -16,7 +16,6 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy as np
 from PIL import Image
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Progress, silent
 from coder_core.demo.captions import Caption, write_captions
 from coder_core.demo.drawing import draw
 from coder_core.demo.features import Array, cell_features, region_features, standardise
@@ -41,8 +41,6 @@ DEMO_FILES = {CARD, "images", "side"} | {
 JPEG = {"quality": 92, "subsampling": 0}  # colours keep their edges
 WORKERS = 2
 
-Progress = Callable[[int, int], None]
-
 
 @dataclass(frozen=True)
 class _Sample:
@@ -52,7 +50,7 @@ class _Sample:
     cells: Array
 
 
-def make_demo(folder: Path, *, seed: int = 0, images: int = 1000, progress: Progress | None = None) -> Path:
+def make_demo(folder: Path, *, seed: int = 0, images: int = 1000, progress: Progress = silent) -> Path:
     """Write the demo data set, unless it is there already.
 
     Args:
@@ -107,15 +105,14 @@ def _sample(seed: int, index: int) -> _Sample:
     return _Sample(scene, write_captions(scene), file.getvalue(), cell_features(pixels))
 
 
-def _write(draft: Path, seed: int, images: int, progress: Progress | None) -> None:
+def _write(draft: Path, seed: int, images: int, progress: Progress) -> None:
     (draft / "images").mkdir()
     (draft / "side").mkdir()
     samples: list[_Sample] = []
     with ThreadPoolExecutor(WORKERS) as pool:  # NumPy and Pillow let go of the interpreter while they work
         for sample in pool.map(lambda index: _sample(seed, index), range(images)):
             samples.append(sample)
-            if progress is not None:
-                progress(len(samples), images)
+            progress(len(samples), images)
     features = region_features(np.stack([sample.cells for sample in samples]))
     start = 0
     mean = deviation = np.zeros(features.shape[-1], np.float32)

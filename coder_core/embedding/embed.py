@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
-from coder_core.console.bars import Watch
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Progress, silent
 from coder_core.data.captioned import CaptionedSplit
 from coder_core.data.captioned.decoding import prepared_blocks
 from coder_core.data.captioned.records import Tally
@@ -26,8 +26,6 @@ from coder_core.files import atomic
 from coder_core.model.towers.towers import Towers
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.training import parallel
-
-Watching = Callable[[str], AbstractContextManager[Watch]]
 
 
 def embed_split(
@@ -42,7 +40,7 @@ def embed_split(
     skip_broken: bool = False,
     overwrite: bool = False,
     notes: Sequence[Fault] = (),
-    watching: Watching | None = None,
+    progress: Progress = silent,
 ) -> tuple[Path, Metrics, list[Fault]] | None:
     """Embed a split and write it as an analysis of the run `root/name`.
 
@@ -58,7 +56,7 @@ def embed_split(
         workers: decoding processes.
         skip_broken: leave out pictures that cannot be read, with their captions.
         notes: on the data, kept with the run.
-        watching: makes a bar for a phase.
+        progress: of pictures and captions.
 
     Returns:
         The run folder, its metrics and what else there is to say; None in all processes but the first.
@@ -70,11 +68,10 @@ def embed_split(
     plan = make_plan(split, towers.about, BLOCK_ON_CPU if towers.device.type == "cpu" else batch_size)
     folder = Path(root) / FOLDER / f"{name}-{split_name}-{plan.key}"
     folder.mkdir(parents=True, exist_ok=True)
-    show = watching or (lambda what: nullcontext(_silent))
     with _only_one(folder):
         _same_threads(folder, towers)
-        _work(folder, "images", plan.images, partial(_embed_images, split, towers, plan, workers), show)
-        _work(folder, "texts", plan.texts, partial(_embed_texts, split, towers, plan), show)
+        _work(folder, "images", plan.images, partial(_embed_images, split, towers, plan, workers), progress)
+        _work(folder, "texts", plan.texts, partial(_embed_texts, split, towers, plan), progress)
         parallel.barrier()
         if parallel.rank() > 0:
             return None
@@ -84,10 +81,6 @@ def embed_split(
         )
     remove(folder)
     return place, metrics, faults
-
-
-def _silent(done: int, total: int, now: str = "") -> None:
-    """Show nothing."""
 
 
 def _only_one(folder: Path) -> AbstractContextManager[object]:
@@ -121,7 +114,7 @@ def _work(
     kind: Kind,
     blocks: Sequence[np.ndarray],
     embed: Callable[[Sequence[int], Callable[[int, Block], None]], None],
-    watching: Watching,
+    progress: Progress,
 ) -> None:
     """Compute this process's share of the blocks that are not done."""
     parts = Parts(folder, kind)
@@ -137,20 +130,20 @@ def _work(
         if parallel.world_size() == 1
         else 0
     )
-    with watching("pictures" if kind == "images" else "captions") as update:
-        update(finished, finished + total)
+    all_samples = finished + total
+    phase = "pictures" if kind == "images" else "captions"
+    progress(finished, all_samples, phase)
 
-        def take(number: int, block: Block) -> None:
-            nonlocal finished
-            parts.add(number, block)
-            finished += len(blocks[number])
-            update(finished, all_samples)
+    def take(number: int, block: Block) -> None:
+        nonlocal finished
+        parts.add(number, block)
+        finished += len(blocks[number])
+        progress(finished, all_samples, phase)
 
-        all_samples = finished + total
-        try:
-            embed(share, take)
-        finally:
-            parts.seal()
+    try:
+        embed(share, take)
+    finally:
+        parts.seal()
 
 
 def _embed_images(

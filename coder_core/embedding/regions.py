@@ -7,8 +7,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from coder_core.console.bars import Watch
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Progress, silent
 from coder_core.data.captioned import CaptionedSplit
 from coder_core.data.captioned.decoding import prepared_blocks
 from coder_core.data.captioned.packed import names_digest, note_packed
@@ -32,8 +32,6 @@ ABOUT = "tower.json"
 SECONDS = 20.0  # between two marks of what is done
 POSITIONS = "positions.npy"  # of packed pictures
 ENDINGS = ("ims.npy", "boxes.npy", "ids.txt", "caps.txt")
-
-Watching = Callable[[str], AbstractContextManager[Watch]]
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class RegionFolder:
         *,
         workers: int = 1,
         skip_broken: bool = False,
-        watching: Watching | None = None,
+        progress: Progress = silent,
     ) -> list[Fault]:
         """Write the files of a split; what an earlier call did of them is kept.
 
@@ -121,7 +119,7 @@ class RegionFolder:
             split: the pictures.
             workers: decoding processes.
             skip_broken: leave out pictures that cannot be read, with their captions.
-            watching: makes a bar.
+            progress: of the pictures.
 
         Returns:
             Warnings on pictures that were left out.
@@ -136,9 +134,7 @@ class RegionFolder:
             unfinished.mkdir(parents=True, exist_ok=True)
             with _only_one(unfinished):
                 self._note({})
-                broken = self._compute(
-                    split, unfinished, workers, watching or (lambda what: nullcontext(_silent))
-                )
+                broken = self._compute(split, unfinished, workers, progress)
                 faults = _broken_faults(split, broken, skip=skip_broken)
                 whole = np.ones(len(split.rows), dtype=bool)
                 whole[list(broken)] = False
@@ -156,7 +152,7 @@ class RegionFolder:
         return faults
 
     def _compute(
-        self, split: CaptionedSplit, place: Path, workers: int, watching: Watching
+        self, split: CaptionedSplit, place: Path, workers: int, progress: Progress
     ) -> dict[int, str]:
         """Fill the arrays in `place`; returns image → why it could not be read."""
         plan = make_plan(split, self.tower.about, self.block)
@@ -169,28 +165,24 @@ class RegionFolder:
         broken: dict[int, str] = {}
         finished = n - sum(len(plan.images[number]) for number in left)
         marked = time.monotonic()
-        with watching(f"{split.name} pictures") as update:
-            update(finished, n)
-            try:
-                for block in prepared_blocks(
-                    split, plan.images, left, self.tower.prepare, min(workers, len(left))
-                ):
-                    rows = [
-                        image for image in plan.images[block.number].tolist() if image not in block.broken
+        progress(finished, n)
+        workers = min(workers, len(left))
+        try:
+            for block in prepared_blocks(split, plan.images, left, self.tower.prepare, workers):
+                rows = [image for image in plan.images[block.number].tolist() if image not in block.broken]
+                if rows:
+                    features[rows] = self.tower.encode(block.prepared)
+                    places[rows] = [
+                        boxes(one.view, self.tower.rows, self.tower.columns) for one in block.prepared
                     ]
-                    if rows:
-                        features[rows] = self.tower.encode(block.prepared)
-                        places[rows] = [
-                            boxes(one.view, self.tower.rows, self.tower.columns) for one in block.prepared
-                        ]
-                    broken |= block.broken
-                    fresh += [] if block.broken else [block.number]  # a repaired picture is read again
-                    finished += len(plan.images[block.number])
-                    update(finished, n)
-                    if time.monotonic() - marked > SECONDS:
-                        fresh, marked = _mark(features, places, done, fresh), time.monotonic()
-            finally:
-                _mark(features, places, done, fresh)
+                broken |= block.broken
+                fresh += [] if block.broken else [block.number]  # a repaired picture is read again
+                finished += len(plan.images[block.number])
+                progress(finished, n)
+                if time.monotonic() - marked > SECONDS:
+                    fresh, marked = _mark(features, places, done, fresh), time.monotonic()
+        finally:
+            _mark(features, places, done, fresh)
         return broken
 
     def _finish(self, split: CaptionedSplit, place: Path, whole: np.ndarray, key: str) -> None:
@@ -227,10 +219,6 @@ class RegionFolder:
             "pictures": before.get("pictures", {}) | (pictures or {}),
         }
         atomic.replace_file(self.folder / ABOUT, json.dumps(self._about, ensure_ascii=False, indent=1))
-
-
-def _silent(done: int, total: int, now: str = "") -> None:
-    """Show nothing."""
 
 
 def _read_about(file: Path) -> dict[str, Any] | None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-Progress = Callable[[int, int], None]
+from coder_core.console.progress import Progress, silent
+
 EXACT_BELOW = 50_000  # captions; an index buys nothing below (and costs recall above)
 ROWS_AT_ONCE = 1024
 HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 80, 512
@@ -19,7 +20,7 @@ def caption_neighbours(
     count: int,
     *,
     exact: bool | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> np.ndarray:
     """Find the nearest captions of other images, nearest first.
 
@@ -42,10 +43,9 @@ def caption_neighbours(
     points, owner = np.ascontiguousarray(vectors[nonzero]), image_of_text[nonzero]
     most_own = int(np.unique(owner, return_counts=True)[1].max())
     wanted = min(count + most_own, len(points))
-    report = progress or (lambda done, total: None)
     exact = len(vectors) < EXACT_BELOW if exact is None else exact
     total = len(points) if exact else 2 * len(points)
-    index = _index(points, exact, max(HNSW_SEARCH, 2 * wanted), lambda done: report(done, total))
+    index = _index(points, exact, max(HNSW_SEARCH, 2 * wanted), lambda done: progress(done, total))
     for start in range(0, len(points), ROWS_AT_ONCE):
         rows = slice(start, min(start + ROWS_AT_ONCE, len(points)))
         nearest = index.search(points[rows], wanted)[1]
@@ -56,7 +56,7 @@ def caption_neighbours(
         chosen = nonzero[np.take_along_axis(nearest, order, 1)]
         chosen[np.take_along_axis(own, order, 1)] = -1
         neighbours[nonzero[rows], : chosen.shape[1]] = chosen
-        report(total - len(points) + rows.stop, total)
+        progress(total - len(points) + rows.stop, total)
     return neighbours
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.progress import Tell, silent
+from coder_core.console.progress import Progress, silent
 from coder_core.geometry.points import TILE_ELEMENTS, Array, stratified
 from coder_core.geometry.settings import ClusterSettings
 
@@ -35,7 +35,12 @@ class Clustering:
 
 
 def cluster_pairs(
-    images: Array, texts: Array, image_of_text: Array, settings: ClusterSettings, *, tell: Tell = silent
+    images: Array,
+    texts: Array,
+    image_of_text: Array,
+    settings: ClusterSettings,
+    *,
+    progress: Progress = silent,
 ) -> Clustering:
     """Cluster the pairs of a split and label every image and every caption.
 
@@ -48,7 +53,7 @@ def cluster_pairs(
     if settings.clusters > len(texts):
         problem = f"is {settings.clusters:,} for {len(texts):,} image-caption pairs"
         raise InputError(Fault("--clusters", problem, "at most one for every pair", "ask for fewer clusters"))
-    tell(0.0, "adding every caption to its image")
+    progress(0, 1, "adding every caption to its image")
     chosen = stratified((len(texts),), MOST_PAIRS_A_CENTROID * settings.clusters, settings.seed)
     pairs = _unit(texts[chosen] + images[np.asarray(image_of_text)[chosen]])
     model = faiss_kmeans(pairs, settings.clusters, iterations=1, seed=settings.seed, plus_plus=True)
@@ -56,7 +61,7 @@ def cluster_pairs(
     for done in range(ITERATIONS):  # one at a time: faiss reports nothing before the last one
         model.train(pairs, init_centroids=centroids)
         centroids = np.array(model.centroids)
-        tell((done + 1) / (ITERATIONS + 1), f"k-means, pass {done + 1} of {ITERATIONS}")
+        progress(done + 1, ITERATIONS + 1, f"k-means, pass {done + 1} of {ITERATIONS}")
     centroids = _unit(np.asarray(centroids))
     return Clustering(centroids, nearest_centroid(images, centroids), nearest_centroid(texts, centroids))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.progress import Tell, silent, within
+from coder_core.console.progress import Progress, silent, within
 from coder_core.geometry.alignment import onto
 from coder_core.geometry.points import Array, Points, stratified
 from coder_core.geometry.principal import principal_plane
@@ -44,7 +44,7 @@ class Layout:
 
 
 def lay_out(
-    points: Points, settings: LayoutSettings, *, reference: Array | None = None, tell: Tell = silent
+    points: Points, settings: LayoutSettings, *, reference: Array | None = None, progress: Progress = silent
 ) -> Layout:
     """Lay out a joint space on a plane.
 
@@ -66,7 +66,7 @@ def lay_out(
         plane, shares = principal_plane(points)
     else:
         _refuse_collapsed(points)
-        plane = (_tsne if settings.method == "tsne" else _umap)(points, settings, reference, notes, tell)
+        plane = (_tsne if settings.method == "tsne" else _umap)(points, settings, reference, notes, progress)
     if not np.isfinite(plane).all():
         raise InputError(
             Fault("the layout", "holds numbers that are not finite", fix="take another method or seed")
@@ -87,7 +87,7 @@ def _refuse_collapsed(points: Points) -> None:
 
 
 def _tsne(
-    points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], tell: Tell
+    points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], progress: Progress
 ) -> Array:
     perplexity = usable_perplexity(settings.perplexity, len(points))
     if perplexity < settings.perplexity:
@@ -95,11 +95,11 @@ def _tsne(
             f"perplexity {settings.perplexity:g} was lowered to {perplexity:g}, a third of the points"
         )
     everything = points.take(np.arange(len(points)))
-    return tsne(everything, perplexity=perplexity, seed=settings.seed, init=init, tell=tell)
+    return tsne(everything, perplexity=perplexity, seed=settings.seed, init=init, progress=progress)
 
 
 def _umap(
-    points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], tell: Tell
+    points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], progress: Progress
 ) -> Array:
     fitted = stratified((len(points.images), len(points.texts)), MOST_FITTED, settings.seed)
     neighbours = min(settings.neighbours, len(fitted) - 1)
@@ -113,7 +113,7 @@ def _umap(
         min_distance=settings.min_distance,
         seed=settings.seed,
         init=None if init is None else init[fitted],
-        tell=within(tell, 0.0, 1.0 if whole else 0.5),
+        progress=within(progress, 0.0, 1.0 if whole else 0.5),
     )
     if whole:
         return fitted_plane
@@ -124,6 +124,6 @@ def _umap(
     plane = np.empty((len(points), 2), dtype=np.float32)
     for rows, tile in points.tiles():
         plane[rows] = place_by_neighbours(tile, part, fitted_plane, neighbours)
-        tell(0.5 + 0.5 * rows.stop / len(points), "placing the remaining points")
+        progress(len(points) + rows.stop, 2 * len(points), "placing the remaining points")
     plane[fitted] = fitted_plane
     return plane

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,8 +18,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Progress, silent
 
-Progress = Callable[[int, int], None]
 FORMAT = "coder-text-space-1"
 NAMES, ARRAYS = "text_space.json", "text_space.safetensors"
 FEWEST_CAPTIONS = 2  # a word of one caption only relates it to no other
@@ -36,7 +36,7 @@ class TextSpace(Protocol):
     def name(self) -> str:
         """For people to read."""
 
-    def encode(self, captions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
+    def encode(self, captions: Sequence[str], progress: Progress = silent) -> np.ndarray:
         """(m, S) float32 unit rows; a zero row for a caption without a known word."""
 
     def to_files(self) -> dict[str, bytes | str]:
@@ -62,7 +62,7 @@ class TfidfSpace:
         """For people to read."""
         return f"TF-IDF of {len(self.terms):,} words, SVD to {len(self.components)}"
 
-    def encode(self, captions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
+    def encode(self, captions: Sequence[str], progress: Progress = silent) -> np.ndarray:
         """(m, S) float32 unit rows; a caption without any known word is a zero row."""
         vectorizer = _vectorizer(vocabulary=list(self.terms))
         vectorizer.idf_ = self.idf
@@ -70,8 +70,7 @@ class TfidfSpace:
         for start in range(0, len(captions), CAPTIONS_AT_ONCE):
             part = captions[start : start + CAPTIONS_AT_ONCE]
             rows[start : start + len(part)] = vectorizer.transform(part) @ self.components.T
-            if progress is not None:
-                progress(start + len(part), len(captions))
+            progress(start + len(part), len(captions))
         return _unit(rows)
 
     def to_files(self) -> dict[str, bytes | str]:
@@ -140,7 +139,7 @@ class SentenceSpace:
         """For people to read."""
         return f"sentence embeddings of {self.folder.name}"
 
-    def encode(self, captions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
+    def encode(self, captions: Sequence[str], progress: Progress = silent) -> np.ndarray:
         """(m, S) float32 unit rows.
 
         Raises:
@@ -163,8 +162,7 @@ class SentenceSpace:
                 if encoded is None:
                     encoded = np.empty((len(captions), means.shape[1]), np.float32)
                 encoded[rows] = means
-                if progress is not None:
-                    progress(start + len(rows), len(captions))
+                progress(start + len(rows), len(captions))
         if encoded is None:
             raise ValueError("there is no caption to encode")
         return _unit(encoded)

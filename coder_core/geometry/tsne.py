@@ -7,7 +7,7 @@ import contextlib
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.progress import Tell, silent
+from coder_core.console.progress import Progress, silent
 from coder_core.geometry.points import Array
 from coder_core.geometry.printed_progress import PrintedProgress
 
@@ -23,7 +23,7 @@ def usable_perplexity(perplexity: float, points: int) -> float:
 
 
 def tsne(
-    points: Array, *, perplexity: float, seed: int, init: Array | None = None, tell: Tell = silent
+    points: Array, *, perplexity: float, seed: int, init: Array | None = None, progress: Progress = silent
 ) -> Array:
     """A t-SNE layout by cosine distance.
 
@@ -53,9 +53,9 @@ def tsne(
         n_jobs=1,
         early_exaggeration=EXAGGERATION if init is None else GENTLE_EXAGGERATION,
     )
-    tell(0.0, "t-SNE: looking for neighbours")
-    progress = PrintedProgress(
-        r"Iteration (\d+)", lambda done: tell(done / ITERATIONS, "t-SNE: moving the points")
+    progress(0, 1, "t-SNE: looking for neighbours")
+    printed = PrintedProgress(
+        r"Iteration (\d+)", lambda done: progress(done, ITERATIONS, "t-SNE: moving the points")
     )
-    with contextlib.redirect_stdout(progress):
+    with contextlib.redirect_stdout(printed):
         return np.asarray(model.fit_transform(points), dtype=np.float32)

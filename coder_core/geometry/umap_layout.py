@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from coder_core.console.progress import Tell, silent, within
+from coder_core.console.progress import Progress, silent, within
 from coder_core.geometry.neighbours import nearest, nearest_of
 from coder_core.geometry.points import Array
 from coder_core.geometry.printed_progress import PrintedProgress
@@ -23,7 +23,7 @@ def umap(
     min_distance: float,
     seed: int,
     init: Array | None = None,
-    tell: Tell = silent,
+    progress: Progress = silent,
 ) -> Array:
     """A UMAP layout from exact neighbours.
 
@@ -34,17 +34,17 @@ def umap(
     Returns:
         (N, 2) float32.
     """
-    rows, distances = nearest(points, neighbours, tell=within(tell, 0.0, _NEIGHBOURS))
-    tell(_NEIGHBOURS, COMPILING)
+    rows, distances = nearest(points, neighbours, progress=within(progress, 0.0, _NEIGHBOURS))
+    progress(_NEIGHBOURS, 1, COMPILING)
     with warnings.catch_warnings():
         # UMAP warns of what is intended: one thread because of the seed, no search index beside the neighbours,
         # a random start where the neighbour graph falls into pieces.
         warnings.simplefilter("ignore")
         from umap import UMAP
 
-        fitting = within(tell, _COMPILED, 1.0)
-        progress = PrintedProgress(
-            r"(\d+)/([1-9]\d*)", lambda epoch, epochs: fitting(epoch / epochs, "UMAP: moving the points")
+        fitting = within(progress, _COMPILED, 1.0)
+        printed = PrintedProgress(
+            r"(\d+)/([1-9]\d*)", lambda epoch, epochs: fitting(epoch, epochs, "UMAP: moving the points")
         )
         model = UMAP(
             n_neighbors=neighbours,
@@ -56,19 +56,19 @@ def umap(
             init="spectral" if init is None else np.asarray(init, dtype=np.float32),
             precomputed_knn=(rows, distances, None),
             force_approximation_algorithm=True,
-            tqdm_kwds={"file": progress, "bar_format": "{n}/{total}\n", "disable": False, "mininterval": 0.3},
+            tqdm_kwds={"file": printed, "bar_format": "{n}/{total}\n", "disable": False, "mininterval": 0.3},
         )
         return np.asarray(model.fit_transform(points), dtype=np.float32)
 
 
 def place_by_neighbours(
-    queries: Array, points: Array, layout: Array, neighbours: int, *, tell: Tell = silent
+    queries: Array, points: Array, layout: Array, neighbours: int, *, progress: Progress = silent
 ) -> Array:
     """Place points that were not fitted at the mean of their nearest fitted ones, weighted by 1 / distance.
 
     UMAP's own `transform` starts there. Args: queries (Q, D), points (N, D) unit rows, layout (N, 2).
     """
-    rows, distances = nearest_of(queries, points, neighbours, tell=tell)
+    rows, distances = nearest_of(queries, points, neighbours, progress=progress)
     weights = 1.0 / np.maximum(distances, 1e-6)
     weights /= weights.sum(1, keepdims=True)
     return np.einsum("qk,qkd->qd", weights, layout[rows]).astype(np.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Progress, silent
 from coder_core.data.glove import learn_word_vectors, read_word_vectors
 from coder_core.data.words import Vocabulary, tokenise
 from coder_core.model.concepts.cooccurrence import count_together
@@ -25,7 +26,7 @@ LIST_FORM = '{"objects": ["dog", …], "properties": […], "motions": […]}'
 
 
 def make_concepts(
-    config: Config, captions: Sequence[str], *, progress: Callable[[int, int], None] | None = None
+    config: Config, captions: Sequence[str], *, progress: Progress = silent
 ) -> tuple[Concepts, list[Fault]]:
     """Choose, count and embed the concepts of a run, the same on every process.
 

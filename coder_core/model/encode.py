@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from coder_core.console.progress import Progress, silent
 from coder_core.data.batches import image_chunks, text_chunks
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
@@ -18,7 +19,6 @@ from coder_core.model.coder import Branches, Coder
 IMAGES_AT_ONCE = 128
 TEXTS_AT_ONCE = 256
 
-Progress = Callable[[int, int], None]
 Arrays = tuple[np.ndarray, np.ndarray | None, np.ndarray | None]
 
 
@@ -79,7 +79,7 @@ def encode_split(
     *,
     device: torch.device,
     precision: str = "float32",
-    progress: Progress | None = None,
+    progress: Progress = silent,
     attention: bool = False,
 ) -> SplitEmbeddings:
     """Embed every image and caption of a split in every branch of the model.
@@ -104,8 +104,7 @@ def encode_split(
             if array is not None and rows is not None:
                 array[ids] = rows.float().cpu().numpy()
         done += len(ids)
-        if progress:
-            progress(done, split.n_images + split.n_texts)
+        progress(done, split.n_images + split.n_texts)
 
     with evaluating(model):
         nodes = model.concept_nodes()

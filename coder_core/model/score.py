@@ -13,19 +13,13 @@ import torch
 from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Progress, silent
 from coder_core.data.batches import image_chunks, text_chunks
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.model.coder import Coder
-from coder_core.model.encode import (
-    IMAGES_AT_ONCE,
-    Progress,
-    SplitEmbeddings,
-    autocast,
-    encode_split,
-    evaluating,
-)
+from coder_core.model.encode import IMAGES_AT_ONCE, SplitEmbeddings, autocast, encode_split, evaluating
 from coder_core.ops import mean_of_parts
 
 TEXTS_AT_ONCE = 64
@@ -61,7 +55,7 @@ def score_split(
     beta: float,
     device: torch.device,
     precision: str = "float32",
-    progress: Progress | None = None,
+    progress: Progress = silent,
     attention: bool = False,
 ) -> tuple[list[Source], SplitEmbeddings | SplitScores]:
     """The scores of a split's pairs as sources for `evaluation`, and the embeddings or matrix behind them.
@@ -95,7 +89,7 @@ def score_pairs(
     *,
     device: torch.device,
     precision: str = "float32",
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> SplitScores:
     """Score every image of a split with every caption; arguments and error as in `score_split`."""
     total = split.n_images * split.n_texts
@@ -112,8 +106,8 @@ def score_pairs(
         for ids, columns, means in _columns(model, images, tokens, device, precision):
             scores[:, ids], text_means[ids] = columns.cpu().numpy(), means.cpu().numpy()
             words_done += int(tokens.lengths[ids].sum())
-            if progress:  # short captions come first, so words predict the remaining time and captions do not
-                progress(total * words_done // words, total)
+            # short captions come first, so words predict the remaining time and captions do not
+            progress(total * words_done // words, total)
     parts = ImageParts(images[0].cpu().numpy(), images[1].cpu().numpy())
     return SplitScores(scores, parts, image_means, text_means)
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.console.progress import Progress, named, silent
 from coder_core.data.dataset import Split, available_splits, read_split
 from coder_core.model.run_towers import RunTowers, reading_of
 
-Progress = Callable[[str, int, int], None]
 OPTIONAL = ("dev",)
 
 
@@ -39,7 +38,7 @@ def read_splits(
     towers: RunTowers | None,
     wanted: Sequence[str],
     *,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Splits:
     """Read splits of a data set as the model of a configuration reads them.
 
@@ -77,7 +76,7 @@ def read_splits(
             towers.image.counts,
             workers=workers,
             skip_broken=config.data.skip_broken,
-            progress=partial(progress, f"checking the pictures of {name}") if progress else None,
+            progress=named(progress, f"checking the pictures of {name}"),
         )
         splits[name] = split
         faults = faults + split.faults

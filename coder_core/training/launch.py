@@ -22,11 +22,11 @@ from rich.console import Console
 from coder_core.config.checks import problems
 from coder_core.config.schema import Config, to_document
 from coder_core.config.setting import spelt_as_flag
-from coder_core.console.bars import preparing, watching
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import print_faults
 from coder_core.console.outputs import check_folder
 from coder_core.console.plain_files import check_plain
+from coder_core.console.progress import watching
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.console.tables import metrics_table
 from coder_core.data.dataset import fingerprint
@@ -101,7 +101,7 @@ def start_run(config: Config, root: Path, console: Console) -> Path:
     towers = open_towers(config)
     config, notes = with_size_of_towers(config, towers)
     inputs = Inputs(towers=towers, reviews=named_reviews(config, device))
-    with preparing(console) as progress:
+    with watching(console) as progress:
         prepared = prepare(config, inputs, progress)
     if parallel.rank() == 0:
         print_faults(console, [*faults, *notes, *prepared.faults])
@@ -128,7 +128,7 @@ def continue_run(folder: Path, overrides: Config | None, console: Console, *, do
     stop_on_errors(check_folder(str(folder), folder))
     device = set_up_device(config.training)
     inputs = _stored_inputs(folder, stored, config, about, download=download)
-    with preparing(console) as progress:
+    with watching(console) as progress:
         prepared = prepare(config, inputs, progress)
     notes = _check_data(prepared, about, config)
     notes += inputs.reviews.faults if inputs.reviews is not None else ()
@@ -289,8 +289,8 @@ def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
         return
     with StopRequest() as stop, watching(console, f"{folder.name}, the best model on dev") as show:
 
-        def progress(done: int, total: int, now: str = "") -> None:
-            show(done, total, now)
+        def progress(done: float, total: float, phase: str = "") -> None:
+            show(done, total, phase)
             if stop.signal:
                 raise StopRequestedError
 
@@ -300,7 +300,6 @@ def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
             prepared.data.dev,
             "dev",
             progress=progress,
-            finding=lambda phase, done, total: progress(done, total, f"{folder.name}: {phase}"),
         )
     console.print(metrics_table({folder.name: metrics}, f"dev, best epoch · {folder}"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
@@ -14,6 +14,7 @@ import torch
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.progress import Progress, named, silent
 from coder_core.data.batches import TrainingBatches
 from coder_core.data.checksums import split_checksums
 from coder_core.data.dataset import Split, compare_splits, part_images
@@ -35,8 +36,6 @@ from coder_core.training.gradient_caching import check_pieces
 from coder_core.training.parts.teacher import read_teacher, start_from_teacher
 from coder_core.training.reviewed import UsedReviews, apply_reviews
 from coder_core.training.size_checks import check_sizes, check_towers
-
-Progress = Callable[[str, int, int], None]
 
 BRANCH_STREAM = 8  # of the random numbers that an online branch of boosting starts from
 DEMO = "demo"
@@ -147,7 +146,7 @@ class Prepared:
     faults: tuple[Fault, ...] = ()
 
 
-def prepare(config: Config, inputs: Inputs | None = None, progress: Progress | None = None) -> Prepared:
+def prepare(config: Config, inputs: Inputs | None = None, progress: Progress = silent) -> Prepared:
     """Read and check the data; build words, batches, the parts' inputs and the model.
 
     Args:
@@ -171,7 +170,7 @@ def prepare(config: Config, inputs: Inputs | None = None, progress: Progress | N
     return Prepared(data, words, batches, sources, model, branches, inputs, (*faults, *notes))
 
 
-def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
+def data_folder(name: str, progress: Progress = silent) -> Path:
     """Return the folder of a data set; "demo" is made on first use, in .cache/demo or the folder $CODER_DEMO."""
     if not name:
         fix = "name the folder of {split}_ims.npy and {split}_caps.txt"
@@ -188,9 +187,9 @@ def data_folder(name: str, progress: Callable[[int, int], None] | None = None) -
     return folder
 
 
-def _read_data(config: Config, inputs: Inputs, progress: Progress | None) -> tuple[TrainingData, list[Fault]]:
+def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[TrainingData, list[Fault]]:
     """Read the splits and apply reviews and vague captions to train."""
-    show = partial(progress, "drawing the demo pictures") if progress else None
+    show = named(progress, "drawing the demo pictures")
     folder = data_folder(config.data.data, show)
     read = read_splits(config, folder, inputs.towers, ("train", "dev"), progress=progress)
     train, dev, faults = read.splits["train"], read.splits.get("dev"), read.faults
@@ -275,12 +274,12 @@ def _make_batches(config: Config, data: TrainingData, words: Words) -> TrainingB
 
 
 def _find_sources(
-    config: Config, data: TrainingData, words: Words, inputs: Inputs, progress: Progress | None
+    config: Config, data: TrainingData, words: Words, inputs: Inputs, progress: Progress
 ) -> tuple[Sources, list[Fault]]:
     """Find concepts, read the teacher, search the neighbours."""
     concepts, notes = inputs.concepts, list[Fault]()
     if config.model.concepts > 0 and concepts is None:
-        show = partial(progress, "finding concepts") if progress else None
+        show = named(progress, "finding concepts")
         concepts, notes = make_concepts(config, data.train.captions, progress=show)
     teacher = read_teacher(config, words.vocabulary, data.train.feature_size, inputs.towers)
     neighbourhood = _find_neighbours(config, data.train, inputs.text_space, progress)
@@ -318,14 +317,14 @@ def _build_models(
     return model, tuple(branches)
 
 
-def _checksums(data: TrainingData, progress: Progress | None) -> dict[str, str]:
+def _checksums(data: TrainingData, progress: Progress) -> dict[str, str]:
     """Compute the checksums of the data. The first process reads the features, the others its cache."""
     if parallel.rank() != 0:
         parallel.barrier()
     checksums: dict[str, str] = {}
     for split in (data.as_read, data.dev):
         if split is not None:
-            show = partial(progress, f"checksum of {split.name}") if progress else None
+            show = named(progress, f"checksum of {split.name}")
             found = split_checksums(split, show)
             checksums |= {f"{split.name}_{part}": checksum for part, checksum in found.items()}
     if parallel.rank() == 0:
@@ -334,7 +333,7 @@ def _checksums(data: TrainingData, progress: Progress | None) -> dict[str, str]:
 
 
 def _find_neighbours(
-    config: Config, train: Split, text_space: TextSpace | None, progress: Progress | None
+    config: Config, train: Split, text_space: TextSpace | None, progress: Progress
 ) -> Neighbourhood | None:
     """Search neighbours for weights and within-modality losses. Other processes read the first one's cache."""
     if not config.weighting.reads_neighbours:

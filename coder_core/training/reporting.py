@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from coder_core.console.display import Display
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Progress
 from coder_core.runs.history import HISTORY, REPEATABLE, HistoryWriter
 from coder_core.runs.status import write_status
 from coder_core.training import parallel
@@ -139,7 +140,7 @@ class Reporter:
         self._write_event("stop", position, state=state, **(reason or {"seconds": position.seconds}))
         self._write_status(state, position, **reason)
 
-    def progress(self, activity: str) -> Callable[[int, int], None]:
+    def progress(self, activity: str) -> Progress:
         """Called with how much of an activity between two epochs is done."""
         return self.display.scoring(f"{self.folder.name}, {activity}")
 

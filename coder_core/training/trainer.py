@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from rich.console import Console
 from torch import Tensor
 
 from coder_core.config.schema import Config
+from coder_core.console.progress import Progress
 from coder_core.data.batches import Batch
 from coder_core.data.rows import UnreadableRowsError
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, ensemble_metrics, half_metrics
@@ -261,11 +262,11 @@ class Trainer:
             progress=self._progress(stop, "clustering"),
         )
 
-    def _progress(self, stop: StopRequest, activity: str) -> Callable[[int, int], None]:
+    def _progress(self, stop: StopRequest, activity: str) -> Progress:
         show = self.reporter.progress(activity)
 
-        def progress(done: int, total: int) -> None:
-            show(done, total)
+        def progress(done: float, total: float, phase: str = "") -> None:
+            show(done, total, phase)
             if stop.signal and parallel.world_size() == 1:
                 raise StopRequestedError
 

@@ -123,7 +123,7 @@ def test_planted_copies_of_captions_are_found_across_splits(report: ContentRepor
 
 def test_a_report_is_kept_until_the_data_changes(splits: list[CaptionedSplit], report: ContentReport) -> None:
     phases: list[str] = []
-    assert check_content(splits, tell=lambda share, phase: phases.append(phase)) == report
+    assert check_content(splits, progress=lambda done, total, phase: phases.append(phase)) == report
     assert phases == ["reading the captions", "finished"]  # no picture was looked at again
     assert cached_report(content_key(splits)) == report
     other = replace(splits[1], captions=[*splits[1].captions[:-1], "another"])

@@ -19,7 +19,7 @@ def test_planted_groups_are_found() -> None:
         points.texts,
         np.repeat(np.arange(30), 2),
         ClusterSettings(3),
-        tell=lambda share, phase: said.append(share),
+        progress=lambda done, total, phase: said.append(done / total),
     )
     for group in range(3):
         members = found.image_labels[np.arange(30) % 3 == group]

@@ -123,7 +123,7 @@ def test_a_layout_keeps_groups_together_and_is_the_same_twice(method: layouts.Me
     points = cloud()
     said: list[tuple[float, str]] = []
     settings = LayoutSettings(method, neighbours=8, perplexity=10)
-    found = lay_out(points, settings, tell=lambda share, phase: said.append((share, phase)))
+    found = lay_out(points, settings, progress=lambda done, total, phase: said.append((done / total, phase)))
     assert found.plane.shape == (90, 2)
     assert found.plane.dtype == np.float32
     if method != "tsne":

@@ -11,7 +11,7 @@ import pytest
 
 from coder_core import cluster, project
 from coder_core.console.faults import InputError
-from coder_core.console.progress import Progress, ProgressFile, read_progress
+from coder_core.console.progress import JobProgress, ProgressFile, read_progress
 from coder_core.evaluation import EmbeddingPair, rank, score_tiles
 from coder_core.evaluation.recall import metrics_from_ranks
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
@@ -147,7 +147,7 @@ def test_the_commands_write_progress_and_say_where_it_is(
     a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
     file = tmp_path / "progress.json"
     assert project.main([str(a), str(b), "--method", "pca", "--progress", str(file)]) == 0
-    assert read_progress(file) == Progress(1.0, "finished", "finished")
+    assert read_progress(file) == JobProgress(1.0, "finished", "finished")
     said = capsys.readouterr().out
     assert str(folder_of(a).path) in said
     assert str(folder_of(b, a).path) in said
@@ -173,12 +173,12 @@ def test_a_command_that_cannot_work_says_why_in_the_file(
 def test_progress_is_replaced_seldom_and_read_whatever_it_holds(tmp_path: Path) -> None:
     file = tmp_path / "progress.json"
     assert read_progress(file) is None
-    tell = ProgressFile(file)
-    tell(0.1, "one")
-    tell(0.2, "one")
-    assert read_progress(file) == Progress(0.1, "one")
-    tell(7.0, "two")
-    assert read_progress(file) == Progress(1.0, "two")
+    report = ProgressFile(file)
+    report(1, 10, "one")
+    report(2, 10, "one")
+    assert read_progress(file) == JobProgress(0.1, "one")
+    report(7, 1, "two")
+    assert read_progress(file) == JobProgress(1.0, "two")
     for content in (
         "",
         "{",
@@ -189,7 +189,7 @@ def test_progress_is_replaced_seldom_and_read_whatever_it_holds(tmp_path: Path) 
     ):
         file.write_text(content)
         assert read_progress(file) is None
-    assert json.loads(json.dumps(Progress(0.5, "x").__dict__)) == {
+    assert json.loads(json.dumps(JobProgress(0.5, "x").__dict__)) == {
         "fraction": 0.5,
         "phase": "x",
         "state": "running",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from coder_core.config.schema import Config
+from coder_core.console.progress import silent
 from coder_core.data.dataset import read_split
 from coder_core.runs.derived.neighbours import train_neighbourhood
 from tests.support.configs import changed
@@ -22,7 +23,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "neighbours"
 
 
-def found(data: Path, *, captions: list[str] | None = None, progress: Any = None, **values: Any) -> Any:
+def found(data: Path, *, captions: list[str] | None = None, progress: Any = silent, **values: Any) -> Any:
     config = changed(
         Config(), **{"sample_weights": "diversity", "neighbours": 4, "text_space_size": 8, **values}
     )
@@ -32,14 +33,14 @@ def found(data: Path, *, captions: list[str] | None = None, progress: Any = None
 
 def test_the_second_time_nothing_is_searched(data: Path, cache: Path) -> None:
     told: list[str] = []
-    first = found(data, progress=lambda what, done, total: told.append(what))
+    first = found(data, progress=lambda done, total, what: told.append(what))
     assert list(dict.fromkeys(told)) == [
         "fitting the text space",
         "placing captions in the text space",
         "finding semantic neighbours",
     ]
     told.clear()
-    second = found(data, progress=lambda what, done, total: told.append(what))
+    second = found(data, progress=lambda done, total, what: told.append(what))
     assert told == []
     assert np.array_equal(first.neighbours, second.neighbours)
     assert first.neighbours.shape == (40, 4)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from coder_core.console.bars import watching
+from coder_core.console.progress import watching
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import main
 from coder_core.geometry.caption_neighbours import caption_neighbours
@@ -96,15 +96,16 @@ def test_evaluate_writes_them_for_another_split(run: Path, data: Path) -> None:
     assert weights.shape == (90,)
 
 
-def test_evaluating_tells_how_far_the_search_for_neighbours_is(run: Path, data: Path) -> None:
-    told: list[tuple[str, int, int]] = []
-    loaded = load_model(run)
-    evaluate_split(run, loaded, read_split(data, "dev"), "dev", finding=lambda *phase: told.append(phase))
-    assert list(dict.fromkeys(what for what, _, _ in told)) == [
-        "placing captions in the text space",
-        "finding semantic neighbours",
-    ]
-    assert told[-1] == ("finding semantic neighbours", 18, 18)
+def test_evaluating_reports_the_search_for_neighbours(run: Path, data: Path) -> None:
+    reports: list[tuple[str, float, float]] = []
+
+    def note(done: float, total: float, phase: str = "") -> None:
+        reports.append((phase, done, total))
+
+    evaluate_split(run, load_model(run), read_split(data, "dev"), "dev", progress=note)
+    phases = list(dict.fromkeys(phase for phase, _, _ in reports if phase))
+    assert phases == ["tiny: placing captions in the text space", "tiny: finding semantic neighbours"]
+    assert reports[-1] == ("tiny: finding semantic neighbours", 18, 18)
 
 
 def test_a_bar_changes_its_name_and_starts_again_when_something_else_is_done() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Progress, silent
 from coder_core.data.pictures import open_picture
 from coder_core.data.probes import Probe, picture_key
 from coder_core.runs.analysis.tables import IMAGE_PART_LENGTHS, IMAGE_PARTS
@@ -18,12 +19,7 @@ if TYPE_CHECKING:
 
 
 def probe_run(
-    run: Run,
-    split: str,
-    probes: Sequence[Probe],
-    *,
-    pictures: str = "",
-    progress: Callable[[int, int], None] | None = None,
+    run: Run, split: str, probes: Sequence[Probe], *, pictures: str = "", progress: Progress = silent
 ) -> pd.DataFrame:
     """Score every probe whose picture the run knows or can read.
 
@@ -63,8 +59,7 @@ def probe_run(
             (probe.kind, name, *pair)
             for probe, pair in zip(group, scores.reshape(-1, 2).tolist(), strict=True)
         ]
-        if progress is not None:
-            progress(done + 1, len(groups))
+        progress(done + 1, len(groups))
     if not table:
         fact = f"knows none of the {len(groups):,} pictures of the probes in split {split!r}, and reads none of them"
         fix = "evaluate a split with these pictures, or name their folder for a run that reads pictures"

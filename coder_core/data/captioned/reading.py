@@ -7,7 +7,7 @@ import os
 import sys
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Severity, stop_on_errors
+from coder_core.console.progress import Progress, silent
 from coder_core.data.captioned.layouts import find_layout
 from coder_core.data.captioned.positions import Files, ParquetRows, Positions, TarMembers
 from coder_core.data.captioned.records import Contents, Record, Tally, split_name
@@ -28,8 +29,6 @@ NAMES_TRIED = 20
 DECODED_SIZE = 64  # pixels a picture is decoded at to see whether it is whole
 THREADS = 4
 CAPTIONS = "at least one caption an image"
-
-Progress = Callable[[int, int], None]
 
 
 def dealt_split(name: str, reading: ReadingArguments) -> str:
@@ -359,7 +358,7 @@ def _others(folder: Path, part: str, named: set[str]) -> Iterator[str]:
 
 
 def decode_all(
-    split: CaptionedSplit, *, skip_broken: bool = False, progress: Progress | None = None
+    split: CaptionedSplit, *, skip_broken: bool = False, progress: Progress = silent
 ) -> list[Fault]:
     """Decode every picture of a split, and name those that are broken: an error, or with `skip_broken` a warning."""
     severity: Severity = "warning" if skip_broken else "error"
@@ -380,6 +379,5 @@ def decode_all(
         for number, problem in enumerate(pool.map(broken, range(len(split.rows))), 1):
             if problem:
                 tally.add(problem)
-            if progress is not None:
-                progress(number, len(split.rows))
+            progress(number, len(split.rows))
     return tally.faults()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from coder_core.console.faults import InputError
+from coder_core.console.progress import Progress
 from coder_core.data.captioned import CaptionedSplit
 from coder_core.data.pictures import FORMATS, read_picture
 
@@ -46,8 +46,8 @@ def tiny_image(picture: Image.Image) -> np.ndarray:
     return np.asarray(values / max(float(np.linalg.norm(values)), 1e-6))
 
 
-def look_at_pictures(split: CaptionedSplit, progress: Callable[[int], None]) -> PictureFacts:
-    """Decode all pictures of a split, in threads. `progress` is called with how many are done."""
+def look_at_pictures(split: CaptionedSplit, progress: Progress) -> PictureFacts:
+    """Decode all pictures of a split, in threads."""
     count = len(split.rows)
     hashes, tiny = (
         np.zeros((count, HASH_BITS // 8), np.uint8),
@@ -63,7 +63,7 @@ def look_at_pictures(split: CaptionedSplit, progress: Callable[[int], None]) -> 
                     facts.problems[image] = problem
                 if bits is not None and small is not None:
                     hashes[image], tiny[image] = bits, small
-            progress(images.stop)
+            progress(images.stop, count)
     return facts
 
 

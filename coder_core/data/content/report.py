@@ -6,14 +6,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.progress import Tell, silent
+from coder_core.console.progress import Progress, named, silent, within
 from coder_core.data.captioned import CaptionedSplit
 from coder_core.data.content.duplicates import Groups, duplicate_captions, duplicate_pictures
 from coder_core.data.content.pictures import PictureFacts, look_at_pictures
@@ -95,48 +94,45 @@ def _finding(item: Any) -> Finding:
     return Finding(samples, str(item["what"]), float(item["likeness"]))
 
 
-def check_content(splits: Sequence[CaptionedSplit], *, tell: Tell = silent) -> ContentReport:
+def check_content(splits: Sequence[CaptionedSplit], *, progress: Progress = silent) -> ContentReport:
     """Look at every picture and compare all pictures and captions, or take the report from the cache.
 
     Args:
         splits: of one data set.
-        tell: called with the share done and the present phase.
+        progress: called with the share done and the present phase.
 
     Raises:
         InputError: the report cannot be kept.
     """
-    tell(0.0, "reading the captions")
+    progress(0, 1, "reading the captions")
     key = content_key(splits)
     report = cached_report(key)
     if report is None:
-        report = _check(splits, tell)
+        report = _check(splits, progress)
         write_cached(_file(key), json.dumps(asdict(report)))
         if cached_report(key) is None:
             fact = "cannot be written, so the report of the data cannot be kept"
             raise InputError(Fault(str(cache_folder()), fact, fix="set CODER_CACHE to a folder that can"))
-    tell(1.0, "finished")
+    progress(1, 1, "finished")
     return report
 
 
-def _tell_pictures(tell: Tell, phase: str, done: int, total: int, n: int) -> None:
-    tell(PICTURES_SHARE * (done + n) / total, phase)
-
-
-def _check(splits: Sequence[CaptionedSplit], tell: Tell) -> ContentReport:
+def _check(splits: Sequence[CaptionedSplit], progress: Progress) -> ContentReport:
     pictured = [split for split in splits if has_pictures(split)]
-    total, done, facts = max(1, sum(len(split.rows) for split in pictured)), 0, []
+    total, done, facts = max(1, sum(len(split.rows) for split in pictured)), 0.0, []
     for split in pictured:
         phase = f"looking at the pictures of {split.name}"
-        facts.append(look_at_pictures(split, partial(_tell_pictures, tell, phase, done, total)))
-        done += len(split.rows)
-    tell(PICTURES_SHARE, "comparing pictures")
+        end = done + PICTURES_SHARE * len(split.rows) / total
+        facts.append(look_at_pictures(split, named(within(progress, done, end), phase)))
+        done = end
+    progress(PICTURES_SHARE, 1, "comparing pictures")
     alike: Groups = []
     if facts:
         hashes, tiny = (
             np.concatenate(parts) for parts in zip(*((f.hashes, f.tiny) for f in facts), strict=True)
         )
         alike = duplicate_pictures(hashes, tiny)
-    tell(0.95, "comparing captions")
+    progress(0.95, 1, "comparing captions")
     names = [split.name for split in pictured]
     return ContentReport(
         {split.name: (len(split.rows), len(split.captions)) for split in splits},

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Progress
 from coder_core.embedding.exports.vectors import Vectors
 from coder_core.files.atomic import replace_file
 
@@ -21,7 +21,7 @@ def names_file(index: Path) -> Path:
     return index.with_name(f"{index.name}.json")
 
 
-def write_faiss(vectors: Vectors, side: str, file: Path, progress: Callable[[int, int], None]) -> None:
+def write_faiss(vectors: Vectors, side: str, file: Path, progress: Progress) -> None:
     """Write an exact index by inner product. Row i is image or caption i of the split.
 
     Args:

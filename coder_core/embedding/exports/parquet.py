@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from coder_core.console.progress import Progress
 from coder_core.embedding.exports.vectors import Vectors
 from coder_core.files.atomic import appearing
 
 ROWS = 8_192  # of a row group
 
 
-def write_parquet(vectors: Vectors, folder: Path, progress: Callable[[int, int], None]) -> None:
+def write_parquet(vectors: Vectors, folder: Path, progress: Progress) -> None:
     """Write images.parquet and captions.parquet.
 
         images     id int64, name string, file string, split string, embedding fixed_size_list<float>[D]

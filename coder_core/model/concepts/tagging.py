@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Progress, silent
 
 Tagger = Literal["textblob", "spacy", "nltk"]
 Captions = Sequence[Sequence[str]]
-Progress = Callable[[int, int], None]
-
 SPACY_MODEL = "en_core_web_sm"
 CAPTIONS_AT_ONCE = 1000
 
 
 def tag_captions(
-    captions: Captions, tagger: Tagger = "textblob", *, progress: Progress | None = None
+    captions: Captions, tagger: Tagger = "textblob", *, progress: Progress = silent
 ) -> Iterator[list[tuple[str, str]]]:
     """Yield each caption's (word, tag) pairs.
 
@@ -36,8 +35,7 @@ def tag_captions(
         part = captions[start : start + CAPTIONS_AT_ONCE]
         for words, tags in zip(part, tag(part), strict=True):
             yield list(zip(words, tags, strict=True))
-        if progress:
-            progress(min(start + CAPTIONS_AT_ONCE, len(captions)), len(captions))
+        progress(min(start + CAPTIONS_AT_ONCE, len(captions)), len(captions))
 
 
 def _textblob() -> Callable[[Captions], Iterator[list[str]]]:

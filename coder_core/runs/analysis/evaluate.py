@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Progress, named, silent
 from coder_core.data.captioned.packed import note_packed
 from coder_core.data.dataset import Split
 from coder_core.data.embeddings import Embeddings
@@ -16,7 +17,7 @@ from coder_core.evaluation.ranking import Ranks, rank
 from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import Source
 from coder_core.evaluation.tiles import score_tiles
-from coder_core.model.encode import Progress, SplitEmbeddings
+from coder_core.model.encode import SplitEmbeddings
 from coder_core.model.score import ImageParts, SplitScores, score_split
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
 from coder_core.runs.analysis.concepts import concept_tables
@@ -31,7 +32,6 @@ from coder_core.runs.analysis.tables import (
 )
 from coder_core.runs.analysis.weights import weight_tables
 from coder_core.runs.analysis.write import write_analysis
-from coder_core.runs.derived.neighbours import Phases
 from coder_core.runs.load import LoadedModel
 from coder_core.runs.towers import noted_pictures, noted_tower
 
@@ -40,7 +40,7 @@ PARTS_BYTES = 1 << 28
 
 
 def score(
-    loaded: LoadedModel, split: Split, *, progress: Progress | None = None
+    loaded: LoadedModel, split: Split, *, progress: Progress = silent
 ) -> tuple[list[Source], SplitEmbeddings | SplitScores]:
     """Encode or score a split with a run's model.
 
@@ -65,13 +65,7 @@ def score(
 
 
 def evaluate_split(
-    folder: Path,
-    loaded: LoadedModel,
-    split: Split,
-    name: str,
-    *,
-    progress: Progress | None = None,
-    finding: Phases | None = None,
+    folder: Path, loaded: LoadedModel, split: Split, name: str, *, progress: Progress = silent
 ) -> tuple[Metrics, Ranks]:
     """Evaluate a run on a split and write `analysis/<name>/`.
 
@@ -81,13 +75,12 @@ def evaluate_split(
         split: the data.
         name: the name the analysis goes by.
         progress: called with what is done (samples, or pairs of a model that scores them one by one) and what there is.
-        finding: called with what is being found (a split's semantic neighbours), what is done and what there is.
     """
     sources, encoded = score(loaded, split, progress=progress)
     scores = score_tiles(sources, split.image_of_text)
     ranks = rank(scores, best=BEST_LISTED)
     metrics = all_metrics(scores, ranks)
-    arrays, documents = _tables(folder, loaded, split, encoded, finding)
+    arrays, documents = _tables(folder, loaded, split, encoded, named(progress, folder.name))
     documents |= noted_tower(split.source.get("features", ""))
     if loaded.towers is not None:
         documents[DOCUMENT_TUNED] = loaded.towers.document()
@@ -136,10 +129,10 @@ def _tables(
     loaded: LoadedModel,
     split: Split,
     encoded: SplitEmbeddings | SplitScores,
-    finding: Phases | None,
+    progress: Progress,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arrays and documents besides the ranks: scores, or embeddings with the tables of concepts and prototypes."""
-    arrays, documents = weight_tables(folder, loaded.config, encoded, split, finding)
+    arrays, documents = weight_tables(folder, loaded.config, encoded, split, progress)
     if isinstance(encoded, SplitScores):
         return {**arrays, SCORES: encoded.scores, **image_part_tables(encoded.images)}, documents
     arrays = {**arrays, "image_embeddings": encoded.images, "text_embeddings": encoded.texts}

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from coder_core.console.bars import preparing, watching
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import print_faults
+from coder_core.console.progress import watching
 from coder_core.data.dataset import Split
 from coder_core.data.judgements import read_judgements
 from coder_core.data.reviews import Reviews, judge_split
@@ -104,14 +104,7 @@ def evaluate_run(
     split = read_data(loaded, data, split_name, pictures, console)
     what = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
     with watching(console, f"{folder.name}: {what} {split_name}") as watch:
-        metrics, _ = evaluate_split(
-            folder,
-            loaded,
-            split,
-            split_name,
-            progress=watch,
-            finding=lambda phase, done, total: watch(done, total, f"{folder.name}: {phase}"),
-        )
+        metrics, _ = evaluate_split(folder, loaded, split, split_name, progress=watch)
     return RunRow(str(folder), metrics, stored_sources(open_analysis(folder, split_name)), Samples.of(split))
 
 
@@ -132,7 +125,7 @@ def read_data(
 ) -> Split:
     """The split that a run is evaluated on; arguments and errors as for `evaluate_run`."""
     config = replace(loaded.config, data=replace(loaded.config.data, pictures=pictures or ""))
-    with preparing(console) as progress:
+    with watching(console) as progress:
         read = read_splits(config, data, loaded.towers, (split_name,), progress=progress)
     print_faults(console, [*loaded.faults, *read.faults])
     return read.splits[split_name]

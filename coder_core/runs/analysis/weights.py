@@ -15,6 +15,7 @@ from torch import Tensor
 
 from coder_core.config.schema import Config
 from coder_core.config.weighting import OF_NEIGHBOURHOODS, WeightingConfig
+from coder_core.console.progress import Progress, silent
 from coder_core.data.dataset import Split
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.model.score import SplitScores
@@ -26,7 +27,7 @@ from coder_core.objectives.combined_weights import (
     shuffled,
 )
 from coder_core.objectives.neighbour_scores import neighbour_scores
-from coder_core.runs.derived.neighbours import Phases, run_text_space, split_neighbours
+from coder_core.runs.derived.neighbours import run_text_space, split_neighbours
 
 IMAGE, TEXT = 0, 1  # columns of the raw scores
 DOCUMENT = "weighting"
@@ -86,7 +87,7 @@ def weight_tables(
     config: Config,
     known: SplitEmbeddings | SplitScores,
     split: Split,
-    finding: Phases | None = None,
+    progress: Progress = silent,
 ) -> Tables:
     """What a run's weighting makes of a split; nothing for a run without weights.
 
@@ -95,7 +96,7 @@ def weight_tables(
         config: of the run.
         known: the split's embeddings, or its scores with the means of what they compare.
         split: the data.
-        finding: called with what is being found, what is done and what there is.
+        progress: of the search for neighbours.
 
     Returns:
         Arrays: `sample_weight` (m,) float32, mean 1: of complementary samples as if the split were one batch, of HAL,
@@ -123,7 +124,7 @@ def weight_tables(
         return {"sample_weight": in_batches}, {DOCUMENT: about}
     space = run_text_space(folder, config)
     rows = split_neighbours(
-        space, split.captions, split.image_of_text, weighting.neighbours, progress=finding
+        space, split.captions, split.image_of_text, weighting.neighbours, progress=progress
     )
     raw = _raw(scores, split.image_of_text, torch.from_numpy(rows).long())
     every = torch.arange(len(rows))

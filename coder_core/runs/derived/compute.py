@@ -10,7 +10,7 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import check_plain
-from coder_core.console.progress import Tell, silent, within
+from coder_core.console.progress import Progress, named, silent, within
 from coder_core.geometry.kmeans import Clustering, cluster_pairs
 from coder_core.geometry.layout import Layout, lay_out
 from coder_core.geometry.points import Points
@@ -65,14 +65,14 @@ def read_clusters(folder: DerivedFolder) -> Clustering | None:
 
 
 def make_layouts(
-    runs: list[Path], split: str, settings: LayoutSettings, *, tell: Tell = silent
+    runs: list[Path], split: str, settings: LayoutSettings, *, progress: Progress = silent
 ) -> list[tuple[DerivedFolder, Layout]]:
     """The layout of the first run, and of a second one aligned to it; a stored one is not computed again.
 
     Raises:
         InputError: an analysis is missing or damaged, the two hold different samples, or nothing can be laid out.
     """
-    tell(0.0, "reading the embeddings")
+    progress(0, 1, "reading the embeddings")
     for run in runs:
         check_plain(run)
     analyses = [open_analysis(run, split, verify=True) for run in runs]
@@ -82,40 +82,40 @@ def make_layouts(
         folder = layout_folder(run, split, settings, own, analyses[0] if position else None)
         layout = _intact(read_layout, folder)
         if layout is None:
-            part = within(tell, position / len(runs), (position + 1) / len(runs))
+            part = within(progress, position / len(runs), (position + 1) / len(runs))
             layout = lay_out(
                 Points(own.image_embeddings, own.text_embeddings),
                 settings,
                 reference=layouts[0][1].plane if layouts else None,
-                tell=_named(part, run) if len(runs) > 1 else part,
+                progress=named(part, run.name) if len(runs) > 1 else part,
             )
             facts = {"disparity": layout.disparity, "shares": list(layout.shares) if layout.shares else None}
             write_derived(folder, {"plane": layout.plane}, notes=layout.notes, facts=facts)
         layouts.append((folder, layout))
-    tell(1.0, "finished")
+    progress(1, 1, "finished")
     return layouts
 
 
 def make_clusters(
-    run: Path, split: str, settings: ClusterSettings, *, tell: Tell = silent
+    run: Path, split: str, settings: ClusterSettings, *, progress: Progress = silent
 ) -> tuple[DerivedFolder, Clustering]:
     """Offline clusters of a run; stored ones are not computed again.
 
     Raises:
         InputError: the analysis is missing or damaged, or there are more clusters than pairs.
     """
-    tell(0.0, "reading the embeddings")
+    progress(0, 1, "reading the embeddings")
     check_plain(run)
     own = open_analysis(run, split, verify=True)
     folder = clusters_folder(run, split, settings, own)
     clusters = _intact(read_clusters, folder)
     if clusters is None:
         clusters = cluster_pairs(
-            own.image_embeddings, own.text_embeddings, own.image_of_text, settings, tell=tell
+            own.image_embeddings, own.text_embeddings, own.image_of_text, settings, progress=progress
         )
         names = ("centroids", "image_labels", "text_labels")
         write_derived(folder, {name: getattr(clusters, name) for name in names})
-    tell(1.0, "finished")
+    progress(1, 1, "finished")
     return folder, clusters
 
 
@@ -138,7 +138,3 @@ def _intact(read: Callable[[DerivedFolder], Result | None], folder: DerivedFolde
         return read(folder)
     except InputError:
         return None
-
-
-def _named(tell: Tell, run: Path) -> Tell:
-    return lambda fraction, phase: tell(fraction, f"{run.name}: {phase}")

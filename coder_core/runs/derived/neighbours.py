@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Progress, named, silent
 from coder_core.files import sealed
 from coder_core.files.cache import cache_folder
 from coder_core.geometry.caption_neighbours import EXACT_BELOW, caption_neighbours
@@ -37,7 +38,6 @@ NEIGHBOURS_KEY, MODEL_KEY = (
     "neighbours_fingerprint",
     "text_space_fingerprint",
 )  # in the table [about] of a run
-Phases = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def train_neighbourhood(
     image_of_text: np.ndarray,
     *,
     space: TextSpace | None = None,
-    progress: Phases | None = None,
+    progress: Progress = silent,
 ) -> Neighbourhood:
     """The neighbours of the train captions, from the cache or searched now.
 
@@ -99,26 +99,20 @@ def split_neighbours(
     image_of_text: np.ndarray,
     count: int,
     *,
-    progress: Phases | None = None,
+    progress: Progress = silent,
 ) -> np.ndarray:
     """Search the (m, N) int32 neighbours among the captions of one split.
 
     Raises:
         InputError: the space gives a caption no finite vector.
     """
-    tell = progress or (lambda what, done, total: None)
-    vectors = space.encode(
-        captions, lambda done, total: tell("placing captions in the text space", done, total)
-    )
+    vectors = space.encode(captions, named(progress, "placing captions in the text space"))
     wrong = np.flatnonzero(~np.isfinite(vectors).all(1))
     if len(wrong):
         reason = f"gives caption {wrong[0] + 1} of {len(captions):,} numbers that are not finite"
         raise InputError(Fault("--text-space", reason, "finite vectors", "use another model"))
     return caption_neighbours(
-        vectors,
-        image_of_text,
-        count,
-        progress=lambda done, total: tell("finding semantic neighbours", done, total),
+        vectors, image_of_text, count, progress=named(progress, "finding semantic neighbours")
     )
 
 
@@ -156,14 +150,12 @@ def run_text_space(folder: Path, config: Config) -> TextSpace:
     return TfidfSpace.from_files(files.read(NAMES), files.read(ARRAYS), str(folder))
 
 
-def _make_space(config: Config, captions: Sequence[str], progress: Phases | None) -> TextSpace:
+def _make_space(config: Config, captions: Sequence[str], progress: Progress) -> TextSpace:
     if config.weighting.text_space:
         return sentence_space(config.weighting.text_space)
-    if progress is not None:
-        progress("fitting the text space", 0, 1)
+    progress(0, 1, "fitting the text space")
     space = fit_tfidf(captions, config.weighting.text_space_size)
-    if progress is not None:
-        progress("fitting the text space", 1, 1)
+    progress(1, 1, "fitting the text space")
     return space
 
 
