@@ -73,7 +73,7 @@ def test_a_damaged_find_is_searched_again_and_replaced(data: Path, cache: Path) 
 
 
 def test_an_interrupted_search_leaves_nothing(data: Path, cache: Path) -> None:
-    def interrupt(what: str, done: int, total: int) -> None:
+    def interrupt(done: float, total: float, what: str = "") -> None:
         if what == "finding semantic neighbours":
             raise KeyboardInterrupt
 
