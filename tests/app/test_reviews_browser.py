@@ -18,7 +18,6 @@ from coder_core.runs.load import read_config
 from coder_core.runs.status import read_status
 from coder_core.training.launch import start_run
 from tests.app.test_train_page import TINY, until
-from tests.support.promises import promises
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 from tests.support.visits import PATIENCE, Visit
 
@@ -113,8 +112,6 @@ def test_from_keys_to_a_training_that_leaves_out_what_was_judged_wrong(
     assert len(said().by_reviewer["anna"]) == 4
     assert anna.page.get_by_text("<b>m</b>").count() >= 1
     assert listener[1] == []
-    shown = " ".join(anna.page.evaluate("document.body.textContent").lower().split())
-    assert [words for words in promises("reviews") if words not in shown] == []
     anna.check_accessibility()
 
     anna.open(f"slices?{urlencode(RUN | {'slice': f'{tags[1]!r} in tags'})}", charts=False)
