@@ -6,6 +6,8 @@ preset's. So every table fits every preset and data set. The paper's figures bel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from coder_core.ablation.rows import (
     INSTANCE,
     NO_CONCEPTS,
@@ -18,110 +20,92 @@ from coder_core.ablation.rows import (
     Times,
 )
 
-BTR = (78.7, 94.5, 97.0, 58.6, 84.8, 90.1)  # table 2 #1
-DCL = (81.9, 95.6, 97.9, 61.5, 85.8, 91.8)  # table 2 #2
-IMPLICIT = (80.3, 94.8, 97.3, 60.2, 85.3, 91.1)  # table 3 #1
-FULL = (83.2, 96.5, 98.0, 63.1, 87.1, 93.0)  # table 2 #5
 BANK, ALL = ("bank-size",), ("bank-size", "concepts", "prototypes")
+TABLE_2 = (
+    (78.7, 94.5, 97.0, 58.6, 84.8, 90.1),
+    (81.9, 95.6, 97.9, 61.5, 85.8, 91.8),
+    (82.6, 96.1, 98.0, 62.6, 86.7, 92.3),
+    (82.8, 96.1, 98.0, 62.8, 86.8, 92.6),
+    (83.2, 96.5, 98.0, 63.1, 87.1, 93.0),
+)
+BTR, DCL, *_, FULL = TABLE_2
+TABLE_3 = (
+    (80.3, 94.8, 97.3, 60.2, 85.3, 91.1),
+    (81.5, 95.6, 97.5, 61.2, 85.6, 91.2),
+    (81.9, 95.6, 97.7, 61.5, 85.8, 91.4),
+    (82.0, 95.8, 97.7, 61.6, 86.2, 92.2),
+    (82.8, 96.3, 97.9, 62.6, 87.0, 92.7),
+    FULL,
+)
+TABLE_4 = {
+    0.5: (82.9, 96.3, 98.0, 63.1, 87.0, 92.7),
+    1.0: FULL,
+    1.5: (83.2, 96.3, 98.2, 63.0, 87.1, 92.8),
+    2.0: (82.8, 96.2, 97.9, 62.8, 87.0, 92.5),
+}
+TABLE_7 = ((81.5, 95.8, 98.1, 61.3, 85.7, 91.0), FULL, (83.0, 96.2, 98.1, 62.4, 86.9, 92.5))
+FIGURE_3: dict[str, Recalls] = {
+    "without-32": (79.3, None, None, 59.3, None, None),
+    "without-128": (81.9, None, None, 61.5, None, None),
+    "with-32": (82.3, None, None, 62.2, None, None),
+    "with-128": FULL,
+}
 
 
-def _row(
-    name: str, about: str, changes: dict[str, Change], reported: Recalls, source: str, *needs: str
-) -> Row:
-    return Row(name, about, changes, needs, reported, source)
+def _numbered(
+    source: str, reported: Sequence[Recalls], *rows: tuple[str, str, dict[str, Change], tuple[str, ...]]
+) -> tuple[Row, ...]:
+    """Rows of name, description, changes and needs, with the paper's figures for each; `#` gets the row's number."""
+    return tuple(
+        Row(*row, recalls, source.replace("#", f"#{number}"))
+        for number, (row, recalls) in enumerate(zip(rows, reported, strict=True), 1)
+    )
 
 
 COMPONENTS = AblationTable(
     "components",
     "what each part of CODER adds, from the triplet loss to the full model",
     "main, table 2",
-    (
-        _row("1-btr", "bidirectional triplet loss", {"loss": "btr-hardest", **TRIPLET}, BTR, "table 2 #1"),
-        _row("2-dcl", "+ L_DCL of the instance branch", {"loss": "dcl", **INSTANCE}, DCL, "table 2 #2"),
-        _row(
-            "3-m-dcl",
-            "+ M-DCL against the banks",
-            {"loss": "dcl", **NO_CONCEPTS},
-            (82.6, 96.1, 98.0, 62.6, 86.7, 92.3),
-            "table 2 #3",
-            *BANK,
-        ),
-        _row(
-            "4-concepts",
-            "+ L_DCL of the concept branch",
-            {"loss": "dcl", **NO_PROTOTYPES},
-            (82.8, 96.1, 98.0, 62.8, 86.8, 92.6),
-            "table 2 #4",
-            "bank-size",
-            "concepts",
-        ),
-        _row(
-            "5-coder",
-            "+ prototype-guided classification: the full model",
-            {"loss": "dcl"},
-            FULL,
-            "table 2 #5",
-            *ALL,
-        ),
+    _numbered(
+        "table 2 #",
+        TABLE_2,
+        ("1-btr", "bidirectional triplet loss", {"loss": "btr-hardest", **TRIPLET}, ()),
+        ("2-dcl", "+ L_DCL of the instance branch", {"loss": "dcl", **INSTANCE}, ()),
+        ("3-m-dcl", "+ M-DCL against the banks", {"loss": "dcl", **NO_CONCEPTS}, BANK),
+        ("4-concepts", "+ L_DCL of the concept branch", {"loss": "dcl", **NO_PROTOTYPES}, ALL[:2]),
+        ("5-coder", "+ prototype-guided classification: the full model", {"loss": "dcl"}, ALL),
     ),
     "1-btr",
 )
 
+_WITH_BANK: dict[str, Change] = {"loss": "dcl", "diversity-from-bank": True}
 DIVERSITY_CONFIGURATION = AblationTable(
     "diversity-configuration",
     "implicit or explicit diversity, from the batch or from the banks too, with and without M-DCL",
     "main, table 3",
-    (
-        _row("1-implicit", "DCL_I", {"loss": "dcl-i", "bank-size": 0}, IMPLICIT, "table 3 #1"),
-        _row(
-            "2-explicit",
-            "DCL, diversity from the batch",
-            {"loss": "dcl", "bank-size": 0},
-            (81.5, 95.6, 97.5, 61.2, 85.6, 91.2),
-            "table 3 #2",
-        ),
-        _row(
+    _numbered(
+        "table 3 #",
+        TABLE_3,
+        ("1-implicit", "DCL_I", {"loss": "dcl-i", "bank-size": 0}, ()),
+        ("2-explicit", "DCL, diversity from the batch", {"loss": "dcl", "bank-size": 0}, ()),
+        (
             "3-explicit-bank",
             "DCL, diversity from batch and banks",
-            {"loss": "dcl", "weight-memory": 0.0, "diversity-from-bank": True},
-            (81.9, 95.6, 97.7, 61.5, 85.8, 91.4),
-            "table 3 #3",
-            *BANK,
+            {**_WITH_BANK, "weight-memory": 0.0},
+            BANK,
         ),
-        _row(
-            "4-m-implicit",
-            "M-DCL and DCL_I",
-            {"loss": "dcl-i"},
-            (82.0, 95.8, 97.7, 61.6, 86.2, 92.2),
-            "table 3 #4",
-            *BANK,
-        ),
-        _row(
+        ("4-m-implicit", "M-DCL and DCL_I", {"loss": "dcl-i"}, BANK),
+        (
             "5-m-explicit",
             "M-DCL and DCL, diversity from the batch",
             {"loss": "dcl", "diversity-from-bank": False},
-            (82.8, 96.3, 97.9, 62.6, 87.0, 92.7),
-            "table 3 #5",
-            *BANK,
+            BANK,
         ),
-        _row(
-            "6-m-explicit-bank",
-            "M-DCL and DCL, diversity from batch and banks",
-            {"loss": "dcl", "diversity-from-bank": True},
-            FULL,
-            "table 3 #6",
-            *BANK,
-        ),
+        ("6-m-explicit-bank", "M-DCL and DCL, diversity from batch and banks", _WITH_BANK, BANK),
     ),
     "1-implicit",
 )
 
-_CLUSTERS = {
-    0.5: (82.9, 96.3, 98.0, 63.1, 87.0, 92.7),
-    1.0: FULL,
-    1.5: (83.2, 96.3, 98.2, 63.0, 87.1, 92.8),
-    2.0: (82.8, 96.2, 97.9, 62.8, 87.0, 92.5),
-}
 CLUSTERS = AblationTable(
     "clusters",
     "how many prototypes; multiples of the preset's K (the paper's 10,000 for the 145,000 pairs of Flickr30K)",
@@ -136,48 +120,26 @@ CLUSTERS = AblationTable(
             f"table 4, K = {10_000 * factor:,.0f}",
             x=factor,
         )
-        for factor, reported in _CLUSTERS.items()
+        for factor, reported in TABLE_4.items()
     ),
     "k-1x",
     "K ÷ the preset's",
 )
 
-_WITHOUT: dict[int, Recalls] = {
-    32: (79.3, None, None, 59.3, None, None),
-    128: (81.9, None, None, 61.5, None, None),
-}
-_WITH: dict[int, Recalls] = {32: (82.3, None, None, 62.2, None, None), 128: FULL}
+
+def _batch_row(name: str, size: int, banks: str, changes: dict[str, Change], needs: tuple[str, ...]) -> Row:
+    changes = {"batch-size": size, **changes}
+    about, reported = f"batch {size}, {banks} banks", FIGURE_3.get(name)
+    return Row(name, about, changes, needs, reported, "section 4.4.1", size, f"{name.split('-')[0]} M-DCL")
+
+
 BATCH_SIZE = AblationTable(
     "batch-size",
     "do the banks make up for small batches? (the paper gives the ends of its figure in its text)",
     "main, figure 3",
     (
-        *(
-            Row(
-                f"without-{size}",
-                f"batch {size}, no banks",
-                {"batch-size": size, "bank-size": 0},
-                (),
-                _WITHOUT.get(size),
-                "section 4.4.1",
-                size,
-                "without M-DCL",
-            )
-            for size in (32, 64, 128)
-        ),
-        *(
-            Row(
-                f"with-{size}",
-                f"batch {size}, with banks",
-                {"batch-size": size},
-                BANK,
-                _WITH.get(size),
-                "section 4.4.1",
-                size,
-                "with M-DCL",
-            )
-            for size in (32, 64, 128)
-        ),
+        *(_batch_row(f"without-{size}", size, "no", {"bank-size": 0}, ()) for size in (32, 64, 128)),
+        *(_batch_row(f"with-{size}", size, "with", {}, BANK) for size in (32, 64, 128)),
     ),
     "with-128",
     "pairs in a batch",
@@ -187,22 +149,12 @@ DIVERSITY_FUNCTION = AblationTable(
     "diversity-function",
     "how diversity is measured",
     "supplement, table 7",
-    (
-        _row(
-            "none",
-            "no explicit diversity",
-            {"loss": "dcl-i"},
-            (81.5, 95.8, 98.1, 61.3, 85.7, 91.0),
-            "table 7",
-        ),
-        _row("std", "standard deviation", {"loss": "dcl", "diversity": "std"}, FULL, "table 7"),
-        _row(
-            "entropy",
-            "entropy",
-            {"loss": "dcl", "diversity": "entropy"},
-            (83.0, 96.2, 98.1, 62.4, 86.9, 92.5),
-            "table 7",
-        ),
+    _numbered(
+        "table 7",
+        TABLE_7,
+        ("none", "no explicit diversity", {"loss": "dcl-i"}, ()),
+        ("std", "standard deviation", {"loss": "dcl", "diversity": "std"}, ()),
+        ("entropy", "entropy", {"loss": "dcl", "diversity": "entropy"}, ()),
     ),
     "none",
 )
@@ -225,14 +177,19 @@ OBJECTIVES = AblationTable(
     "main, table 2 #1, #2 and table 3 #1",
     (
         Row("btr-sum", "triplet, all negatives", {"loss": "btr-sum", **TRIPLET}),
-        _row(
-            "btr-hardest", "triplet, hardest negative", {"loss": "btr-hardest", **TRIPLET}, BTR, "table 2 #1"
+        Row(
+            "btr-hardest",
+            "triplet, hardest negative",
+            {"loss": "btr-hardest", **TRIPLET},
+            (),
+            BTR,
+            "table 2 #1",
         ),
         Row("infonce", "bidirectional InfoNCE", {"loss": "infonce", **INSTANCE}),
         Row("infonce-scale", "InfoNCE, learned scale", {"loss": "infonce", "learn-scale": True, **INSTANCE}),
         Row("sigmoid", "SigLIP's sigmoid", {"loss": "sigmoid", **INSTANCE}),
-        _row("dcl-i", "DCL without diversity", {"loss": "dcl-i", **INSTANCE}, IMPLICIT, "table 3 #1"),
-        _row("dcl", "DCL", {"loss": "dcl", **INSTANCE}, DCL, "table 2 #2"),
+        Row("dcl-i", "DCL without diversity", {"loss": "dcl-i", **INSTANCE}, (), TABLE_3[0], "table 3 #1"),
+        Row("dcl", "DCL", {"loss": "dcl", **INSTANCE}, (), DCL, "table 2 #2"),
     ),
     "btr-hardest",
 )
