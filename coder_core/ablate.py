@@ -15,11 +15,11 @@ from rich.text import Text
 
 from coder_core.ablation.rows import AblationTable
 from coder_core.ablation.tables import TABLES
-from coder_core.config.command_line import parse, translate
+from coder_core.config.command_line import named_settings, parse
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.console.output import open_console, print_faults, say
+from coder_core.console.output import open_console, say
 from coder_core.console.outputs import check_file, check_folder
 from coder_core.console.runner import asks_for_help, command
 from coder_core.console.signals import StoppedBySignalError
@@ -48,6 +48,8 @@ class AblateArguments:
     that does not change it itself."""
 
     config: Annotated[Config, tyro.conf.arg(name="")]
+    table: tyro.conf.Positional[str] = ""
+    """A table of the papers, or a TOML file with a grid of your own."""
     preset: str = DEFAULT_PRESET
     """The full model that the rows depart from (python -m coder_core.train --help lists the presets)."""
     seeds: tuple[int, ...] = (0,)
@@ -77,10 +79,8 @@ def main(arguments: list[str]) -> int:
         if arguments:
             read_arguments(["--help"])
         return 0
-    table, (flags, notes) = _find_table(arguments[0]), translate(arguments[1:])
-    print_faults(open_console(stderr=True), notes)
-    parsed = read_arguments(flags)
-    return _run(table, parsed, flags, shlex.join(["python", "-m", "coder_core.ablate", *arguments]), console)
+    parsed = read_arguments(arguments)
+    return _run(_find_table(parsed.table), parsed, arguments, console)
 
 
 def _print_tables(console: Console) -> None:
@@ -103,40 +103,43 @@ def _find_table(name: str) -> AblationTable:
         from coder_core.ablation.grid import read_grid
 
         return read_grid(Path(name))
-    raise InputError(Fault(f"table {name!r}", "is not there", f"one of {', '.join(TABLES)}, or a .toml file"))
+    raise InputError(
+        Fault(f"table {name!r}", "does not exist", f"one of {', '.join(TABLES)}, or a .toml file")
+    )
 
 
 def read_arguments(arguments: Sequence[str]) -> AblateArguments:
-    """Read flags on top of the preset they name.
+    """Read the command line on top of the preset it names.
 
     Raises:
-        InputError: there is no such preset, a flag that the table itself decides, or a seed twice.
+        InputError: an unknown preset, a flag that the table itself decides, or a repeated seed.
     """
-    preset = DEFAULT_PRESET
-    for position, argument in enumerate(arguments):
-        if argument == "--preset" and position + 1 < len(arguments):
-            preset = arguments[position + 1]
-        preset = argument.removeprefix("--preset=") if argument.startswith("--preset=") else preset
-    if preset not in PRESETS:
-        raise InputError(Fault(f"--preset {preset}", "is not there", f"one of {', '.join(PRESETS)}"))
-    for refused, instead in (
-        ("--seed", "--seeds 0 1 2"),
-        ("--name", "--root: runs are named by row and seed"),
-    ):
-        if any(argument.split("=")[0] == refused for argument in arguments):
-            raise InputError(Fault(refused, "is not a flag of an ablation", instead))
-    about = "Repeat an ablation of the paper on your data."
-    default = AblateArguments(PRESETS[preset].config)
-    parsed = parse(arguments, default, prog="python -m coder_core.ablate TABLE", description=about)
+    first = _parse([argument for argument in arguments if not asks_for_help([argument])], Config())
+    if any(setting.flag == "--seed" for setting in named_settings(arguments)):
+        raise InputError(Fault("--seed", "is not a flag of an ablation", "--seeds 0 1 2"))
+    if first.config.name:
+        raise InputError(
+            Fault("--name", "is not a flag of an ablation", "--root: runs are named by row and seed")
+        )
+    if first.preset not in PRESETS:
+        raise InputError(Fault(f"--preset {first.preset}", "does not exist", f"one of {', '.join(PRESETS)}"))
+    parsed = _parse(arguments, PRESETS[first.preset].config)
     if len(set(parsed.seeds)) < len(parsed.seeds):
         named = " ".join(map(str, parsed.seeds))
-        raise InputError(Fault(f"--seeds {named}", "names a seed twice", "different seeds: a run each"))
+        raise InputError(Fault(f"--seeds {named}", "repeats a seed", "different seeds: a run each"))
     return parsed
 
 
-def _run(
-    table: AblationTable, parsed: AblateArguments, flags: Sequence[str], command_line: str, console: Console
-) -> int:
+def _parse(arguments: Sequence[str], config: Config) -> AblateArguments:
+    return parse(
+        arguments,
+        AblateArguments(config),
+        prog="python -m coder_core.ablate",
+        description="Repeat an ablation of the paper on your data.",
+    )
+
+
+def _run(table: AblationTable, parsed: AblateArguments, arguments: Sequence[str], console: Console) -> int:
     from coder_core.ablation.board import watching
     from coder_core.ablation.figure import write_figure
     from coder_core.ablation.planning import gpus, named_flags, plan, processors
@@ -144,12 +147,13 @@ def _run(
     from coder_core.ablation.running import LOGS, run_all
     from coder_core.ablation.writing import write_all
 
+    command_line = shlex.join(["python", "-m", "coder_core.ablate", *arguments])
     root = parsed.root or ROOT / f"ablation-{table.name}"
     interrupted, failed = False, list["PlannedRun"]()
     if not parsed.dry_run:
         _check_outputs(root)
     if not parsed.report:
-        overrides = named_flags(flags, parsed.config)
+        overrides = named_flags(arguments, parsed.config)
         rows = table.choose(parsed.rows)
         devices = [] if parsed.config.training.device == "cpu" else gpus()
         jobs = parsed.jobs or max(1, len(devices))

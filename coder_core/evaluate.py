@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,7 +18,6 @@ from coder_core.console.progress import watching
 from coder_core.console.runner import command
 from coder_core.console.tables import (
     PROBE,
-    Metrics,
     choices_table,
     extended_table,
     metrics_table,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from coder_core.runs.analysis.rows import RunRow
 
 FIVE_FOLD_IMAGES = 5000
-FOLDS, BEST = " (5 × 1K)", " best"  # after the name of a row
 
 
 @dataclass(frozen=True)
@@ -79,9 +77,9 @@ class EvaluateArguments:
     """People's verdicts on pairs (docs/data.md, section 12): R@K without the labels judged wrong and with the pairs
     that also match, beside R@K by the labels. The labels' metrics stay as they are."""
     hub_correction: bool = False
-    """A row more for every run: scores minus α times how high a candidate scores with queries of the train split (mean
+    """One more row for every run: scores minus α times how high a candidate scores with queries of the train split (mean
     of its k nearest; Chowdhury et al. 2024). k and α are chosen on dev for each direction. For a run made by
-    `coder_core.embed`, embed train and dev too. Retrieval's hubs view shows which failures it mends."""
+    `coder_core.embed`, embed train and dev too. Retrieval's hubs view shows which failures it fixes."""
     probe: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE …")] = ()
     """Also how often a picture's caption scores above the same caption made wrong: files in SugarCrepe's layout, for
     example add_att.json swap_obj.json. Their pictures are images of the split, or lie in --pictures, for a run that
@@ -113,14 +111,8 @@ def main(arguments: list[str]) -> int:
     reviews = None if parsed.reviews is None else read_reviews(parsed.reviews)
 
     from coder_core.model.products import use_onednn
-    from coder_core.runs.analysis.blend import best_row, ending, write_curve
-    from coder_core.runs.analysis.rows import (
-        CHOOSING,
-        HUBS_CORRECTED,
-        write_csv,
-        write_json,
-        write_similarities,
-    )
+    from coder_core.runs.analysis.blend import best_row, write_curve
+    from coder_core.runs.analysis.rows import CHOOSING, write_csv, write_json, write_similarities
 
     use_onednn()
     console = open_console()
@@ -133,9 +125,10 @@ def main(arguments: list[str]) -> int:
             )
     if parsed.similarities is not None:
         write_similarities(rows, parsed.similarities, parsed.split)
-    table = {row.name: row.metrics for row in rows}
+    measured = list(rows)
     if rows[0].split.n_images >= FIVE_FOLD_IMAGES:
-        table |= {f"{row.name}{FOLDS}": row.five_folds(parsed.ties) for row in rows}
+        measured += [row.five_folds(parsed.ties) for row in rows]
+    table = {row.name: row.metrics for row in measured}
     if parsed.json is not None:
         facts = {} if reviews is None else {"reviews_sha256": reviews.fingerprint()}
         write_json(table, parsed.json, parsed.split, parsed.ties, **facts)
@@ -143,13 +136,8 @@ def main(arguments: list[str]) -> int:
         write_csv(table, parsed.csv, parsed.split)
     if parsed.curve is not None:
         write_curve(rows, parsed.curve, f"{parsed.runs[0].resolve().name}: R@sum on {parsed.split}")
-    named = by_run_name(table, parsed.runs, [ending(alpha) for alpha in parsed.blend] or ["", HUBS_CORRECTED])
-    if len(parsed.blend) > 1 and parsed.split in CHOOSING:
-        best = best_row(rows).metrics["alpha"]
-        named = {
-            f"{row}{BEST}" if row.endswith(ending(best)) else row: metrics for row, metrics in named.items()
-        }
-    _print_tables(named, parsed, console)
+    best = best_row(rows) if len(parsed.blend) > 1 and parsed.split in CHOOSING else None
+    _print_tables(measured, best.alpha if best else None, parsed, console)
     return 0
 
 
@@ -210,10 +198,18 @@ def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews
     return faults
 
 
-def _print_tables(named: Mapping[str, Metrics], parsed: EvaluateArguments, console: Console) -> None:
-    """The table of recall, and one for everything asked for beside it."""
-    console.print(metrics_table(named, f"{parsed.split} · {parsed.ties} ties"))
-    whole = {row: metrics for row, metrics in named.items() if not row.endswith(FOLDS)}
+def _print_tables(
+    rows: Sequence[RunRow], best: float | None, parsed: EvaluateArguments, console: Console
+) -> None:
+    """Print the recalls, and a table for everything requested beside them; `best` is the α to mark."""
+    names = display_names(rows, best)
+    console.print(
+        metrics_table(
+            {name: row.metrics for name, row in zip(names, rows, strict=True)},
+            f"{parsed.split} · {parsed.ties} ties",
+        )
+    )
+    whole = {name: row.metrics for name, row in zip(names, rows, strict=True) if not row.folds}
     if parsed.ways:
         title = f"c-way accuracy · mean of {parsed.ways_repeats} draws ± 95% · seed {parsed.ways_seed}"
         console.print(choices_table(whole, parsed.ways, title))
@@ -306,25 +302,22 @@ def _blend_faults(parsed: EvaluateArguments) -> list[Fault]:
     return faults
 
 
-def by_run_name(
-    table: Mapping[str, Metrics], folders: Sequence[Path], variants: Sequence[str] = ()
-) -> Mapping[str, Metrics]:
-    """The rows under the runs' names instead of their paths, which fill a terminal; under the paths where two runs have
-    the same name.
+def display_names(rows: Sequence[RunRow], best: float | None = None) -> list[str]:
+    """Names of rows in a terminal: a run by its name, or by its path where two runs share a name.
 
     Args:
-        table: row → metrics.
-        folders: of the runs.
-        variants: what follows a run in the names of its rows; nothing where there are none.
+        rows: of all runs.
+        best: α of the blend to mark as the best.
     """
-    names = [folder.resolve().name for folder in folders]
-    if len(set(names)) < len(names):
-        return table
-    ends = [f"{variant}{end}" for variant in variants or ("",) for end in ("", FOLDS)]
-    shown = {
-        f"{folder}{end}": f"{name}{end}" for folder, name in zip(folders, names, strict=True) for end in ends
-    }
-    return {shown.get(row, row): metrics for row, metrics in table.items()}
+    folders = {row.run for row in rows if row.run is not None}
+    unique = len({folder.resolve().name for folder in folders}) == len(folders)
+    return [
+        row.named(
+            row.run.resolve().name if row.run and unique else str(row.run),
+            best=best is not None and row.alpha == best and not row.folds,
+        )
+        for row in rows
+    ]
 
 
 if __name__ == "__main__":

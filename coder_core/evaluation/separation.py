@@ -85,34 +85,6 @@ def own_similarity(sources: Sequence[Source], image_of_text: Array) -> Array:
     return own
 
 
-def caption_spread(sources: Sequence[Source], image_of_text: Array) -> Array:
-    """(m,) float64 standard deviation of a caption's similarities to the images that are not its own.
-
-    What the diversity of a caption grows with (CODER, eq. 3), whatever ε is.
-
-    >>> from coder_core.evaluation import ScoreMatrix
-    >>> caption_spread([ScoreMatrix(np.array([[0.9, 0.2], [0.1, 0.7], [0.3, 0.4]]))], np.arange(2)).round(3)
-    array([0.1, 0.1])
-
-    Args:
-        sources: as for `separation`.
-        image_of_text: (m,).
-    """
-    count_images, count_texts = sources[0].shape[0], len(image_of_text)
-    own = own_similarity(sources, image_of_text)
-    sums, squares = -own, -(own**2)
-    step = max(1, TILE_ELEMENTS // count_texts)
-    for start in range(0, count_images, step):
-        images = np.arange(start, min(start + step, count_images))
-        tile = sum(
-            (np.asarray(source.rows(images), np.float64) for source in sources),
-            np.zeros((len(images), count_texts)),
-        )
-        sums, squares = sums + tile.sum(0), squares + (tile**2).sum(0)
-    others = max(count_images - 1, 1)
-    return np.sqrt(np.maximum(squares / others - (sums / others) ** 2, 0))
-
-
 def distributions(
     sources: Sequence[Source], image_of_text: Array, *, pairs: int = PAIRS_AT_MOST, seed: int = 0
 ) -> Distributions:

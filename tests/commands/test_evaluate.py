@@ -9,6 +9,7 @@ import warnings
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,12 +25,13 @@ from coder_core.data.coco_judgements import coco_judgements
 from coder_core.data.dataset import read_split
 from coder_core.data.embeddings import read_embeddings
 from coder_core.data.reviews import Review, append_review, image_keys, read_reviews
-from coder_core.evaluate import by_run_name, main
+from coder_core.evaluate import display_names, main
 from coder_core.evaluation import EmbeddingPair, c_way_accuracy, retrieval_metrics, score_tiles
 from coder_core.evaluation.extended import extended_metrics
 from coder_core.runs.analysis.evaluate import describe_samples
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.analysis.rows import RunRow, Samples
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.hub_correction import correction_folder, read_correction
 from coder_core.runs.load import load_model, read_config
@@ -78,16 +80,21 @@ def test_it_prints_a_table_and_writes_csv_json_and_the_analysis(
     assert json.loads(document.read_text())["runs"][str(runs[0])] == analysis.metrics
 
 
-def test_rows_are_told_by_the_run_unless_two_have_one_name() -> None:
-    here, there, twin = Path("a/first"), Path("b/second"), Path("b/first")
-    table: dict[str, dict[str, float]] = {
-        f"{here}": {},
-        f"{here} (5 × 1K)": {},
-        f"{there}": {},
-        "ensemble": {},
-    }
-    assert list(by_run_name(table, [here, there])) == ["first", "first (5 × 1K)", "second", "ensemble"]
-    assert list(by_run_name(table, [here, twin])) == list(table)
+def test_names_of_rows_in_a_terminal() -> None:
+    def row(run: str | None, **variant: Any) -> RunRow:
+        folder = None if run is None else Path(run)
+        return RunRow(folder, {}, [], Samples([], np.empty(0, np.int64), []), **variant)
+
+    rows = [row("a/first"), row("a/first", folds=True), row("b/second", hubs_corrected=True), row(None)]
+    assert display_names(rows) == ["first", "first (5 × 1K)", "second, hubs corrected", "ensemble"]
+    same = [row("a/first"), row("b/first")]
+    assert display_names(same) == [one.name for one in same] == ["a/first", "b/first"]
+    blends = [row("a/first", alpha=alpha) for alpha in (0.0, 0.5)]
+    assert display_names([*blends, row("a/first", alpha=0.5, folds=True)], best=0.5) == [
+        "first α=0",
+        "first α=0.5 best",
+        "first α=0.5 (5 × 1K)",
+    ]
 
 
 def test_the_analysis_holds_what_the_model_says_now(runs: list[Path]) -> None:

@@ -44,14 +44,6 @@ def test_the_means_of_a_mixture_agree_with_loops() -> None:
         assert means.mean_distance == pytest.approx(np.mean(matching) - np.mean(others), abs=1e-12)
 
 
-@pytest.mark.usefixtures("_tiles")
-def test_the_spread_of_a_caption_agrees_with_loops() -> None:
-    pairs, owner, scores = two_branches()
-    expected = [np.std([scores[i, j] for i in range(20) if i != owner[j]]) for j in range(70)]
-    for kinds in (pairs, [ScoreMatrix(scores)]):
-        np.testing.assert_allclose(maths.caption_spread(kinds, owner), expected, atol=1e-6)
-
-
 def test_an_image_alone_has_no_others() -> None:
     assert np.isnan(
         maths.separation([EmbeddingPair(np.eye(1, 3), np.eye(2, 3))], np.zeros(2, np.int64)).negative

@@ -17,7 +17,7 @@ from coder_core.model.towers.halves import ImageHalf, TextHalf, weights_fingerpr
 from coder_core.model.towers.towers import OWN
 from coder_core.model.towers.tuning import TunedTower
 from coder_core.runs.analysis.evaluate import score
-from coder_core.runs.analysis.rows import RunRow, Samples
+from coder_core.runs.analysis.rows import RunRow, Samples, ending
 from coder_core.runs.load import LoadedModel, read_config
 
 FLAG = "--blend"
@@ -72,7 +72,7 @@ def blend_rows(
             with watching(console, f"{folder.name}{ending(alpha)}: {what} {split.name}") as watch:
                 sources, _ = score(loaded, split, progress=watch)
             metrics = {"alpha": alpha, **ensemble_metrics(sources, split.image_of_text)}
-            rows.append(RunRow(f"{folder}{ending(alpha)}", metrics, sources, Samples.of(split)))
+            rows.append(RunRow(folder, metrics, sources, Samples.of(split), alpha))
     finally:
         for blend in blends:
             blend(1.0)
@@ -94,15 +94,6 @@ def _check_originals(folder: Path, side: str, half: ImageHalf | TextHalf | None,
         "let its function load or seed the weights it had then",
     )
     raise InputError(Fault(place, problem, noted[:12], fix))
-
-
-def ending(alpha: float) -> str:
-    """What follows the run in the name of a row.
-
-    >>> ending(0.25)
-    ' α=0.25'
-    """
-    return f" α={alpha!r}".removesuffix(".0")
 
 
 def best_row(rows: Sequence[RunRow]) -> RunRow:

@@ -13,7 +13,7 @@ from coder_core.data.captioned.packed import note_packed
 from coder_core.data.dataset import Split
 from coder_core.data.embeddings import Embeddings
 from coder_core.data.picture_rows import Pictures
-from coder_core.evaluation.ranking import Ranks, rank
+from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import Source
 from coder_core.evaluation.tiles import score_tiles
@@ -66,8 +66,8 @@ def score(
 
 def evaluate_split(
     folder: Path, loaded: LoadedModel, split: Split, name: str, *, progress: Progress = silent
-) -> tuple[Metrics, Ranks]:
-    """Evaluate a run on a split and write `analysis/<name>/`.
+) -> tuple[Metrics, list[Source]]:
+    """Evaluate a run on a split and write `analysis/<name>/`; return its metrics and the scores behind them.
 
     Args:
         folder: the run.
@@ -95,7 +95,7 @@ def evaluate_split(
         **{table: getattr(ranks, table) for table in RANKS},
         **arrays,
     )
-    return metrics, ranks
+    return metrics, sources
 
 
 def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from rich.console import Console
 
 from coder_core.console.faults import Fault, InputError
@@ -22,10 +23,11 @@ from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, most_options
 from coder_core.evaluation.extended import extended_metrics
 from coder_core.evaluation.ranking import Ties
 from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold
-from coder_core.evaluation.separation import caption_spread, distributions
+from coder_core.evaluation.separation import distributions
 from coder_core.evaluation.sources import Source
-from coder_core.evaluation.tiles import score_tiles
+from coder_core.evaluation.tiles import EVERY, ScoreTiles, score_tiles
 from coder_core.model.splits import read_splits
+from coder_core.objectives.diversity import deviation
 from coder_core.runs.analysis.evaluate import evaluate_split, score
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.analysis.reviewed import reviewed_metrics
@@ -35,7 +37,7 @@ from coder_core.runs.derived.hub_correction import correct_hubs
 from coder_core.runs.load import LoadedModel
 
 ENSEMBLE = "ensemble"
-HUBS_CORRECTED = ", hubs corrected"  # after the name of a row
+DEVIATIONS_AT_ONCE = 512  # captions
 CHOOSING = ("dev", "val")  # splits that a value may be chosen on
 
 
@@ -72,20 +74,56 @@ class RunRow:
     """A run, or an ensemble, on one split.
 
     Args:
-        name: the run's folder, or "ensemble".
+        run: its folder; None for the ensemble.
         metrics: of `retrieval_metrics`; c-way accuracies are added.
-        sources: what a pair is scored by.
+        sources: the scores of all pairs are their sum.
         split: its samples.
+        alpha: share of the tuned weights in a blend of towers.
+        hubs_corrected, folds: the scores are corrected for hubs; the metrics are means over folds.
     """
 
-    name: str
+    run: Path | None
     metrics: Metrics
     sources: list[Source]
     split: Samples
+    alpha: float | None = None
+    hubs_corrected: bool = False
+    folds: bool = False
 
-    def five_folds(self, ties: Ties) -> Metrics:
-        """The mean over five folds of 1,000 images."""
-        return five_fold(self.sources, self.split.image_of_text, ties=ties)
+    @property
+    def name(self) -> str:
+        """Name of the row in files: the folder and what distinguishes its rows."""
+        return self.named(str(self.run))
+
+    def named(self, run: str, *, best: bool = False) -> str:
+        """Name of the row with another name for its run; `best` marks the best of several blends.
+
+        >>> RunRow(Path("runs/a"), {}, [], Samples([], np.empty(0), []), alpha=0.5).named("a", best=True)
+        'a α=0.5 best'
+        """
+        return "".join(
+            [
+                ENSEMBLE if self.run is None else run,
+                "" if self.alpha is None else ending(self.alpha),
+                ", hubs corrected" if self.hubs_corrected else "",
+                " (5 × 1K)" if self.folds else "",
+                " best" if best else "",
+            ]
+        )
+
+    def five_folds(self, ties: Ties) -> RunRow:
+        """The row of the means over five folds of 1,000 images."""
+        metrics = five_fold(self.sources, self.split.image_of_text, ties=ties)
+        return replace(self, metrics=metrics, folds=True)
+
+
+def ending(alpha: float) -> str:
+    """Text that follows the run in the name of a blend.
+
+    >>> ending(0.25)
+    ' α=0.25'
+    """
+    return f" α={alpha!r}".removesuffix(".0")
 
 
 def evaluate_run(
@@ -104,8 +142,8 @@ def evaluate_run(
     split = read_data(loaded, data, split_name, pictures, console)
     what = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
     with watching(console, f"{folder.name}: {what} {split_name}") as watch:
-        metrics, _ = evaluate_split(folder, loaded, split, split_name, progress=watch)
-    return RunRow(str(folder), metrics, stored_sources(open_analysis(folder, split_name)), Samples.of(split))
+        metrics, sources = evaluate_split(folder, loaded, split, split_name, progress=watch)
+    return RunRow(folder, metrics, sources, Samples.of(split))
 
 
 def embedded_row(folder: Path, split_name: str) -> RunRow:
@@ -117,7 +155,7 @@ def embedded_row(folder: Path, split_name: str) -> RunRow:
     analysis = _embedded(folder, split_name)
     owner = np.asarray(analysis.image_of_text)
     samples = Samples(analysis.captions, owner, analysis.image_names, analysis.caption_ids)
-    return RunRow(str(folder), dict(analysis.metrics), stored_sources(analysis), samples)
+    return RunRow(folder, dict(analysis.metrics), stored_sources(analysis), samples)
 
 
 def read_data(
@@ -158,7 +196,7 @@ def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
         replace(source, weight=source.weight * (1 / len(rows))) for row in rows for source in row.sources
     ]
     metrics = ensemble_metrics(sources, first.split.image_of_text, ties=ties)
-    return RunRow(ENSEMBLE, metrics, sources, first.split)
+    return RunRow(None, metrics, sources, first.split)
 
 
 def hub_corrected_row(
@@ -202,10 +240,8 @@ def hub_corrected_row(
         f"α = {other_alpha:g} for text→image, chosen on {chosen_on}"
     )
     fact += ", the split they are shown on" if chosen_on == split_name else ""
-    name = f"{row.name}{HUBS_CORRECTED}"
-    return RunRow(name, dict(correction.metrics), list(sources), row.split), Fault(
-        str(folder), fact, severity="note"
-    )
+    corrected = RunRow(folder, dict(correction.metrics), list(sources), row.split, hubs_corrected=True)
+    return corrected, Fault(str(folder), fact, severity="note")
 
 
 def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
@@ -232,12 +268,22 @@ def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
         judged = np.flatnonzero(np.isfinite(judgements.disagreement))
         disagreement = pd.Series(judgements.disagreement[judged])
         if disagreement.nunique() > 1:  # a rank correlation needs two different values
-            diversity = pd.Series(caption_spread(row.sources, owner)[judged])
+            diversity = pd.Series(_deviations(scores, judged))
             rho = float(diversity.corr(disagreement, method="spearman"))
             row.metrics["disagreement_rho"] = rho
             fact = f"ρ of diversity and the spread of the experts' grades is {rho:+.2f} over {len(judged):,} captions"
             notes[f"{row.name} {fact}"] = Fault(row.name, fact, severity="note")
     return list(notes.values())
+
+
+def _deviations(scores: ScoreTiles, texts: np.ndarray) -> np.ndarray:
+    """(k,) deviation of captions' scores with the images of other captions; diversity grows with it (CODER eq. 3)."""
+    images = torch.arange(scores.n)
+    parts = [
+        deviation(scores.exact(EVERY, part).T.double(), scores.image_of_text[part, None] != images)
+        for part in torch.from_numpy(texts).split(DEVIATIONS_AT_ONCE)
+    ]
+    return torch.cat(parts).numpy()
 
 
 def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -> list[Fault]:
