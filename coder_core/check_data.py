@@ -50,7 +50,7 @@ class CheckDataArguments:
     path: tyro.conf.Positional[Path]
     """The data set."""
     other: tyro.conf.Positional[Path | None] = None
-    """With --content and a run: a second run, trained with --other-part on the images that the first one's --train-part
+    """Second run for --content, trained with --other-part on the images that the first one's --train-part
     left out, both evaluated on train. Lists the captions of train that may belong to another image; each run judges the
     pairs it did not see."""
     pictures: Path | None = None
@@ -275,7 +275,7 @@ def _pictures_table(splits: list[dict[str, Any]]) -> FittingTable:
 
 
 def _range(split: dict[str, Any]) -> str:
-    """How many captions an image has."""
+    """Number of captions per image."""
     least, mean, most = split["captions_an_image"]
     return f"{least}" if least == most else f"{least} to {most}, mean {mean:.2f}"
 

@@ -26,9 +26,9 @@ class ClusterArguments:
     split: str = "dev"
     """The analysed split."""
     clusters: int = ClusterSettings.clusters
-    """How many clusters."""
+    """Number of clusters."""
     seed: int = ClusterSettings.seed
-    """Of the first centroids."""
+    """Random seed of the initial centroids."""
     progress: Path | None = None
     """Write progress into this file (JSON, replaced a few times a second)."""
 

@@ -54,7 +54,7 @@ class EmbedArguments:
     queries: Path | None = None
     """Embeddings of texts that are no captions: .npy of (q, D). Retrieval offers them as queries."""
     query_texts: Path | None = None
-    """Those q texts, UTF-8, one a line, all different."""
+    """The q texts, UTF-8, one per line, all different."""
     split: str = "dev"
     """The split these samples are; runs are compared on splits of the same name."""
     root: Path = Path("checkpoints")
@@ -100,7 +100,7 @@ class PicturesArguments:
     """Name of a new run, or of one of the same model that gets another split."""
     towers: Annotated[TowerArguments, tyro.conf.arg(name="")] = field(default_factory=TowerArguments)
     prompt: str = "{}"
-    """What the text tower reads of a caption, which stands in the place of {}."""
+    """Prompt for the text tower; the caption replaces {}."""
     split: str = "dev"
     """The split to embed."""
     root: Path = Path("checkpoints")

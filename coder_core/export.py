@@ -37,11 +37,11 @@ class ExportArguments:
     run: tyro.conf.Positional[Path]
     """The run folder."""
     to: tuple[Literal["faiss", "parquet", "huggingface"], Path]
-    """What to write, and where."""
+    """Choose the export and its path."""
     split: str = "dev"
     """The analysed split, whose metrics the model card names; coder_core.evaluate analyses another."""
     rows: Literal["images", "captions"] = "images"
-    """Of a faiss index: what is searched."""
+    """Rows of a faiss index: images or captions."""
 
 
 @command

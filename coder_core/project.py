@@ -37,7 +37,7 @@ class ProjectArguments:
     perplexity: float = LayoutSettings.perplexity
     """t-SNE: size of a neighbourhood; at most a third of the points."""
     seed: int = LayoutSettings.seed
-    """Of everything random."""
+    """Random seed."""
     modalities: Modalities = LayoutSettings.modalities
     """both, images or captions alone, or both centred on the mean of their modality."""
     progress: Path | None = None

@@ -33,7 +33,7 @@ class ReportArguments:
     out: Path = Path("report.html")
     """The file to write."""
     question: str = ""
-    """What the report answers; empty asks whether the last run retrieves better than the first."""
+    """Question that the report answers; empty compares the last run with the first."""
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Verdicts on pairs (`coder_core.reviews`): what was judged, and recall with and without."""
     positives: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE|eccv|cxc …")] = ()

@@ -1,4 +1,4 @@
-"""What holds for every test, and the tiny data that many of them train on."""
+"""Settings of every test, and the tiny data that many of them train on."""
 
 from __future__ import annotations
 

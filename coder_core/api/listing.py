@@ -38,7 +38,7 @@ METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r
 
 
 class SplitSamples(NamedTuple):
-    """What a split was evaluated on; equal for runs of the same captions of the same images.
+    """Samples a split was evaluated on; equal for runs of the same captions of the same images.
 
     Args:
         images, captions: how many. digest: of the captions and the images they belong to.
@@ -113,7 +113,7 @@ def list_runs(root: str | Path) -> list[RunSummary]:
 
 
 def _holds_run(path: Path) -> bool:
-    """Whether a folder looks like a run. One that cannot be read does: `summarise` says why."""
+    """True if a folder looks like a run, or cannot be read: `summarise` gives the reason."""
     try:
         return any(
             (path / part).exists() for part in ("config.toml", "history.jsonl", "status.json", "analysis")
@@ -179,7 +179,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _damage(folder: Path) -> str:
-    """Which files of an analysis are missing or cut, or why its metrics cannot be believed; "" for an intact one."""
+    """Damage of an analysis: missing or cut files, or metrics that do not follow from its arrays; "" for an intact one."""
     try:
         check_metrics(folder)
     except InputError as error:
@@ -204,7 +204,7 @@ def _changed(folder: Path) -> int:
 
 
 def _imported(path: Path, manifests: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a run is nothing but analyses of another model's embeddings."""
+    """True if a run consists only of analyses of another model's embeddings."""
     return {manifest.get("kind") for manifest in manifests} == {KIND_IMPORTED} and not (
         path / "config.toml"
     ).exists()
@@ -251,7 +251,7 @@ def loss_values(config: Mapping[str, Any]) -> Loss:
 
 
 def numbers_from(run: RunSummary) -> str:
-    """Where a run's numbers come from: a key of `ORIGINS`, by its manifests and configuration; "" for a run that cannot
+    """Origin of a run's numbers: a key of `ORIGINS`, by its manifests and configuration; "" for a run that cannot
     be read."""
     if run.fault:
         return ""

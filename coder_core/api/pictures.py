@@ -58,7 +58,7 @@ def sample_picture(run: StoredRun, split: str, image: int, *, size: int | None =
 
 
 def has_pictures(run: StoredRun, split: str) -> bool:
-    """Whether the run says where the pictures of a split lie."""
+    """True if the run records where the pictures of a split are."""
     analysis = run.analysis(split)
     return bool(analysis.picture_folder) or analysis.packed_pictures is not None
 

@@ -65,7 +65,7 @@ QUEUE = 50  # pairs of a queue
 
 @dataclass(frozen=True)
 class ReviewedSplit:
-    """What images and captions of a split are called in reviews.
+    """Names of a split's images and captions in reviews.
 
     Args:
         keys: of the n images. captions: m texts. image_of_text: (m,) the image of every caption.
@@ -77,7 +77,7 @@ class ReviewedSplit:
 
     @classmethod
     def of(cls, run: Run, split: str) -> ReviewedSplit:
-        """Those of a run's split."""
+        """Names for a run's split."""
         captions, owner = run.captions(split), run.image_of_text(split)
         names = list(run.image_names(split))
         return cls(image_keys(names, captions, owner, len(names)), captions, owner)
@@ -94,7 +94,7 @@ class ReviewedSplit:
         return texts
 
     def pair(self, image: int, caption: int | None) -> Pair:
-        """What a pair of rows is called; without a caption the image with all its captions."""
+        """Name of a pair of rows; without a caption, of the image with all its captions."""
         return self.keys[image], "" if caption is None else self.captions[caption]
 
     def tags(self, reviews: Reviews) -> dict[int, list[str]]:
@@ -220,7 +220,7 @@ def likely_pairs(likely: LikelyMatches, best: Array, within: Array | None = None
 
 
 def agreement(reviews: Reviews) -> pd.DataFrame:
-    """How far two reviewers agree on the pairs both judged.
+    """Agreement of two reviewers on the pairs both judged.
 
     Returns:
         One row a pair of reviewers: first, second, pairs, same (percent), kappa (Cohen 1960: agreement beyond chance, 1
@@ -245,7 +245,7 @@ def agreement(reviews: Reviews) -> pd.DataFrame:
 
 
 def data_folder(data: str, folders: Sequence[Path], root: Path) -> Path:
-    """Where what people say about a run's data lies: its folder, where that is one of `folders`; else `root`.
+    """Folder of the reviews of a run's data: the data folder if it is one of `folders`, else `root`.
 
     Args:
         data: as the run's configuration names it. folders: data sets that a person named when starting the program.

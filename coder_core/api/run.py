@@ -131,7 +131,7 @@ class Run(StoredRun):
         return np.asarray(self.model.score_texts([text], parts, lengths)[0])
 
     def reads_pictures(self, split: str) -> bool:
-        """Whether a new picture can be encoded: by the run's towers, or because its features are made from pixels, by a
+        """True if a new picture can be encoded: by the run's towers, or because its features are made from pixels, by a
         picture tower or as those of the demo data are, and scores follow from one embedding of it."""
         if self.noted_towers is not None:
             return True
@@ -169,12 +169,12 @@ class Run(StoredRun):
 
     @property
     def has_image_tower(self) -> bool:
-        """Whether the model of the run reads pictures itself: it was trained on an image tower."""
+        """True if the run's model reads pictures itself: it was trained on an image tower."""
         return bool(self.summary.config.get("towers", {}).get("image_tower"))
 
     @cached_property
     def noted_towers(self) -> Mapping[str, Any] | None:
-        """What the run notes of the pretrained towers that embedded it; None for any other run."""
+        """Description of the pretrained towers that embedded the run; None for any other run."""
         analysis = self.analysis(self.splits[0]) if self.summary.imported and self.splits else None
         if analysis is None or DOCUMENT_TOWERS not in analysis.manifest["documents"]:
             return None

@@ -30,7 +30,7 @@ class Sample:
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """What tells this draw from another of the same split."""
+        """Key that distinguishes this draw from others of the same split."""
         return len(self.images), len(self.texts), self.seed
 
 

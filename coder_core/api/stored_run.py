@@ -1,4 +1,4 @@
-"""What an evaluated run has stored: history, embeddings, ranks, diversity. NumPy and DataFrames out, no torch."""
+"""Stored contents of an evaluated run: history, embeddings, ranks, diversity. NumPy and DataFrames, no torch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from coder_core.runs.history import HISTORY, history_faults, read_frame
 
 
 class StoredRun:
-    """What a run folder holds, read lazily; large arrays of an analysis are mapped from a copy. `Run` answers new
+    """Contents of a run folder, read lazily; large arrays of an analysis are mapped from a copy. `Run` answers new
     queries, too.
 
     Raises:
@@ -130,12 +130,12 @@ class StoredRun:
         return sides_module.sides(v, w, self.image_of_text(split), modality, scores)
 
     def count(self, split: str, modality: Modality) -> int:
-        """How many images or captions a split has."""
+        """Number of images or captions in a split."""
         analysis = self.analysis(split)
         return analysis.n_images if modality == "image" else analysis.n_texts
 
     def concepts(self, split: str) -> ConceptView | None:
-        """What the concept branch reads; None for a run without one."""
+        """Attention of the concept branch; None for a run without one."""
         tables = self.analysis(split).concepts
         return None if tables is None else ConceptView(tables)
 

@@ -41,9 +41,9 @@ class Change(NamedTuple):
     """A crop as shares of the picture's sides, and whether it is mirrored."""
 
     side: float
-    """Of width and height."""
+    """Share of width and height."""
     left: float
-    """Where it begins, as a share of the room there is."""
+    """Offset, as a share of the available room."""
     top: float
     flip: bool
 
@@ -70,7 +70,7 @@ def draw_changes(kind: Augment, captions: list[str], random: np.random.Generator
 
 
 def names_side(caption: str) -> bool:
-    """Whether a caption holds a word such as left, rightmost or clockwise."""
+    """True if a caption contains a word such as left, rightmost or clockwise."""
     return not SIDED.isdisjoint(tokenise(caption))
 
 

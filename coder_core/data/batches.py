@@ -193,7 +193,7 @@ class TrainingBatches:
         return np.sort(order[:, : max(1, regions - left_out)], axis=1)
 
     def _changes(self, step: int, text_ids: np.ndarray, part: slice) -> list[Change] | None:
-        """How the pictures of this process's slice change in this step; drawn for the whole batch."""
+        """Augmentation of this process's pictures in this step, drawn for the whole batch."""
         if self.augment == "none":
             return None
         random = np.random.default_rng((self.seed, AUGMENTED, step))

@@ -64,7 +64,7 @@ def _features(split: Split, progress: Progress) -> str:
 
 
 def _identity(path: Path, split: Split) -> str:
-    """What tells this state of a file, and the rows a split shows, from any other; empty just after a change."""
+    """Key of this state of a file and the rows a split shows; empty just after a change."""
     state = path.stat()
     if time.time_ns() - max(state.st_mtime_ns, state.st_ctime_ns) < SETTLED_NS:
         return ""

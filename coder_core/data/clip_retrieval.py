@@ -1,4 +1,4 @@
-"""What clip-retrieval writes: img_emb/img_emb_0.npy, text_emb/text_emb_0.npy, metadata/metadata_0.parquet."""
+"""Output of clip-retrieval: img_emb/img_emb_0.npy, text_emb/text_emb_0.npy, metadata/metadata_0.parquet."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def _refuse_pictures(path: Path) -> None:
 
 
 def leaves(path: Path, root: Path) -> bool:
-    """Whether a data set, its folder of precomp files, or a file of them lies outside `root`, through a link.
+    """True if a link leads a data set, its folder of precomp files, or a file of them out of `root`.
 
     A command follows such links for whoever types it; the app offers no data set that has one.
     """

@@ -1,4 +1,4 @@
-"""How a command is told to read pictures with captions: the flags that `check_data` and `embed pictures` share."""
+"""Flags for reading pictures with captions, shared by `check_data` and `embed pictures`."""
 
 from __future__ import annotations
 

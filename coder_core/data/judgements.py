@@ -1,4 +1,4 @@
-"""Which captions fit which images by the judgement of people: from a file, or COCO's from the package eccv-caption."""
+"""Human judgements of the captions that fit an image: from a file, or COCO's from the package eccv-caption."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def shown(text: str, most: int = 80) -> str:
 
 
 def holds_half_character(text: str) -> bool:
-    """Whether a lone surrogate is in the text: half of a character, which no file can hold as UTF-8."""
+    """True if the text contains a lone surrogate: half of a character, which UTF-8 cannot encode."""
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -29,7 +29,7 @@ def check_name(path: Path | None) -> list[Fault]:
 
 
 def follow_link(path: Path, faults: list[Fault]) -> None:
-    """Where `path` is a link, note where it leads.
+    """Note the target of `path` if it is a link.
 
     Raises:
         InputError: it leads to nothing, or back to itself.

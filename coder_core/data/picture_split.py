@@ -122,7 +122,7 @@ def check_pictures(split: CaptionedSplit, progress: Progress = silent) -> tuple[
 
 
 def _identity(split: CaptionedSplit) -> str:
-    """What tells these files from others without reading them; empty just after a change."""
+    """Key of these files without reading them; empty just after a change."""
     digest, newest = hashlib.sha256(repr(VERSION).encode()), 0
     for image, row in enumerate(split.rows.tolist()):
         size, changed = split.positions.state(row)

@@ -26,7 +26,7 @@ MAPPING = "a JSON object, id: file name"
 
 @dataclass(frozen=True)
 class Pairing:
-    """Which image a caption belongs to.
+    """Image of every caption.
 
     Args:
         image_of_text: (m,) int64.
@@ -142,7 +142,7 @@ def _pair_by_ids(ids: list[str], rows: int, ids_file: Path) -> Pairing:
 
 
 def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
-    """How many times each row is stored, where features hold one row a caption (n = m); 1 where they do not."""
+    """Repetitions of each row, if features hold one row per caption (n = m); else 1."""
     rows = len(features)
     if rows != captions or rows < 2:
         return 1

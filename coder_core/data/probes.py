@@ -23,7 +23,7 @@ class Probe(NamedTuple):
     """Does the picture fit the caption better than the wrong one?"""
 
     kind: str
-    """Of change: the name of the file without its ending."""
+    """Kind of change: the file's name without its ending."""
     picture: str
     """A file name."""
     caption: str

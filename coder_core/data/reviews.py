@@ -1,4 +1,4 @@
-"""What people say about pairs of a caption and an image: one JSON-lines file beside the data, which only grows.
+"""Reviews of pairs of a caption and an image: one JSON-lines file beside the data, which only grows.
 
     {"version": 1, "id": "9f…", "time": "2026-11-22T17:40:12Z", "reviewer": "anna", "image": "x.jpg",
      "caption": "a dog runs", "verdict": "wrong-caption", "tags": ["colour"], "note": "it is a cat"}
@@ -101,7 +101,7 @@ class Review:
 
 @dataclass(frozen=True)
 class Reviews:
-    """What a file of reviews says.
+    """Contents of a file of reviews.
 
     Args:
         all: every verdict, in the order of the file, also those replaced or undone.
@@ -180,7 +180,7 @@ class JudgedSplit:
 def image_keys(
     names: Sequence[str] | None, captions: Sequence[str], image_of_text: np.ndarray, n: int
 ) -> list[str]:
-    """What an image is called in reviews: its name; where images have none, a hash of its captions in any order.
+    """Name of an image in reviews: its file name, or without names a hash of its captions in any order.
 
     Args:
         names: n names. Numbers of rows are none, nor is a name that two images share.

@@ -85,7 +85,7 @@ class FeatureRows:
 
 
 def _position_in_file(array: np.ndarray) -> tuple[int, str]:
-    """Where in its file a mapped array begins, and the file; (0, "") for an array in memory."""
+    """Offset of a mapped array in its file, and the file; (0, "") for an array in memory."""
     root = array
     while isinstance(root.base, np.ndarray):
         root = root.base

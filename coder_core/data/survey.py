@@ -44,7 +44,7 @@ class Survey:
         return self.count("error") == 0
 
     def count(self, severity: str) -> int:
-        """How many faults are an "error", a "warning" or a "note"."""
+        """Count the faults that are an "error", a "warning" or a "note"."""
         return sum(fault.severity == severity for fault in self.faults)
 
 

@@ -15,7 +15,7 @@ from coder_core.demo.scenes import SIDE
 
 
 def makes_features(picture_folder: str) -> bool:
-    """Whether this is the picture folder of the built-in data set, whose features are made from pixels."""
+    """True for the picture folder of the built-in data set, whose features are made from pixels."""
     root = Path(picture_folder).parent
     return bool(picture_folder) and (root / CARD).is_file() and (root / STANDARD).is_file()
 

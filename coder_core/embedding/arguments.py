@@ -14,7 +14,7 @@ from coder_core.data.formats import ReadingArguments
 
 @dataclass(frozen=True)
 class TowerArguments:
-    """Which pretrained tower reads which pictures, and with what."""
+    """Choice of the pretrained tower, the pictures, and the settings."""
 
     model: str = ""
     """Folder of a transformers model, or the name of a downloaded one, for example google/siglip2-base-patch16-224."""
@@ -32,7 +32,7 @@ class TowerArguments:
     device: str = "auto"
     """One of "auto", "cpu", "cuda"."""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
-    """Of a GPU's products (autocast); the CPU computes in float32."""
+    """Precision of a GPU's products (autocast); the CPU computes in float32."""
 
     def faults(self) -> list[Fault]:
         """Name the flags that do not go together or are out of range."""

@@ -1,4 +1,4 @@
-"""What is done of an embedding: sealed folders of some blocks each. A killed process loses what it had not sealed."""
+"""Finished parts of an embedding: sealed folders of some blocks each. A killed process loses what it had not sealed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pictures and captions are computed together.
+"""Plan of the pictures and captions that are computed together.
 
 The blocks follow from the data alone. So neither the number of workers or processes nor a restart changes a shape that
 the model computes, and on the CPU not one bit of the result.

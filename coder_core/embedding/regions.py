@@ -36,7 +36,7 @@ ENDINGS = ("ims.npy", "boxes.npy", "ids.txt", "caps.txt")
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the features of some splits take.
+    """Disk space of the features of some splits.
 
     Args:
         images: pictures of all splits. needed: bytes of what is still to be written. free: on that disk.
@@ -80,7 +80,7 @@ class RegionFolder:
         return make_plan(split, self.tower.about, self.block).key
 
     def is_done(self, split: CaptionedSplit) -> bool:
-        """Whether the features of exactly these pictures are there.
+        """True if the features of exactly these pictures exist.
 
         Raises:
             InputError: those of others are.

@@ -1,4 +1,4 @@
-"""How like a caption is to the captions of other images, in a space no judged model has a part in."""
+"""Similarity of a caption to the captions of other images, in a space independent of any model."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def likeness_to_images(
 def fitting_images(
     vectors: np.ndarray, image_of_text: np.ndarray, images: int, likeness: float = LIKE
 ) -> np.ndarray:
-    """How many OTHER images have a caption at least this like each caption: (m,) int64.
+    """Count the OTHER images with a caption at least this similar to each caption: (m,) int64.
 
     An estimate of how ambiguous a caption is. It knows words, not pictures: "a dog" is like few long captions, though
     it fits every dog.

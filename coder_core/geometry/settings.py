@@ -15,7 +15,7 @@ MODALITIES: tuple[Modalities, ...] = ("both", "images", "captions", "centred")
 
 @dataclass(frozen=True)
 class LayoutSettings:
-    """How a layout is made. All distances are cosine distances.
+    """Settings of a layout. All distances are cosine distances.
 
     Args:
         method: "umap", "tsne" or "pca".

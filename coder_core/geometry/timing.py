@@ -1,4 +1,4 @@
-"""How long a layout takes, from measurements."""
+"""Estimated time of a layout, from measurements."""
 
 from __future__ import annotations
 

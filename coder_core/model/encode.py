@@ -47,7 +47,7 @@ class SplitEmbeddings(NamedTuple):
 
 
 def in_bfloat16(device: torch.device, precision: str) -> bool:
-    """Whether to encode in bfloat16: when requested, or with "auto" on a GPU that has it."""
+    """True to encode in bfloat16: when requested, or with "auto" on a GPU that has it."""
     return precision == "bfloat16" or (
         precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
     )

@@ -47,7 +47,7 @@ class RunTowers:
     text: TextHalf | None
 
     def document(self) -> dict[str, Any]:
-        """What the run notes: side → about."""
+        """Description stored in the run: side → document."""
         sides = zip(SIDES, (self.image, self.text), strict=True)
         return {name: half.about for name, half in sides if half is not None}
 
@@ -225,6 +225,6 @@ def with_size_of_towers(config: Config, towers: RunTowers | None) -> tuple[Confi
 
 
 def reading_of(config: Config) -> ReadingArguments:
-    """How a run reads pictures with captions."""
+    """Options with which a run reads pictures with captions."""
     data = config.data
     return ReadingArguments(data.format, data.dev_share, data.test_share, data.split_seed, data.skip_broken)

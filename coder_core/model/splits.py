@@ -17,7 +17,7 @@ OPTIONAL = ("dev",)
 
 @dataclass(frozen=True)
 class Splits:
-    """What was read.
+    """Splits that were read.
 
     Args:
         splits: by the names asked for.

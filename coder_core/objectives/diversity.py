@@ -1,4 +1,4 @@
-"""How diverse the negatives of an anchor are: CODER eq. 3 (standard deviation) and supplement eq. 16 (entropy).
+"""Diversity of an anchor over its negatives: CODER eq. 3 (standard deviation) and supplement eq. 16 (entropy).
 
     spread -> squash -> raw in [1, 2) -> (average of batch and bank) -> divide by the largest -> (0.5, 1]
 

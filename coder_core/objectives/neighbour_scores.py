@@ -24,7 +24,7 @@ ABSENT = -1
 """Fills a table of neighbours where a caption has fewer."""
 
 COLUMNS_AT_ONCE = 128
-"""Of the embeddings: a sum over some of the columns, so that no second copy of all embeddings is held."""
+"""Sum over some of the embeddings' columns, so that no second copy of all embeddings is held."""
 
 
 class NeighbourScores(NamedTuple):

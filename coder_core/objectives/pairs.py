@@ -1,4 +1,4 @@
-"""Which candidates are negatives, the two directions of a batch, and what losses read of a query's candidates.
+"""Negatives of every anchor, the two directions of a batch, and the candidates' scores that losses read.
 
 A batch holds pairs of an image and one of its captions, so the positive of row i stands in column i, or, when the
 candidates were gathered from several processes, in column i + offset.

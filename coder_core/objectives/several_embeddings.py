@@ -15,7 +15,7 @@ SHARPNESS = 0.5
 
 
 def head_diversity(residuals: Tensor) -> Tensor:
-    """How alike the K heads of a sample are: ‖G − I‖ / K², G the cosines between their residuals.
+    """Similarity of the K heads of a sample: ‖G − I‖ / K², G the cosines between their residuals.
 
     The residuals are what the heads add to the pooled vector. Embeddings themselves share that vector, so they could
     never be orthogonal. The norm is Frobenius' and not squared, as in the program.

@@ -36,7 +36,7 @@ def within_modality(
 
 
 def is_neighbour(neighbours: Tensor, candidates: Tensor) -> Tensor:
-    """Which candidates stand among the neighbours of each sample.
+    """Candidates among the neighbours of each sample.
 
     Args:
         neighbours: (B, N) int64 captions; −1 where a sample has fewer.

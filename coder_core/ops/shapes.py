@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 @contextmanager
 def shapes_only() -> Iterator[None]:
-    """What is made inside stands on the device "meta".
+    """Create everything inside on the device "meta".
 
     >>> with shapes_only():
     ...     layer = torch.nn.Linear(3, 2)

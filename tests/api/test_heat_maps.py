@@ -1,4 +1,4 @@
-"""Which regions each word reads: the formulas against plain loops, and every kind of run that can tell."""
+"""Heat maps: the formulas against plain loops, and every kind of run that has them."""
 
 from __future__ import annotations
 

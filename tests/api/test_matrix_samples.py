@@ -1,4 +1,4 @@
-"""Which samples a matrix shows, and in which order."""
+"""Samples of a matrix and their order."""
 
 from __future__ import annotations
 

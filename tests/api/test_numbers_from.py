@@ -1,4 +1,4 @@
-"""Where a run's numbers come from, by its folder."""
+"""Origin of a run's numbers, by its folder."""
 
 from __future__ import annotations
 

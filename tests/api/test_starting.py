@@ -1,4 +1,4 @@
-"""What can be chosen before a run is started, what is refused, and that training understands every argument."""
+"""Choices before a run starts, refusals, and arguments that training understands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DATA = DataSet("demo", "demo")
 
 
 def parsed(told: tuple[str, ...]) -> Config:
-    """What the command line makes of the arguments."""
+    """Configuration that the command line makes of the arguments."""
     return train.read_arguments(told[1:], PRESETS[told[0]].config).config
 
 

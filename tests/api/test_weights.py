@@ -1,4 +1,4 @@
-"""What the app asks about sample weights, of runs that were trained with them."""
+"""Sample weights as the app reads them, of runs trained with them."""
 
 from __future__ import annotations
 

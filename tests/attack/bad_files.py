@@ -1,4 +1,4 @@
-"""What any file of a data set can be instead of itself."""
+"""Special files in place of a file of a data set."""
 
 from __future__ import annotations
 

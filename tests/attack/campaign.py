@@ -1,4 +1,4 @@
-"""What the campaigns share: everything is imported once, every case is a fork, and what came of it is counted."""
+"""Shared parts of the campaigns: imports happen once, every case is a fork, and outcomes are counted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Case = TypeVar("Case")
 
 @dataclass(frozen=True)
 class Finding:
-    """What one door made of one case.
+    """Outcome of one case at one door.
 
     Args:
         case: what was done and where.
@@ -52,7 +52,7 @@ class Finding:
 
     @property
     def bad(self) -> bool:
-        """Whether the campaign fails because of it."""
+        """True if the campaign fails because of it."""
         return self.outcome in ("silent", "traceback")
 
 

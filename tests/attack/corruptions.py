@@ -212,7 +212,7 @@ def judge(
     expected: Facts,
     listener: Listener,
 ) -> Finding:
-    """What one door made of it."""
+    """Outcome at one door."""
     status, text = (0, "") if use is None else listener.hear(lambda: use(run))
     if status is None or status not in (0, *USUAL_EXITS):
         return Finding(str(case), door, "traceback", f"{status}: {text}")

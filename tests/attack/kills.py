@@ -39,7 +39,7 @@ def campaign(folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 1) -> 
 
 
 def difference(root: Path, number: int) -> str:
-    """How a run that was killed and continued differs from one that never was; "" where it does not."""
+    """Difference of a run that was killed and continued from one that never was; "" without any."""
     try:
         assert_same_run(root / f"run-{number}", root / "whole")
     except Exception as error:  # no state verifies, or it is another one

@@ -47,7 +47,7 @@ Door = Callable[[Path], int]
 
 @dataclass(frozen=True)
 class Subject:
-    """What is attacked.
+    """Subject of the attack.
 
     Args:
         make: it, in a folder of runs; returns its folder.

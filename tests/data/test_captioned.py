@@ -30,7 +30,7 @@ SKIP = ReadingArguments(skip_broken=True)
 
 
 def number_of(split: CaptionedSplit, image: int) -> int:
-    """Which of the drawn pictures it is, by its bytes."""
+    """Number of the drawn picture, by its bytes."""
     return [draw(number) for number in range(PICTURES)].index(split.read(image))
 
 

@@ -18,7 +18,7 @@ from tests.support.precomp_folders import features, write_split
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
-    """How many rows were hashed, every time they were."""
+    """Numbers of rows hashed, call by call."""
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(checksums, "SETTLED_NS", 0)
     counts: list[int] = []

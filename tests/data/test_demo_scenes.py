@@ -47,7 +47,7 @@ def meaning(table: dict, words: str) -> str | None:
 
 
 def fits(thing: Thing, words: str) -> bool:
-    """Whether a description such as "a small star with stripes" is true of a thing, read word by word."""
+    """True if a description such as "a small star with stripes" fits a thing, read word by word."""
     texture = meaning(wording.TEXTURES, words) or meaning(
         {k: (v,) for k, v in wording.TEXTURES_AFTER.items()}, words
     )

@@ -1,4 +1,4 @@
-"""Which caption belongs to which image: ids, ratios, and the lengths that could mean two things."""
+"""Image of every caption: ids, ratios, and the lengths that could mean two things."""
 
 import numpy as np
 import pytest

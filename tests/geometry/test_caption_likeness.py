@@ -1,4 +1,4 @@
-"""How many other images a caption would fit, against loops."""
+"""Number of other images that a caption fits, against loops."""
 
 import numpy as np
 import pytest

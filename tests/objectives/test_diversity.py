@@ -81,7 +81,7 @@ def test_only_negatives_enter() -> None:
 
 
 def test_the_variance_is_that_of_the_population() -> None:
-    """Of 0 and 0.2: population deviation 0.1; the sample's would be 0.141."""
+    """The population deviation of 0 and 0.2 is 0.1; the sample's would be 0.141."""
     raw = diversity.diversity_std(torch.tensor([[0.0, 0.2]]), EVERY, normalise=False)
     assert raw.item() == pytest.approx(1 + math.exp(-1), rel=1e-6)
 

@@ -54,7 +54,7 @@ def neighbourhood(
 def scores_of(
     values: Tensor, owner: Tensor, neighbours: Tensor, second: Tensor | None = None
 ) -> NeighbourScores:
-    """With all rows embedded, and all neighbours of neighbours counted unless some were sampled."""
+    """All rows are embedded, and all neighbours of neighbours count unless some were sampled."""
     every = torch.ones(len(values), dtype=torch.bool)
     return neighbour_scores(values, every, owner, neighbours, neighbours if second is None else second)
 
@@ -212,7 +212,7 @@ def test_every_kind_has_its_shares() -> None:
 
 
 def test_statistics_without_gamma_keep_the_direction() -> None:
-    """With Γ inside, μ·σ would be negative and turn the weights round."""
+    """Γ inside would make μ·σ negative and reverse the weights."""
     raw = torch.tensor([[0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], dtype=torch.float64)
     shares = combination_shares("combined-stats", raw, raw)
     weights = combined_weights(raw, raw, shares=shares, scale=3.0, modalities="image")
@@ -221,7 +221,7 @@ def test_statistics_without_gamma_keep_the_direction() -> None:
 
 
 def test_weights_carry_no_gradient_from_the_scores_of_a_whole_epoch() -> None:
-    """What comes in is a cache without gradient, so what comes out has none."""
+    """The cache has no gradient, so the weights have none."""
     values, owner, neighbours = neighbourhood(1)
     found = scores_of(values, owner, neighbours)
     weights = pair_weights(found.diversity, found.discrepancy, scale=9.0)

@@ -46,7 +46,7 @@ def test_cosine_by_hand() -> None:
 
 
 def test_the_masked_mean_by_hand() -> None:
-    """Of (1, 3, NaN) the first two count. Nothing counts in the second row."""
+    """The first two of (1, 3, NaN) count. Nothing counts in the second row."""
     values = torch.tensor([[1.0, 3.0, float("nan")], [float("inf"), 1.0, 1.0]], requires_grad=True)
     mask = torch.tensor([[True, True, False], [False, False, False]])
     mean = ops.masked_mean(values, mask)

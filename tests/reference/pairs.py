@@ -1,4 +1,4 @@
-"""Which candidates are negatives, entry by entry."""
+"""Negatives, entry by entry."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Problem:
 
     @property
     def leaves(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What gradients are taken with respect to."""
+        """Tensors that gradients are taken with respect to."""
         return self.scores, self.bank_scores, self.bank_positives
 
 

@@ -1,4 +1,4 @@
-"""How one image and one caption are scored, loop by loop. Song & Soleymani 2019; Diao et al. 2024, eq. 1, 2."""
+"""Scores of one image and one caption, loop by loop. Song & Soleymani 2019; Diao et al. 2024, eq. 1, 2."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def norm_gradients() -> dict[str, Tensor]:
 
 
 def verdicts(data: Path) -> dict[str, Tensor]:
-    """What a new run trains with whose file of reviews got another verdict after the first process read it."""
+    """Reviews of a new run whose file got another verdict after the first process read it."""
     file = data.parent / f"reviews-{parallel.rank()}.jsonl"
     given = [
         Review("x.jpg", f"a dog — {number}", "wrong-caption", "anna") for number in range(1 + parallel.rank())

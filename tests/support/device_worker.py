@@ -54,7 +54,7 @@ def cases(folder: Path) -> dict[str, Config]:
 def train(
     config: Config, folder: Path, device: torch.device, *, stop_during: int | None
 ) -> list[dict[str, Any]]:
-    """What the history tells of a run; one that is stopped goes on from its save."""
+    """History of a run; a stopped one continues from its save."""
     folder.mkdir(parents=True)
     prepared = prepare(config)
     if stop_during is not None:

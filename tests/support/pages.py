@@ -50,7 +50,7 @@ def texts(app: AppTest) -> str:
 
 
 def shown_tables(app: AppTest) -> list[dict[str, Any]]:
-    """What the page sends to its tables: label, columns, rows of a page, and more."""
+    """Data that the page sends to its tables: label, columns, rows of a page, and more."""
     parts = (part.proto for part in app.get("bidi_component"))
     return [json.loads(part.json) for part in parts if part.component_name == NAME]
 

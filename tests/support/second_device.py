@@ -59,7 +59,7 @@ def register() -> torch.device:
 
 
 def _operations_of_every_device() -> list[Any]:
-    """What PyTorch would do itself on any device, by means that need a real one's memory."""
+    """Operations that PyTorch implements on any device with access to its memory."""
     found = []
     kinds = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
     for name in torch._C._dispatch_get_all_op_names():

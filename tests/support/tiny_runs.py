@@ -144,14 +144,14 @@ def state_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def position(folder: Path) -> dict[str, Any]:
-    """Where the newest state stands, without the seconds it took."""
+    """Position of the newest state, without the seconds it took."""
     return {
         key: value for key, value in newest_state(folder).document("position").items() if key != "seconds"
     }
 
 
 def told(folder: Path) -> list[dict[str, Any]]:
-    """What the history says of steps and epochs, without times."""
+    """Steps and epochs in the history, without times."""
     timed = {"time", "seconds", "pairs_per_second"}
     return [
         {key: value for key, value in event.items() if key not in timed}

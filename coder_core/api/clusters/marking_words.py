@@ -17,7 +17,7 @@ PRIOR_WORDS = 100.0  # as many words of the whole split are added to every group
 
 @dataclass(frozen=True)
 class Marking:
-    """How strongly each word marks each group.
+    """Strength with which each word marks each group.
 
     Args:
         words: the vocabulary. scores: (K, V) sparse z-scores of the log-odds, where the group holds the word.

@@ -33,7 +33,7 @@ class AttentionSummary:
 
     @property
     def named(self) -> int:
-        """How many different concepts are the most read one of some sample."""
+        """Number of concepts that are the most read one of some sample."""
         return len(np.unique(self.first))
 
 
@@ -72,7 +72,7 @@ def summarise_attention(
 def shared_attention(
     view: ConceptView, image_of_text: Array, texts: Array | None = None, *, seed: int = 0
 ) -> SharedAttention:
-    """How far captions (None: all) and images read the same concepts.
+    """Agreement of captions (None: all) and their images on the concepts they read.
 
     Args:
         image_of_text: (m,) the image of every caption of the split.

@@ -46,7 +46,7 @@ class ConceptView:
 
     @property
     def whole(self) -> bool:
-        """Whether the attention to every concept was kept; otherwise only the strongest of every sample."""
+        """True if the attention to every concept was kept, False if only the strongest of every sample."""
         return all(f"concept_{modality}_attention" in self._tables.arrays for modality in ("image", "text"))
 
     def rows(self, modality: Modality, numbers: Array | slice) -> Array:
@@ -96,7 +96,7 @@ class ConceptView:
         return self._frame(order, attention=attention[order])
 
     def disagreement(self, image: int, text: int, *, top: int = 20) -> pd.DataFrame:
-        """Where an image and a caption read differently: concept, word, kind, image, text, difference (image − text);
+        """Concepts that an image and a caption read differently: concept, word, kind, image, text, difference (image − text);
         the largest difference of either sign first."""
         by_image, by_text = self._row("image", image), self._row("text", text)
         difference = by_image - by_text

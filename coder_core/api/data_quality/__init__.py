@@ -1,4 +1,4 @@
-"""What is wrong with the data itself: captions of other images, bad pictures, duplicates, captions that say nothing."""
+"""Faults of the data itself: captions of other images, bad pictures, duplicates, captions that say nothing."""
 
 from coder_core.api.data_quality.content import (
     caption_table,

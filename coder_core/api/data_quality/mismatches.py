@@ -138,7 +138,7 @@ def _flags(part: float | None, seed: int, other: bool) -> str:
 
 
 def suspicion(part: SplitPart, spaces: list[Array], *, seed: int = 0) -> tuple[Array, Array]:
-    """How suspicious every pair is, and every caption with a random other image.
+    """Suspicion of every pair, and of every caption with a random other image.
 
     Args:
         part: n images and m captions.

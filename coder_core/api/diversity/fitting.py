@@ -1,4 +1,4 @@
-"""How many other images a caption would fit, told by their captions: ambiguity that no judged model has a part in."""
+"""Number of other images a caption fits, estimated from captions alone, independent of any model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def fitting_images(run: Run, split: str, sample: Sample | None = None) -> Array | None:
-    """How many OTHER images of the split have a caption like each caption, (m,) int64, in the order of `run.diversity`.
+    """Count the OTHER images with a similar caption: (m,) int64, in the order of `run.diversity`.
 
     Two captions are alike from a cosine of `caption_likeness.LIKE` on, in a TF-IDF space of the split's own captions.
 

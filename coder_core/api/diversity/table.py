@@ -1,4 +1,4 @@
-"""How much the similarities of every anchor of a split spread, in NumPy. CODER eq. 3; supplement eq. 15 and 16.
+"""Spread of every anchor's similarities over a split, in NumPy. CODER eq. 3; supplement eq. 15 and 16.
 
 For data that a matrix of all similarities would not fit: the standard deviation over a whole split comes from the
 candidates' covariance, entropy from tiles. What follows, from the spread to the temperature, is

@@ -1,4 +1,4 @@
-"""Which regions of a picture each word of a caption reads.
+"""Regions of a picture that each word of a caption reads.
 
 maps      the formulas: cosines, the interaction scorer's attention, regions laid over a picture
 regions   where the regions of a run's images come from, and where they lie in the picture

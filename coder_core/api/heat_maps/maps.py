@@ -12,7 +12,7 @@ from coder_core.api.sides import Array
 
 @dataclass(frozen=True)
 class HeatMap:
-    """What each word reads of a picture.
+    """Weights with which each word reads a picture.
 
     Args:
         words: T words.

@@ -52,7 +52,7 @@ def load_encoders(run: Run, split: str, *, pictures: bool = False) -> None:
 
 
 def heat_map(run: Run, split: str, text: str, image: int | Image, way: Way) -> HeatMap:
-    """What the words of a text read of an image of a split, or of a new upright RGB picture.
+    """Heat map of a text's words over an image of a split, or over a new upright RGB picture.
 
     Words and regions are compared in the joint space before they are pooled. Words of pretrained towers are embedded
     alone, in the run's prompt: such towers were trained on whole texts, so what lies before their pooling has no

@@ -1,4 +1,4 @@
-"""What a report says about runs on a split: plain values and pictures, ready for its template."""
+"""Contents of a report about runs on a split: plain values and pictures, ready for its template."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def check_same_samples(run_a: Run, run_b: Run, split: str) -> None:
 
 
 def same_samples(run_a: Run, run_b: Run, split: str) -> bool:
-    """Whether two runs were evaluated on the same captions of the same images."""
+    """True if two runs were evaluated on the same captions of the same images."""
     if not np.array_equal(run_a.image_of_text(split), run_b.image_of_text(split)):
         return False
     first, second = (run.analysis(split).manifest["files"].get("captions.json") for run in (run_a, run_b))
@@ -149,7 +149,7 @@ def config_differences(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame
 
 
 def _complete(settings: dict[str, Any]) -> dict[str, Any]:
-    """With every setting of this version; as it is where it describes no training (an imported run)."""
+    """Add every setting of this version; unchanged if it describes no training (an imported run)."""
     if "objective" not in settings:
         return settings
     try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hubness:
-    """How unevenly the first results are shared out.
+    """Statistics of the uneven distribution of first results over candidates.
 
     Args:
         k: results looked at for each query. mean: occurrences every candidate would have if all were alike.

@@ -1,4 +1,4 @@
-"""Which results that count as wrong people have judged to be matches, and how runs do by their judgements.
+"""Results that people judged to be matches although no label says so, and recall by their judgements.
 
 Facts of a file or of COCO's judges, in contrast to the guesses of `likely`; they stand beside the recall of the labels.
 """
@@ -56,7 +56,7 @@ def judged_results(run: Run, split: str, direction: Direction, judgements: Judge
 
 
 def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
-    """What every query counts by the judgements, and by the labels alone. Loads torch.
+    """Metrics of every query by the judgements, and by the labels alone. Loads torch.
 
     Returns:
         One row a query with a positive: direction ("i2t", "t2i"), query, and from 0 to 1 map_at_r, r_precision,

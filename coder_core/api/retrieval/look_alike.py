@@ -1,4 +1,4 @@
-"""Which picture of a split looks most like a new one, by the pixels alone: for runs that cannot encode a picture."""
+"""Find the picture of a split most similar to a new one, by pixels alone: for runs that cannot encode a picture."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ DIRECTIONS = {"i2t": "Image → text", "t2i": "Text → image"}
 
 
 def hits_of(run: Run, split: str) -> Hits:
-    """What every image and its captions add to the six recalls."""
+    """Contribution of every image and its captions to the six recalls."""
     ranks = run.ranks(split)
     return count_hits(ranks["i2t"], ranks["t2i"], run.image_of_text(split))
 

@@ -191,7 +191,7 @@ def _numbers(chosen: str, count: int) -> list[int]:
 
 
 def _hardest(run: Run, split: str, pairs: Array, size: int) -> Array:
-    """Those of the captions `pairs` that stand furthest behind another image, each followed by the first of them that
+    """Captions among `pairs` that rank furthest behind another image, each followed by the first of them that
     belongs to that image."""
     s = run.sides(split, "text")
     owner, best = run.image_of_text(split), np.asarray(run.analysis(split).text_best)
@@ -213,7 +213,7 @@ def _hardest(run: Run, split: str, pairs: Array, size: int) -> Array:
 
 
 def _pair_vectors(run: Run, split: str, samples: MatrixSamples) -> Array:
-    """What makes pairs alike: the sum of their embeddings, or how their images score the batch's captions."""
+    """Vectors that make similar pairs similar: the sum of their embeddings, or their images' scores with the captions."""
     v, w, scores = run.compared(split)
     if scores is not None:
         return np.asarray(scores[np.ix_(samples.images, samples.texts)])

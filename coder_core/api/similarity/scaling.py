@@ -22,7 +22,7 @@ CELLS = 256  # a side: up to here every pair is a cell of its own
 
 @dataclass(frozen=True)
 class AnchorDiversity:
-    """How differently each anchor sees the negatives shown. CODER eq. 3.
+    """Diversity of each anchor over the negatives shown. CODER eq. 3.
 
     Args:
         spread: (Q,) standard deviation, or entropy in bits. raw: (Q,) 1 / sigmoid(ε / spread).
@@ -37,7 +37,7 @@ class AnchorDiversity:
 
 @dataclass(frozen=True)
 class Scaled:
-    """What diversity does to a matrix; anchors are rows, candidates columns, all four float32 of one shape (R, C).
+    """A matrix before and after diversity scaling; anchors are rows, candidates columns, all four float32 (R, C).
 
     Args:
         similarity: S, the own pairs included.

@@ -1,4 +1,4 @@
-"""What slices ask about the captions of a split: words and their kinds, clusters, concepts, diversity, tags."""
+"""Facts about the captions of a split that slices may ask for: words and their kinds, clusters, concepts, diversity, tags."""
 
 from __future__ import annotations
 

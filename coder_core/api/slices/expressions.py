@@ -40,7 +40,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Columns:
-    """What is known of m captions.
+    """Facts about m captions.
 
     Args:
         numbers: name → (m,) numbers.
@@ -58,7 +58,7 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """What an expression may ask for."""
+        """Names that an expression may use."""
         return sorted([*self.numbers, *self.sets, *self.texts, *self.labels])
 
 
@@ -115,7 +115,7 @@ def _mask(node: ast.expr, columns: Columns) -> np.ndarray:
 
 
 def _holding(left: ast.expr, name: str, columns: Columns) -> np.ndarray:
-    """Which captions hold a text, or which rows have a member."""
+    """True for captions that hold a text, or rows that have a member."""
     if not isinstance(left, ast.Constant) or not isinstance(left.value, str | int | float):
         raise _refusal(f"asks whether {ast.unparse(left)[:60]!r} is in {name}", 'a text in quotes, as "dog"')
     return holding(str(left.value), name, columns)

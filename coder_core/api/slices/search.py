@@ -31,7 +31,7 @@ _JOINING = frozenset({"and", "or", "not"})
 
 @dataclass(frozen=True)
 class PlainWords:
-    """What captions have to hold: `words` of their own, and `phrases` anywhere in the text; in any case."""
+    """Requirements on captions: whole `words`, and `phrases` anywhere in the text; case is ignored."""
 
     words: tuple[str, ...]
     phrases: tuple[str, ...]
@@ -94,7 +94,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _is_condition(text: str) -> bool:
-    """Whether Python reads it as a condition that is joined by words alone."""
+    """True if Python parses it as a condition joined by words alone."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):

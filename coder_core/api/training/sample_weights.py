@@ -24,7 +24,7 @@ _COLUMNS: dict[Modality, int] = {"image": 0, "text": 1}
 
 @dataclass(frozen=True)
 class Weighting:
-    """How a run weighs.
+    """Sample-weight settings of a run.
 
     Args:
         kind: "diversity", "combined", "hal" …. total: λ, which the weights of a batch sum to.
@@ -40,12 +40,12 @@ class Weighting:
 
 
 def has_weights(run: Run, split: str) -> bool:
-    """Whether the run was trained with sample weights and evaluated on the split since."""
+    """True if the run was trained with sample weights and evaluated on the split since."""
     return "sample_weight" in run.analysis(split).arrays
 
 
 def weighting(run: Run, split: str) -> Weighting:
-    """What the analysis says of its weights.
+    """Weight settings recorded in the analysis.
 
     Raises:
         InputError: the run has none, or their document is damaged.

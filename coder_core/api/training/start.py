@@ -100,7 +100,7 @@ def presets(data: DataSet | None = None) -> dict[str, str]:
 
 
 def wanted_data(preset: str) -> str:
-    """What a preset is trained on, in words."""
+    """Data that a preset trains on, in words."""
     config = find_preset(preset)
     if config.data.data == DEMO:
         return "the built-in pictures"
@@ -168,7 +168,7 @@ def find_data_sets(roots: Sequence[str | Path]) -> list[DataSet]:
 
 
 def _kind_of(folder: Path, root: Path) -> Literal["features", "pictures"] | None:
-    """What a folder holds to train on; None for neither, or where a link leads out of the root."""
+    """Kind of training data in a folder; None without any, or if a link leads out of the root."""
     try:
         if leaves(folder, root):
             return None

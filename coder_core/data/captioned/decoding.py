@@ -41,7 +41,7 @@ class PreparedBlock:
 def prepare_pictures(
     split: CaptionedSplit, images: Sequence[int], prepare: Callable[[int, Image], Any]
 ) -> tuple[list[Any], dict[int, str]]:
-    """What `prepare` makes of these pictures, and image → why it could not be read.
+    """Prepared pictures, and image → the reason it could not be read.
 
     Args:
         split: the data.

@@ -1,4 +1,4 @@
-"""What img2dataset writes: numbered folders of .jpg, .txt and .json, or tar files of the same (webdataset)."""
+"""Layout of img2dataset: numbered folders of .jpg, .txt and .json, or tar files of the same (webdataset)."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def recognise(path: Path) -> tuple[Layout, str] | None:
 
 
 def holds_pictures_only(path: Path, pictures: Path | None = None) -> bool:
-    """Whether a data set has pictures with captions and no region features, so that it is read for its pictures.
+    """True if a data set has pictures with captions and no region features, so that it is read for its pictures.
 
     Captions in the precomp or Karpathy's layout may miss features that were forgotten: their pictures must be there.
     """

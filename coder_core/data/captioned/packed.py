@@ -28,7 +28,7 @@ LARGEST_GROUP = 1 << 30  # bytes of the pictures of a parquet row group, unpacke
 
 
 def note_packed(positions: Positions, rows: np.ndarray) -> tuple[dict[str, Any], np.ndarray] | None:
-    """What an analysis notes of packed pictures: a document, and (n, 3) int64 with the number of a file in the first
+    """Record of packed pictures in an analysis: a document, and (n, 3) int64 with the number of a file in the first
     column, then offset and bytes in a tar file, row group and row in a parquet file. None for picture files.
 
     Args:
@@ -89,11 +89,11 @@ class PackedPictures:
             return self.store.read(image)
 
     def place(self, image: int) -> str:
-        """Where a picture lies, for messages."""
+        """Location of a picture, for messages."""
         return self.store.place(image)
 
     def missing(self, images: Sequence[int]) -> list[int]:
-        """Those of these pictures whose container is not there."""
+        """Pictures among these whose container is missing."""
         return [image for image in images if not self.state(image)[0]]
 
     def state(self, image: int) -> tuple[int, int]:

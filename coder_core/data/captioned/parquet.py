@@ -46,7 +46,7 @@ def open_parquet(file: Path, faults: list[Fault], *, buffer_size: int = 0) -> pq
 
 
 def holds_pictures(file: Path) -> bool:
-    """Whether a parquet file has the column image of struct{bytes, …}."""
+    """True if a parquet file has the column image of struct{bytes, …}."""
     try:
         return has_pictures(open_parquet(file, []))
     except InputError:
@@ -54,7 +54,7 @@ def holds_pictures(file: Path) -> bool:
 
 
 def has_pictures(content: pq.ParquetFile) -> bool:
-    """Whether an opened parquet file has the column image of struct{bytes, …}."""
+    """True if an opened parquet file has the column image of struct{bytes, …}."""
     schema = content.schema_arrow
     if schema.names.count(IMAGE) != 1 or not pa.types.is_struct(kind := schema.field(IMAGE).type):
         return False

@@ -1,4 +1,4 @@
-"""Where the pictures of a data set lie: files of a folder, members of tar files, rows of parquet files.
+"""Locations of a data set's pictures: files of a folder, members of tar files, rows of parquet files.
 
 Pictures are never copied: what is kept in memory is a name and, for packed ones, three numbers each.
 """
@@ -35,10 +35,10 @@ class Positions(Protocol):
         """The file of a picture; an `InputError` when it is missing or cannot be read."""
 
     def place(self, image: int) -> str:
-        """Where it lies, for messages."""
+        """Location, for messages."""
 
     def missing(self, images: Sequence[int]) -> list[int]:
-        """Those of these pictures that are not there, found without reading one."""
+        """Missing pictures among these, found without reading one."""
 
     def state(self, image: int) -> tuple[int, int]:
         """Bytes and time of change of the file it lies in: another file has another state."""

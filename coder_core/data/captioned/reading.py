@@ -76,7 +76,7 @@ class CaptionedSplit:
         return self.positions.read(int(self.rows[image]))
 
     def place(self, image: int) -> str:
-        """Where a picture lies, for messages."""
+        """Location of a picture, for messages."""
         return self.positions.place(int(self.rows[image]))
 
     def keep(self, images: np.ndarray) -> CaptionedSplit:

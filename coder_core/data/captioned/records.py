@@ -1,4 +1,4 @@
-"""What a layout gives: records of one image with one caption, and where the pictures may lie."""
+"""Result of reading a layout: records of one image with one caption, and possible picture folders."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """What a layout read.
+    """Result of reading a layout.
 
     Args:
         records: read once.

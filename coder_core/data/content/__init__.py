@@ -1,4 +1,4 @@
-"""What is wrong with the pictures and captions themselves, however well the files can be read.
+"""Faults of the pictures and captions themselves, in files that can be read.
 
 pictures     look at every picture once: broken, tiny, blank; a perceptual hash
 duplicates   near-duplicate pictures and captions, within and across splits

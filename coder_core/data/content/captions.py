@@ -1,4 +1,4 @@
-"""How little a caption says: the words of it that describe something."""
+"""Content words of a caption: those that describe something."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def plain_words(caption: str) -> list[str]:
 
 
 def content_words(caption: str) -> int:
-    """How many words describe something: not on the list of `EMPTY_WORDS`.
+    """Count the words that describe something: those not in `EMPTY_WORDS`.
 
     >>> content_words("There is something in this picture .")
     0

@@ -25,7 +25,7 @@ PIECE = 64
 
 @dataclass(frozen=True)
 class PictureFacts:
-    """What was seen of n pictures.
+    """Facts about n pictures.
 
     Args:
         problems: picture → what is wrong with it.
@@ -75,7 +75,7 @@ def _read(split: CaptionedSplit, image: int) -> bytes | str:
 
 
 def _look(content: bytes | str) -> tuple[str, np.ndarray | None, np.ndarray | None]:
-    """What is wrong with a picture, the bytes of its hash and its tiny image."""
+    """Fault of a picture, the bytes of its hash, and its tiny image."""
     from imagehash import phash  # SciPy and PyWavelets, for this only
 
     if isinstance(content, str):

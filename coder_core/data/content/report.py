@@ -44,7 +44,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class ContentReport:
-    """What is wrong with the content of a data set.
+    """Faults in the content of a data set.
 
     Args:
         splits: name → images and captions.
@@ -60,7 +60,7 @@ class ContentReport:
 
 
 def has_pictures(split: CaptionedSplit) -> bool:
-    """Whether the files of a split's first pictures are where they should be."""
+    """True if the files of a split's first pictures exist."""
     return any(split.positions.state(int(row))[0] for row in split.rows[:20])
 
 

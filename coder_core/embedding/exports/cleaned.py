@@ -32,7 +32,7 @@ WRITTEN = "precomp, flickr8k (*.token.txt), flickr30k-results (results.csv) or k
 
 @dataclass
 class Cleaning:
-    """What was done.
+    """Changes made to the data.
 
     Args:
         reviews: fingerprint of the verdicts.

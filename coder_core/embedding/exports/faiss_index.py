@@ -17,7 +17,7 @@ ROWS = 65_536  # added at a time
 
 
 def names_file(index: Path) -> Path:
-    """Where the names of an index's rows stand: images.faiss.json beside images.faiss."""
+    """File with the names of an index's rows: images.faiss.json beside images.faiss."""
     return index.with_name(f"{index.name}.json")
 
 

@@ -97,7 +97,7 @@ def _load_settings(source: str, download: bool) -> Any:
 
 
 def _source(name: str, download: bool) -> str:
-    """What transformers loads. Without `download` always a folder, for with a name it asks the hub even for what is
+    """Name for transformers to load. Without `download` always a folder, because with a name it asks the hub even for what is
     cached."""
     if download or Path(name).is_dir():
         return name

@@ -41,7 +41,7 @@ def word_states(encoder: Any, words: Tensor, lengths: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Packing:
-    """Where every word of a padded batch (B, T) stands in the packed, time-major order both directions share.
+    """Position of every word of a padded batch (B, T) in the packed, time-major order both directions share.
 
     Args:
         words: (2, N) flat indices b·T + t into the padded batch, step by step; the second row reads every sequence
@@ -261,7 +261,7 @@ def _gradients(
     hidden: Tensor,
     parameters: list[Tensor],
 ) -> tuple[Tensor | None, ...]:
-    """What `_PackedGRU.backward` returns: for the table, four constants, and the eight parameters."""
+    """Gradients that `_PackedGRU.backward` returns: for the table, four constants, and the eight parameters."""
     size, first, count = hidden.shape[-1], packing.steps[0], rows.shape[1]
     to_table = torch.zeros_like(table) if for_table else None
     to_parameters: list[Tensor] = []

@@ -191,7 +191,7 @@ class DualEncoder:
 
 
 def reading_of(settings: dict[str, Any], tokenizer: Any) -> tuple[bool, bool]:
-    """Whether a model reads texts padded to their longest length without a mask, and in small letters."""
+    """True if a model reads texts padded to their longest length without a mask; True if in lower case."""
     padded_whole = settings.get("model_type") in PADDED_WHOLE
     return padded_whole, padded_whole and type(tokenizer).__name__ in LOWER_CASED
 

@@ -39,7 +39,7 @@ PATCHWORK = {"pixel_values", "pixel_attention_mask", "spatial_shapes"}  # what N
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which tower, and what of it.
+    """Choice of a tower and of its half.
 
     Args:
         name: folder or name of a model, or package.module:function.

@@ -33,7 +33,7 @@ def allow(name: str) -> None:
 
 
 def is_allowed(name: str) -> bool:
-    """Whether whoever started this process allowed runs to import this tower."""
+    """True if the environment allows runs to import this tower."""
     return name in _typed or name in [entry.strip() for entry in os.environ.get(ALLOWED, "").split(",")]
 
 

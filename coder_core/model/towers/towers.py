@@ -1,4 +1,4 @@
-"""What a pair of towers offers, whoever made them."""
+"""Interface of a pair of towers."""
 
 from __future__ import annotations
 

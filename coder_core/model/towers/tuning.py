@@ -23,7 +23,7 @@ ADAPTER = ".lora_"  # in the names of an adapter's weights
 
 @dataclass(frozen=True)
 class LoraSettings:
-    """Of low-rank adapters: see the section [towers] of a configuration."""
+    """Settings of low-rank adapters: see the section [towers] of a configuration."""
 
     rank: int
     alpha: float

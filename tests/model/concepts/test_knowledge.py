@@ -1,4 +1,4 @@
-"""What a run keeps of its concepts: written, read back, and refused when damaged."""
+"""Concepts stored with a run: written, read back, and refused when damaged."""
 
 from __future__ import annotations
 
