@@ -15,7 +15,9 @@ import numpy as np
 import tomli_w
 
 from benchmarks.synthetic import CAPTIONS_PER_IMAGE
-from coder_core.config.schema import Config, ModelConfig, ObjectiveConfig, to_document
+from coder_core.config.model import ModelConfig
+from coder_core.config.objective import ObjectiveConfig
+from coder_core.config.schema import Config, to_document
 from coder_core.data.reviews import FILE, VERDICTS, Review
 from coder_core.data.words import Vocabulary
 from coder_core.files.sealed import write_sealed

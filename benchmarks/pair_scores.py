@@ -19,7 +19,7 @@ import tyro
 from rich.console import Console
 
 from benchmarks.synthetic import FEATURES, MEAN_WORDS, REGIONS, SHORTEST, VOCABULARY
-from coder_core.config.schema import ModelConfig
+from coder_core.config.model import ModelConfig
 from coder_core.console.progress import watching
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens

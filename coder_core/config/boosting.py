@@ -73,15 +73,11 @@ class BoostingConfig:
     boosting_teacher_temperature: float = setting(
         0.04,
         above=0,
-        old_keys=("boosting_anchor_temperature",),
         help="The same for the teacher's scores in dino and dino-reversed, which makes it sharper (DINO: 0.04).",
     )
-    boosting_teacher: str = setting(
-        "", old_keys=("boosting_anchor",), help="Folder of the finished run that is the offline teacher."
-    )
+    boosting_teacher: str = setting("", help="Folder of the finished run that is the offline teacher.")
     boosting_start: Literal["teacher", "scratch"] = setting(
         "teacher",
-        old_values=(("anchor", "teacher"),),
         help="Offline: training starts from the teacher's weights, as DBL's program does, or from scratch, as its text "
         "says.",
     )

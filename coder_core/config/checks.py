@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from coder_core.config.schema import LARGEST_SCALE, RUN_NAME, Config, ModelConfig, settings
+from coder_core.config.model import ModelConfig
+from coder_core.config.objective import LARGEST_SCALE
+from coder_core.config.schema import RUN_NAME, Config, settings
 from coder_core.config.weighting import OF_NEIGHBOURHOODS, WeightingConfig
 from coder_core.console.faults import Fault
 

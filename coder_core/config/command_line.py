@@ -1,4 +1,4 @@
-"""Settings on the command line: read them, spell them, and translate their former names."""
+"""Settings on the command line: read them and spell them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from typing import TypeVar
 
 from coder_core.config.schema import Config, find_setting, settings
 from coder_core.config.setting import Setting, spelt_as_flag
-from coder_core.console.faults import Fault
-
-OLD_NAMES_UNTIL = "0.3"
 
 Arguments = TypeVar("Arguments")
 
@@ -18,7 +15,7 @@ def parse(arguments: Sequence[str], default: Arguments, *, prog: str, descriptio
     """Read a command line.
 
     Args:
-        arguments: as typed, with present names (`translate`).
+        arguments: as typed.
         default: a dataclass with a `Config` among its fields; what is not named keeps its value.
         prog, description: for --help.
 
@@ -34,32 +31,6 @@ def parse(arguments: Sequence[str], default: Arguments, *, prog: str, descriptio
         args=list(arguments),
         default=default,
     )
-
-
-def translate(arguments: Sequence[str]) -> tuple[list[str], list[Fault]]:
-    """Replace former flags and former values by the present ones; a note says how each is spelt now."""
-    present, notes = list[str](), list[Fault]()
-    expecting: Setting | None = None
-    for argument in arguments:
-        awaiting, expecting = expecting, None
-        name, equals, value = argument.partition("=")
-        if argument.startswith("--") and (named := find_setting(name)):
-            if name.removeprefix("--").replace("-", "_") in named.old_keys:
-                notes.append(_note(name, named.flag))
-                name = named.flag
-            awaiting = named if equals else None
-            expecting = None if equals else named
-        else:
-            name, equals, value = "", "", argument
-        if awaiting and (now := awaiting.read(value)) != value:
-            notes.append(_note(f"{awaiting.flag} {value}", f"{awaiting.flag} {now}"))
-            value = str(now)
-        present.append(f"{name}{equals}{value}")
-    return present, notes
-
-
-def _note(before: str, now: str) -> Fault:
-    return Fault(before, f"is now {now}", fix=f"the old name works until {OLD_NAMES_UNTIL}", severity="note")
 
 
 def named_settings(arguments: Iterable[str]) -> list[Setting]:

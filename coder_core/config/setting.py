@@ -1,4 +1,4 @@
-"""Describe a setting once, beside its field: type, default, help, range and former names."""
+"""Describe a setting once, beside its field: type, default, help and range."""
 
 from __future__ import annotations
 
@@ -25,9 +25,6 @@ class Setting:
         maximum, below: the largest value allowed, or the bound above it.
         infinite: infinity is a value too.
         reason: for the range.
-        before: the value of runs that began before the setting existed, where it is not the default.
-        old_keys: former names, still read.
-        old_values: former value → value, still read.
     """
 
     section: str
@@ -43,9 +40,6 @@ class Setting:
     below: float | None = None
     infinite: bool = False
     reason: str = ""
-    before: Any = None
-    old_keys: tuple[str, ...] = ()
-    old_values: tuple[tuple[str, str], ...] = ()
 
     @property
     def flag(self) -> str:
@@ -86,10 +80,10 @@ class Setting:
         return self.below if self.maximum is None else self.maximum
 
     def read(self, value: Any) -> Any:
-        """The value as this setting stores it: a whole number becomes a float, a former value the present one."""
+        """Return the value as this setting stores it: a whole number becomes a float."""
         if self.value_type is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)
-        return dict(self.old_values).get(value, value) if isinstance(value, str) else value
+        return value
 
     def fault(self, value: Any, place: str = "") -> Fault | None:
         """The fault of a value (type, choice or range), if it has one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coder_core.config.schema import Format
+from coder_core.config.data import Format
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def seal_line(record: dict[str, Any], key: str = "") -> str:
 
 
 def open_line(line: str, key: str = "") -> dict[str, Any]:
-    """The record of a line that was sealed with `key`, or without a key, as version 0.1 did.
+    """Return the record of a line that was sealed with `key`.
 
     Raises:
         ValueError: not a JSON object, or its checksum is missing or does not fit: damaged, or of another run.
@@ -44,7 +44,7 @@ def open_line(line: str, key: str = "") -> dict[str, Any]:
     if not isinstance(record, dict):
         raise ValueError(f"the line holds a {type(record).__name__}, not an object")
     checksum = record.pop("crc", None)
-    if checksum not in (_checksum(record, key), _checksum(record, "")):
+    if checksum != _checksum(record, key):
         raise ValueError("the line does not match its checksum" if checksum else "the line has no checksum")
     return record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from coder_core.config.schema import ModelConfig, Pooling
+from coder_core.config.model import ModelConfig, Pooling
 from coder_core.model.coder import Coder
 from coder_core.model.concepts.attention import ConceptBranch
 from coder_core.model.concepts.knowledge import Concepts

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from coder_core.config.schema import TrainingConfig
+from coder_core.config.training import TrainingConfig
 from coder_core.console.faults import Fault, InputError
 from coder_core.model.encode import autocast, in_bfloat16
 from coder_core.model.products import DEFAULT_PRODUCTS, multiplies_bfloat16, product_library, use_onednn

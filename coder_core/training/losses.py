@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from coder_core.config.schema import Config, ObjectiveConfig
+from coder_core.config.objective import ObjectiveConfig
+from coder_core.config.schema import Config
 from coder_core.objectives.cmpm import projection_matching
 from coder_core.objectives.diversity import anchor_diversity
 from coder_core.objectives.diversity_contrastive import diversity_contrastive

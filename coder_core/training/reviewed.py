@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from coder_core.config.schema import Config, DataConfig
+from coder_core.config.data import DataConfig
+from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.dataset import Split
 from coder_core.data.reviews import (

@@ -73,7 +73,7 @@ class Case:
 
 
 def trained_run(runs: Path) -> Path:
-    """A finished run of version 0.1."""
+    """A finished run."""
     return Path(shutil.copytree(FIXTURE / "checkpoints" / "whole", runs / "run"))
 
 

@@ -1,17 +1,15 @@
-"""Settings on the command line: read, spelt, and former names translated with a hint."""
+"""Settings on the command line: read and spelt."""
 
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from pathlib import Path
 
 import pytest
-import tomli_w
 
-from coder_core.config.command_line import changed_flags, named_settings, translate
+from coder_core.config.command_line import changed_flags, named_settings
 from coder_core.config.presets import PRESETS
-from coder_core.config.schema import Config, from_document, settings, to_document, with_settings
+from coder_core.config.schema import Config, settings, with_settings
 from coder_core.train import read_arguments
 
 
@@ -28,56 +26,6 @@ def test_a_switch_and_a_number_are_spelt_as_the_command_line_reads_them() -> Non
     assert read_arguments(changed_flags(Config(), config), Config()).config == config
 
 
-@pytest.mark.parametrize(
-    ("typed", "present", "hints"),
-    [
-        (["--boosting-anchor", "runs/a"], ["--boosting-teacher", "runs/a"], ["--boosting-anchor"]),
-        (["--boosting_anchor=runs/a"], ["--boosting-teacher=runs/a"], ["--boosting_anchor"]),
-        (["--boosting-start", "anchor"], ["--boosting-start", "teacher"], ["--boosting-start anchor"]),
-        (
-            ["--boosting-start=anchor", "--epochs=2"],
-            ["--boosting-start=teacher", "--epochs=2"],
-            ["--boosting-start anchor"],
-        ),
-        (
-            ["--name", "anchor", "--boosting-start=scratch"],
-            ["--name", "anchor", "--boosting-start=scratch"],
-            [],
-        ),
-    ],
-)
-def test_former_flags_and_values_still_work_with_a_hint(
-    typed: list[str], present: list[str], hints: list[str]
-) -> None:
-    translated, notes = translate(typed)
-    assert translated == present
-    assert [note.place for note in notes] == hints
-    assert all(note.severity == "note" for note in notes)
-
-
-def test_the_hint_names_the_present_flag_and_how_long_the_old_one_works() -> None:
-    _, [note] = translate(["--boosting-anchor=runs/a"])
-    assert str(note) == "--boosting-anchor: is now --boosting-teacher. The old name works until 0.3"
-
-
-def test_former_names_in_a_file_are_read_and_written_anew() -> None:
-    old = {
-        "boosting": {
-            "boosting_anchor": "runs/a",
-            "boosting_start": "anchor",
-            "boosting_anchor_temperature": 0.1,
-        }
-    }
-    boosting = from_document(tomllib.loads(tomli_w.dumps(old))).boosting
-    assert (boosting.boosting_teacher, boosting.boosting_start, boosting.boosting_teacher_temperature) == (
-        "runs/a",
-        "teacher",
-        0.1,
-    )
-    assert "boosting_anchor" not in to_document(Config())["boosting"]
-    assert with_settings(Config(), {"boosting-anchor": "runs/a"}).boosting.boosting_teacher == "runs/a"
-
-
 def test_the_settings_a_command_line_names_are_found_however_they_are_spelt() -> None:
     typed = [
         "--epochs=6",
@@ -86,7 +34,7 @@ def test_the_settings_a_command_line_names_are_found_however_they_are_spelt() ->
         "512",
         "--root",
         "x",
-        "--boosting-anchor=a",
+        "--boosting-teacher=a",
     ]
     assert [setting.key for setting in named_settings(typed)] == [
         "diversity_gradient",

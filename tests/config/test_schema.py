@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +10,6 @@ import pytest
 from coder_core.config.schema import Config, find_setting, from_document, settings, to_document, with_settings
 from coder_core.config.setting import Setting
 from coder_core.console.faults import InputError
-
-OLD_RUNS = Path(__file__).parents[1] / "fixtures" / "run_of_0_1" / "checkpoints"
 
 
 def test_unknown_keys_are_named_with_the_known_ones() -> None:
@@ -64,13 +60,6 @@ def test_a_whole_number_serves_as_a_float_and_missing_keys_are_defaults() -> Non
         from_document({"data": 3})
 
 
-def test_a_setting_may_have_another_value_in_runs_that_began_before_it() -> None:
-    older = {key: value for key, value in to_document(Config())["model"].items() if key != "gcn_form"}
-    assert from_document({"model": older | {"gcn_layers": 2}}).model.gcn_form == "wide"
-    assert from_document({"model": older | {"gcn_form": "cvse"}}).model.gcn_form == "cvse"
-    assert Config().model.gcn_form == "cvse"
-
-
 def test_every_field_is_a_setting_with_a_key_of_its_own_and_a_help_text() -> None:
     keys = [
         declared.name
@@ -83,7 +72,6 @@ def test_every_field_is_a_setting_with_a_key_of_its_own_and_a_help_text() -> Non
         assert len(setting.help) > 15
         assert setting.fault(setting.default) is None
         assert find_setting(setting.flag) is setting
-        assert all(find_setting(name) is setting for name in setting.old_keys)
 
 
 @pytest.mark.parametrize(
@@ -123,12 +111,3 @@ def test_settings_are_replaced_by_key_or_flag_and_all_faults_are_named() -> None
         "mine.toml row a, --epochs",
         "mine.toml row a, --compile",
     ]
-
-
-@pytest.mark.parametrize("run", ["weighted", "whole"])
-def test_a_configuration_of_version_0_1_is_read(run: str) -> None:
-    document = tomllib.loads((OLD_RUNS / run / "config.toml").read_text("utf-8"))
-    document.pop("about", None)
-    config = from_document(document)
-    assert config.data.word_threshold == document["data"]["word_threshold"]
-    assert from_document(to_document(config)) == config

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from coder_core.config.schema import ModelConfig
+from coder_core.config.model import ModelConfig
 from coder_core.model.build import build_model
 from coder_core.model.encoders.bert import BertWords
 from coder_core.model.encoders.gpo import GeneralisedPooling

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.config.schema import Config, DataConfig, ModelConfig
+from coder_core.config.data import DataConfig
+from coder_core.config.model import ModelConfig
+from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.model.build import build_model
 from coder_core.model.concept_branch import concept_vectors, make_concepts, read_concept_list

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.config.schema import ModelConfig
+from coder_core.config.model import ModelConfig
 from coder_core.data.dataset import Split, read_split
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.model.build import build_model

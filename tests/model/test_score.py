@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.config.schema import ModelConfig
+from coder_core.config.model import ModelConfig
 from coder_core.console.faults import InputError
 from coder_core.data.dataset import Split
 from coder_core.data.words import Tokens

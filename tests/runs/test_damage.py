@@ -137,7 +137,7 @@ def test_a_newer_format_says_so(run: Path) -> None:
         SaveStore(run / "state", keep=2).newest()
 
 
-FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "run_of_0_1" / "checkpoints" / "whole"
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs" / "checkpoints" / "whole"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from coder_core.runs.status import write_status
 from tests.runs.conftest import save_step
 from tests.support.run_folders import import_run_folder
 
-FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "run_of_0_1"
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs"
 DATA = str(FIXTURE / "data")
 PLACES = [
     "best",

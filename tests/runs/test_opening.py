@@ -28,7 +28,7 @@ from tests.support.run_folders import reseal
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import WORDS, quiet, tiny_config, write_tiny_data
 
-FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "run_of_0_1" / "checkpoints"
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs" / "checkpoints"
 pytestmark = [pytest.mark.usefixtures("own_threads"), pytest.mark.timeout(120)]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.config.schema import MemoryConfig
+from coder_core.config.objective import MemoryConfig
 from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
 from coder_core.model.encode import encode_split

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import tomli_w
 
-from coder_core.config.schema import Config, DataConfig, to_document
+from coder_core.config.data import DataConfig
+from coder_core.config.schema import Config, to_document
 from coder_core.evaluation import mixture, rank, score_tiles
 from coder_core.evaluation.recall import metrics_from_ranks
 from coder_core.files.sealed import write_sealed

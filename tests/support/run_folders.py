@@ -13,9 +13,13 @@ import tomli_w
 from PIL import Image, ImageDraw
 
 from coder_core.api import Run
-from coder_core.config.schema import Config, DataConfig, ObjectiveConfig, TrainingConfig, to_document
+from coder_core.config.data import DataConfig
+from coder_core.config.objective import ObjectiveConfig
+from coder_core.config.schema import Config, to_document
+from coder_core.config.training import TrainingConfig
 from coder_core.data.dataset import part_images
 from coder_core.data.embeddings import read_embeddings
+from coder_core.files.lines import open_line, run_key, seal_line
 from coder_core.files.manifest import render_manifest
 from coder_core.files.sealed import write_sealed
 from coder_core.runs.analysis.import_embeddings import import_run
@@ -256,10 +260,17 @@ def import_run_folder(
 def reseal(folder: Path) -> None:
     """Make the manifest of a sealed folder fit its files, as whoever wants to do harm would."""
     manifest = json.loads((folder / "manifest.json").read_bytes())
+    sealed_lines = {
+        path: [open_line(line, run_key(folder)) for line in path.read_text().splitlines()]
+        for path in (folder / "history.jsonl", folder / "status.json")
+        if path.is_file()
+    }
     for name in manifest["files"]:
         content = (folder / name).read_bytes()
         manifest["files"][name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     (folder / "manifest.json").write_bytes(render_manifest(manifest))
+    for path, records in sealed_lines.items():
+        path.write_text("".join(f"{seal_line(record, run_key(folder))}\n" for record in records))
 
 
 def flip(path: Path) -> None:

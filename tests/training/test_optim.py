@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from coder_core.config.schema import ModelConfig, TrainingConfig
+from coder_core.config.model import ModelConfig
+from coder_core.config.training import TrainingConfig
 from coder_core.console.faults import InputError
 from coder_core.model.build import build_model
 from coder_core.runs.saves import Save, SaveStore

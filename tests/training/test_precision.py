@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from coder_core.config.schema import Config, TrainingConfig
+from coder_core.config.schema import Config
+from coder_core.config.training import TrainingConfig
 from coder_core.model.encoders.gpo import GeneralisedPooling
 from coder_core.model.encoders.recurrent import RecurrentWords
 from coder_core.model.encoders.regions import RegionEncoder

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from coder_core.config.schema import Config, ObjectiveConfig
+from coder_core.config.objective import ObjectiveConfig
+from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.objectives.cmpm import projection_matching
 from coder_core.objectives.info_nce import info_nce

@@ -86,9 +86,6 @@ def _check_originals(folder: Path, side: str, half: ImageHalf | TextHalf | None,
     if noted and weights_fingerprint(half.module) == noted:
         return
     place = f"the {side} tower of run {folder.name}, {half.about['tower']}"
-    if not noted:
-        problem = "was trained in full by an earlier version, which did not note the weights it began with"
-        raise InputError(Fault(place, problem, fix=f"evaluate it without {FLAG}, or train it again"))
     problem, fix = (
         "gives other weights now than it began with",
         "let its function load or seed the weights it had then",

@@ -27,7 +27,7 @@ def layout_folder(
     """The folder of a run's layout; aligned to a reference, the key holds both runs' numbers and how it is aligned."""
     if reference is None:
         return derived_folder(run, split, "layout", settings.parameters(), [own])
-    parameters = settings.parameters() | {"aligned": "at the same size"}  # layouts of version 0.2 were shrunk
+    parameters = settings.parameters() | {"aligned": "at the same size"}
     return derived_folder(run, split, "layout", parameters, [own, reference])
 
 

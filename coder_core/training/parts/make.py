@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from coder_core.config.checks import SUMMED
-from coder_core.config.schema import LARGEST_SCALE, Config
+from coder_core.config.objective import LARGEST_SCALE
+from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder
 from coder_core.objectives.several_embeddings import head_diversity, mean_discrepancy

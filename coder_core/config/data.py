@@ -1,0 +1,123 @@
+"""Settings of the data: the section [data] of a configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from coder_core.config.setting import setting
+
+Format = Literal[
+    "auto",
+    "precomp",
+    "karpathy",
+    "flickr8k",
+    "flickr30k-annotations",
+    "flickr30k-results",
+    "kaggle",
+    "coco",
+    "imagefolder",
+    "parquet",
+    "webdataset",
+    "img2dataset",
+]
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where images and captions come from, and what is left out at random while training."""
+
+    data: str = setting(
+        "",
+        help='Folder with {split}_ims.npy and {split}_caps.txt, or a Karpathy dataset_*.json; "demo" is the built-in set. '
+        "With an image tower: pictures with captions in any layout (docs/data.md, section 9).",
+    )
+    pictures: str = setting(
+        "",
+        help="Folder with the picture files, so that the app can show them, and an image tower read them. Optional.",
+    )
+    format: Format = setting(
+        "auto", help="Layout of pictures with captions, for an image tower; recognised by itself."
+    )
+    dev_share: float = setting(
+        0.1,
+        minimum=0,
+        maximum=1,
+        help="Share of the images that become dev, where pictures with captions have no splits: a hash of every image's "
+        "name decides.",
+    )
+    test_share: float = setting(
+        0.1, minimum=0, maximum=1, help="Share of the images that become test, likewise."
+    )
+    split_seed: int = setting(0, minimum=0, below=2**31, help="Seed of that hash.")
+    skip_broken: bool = setting(
+        False, help="Leave out pictures that are missing or broken, with their captions, instead of stopping."
+    )
+    word_threshold: int = setting(
+        4,
+        minimum=1,
+        help="A word enters the vocabulary when train captions hold it at least this often (vsepp, vse_infty: 4).",
+    )
+    word_vectors: str = setting(
+        "random",
+        suggestions=("random", "learned"),
+        help='Start: "random", "learned" (PPMI and truncated SVD of the train captions), or the path of a GloVe text '
+        "file.",
+    )
+    drop_regions: float = setting(
+        0.2,
+        minimum=0,
+        maximum=0.5,
+        help="Share of an image's regions left out, on average, in every training batch (vse_infty: 0.2).",
+    )
+    drop_words: float = setting(
+        0.2,
+        minimum=0,
+        below=1,
+        help="Share of a caption's words left out while training; at least one stays (vse_infty: 0.2).",
+    )
+    train_part: float = setting(
+        1.0,
+        above=0,
+        maximum=1,
+        help="Share of the train images, drawn by the seed, that the run learns from; the vocabulary is that of all. For "
+        "experiments with less data (ablate boosting-offline), and for two runs that judge each other's pairs "
+        "(docs/data.md, section 6).",
+    )
+    other_part: bool = setting(
+        False, help="Learn from the images that train-part leaves out instead of those it draws."
+    )
+    vague_captions: float = setting(
+        0.0,
+        minimum=0,
+        maximum=1,
+        help="Share of the train captions made vague: coarse words for nouns, or little more than a noun. For experiments "
+        "on ambiguity (ablate ambiguity); dev and test stay as they are.",
+    )
+    reviews: str = setting(
+        "",
+        help="File of people's verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are.",
+    )
+    wrong_weight: float = setting(
+        0.0,
+        minimum=0,
+        maximum=1,
+        help="With reviews: weight of pairs judged wrong-caption; 0 leaves them out, 1 as if nobody had judged them.",
+    )
+    vague_weight: float = setting(
+        0.5,
+        minimum=0,
+        maximum=1,
+        help="With reviews: weight of pairs judged too-vague, likewise; half lets them teach without leading.",
+    )
+    duplicate_weight: float = setting(
+        1.0,
+        minimum=0,
+        maximum=1,
+        help="With reviews: weight of pairs judged duplicate, likewise; the field trains on duplicates too.",
+    )
+    also_matches: bool = setting(
+        True,
+        help="With reviews: train also on pairs judged also-matches, and take none of the two images' captions as negatives "
+        "of the other.",
+    )
