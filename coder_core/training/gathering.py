@@ -1,4 +1,4 @@
-"""One branch's samples of a batch: this process's pairs beside those of all processes, their scores and negatives."""
+"""Samples of a batch under one branch: this process's pairs and those of all processes, their scores and negatives."""
 
 from __future__ import annotations
 
@@ -17,25 +17,23 @@ from coder_core.training.memory.momentum import CoupledBank
 
 
 class Lengths(NamedTuple):
-    """How many regions and words of each pair exist."""
+    """Numbers of regions and words of each pair."""
 
-    images: Tensor
-    """(B,)."""
-    texts: Tensor
-    """(B,)."""
+    images: Tensor  # (B,)
+    texts: Tensor  # (B,)
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """This process's pairs and everything they are compared with. Samples are as the scorer reads them (`…`)."""
+    """This process's pairs and their candidates. Samples have the scorer's shape (`…`)."""
 
     images: Tensor  # (B, …, D) with gradient
     texts: Tensor  # (B, …, D) with gradient
     all_images: Tensor  # (world · B, …, D) with gradient
     all_texts: Tensor  # (world · B, …, D) with gradient
-    image_ids: Tensor  # (B,) equal for pairs that are no negatives of one another
+    image_ids: Tensor  # (B,) equal for pairs that are not negatives of one another
     all_image_ids: Tensor  # (world · B,)
-    offset: int  # where this process's pairs stand among all
+    offset: int  # of this process's pairs among all
     scorer: Scorer
     lengths: Lengths | None = None  # of this process's pairs; read by a local scorer
     all_lengths: Lengths | None = None  # of all
@@ -44,10 +42,8 @@ class Anchors:
 class Keys(NamedTuple):
     """Momentum keys of this process's pairs, and the bank of earlier ones."""
 
-    images: Tensor
-    """(B, D)."""
-    texts: Tensor
-    """(B, D)."""
+    images: Tensor  # (B, D)
+    texts: Tensor  # (B, D)
     bank: CoupledBank
 
 
@@ -58,13 +54,12 @@ def gather_anchors(
     scorer: Scorer | None = None,
     lengths: Lengths | None = None,
 ) -> Anchors:
-    """One branch's samples of this process's pairs, beside those of all processes.
+    """Gather the samples of all processes under one branch.
 
     Args:
-        images: (B, …, D).
-        texts: (B, …, D).
+        images, texts: (B, …, D).
         image_ids: (B,) the batch's `image_groups`.
-        scorer: of the pairs; the cosine for None.
+        scorer: of the pairs; None is the cosine.
         lengths: of the pairs, for a local scorer.
     """
     all_lengths = None if lengths is None else Lengths(*(parallel.gather_rows(counts) for counts in lengths))
@@ -83,7 +78,7 @@ def gather_anchors(
 
 
 def _gather(samples: Tensor) -> Tensor:
-    """Local features are padded to the longest of all processes, which each cut to their own share of the batch."""
+    """Gather samples; local features are padded to the longest of all processes."""
     if samples.ndim == 3 and parallel.world_size() > 1:
         longest = int(parallel.largest(torch.tensor([float(samples.shape[1])], device=samples.device)))
         samples = torch.nn.functional.pad(samples, (0, 0, 0, longest - samples.shape[1]))
@@ -91,7 +86,7 @@ def _gather(samples: Tensor) -> Tensor:
 
 
 def batch_scores(anchors: Anchors) -> tuple[Tensor, Tensor]:
-    """(B, world · B) scores of this process's images to all texts, and of its texts to all images."""
+    """Return (B, world · B) scores of this process's images with all texts, and of its texts with all images."""
     lengths, all_lengths = anchors.lengths or (None, None), anchors.all_lengths or (None, None)
     forward = anchors.scorer(anchors.images, anchors.all_texts, lengths[0], all_lengths[1])
     if parallel.world_size() == 1:
@@ -100,7 +95,7 @@ def batch_scores(anchors: Anchors) -> tuple[Tensor, Tensor]:
 
 
 def batch_directions(anchors: Anchors, *, keep_same_image: bool) -> Iterator[Direction]:
-    """This process's images against all texts, then its texts against all images, with their negatives."""
+    """Yield this process's images against all texts, then its texts against all images, with their negatives."""
     for scores in batch_scores(anchors):
         yield in_batch_direction(
             scores,
@@ -112,14 +107,14 @@ def batch_directions(anchors: Anchors, *, keep_same_image: bool) -> Iterator[Dir
 
 
 def mean_vectors(anchors: Anchors) -> Anchors:
-    """The same pairs with one vector a sample, the mean of its parts where the scorer reads several."""
+    """Return the pairs with one vector a sample: the mean of its parts if the scorer reads several."""
     local = anchors.scorer.local
-    own = anchors.lengths if local and anchors.lengths is not None else (None, None)
-    of_all = anchors.all_lengths if local and anchors.all_lengths is not None else (None, None)
+    lengths = anchors.lengths if local and anchors.lengths is not None else (None, None)
+    all_lengths = anchors.all_lengths if local and anchors.all_lengths is not None else (None, None)
     return replace(
         anchors,
-        images=mean_of_parts(anchors.images, own[0]),
-        texts=mean_of_parts(anchors.texts, own[1]),
-        all_images=mean_of_parts(anchors.all_images, of_all[0]),
-        all_texts=mean_of_parts(anchors.all_texts, of_all[1]),
+        images=mean_of_parts(anchors.images, lengths[0]),
+        texts=mean_of_parts(anchors.texts, lengths[1]),
+        all_images=mean_of_parts(anchors.all_images, all_lengths[0]),
+        all_texts=mean_of_parts(anchors.all_texts, all_lengths[1]),
     )

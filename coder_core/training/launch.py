@@ -114,9 +114,7 @@ def continue_run(folder: Path, overrides: Config | None, console: Console, *, do
     """Continue a run from its newest save and train it to its end.
 
     Args:
-        folder: the run.
         overrides: the requested configuration; may differ in device, threads and the like only.
-        console: for progress.
         download: the run's BERT files if this machine lacks them; another person may have named the model.
 
     Raises:
@@ -308,7 +306,6 @@ class StoppedError(StoppedBySignalError):
     """A signal stopped the run; the state is saved.
 
     Attributes:
-        folder: of the run.
     """
 
     def __init__(self, folder: Path, position: Position) -> None:

@@ -28,18 +28,13 @@ from coder_core.training.gathering import Anchors, Keys, batch_directions, batch
 
 @dataclass(frozen=True)
 class Losses:
-    """Total loss of a step and its parts.
+    """Total loss of a step and its parts."""
 
-    Args:
-        total: () the loss for the backward pass.
-        per_pair: (B,) each pair's share of the total, to name a sample that is not finite.
-        parts: each term's mean over this process's anchors, before its weight.
-        diversity: (2 · B,) of this process's anchors, both modalities; None without diversity.
-    """
-
-    total: Tensor
-    per_pair: Tensor
+    total: Tensor  # () the loss for the backward pass
+    per_pair: Tensor  # (B,) each pair's share of the total, to name a sample that is not finite
+    # Each term's mean over this process's anchors, before its weight.
     parts: dict[str, Tensor] = field(default_factory=dict)
+    # (2 · B,) of this process's anchors, both modalities; None without diversity.
     diversity: Tensor | None = None
 
     def plus(self, name: str, per_pair: Tensor, weight: float) -> Losses:
@@ -59,10 +54,8 @@ class Losses:
 class Scale(NamedTuple):
     """Scale and bias of the logits: scale · S + bias."""
 
-    scale: Tensor
-    """() above 0."""
-    bias: Tensor | None = None
-    """()."""
+    scale: Tensor  # () above 0
+    bias: Tensor | None = None  # ()
 
     def detached(self) -> Scale:
         """Return the same values without gradient."""
@@ -72,32 +65,27 @@ class Scale(NamedTuple):
 class Candidates(NamedTuple):
     """Candidates of one direction: the batch, or the other modality's bank."""
 
-    scores: Tensor
-    """(B, C)."""
-    positive_scores: Tensor
-    """(B,)."""
-    negatives: AllExcept
-    """Of the loss."""
+    scores: Tensor  # (B, C)
+    positive_scores: Tensor  # (B,)
+    negatives: AllExcept  # Of the loss
+    # Negatives of the diversity: never of the anchor's own image, also where the loss keeps these.
     other_images: AllExcept
-    """Negatives of the diversity: never of the anchor's own image, also where the loss keeps these."""
 
 
 def instance_dcl(
     anchors: Anchors, keys: Keys | None, config: Config, epoch: float, weights: Tensor | None = None
 ) -> Losses:
-    """3·L_DCL^I + L_M_DCL^I (eq. 8), both directions.
+    """Compute 3·L_DCL^I + L_M_DCL^I (eq. 8), both directions.
 
     Args:
-        anchors: the instance branch's pairs.
         keys: of this process's pairs, with the bank of earlier ones; None without a memory.
-        config: of the run.
         epoch: epochs done, with fraction; the bank's loss may wait.
         weights: (B,) of this process's pairs, or None; they multiply a pair's loss in the batch and against the banks.
     """
     objective = config.objective
     bank_loss = objective.weight_memory > 0 and epoch >= config.memory.bank_start_epoch
     reads_bank = bank_loss or (objective.diversity_from_bank and objective.loss == "dcl")
-    # All large products before the small operations on them, whose code a product drives out of a processor's cache.
+    # All large products before the small operations: they evict each other's code from the processor's cache.
     from_batch, from_bank = list(_batch_candidates(anchors, objective)), list[Candidates | None]((None, None))
     if reads_bank and keys is not None and keys.bank.count > 0:
         from_bank = list(_bank_candidates(anchors, keys, objective))
@@ -129,8 +117,8 @@ def instance_dcl(
 
 
 def concept_dcl(anchors: Anchors, objective: ObjectiveConfig) -> Tensor:
-    """L_DCL^C (section 3.3): one symmetric DCL on (V^C, W^C) with batch-level diversity, (B,), whatever the loss of the
-    instance branch; DCL_I where that is dcl-i."""
+    """Return (B,) L_DCL^C (section 3.3): a symmetric DCL on (V^C, W^C) with batch-level diversity, whatever the loss of
+    the instance branch; DCL_I where that is dcl-i."""
     losses = []
     for in_batch in _batch_candidates(anchors, objective):
         diversity = None if objective.loss == "dcl-i" else _diversity(in_batch, None, objective)
@@ -139,14 +127,14 @@ def concept_dcl(anchors: Anchors, objective: ObjectiveConfig) -> Tensor:
 
 
 def _batch_candidates(anchors: Anchors, objective: ObjectiveConfig) -> Iterator[Candidates]:
-    """Of one direction after the other; they share the negatives: row i and column i are one pair."""
+    """Yield the batch's candidates per direction; both share the negatives: row i and column i are one pair."""
     negatives = _negatives(anchors.image_ids, anchors.all_image_ids, objective, anchors.offset)
     for scores in batch_scores(anchors):
         yield Candidates(scores, scores.diagonal(anchors.offset), *negatives)
 
 
 def _bank_candidates(anchors: Anchors, keys: Keys, objective: ObjectiveConfig) -> Iterator[Candidates]:
-    """Of one direction after the other: the filled slots, as they were before this step's keys enter."""
+    """Yield the filled slots per direction, before this step's keys enter."""
     bank = keys.bank
     negatives = _negatives(anchors.image_ids, bank.image_ids[: bank.count], objective, None)
     for queries, slots, partners in (
@@ -157,7 +145,7 @@ def _bank_candidates(anchors: Anchors, keys: Keys, objective: ObjectiveConfig) -
 
 
 def _bank_anchors(anchors: Anchors, keys: Keys, objective: ObjectiveConfig) -> Tensor:
-    """L_M_DCL with the bank's entries as anchors against the pairs of all processes, both directions: their mean, ().
+    """Return L_M_DCL with the bank's entries as anchors against the pairs of all processes, both directions: the mean, ().
 
     Eq. 6 is an L_DCL of two sets, and eq. 5 sums both directions of one. An entry's positive is the other key of its
     own pair, which carries no gradient: only its negatives train.
@@ -178,13 +166,12 @@ def _bank_anchors(anchors: Anchors, keys: Keys, objective: ObjectiveConfig) -> T
 def _negatives(
     query_ids: Tensor, candidate_ids: Tensor, objective: ObjectiveConfig, positive_offset: int | None
 ) -> tuple[AllExcept, AllExcept]:
-    """Of the loss and of the diversity."""
+    """Return the negatives of the loss and of the diversity."""
     other_images = all_except_same_image(query_ids, candidate_ids)
     if not objective.same_image_negatives:
         return other_images, other_images
-    return all_except_same_image(
-        query_ids, candidate_ids, True, positive_offset=positive_offset
-    ), other_images
+    others = all_except_same_image(query_ids, candidate_ids, True, positive_offset=positive_offset)
+    return others, other_images
 
 
 def _diversity(
@@ -221,7 +208,6 @@ def plain_loss(objective: ObjectiveConfig, epoch: float, scale: Scale | None = N
     """Return the loss of a configuration, to be called with a direction.
 
     Args:
-        objective: names the loss and its values.
         epoch: epochs done, with fraction; btr-hardest sums at first.
         scale: learned scale and bias; None uses the configured temperature and bias.
     """
@@ -250,11 +236,7 @@ def plain_losses(
     """Any loss except DCL, both directions.
 
     Args:
-        anchors: the instance branch's pairs.
-        objective: names the loss and its values.
-        epoch: see `plain_loss`.
         weights: (B,) of this process's pairs, or None; they multiply a pair's loss in both directions.
-        scale: see `plain_loss`.
     """
     loss = plain_loss(objective, epoch, scale)
     directions = batch_directions(anchors, keep_same_image=objective.same_image_negatives)

@@ -28,9 +28,6 @@ def learning_rate(step: int, steps: int, config: TrainingConfig, reductions: int
     """Return the rate of a step: a linear rise, then a step, a cosine, steps at plateaus, or constant.
 
     Args:
-        step: from 0.
-        steps: of the whole run.
-        config: of the run.
         reductions: plateaus of dev so far.
     """
     rate = config.learning_rate
@@ -57,8 +54,6 @@ def make_optimizer(
 
     Args:
         parameters: name -> parameter; frozen ones are left out.
-        config: of the run.
-        device: of the parameters.
         towers: their rates.
 
     Raises:
@@ -104,7 +99,6 @@ def clip_gradients(parameters: Mapping[str, nn.Parameter], most: float, batch: B
         parameters: name -> parameter; their gradients are taken as one vector.
         most: largest norm.
         batch: named with the step in the error.
-        step: from 0.
 
     Raises:
         NotFiniteError: NaN or Inf in a gradient, found before clipping would spread it.

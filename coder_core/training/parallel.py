@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 def start(device: torch.device) -> None:
-    """Join the processes that torchrun started; does nothing without torchrun."""
+    """Join the processes of torchrun; do nothing without it."""
     if "WORLD_SIZE" in os.environ and int(os.environ["WORLD_SIZE"]) > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
 
@@ -24,8 +24,8 @@ def start(device: torch.device) -> None:
 def finish() -> None:
     """Leave the process group.
 
-    What is in a cycle and holds the group, as DistributedDataParallel does, is collected first. Otherwise the group's
-    threads outlive it, and about one process in ten aborts at its exit.
+    Cycles that hold the group (DistributedDataParallel) are collected first. Otherwise the group's threads outlive it,
+    and about one process in ten aborts at its exit.
     """
     if dist.is_available() and dist.is_initialized():
         gc.collect()
@@ -33,12 +33,12 @@ def finish() -> None:
 
 
 def rank() -> int:
-    """Number of this process; 0 writes."""
+    """Return the number of this process; 0 writes."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
 def world_size() -> int:
-    """How many processes there are."""
+    """Return the number of processes."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
@@ -58,7 +58,7 @@ class _Gather(torch.autograd.Function):
 
 
 def gather_with_gradient(rows: Tensor) -> Tensor:
-    """(B, D) of each process -> (world · B, D) on every process, differentiable."""
+    """Return (world · B, D) rows of all processes, each with (B, D), differentiable."""
     return rows if world_size() == 1 else _Gather.apply(rows)
 
 
@@ -72,7 +72,7 @@ def broadcast(tensors: Iterable[Tensor]) -> None:
 
 @torch.no_grad()
 def gather_rows(rows: Tensor) -> Tensor:
-    """(B, …) of each process -> (world · B, …) on every process, without gradient."""
+    """Return (world · B, …) rows of all processes, each with (B, …), without gradient."""
     if world_size() == 1:
         return rows
     parts = [torch.empty_like(rows) for _ in range(world_size())]
@@ -82,7 +82,7 @@ def gather_rows(rows: Tensor) -> Tensor:
 
 @torch.no_grad()
 def largest(values: Tensor) -> Tensor:
-    """The largest value over all processes."""
+    """Return the largest value over all processes."""
     top = values.detach().amax()
     if world_size() > 1:
         dist.all_reduce(top, op=dist.ReduceOp.MAX)
@@ -111,13 +111,13 @@ class _Largest(torch.autograd.Function):
 
 
 def largest_with_gradient(values: Tensor) -> Tensor:
-    """The largest value over all processes, differentiable."""
+    """Return the largest value over all processes, differentiable."""
     return values.amax() if world_size() == 1 else _Largest.apply(values)
 
 
 @torch.no_grad()
 def mean(values: Tensor) -> Tensor:
-    """The mean over all processes of equally many values each."""
+    """Return the mean over all processes of equally many values each."""
     values = values.detach().clone()
     if world_size() > 1:
         dist.all_reduce(values)
@@ -133,7 +133,7 @@ def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
 
 
 def broadcast_value(value: float, device: torch.device) -> float:
-    """The first process's value, on every process."""
+    """Return the first process's value on every process."""
     if world_size() == 1:
         return value
     shared = torch.tensor(value, dtype=torch.float64, device=device)
@@ -142,7 +142,7 @@ def broadcast_value(value: float, device: torch.device) -> float:
 
 
 def broadcast_text(text: str, device: torch.device) -> str:
-    """The first process's text, on every process."""
+    """Return the first process's text on every process."""
     if world_size() == 1:
         return text
     content = torch.tensor(list(text.encode()), dtype=torch.uint8, device=device)
@@ -154,18 +154,18 @@ def broadcast_text(text: str, device: torch.device) -> str:
 
 
 def any_process(flag: bool, device: torch.device) -> bool:
-    """True on every process as soon as it is true on one."""
+    """Return True on every process if the flag is set on one."""
     if world_size() == 1:
         return flag
     return bool(largest(torch.tensor([float(flag)], device=device)) > 0)
 
 
 def barrier() -> None:
-    """Wait until every process gets here."""
+    """Wait for every process."""
     if world_size() > 1:
         dist.barrier()
 
 
 def local_rank() -> int:
-    """Number of this process on its machine, from torchrun; 0 without it."""
+    """Return the number of this process on its machine; 0 without torchrun."""
     return int(os.environ.get("LOCAL_RANK", 0))

@@ -44,113 +44,72 @@ CARD = "demo.json"  # in a folder of finished demo data
 
 @dataclass(frozen=True)
 class Inputs:
-    """Inputs of a run besides its configuration. A continued run takes them from its own folder.
+    """Inputs of a run besides its configuration. A continued run takes them from its own folder."""
 
-    Args:
-        vocabulary: of a BiGRU run; None builds it from the train captions.
-        concepts: of the concept branch; None takes them from the train captions.
-        text_space: None makes it where the configuration needs one.
-        towers: of a configuration that names some.
-        reviews: to train with.
-        pretrained: load BERT's weights; False where those of a state follow.
-        download: BERT files this machine lacks; False where another person may have named the model.
-    """
-
-    vocabulary: Vocabulary | None = None
-    concepts: Concepts | None = None
-    text_space: TextSpace | None = None
-    towers: RunTowers | None = None
-    reviews: UsedReviews | None = None
-    pretrained: bool = True
+    vocabulary: Vocabulary | None = None  # of a BiGRU run; None builds it from the train captions
+    concepts: Concepts | None = None  # of the concept branch; None takes them from the train captions
+    text_space: TextSpace | None = None  # None makes it where the configuration needs one
+    towers: RunTowers | None = None  # of a configuration that names some
+    reviews: UsedReviews | None = None  # to train with
+    pretrained: bool = True  # load BERT's weights; False where those of a state follow
+    # BERT files this machine lacks; False where another person may have named the model.
     download: bool = True
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Splits of a run.
+    """Splits of a run."""
 
-    Args:
-        as_read: the train split of the files.
-        train: the same with reviews, vague captions and the share of images applied.
-        dev: None if the data has none.
-        checksums: "train_features", "train_captions" and the same of dev → sha256 (hex) of all of them; {} before
-            they are computed.
-        review_weights: (m,) float32 of the train pairs, or None if all count alike.
-        image_groups: (n,) groups of images whose captions are no negatives of one another, or None.
-    """
-
-    as_read: Split
-    train: Split
-    dev: Split | None
+    as_read: Split  # the train split of the files
+    train: Split  # the same with reviews, vague captions and the share of images applied
+    dev: Split | None  # None if the data has none
+    # "train_features", "train_captions" and the same of dev → sha256 (hex) of all of them; {} before they
+    # are computed.
     checksums: dict[str, str]
-    review_weights: np.ndarray | None
+    review_weights: np.ndarray | None  # (m,) float32 of the train pairs, or None if all count alike
+    # (n,) groups of images whose captions are no negatives of one another, or None.
     image_groups: np.ndarray | None
 
 
 @dataclass(frozen=True)
 class Words:
-    """Captions as numbers.
+    """Captions as numbers."""
 
-    Args:
-        vocabulary: of a BiGRU run, or None.
-        vectors: (words, size) initial word vectors of a new run, or None.
-        reader: of captions.
-        train: tokens of the train captions.
-        dev: tokens of the dev captions, or None.
-    """
-
-    vocabulary: Vocabulary | None
-    vectors: torch.Tensor | None
-    reader: CaptionReader
-    train: Tokens
-    dev: Tokens | None
+    vocabulary: Vocabulary | None  # of a BiGRU run, or None
+    vectors: torch.Tensor | None  # (words, size) initial word vectors of a new run, or None
+    reader: CaptionReader  # of captions
+    train: Tokens  # tokens of the train captions
+    dev: Tokens | None  # tokens of the dev captions, or None
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Inputs of the optional parts; None for a configuration without them.
+    """Inputs of the optional parts; None for a configuration without them."""
 
-    Args:
-        concepts: of the concept branch.
-        teacher: finished run whose margins boosting surpasses.
-        neighbourhood: semantic neighbours of the train captions.
-    """
-
-    concepts: Concepts | None = None
-    teacher: LoadedModel | None = None
-    neighbourhood: Neighbourhood | None = None
+    concepts: Concepts | None = None  # of the concept branch
+    teacher: LoadedModel | None = None  # finished run whose margins boosting surpasses
+    neighbourhood: Neighbourhood | None = None  # semantic neighbours of the train captions
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run before its first step.
+    """A run before its first step."""
 
-    Args:
-        data: its splits.
-        words: captions as numbers.
-        batches: the stream of training batches.
-        sources: inputs of the parts.
-        model: on the CPU, at its start.
-        branches: online branches of boosting, which train before the model in the same step, in order.
-        inputs: what was given; the towers and reviews of the run.
-        faults: warnings and notes about all of it.
-    """
-
-    data: TrainingData
-    words: Words
-    batches: TrainingBatches
-    sources: Sources
-    model: Coder
+    data: TrainingData  # its splits
+    words: Words  # captions as numbers
+    batches: TrainingBatches  # the stream of training batches
+    sources: Sources  # inputs of the parts
+    model: Coder  # on the CPU, at its start
+    # Online branches of boosting, which train before the model in the same step, in order.
     branches: tuple[Coder, ...] = ()
-    inputs: Inputs = field(default_factory=Inputs)
-    faults: tuple[Fault, ...] = ()
+    inputs: Inputs = field(default_factory=Inputs)  # what was given; the towers and reviews of the run
+    faults: tuple[Fault, ...] = ()  # warnings and notes about all of it
 
 
 def prepare(config: Config, inputs: Inputs | None = None, progress: Progress = silent) -> Prepared:
     """Read and check the data; build words, batches, the parts' inputs and the model.
 
     Args:
-        config: of the run.
         inputs: see `Inputs`; None for a run without towers and reviews.
         progress: called with the activity, how much of it is done and how much there is.
 

@@ -1,4 +1,4 @@
-"""Report how a run is doing: on the terminal, in `history.jsonl`, in `status.json` and, when asked, to TensorBoard."""
+"""Report on a run: on the terminal, in `history.jsonl`, in `status.json` and, on request, to TensorBoard."""
 
 from __future__ import annotations
 
@@ -27,14 +27,11 @@ QUARTILES = {"min": 0.0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1.0}
 
 
 class Reporter:
-    """Reports of one run. Every process has one, because losses are averaged over all; only the first one's is seen.
+    """Reports of one run. Every process has one, because losses are averaged over all; only the first one writes.
 
     Args:
-        folder: of the run.
-        console: to show progress on.
         steps: in the whole run.
         per_epoch: steps in an epoch.
-        device: that trains.
         choose_on: the configuration's, which images choose the best epoch.
         tensorboard: also write TensorBoard events.
     """
@@ -61,7 +58,7 @@ class Reporter:
 
     @contextmanager
     def open(self, position: Position) -> Iterator[None]:
-        """Show progress, and keep the history open, which goes on from `position`."""
+        """Show progress and keep the history open from `position` on."""
         with self.display:
             if self.first:
                 path = self.folder / HISTORY
@@ -99,11 +96,9 @@ class Reporter:
 
         Args:
             position: after the step.
-            losses: of the step.
             norm: of the gradient before clipping.
-            learning_rate: of the step.
-            rate: pairs a second.
-            part_reports: fields that the optional parts report.
+            rate: pairs per second.
+            part_reports: fields of the optional parts.
             part_facts: the same in words, for the terminal.
         """
         terms = {name: float(parallel.mean(value)) for name, value in losses.parts.items()}
@@ -135,13 +130,13 @@ class Reporter:
         self._write_event("epoch", position, epoch=epoch, **fields)
 
     def end(self, state: str, position: Position, message: str | None = None) -> None:
-        """Report that training "finished", "stopped" or "failed", and why."""
+        """Report the end: "finished", "stopped" or "failed", and the reason."""
         reason: dict[str, Any] = {} if message is None else {"message": message}
         self._write_event("stop", position, state=state, **(reason or {"seconds": position.seconds}))
         self._write_status(state, position, **reason)
 
     def progress(self, activity: str) -> Progress:
-        """Called with how much of an activity between two epochs is done."""
+        """Return the progress of an activity between two epochs."""
         return self.display.scoring(f"{self.folder.name}, {activity}")
 
     def _write_event(self, event: str, position: Position, **fields: Any) -> None:

@@ -1,4 +1,4 @@
-"""Apply reviews to the train split: leave pairs out, weigh them, add pairs; and what a run keeps of the reviews."""
+"""Apply reviews to the train split (leave pairs out, weigh them, add pairs) and keep the verdicts with the run."""
 
 from __future__ import annotations
 
@@ -32,12 +32,7 @@ FINGERPRINT = "reviews_sha256"  # in the table [about]
 
 @dataclass(frozen=True)
 class UsedReviews:
-    """The verdicts a run trains with, on all splits of its data.
-
-    Args:
-        verdicts: pair → verdict.
-        faults: warnings about the file.
-    """
+    """Verdicts of a run on all splits of its data, and warnings about the file."""
 
     verdicts: dict[Pair, Verdict]
     faults: tuple[Fault, ...] = ()
@@ -47,36 +42,27 @@ class UsedReviews:
         return verdicts_fingerprint(self.verdicts)
 
     def to_text(self) -> str:
-        """The file that the run keeps: neither reviewers nor notes."""
+        """Return the run's own file, without reviewers and notes."""
         rows = [[*pair, verdict] for pair, verdict in self.verdicts.items()]
         return json.dumps({"fingerprint": self.fingerprint, "verdicts": rows})
 
 
 @dataclass(frozen=True)
 class ReviewedTrain:
-    """The train split as the reviews have it.
+    """Train split after the reviews."""
 
-    Args:
-        split: without the pairs left out, with the added ones last.
-        weights: (m,) float32 of its pairs; None where all count alike.
-        image_groups: (n,) int64, equal for images whose captions are no negatives of one another; None where every
-            image stands alone.
-        faults: what was done, as notes.
-    """
-
-    split: Split
-    weights: np.ndarray | None = None
+    split: Split  # without omitted pairs, added ones last
+    weights: np.ndarray | None = None  # (m,) float32 of its pairs; None if all count alike
+    # (n,) int64, equal for images whose captions are no negatives of one another; None without such.
     image_groups: np.ndarray | None = None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[Fault, ...] = ()  # notes on the changes
 
 
 def named_reviews(config: Config, device: torch.device = CPU) -> UsedReviews | None:
-    """The reviews that a new run names; None without. Errors as for `read_reviews`.
+    """Read the reviews of a new run; None without. Errors as for `read_reviews`.
 
-    The first process's verdicts are those of all: people may go on judging while the processes read the file.
-
-    Args:
-        config: of the run. device: what the processes exchange through.
+    All processes use the first one's verdicts: people may go on judging while the processes read the file. They exchange
+    them through `device`.
     """
     if not config.data.reviews:
         return None
@@ -93,43 +79,33 @@ def _read(config: Config) -> UsedReviews:
 
 
 def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str, Any]) -> UsedReviews | None:
-    """The reviews that a continued run began with, from its own folder.
-
-    The file they came from may have grown since, which a note says.
+    """Read the reviews of a continued run from its folder; a note says if their source has grown since.
 
     Args:
-        folder: of the run. stored: its configuration. config: the one asked for now. about: its table [about].
+        folder: of the run. stored: its configuration. config: the requested one. about: its table [about].
 
     Raises:
-        InputError: the run's own file is damaged; or another file is named now and it says other things.
+        InputError: the run's own file is damaged, or another file is named now and has other verdicts.
     """
     if bool(stored.data.reviews) != bool(config.data.reviews):
         fact, expected = f"is {config.data.reviews!r}", f"{stored.data.reviews!r}, as the run began"
         raise InputError(Fault("--reviews", fact, expected, "start a new run"))
     if not stored.data.reviews:
         return None
-    place = str(folder / FILE)
+    file = str(folder / FILE)
     try:
         rows = json.loads(read_checked(folder, FILE))["verdicts"]
+        unknown = {"version": 1, "time": "-", "reviewer": "-"}
         lines = [
-            {
-                "version": 1,
-                "id": str(number),
-                "time": "-",
-                "reviewer": "-",
-                "image": image,
-                "caption": caption,
-                "verdict": verdict,
-            }
+            {**unknown, "id": str(number), "image": image, "caption": caption, "verdict": verdict}
             for number, (image, caption, verdict) in enumerate(rows)
         ]
     except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise InputError(
-            Fault(place, f"cannot be read: {error}", "what the run noted", "restore the file")
-        ) from None
-    used = UsedReviews(parse_reviews("\n".join(map(json.dumps, lines)).encode(), place).verdicts)
+        fault = Fault(file, f"cannot be read: {error}", "the run's own verdicts", "restore the file")
+        raise InputError(fault) from None
+    used = UsedReviews(parse_reviews("\n".join(map(json.dumps, lines)).encode(), file).verdicts)
     if used.fingerprint != about.get(FINGERPRINT):
-        raise InputError(Fault(place, "holds other verdicts than the run began with", fix="restore the file"))
+        raise InputError(Fault(file, "holds other verdicts than the run began with", fix="restore the file"))
     flag = f"--reviews {config.data.reviews}"
     fix = "leave --reviews out: the run keeps the verdicts it began with; or start a new run"
     try:
@@ -148,15 +124,10 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
 
 
 def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfig) -> ReviewedTrain:
-    """Leave out, weigh and add pairs as the settings say.
+    """Leave out, weigh and add pairs by the settings `wrong_weight`, `vague_weight`, … and `also_matches`.
 
     A pair of weight 0 is left out, also as a negative. An added pair is a caption that also matches another image.
     Where it still belongs to its own image too, no caption of either image is a negative of the other.
-
-    Args:
-        train: as read.
-        reviews: None, or without verdicts, leave everything as it is.
-        settings: `wrong_weight`, `vague_weight`, `duplicate_weight` and `also_matches`.
     """
     if reviews is None:
         return ReviewedTrain(train)

@@ -1,4 +1,4 @@
-"""Checks of sizes that only the data or the length of the run can judge: prototypes, bank, the teacher's momentum."""
+"""Check sizes against the data and the length of the run: prototypes, bank, the teacher's momentum, towers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_OF_START = 0.05  # share of the random start that may remain in a momentum 
 
 
 def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]:
-    """Errors and warnings of a run on `pairs` training captions with `steps_per_epoch` steps an epoch."""
+    """Check a run on `pairs` training captions with `steps_per_epoch` steps an epoch."""
     faults = []
     if config.memory.bank_size > pairs:
         message = f"is {config.memory.bank_size:,}, more than the {pairs:,} training captions"
@@ -28,8 +28,7 @@ def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]
 
 
 def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> list[Fault]:
-    """An error for batch norm that several processes would each take over their own share, a warning on captions that
-    a text tower cuts.
+    """Return an error for batch norm over several processes' shares, and a note on captions that a text tower cuts.
 
     Args:
         towers: of the run.
@@ -46,7 +45,7 @@ def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> li
     for side, half, tuning in sides:
         normalised = half is not None and any(isinstance(part, BATCH_NORMS) for part in half.module.modules())
         if normalised and tuning == "full" and processes > 1:
-            problem = f"normalises by the batch, of which each of the {processes} processes has a share"
+            problem = f"normalises by the batch, and each of the {processes} processes has a part of it"
             fix = "train it in one process, by lora, or use group or layer normalisation"
             faults.append(
                 Fault(f"--{side}-tower", problem, "the same run on several processes as on one", fix)
@@ -54,16 +53,13 @@ def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> li
     longest = towers.text.about.get("longest", 0) if towers.text is not None else 0
     full = int((tokens.lengths >= longest).sum()) if longest else 0
     if full:
-        problem = (
-            f"{full:,} captions fill the {longest} tokens that the text tower reads; what is longer is cut"
-        )
+        problem = f"{full:,} captions fill the {longest} tokens of the text tower; longer captions are cut"
         faults.append(Fault("train captions", problem, severity="note"))
     return faults
 
 
 def check_prototypes(count: int, pairs: int, pass_pairs: int) -> list[Fault]:
-    """An error when there are more prototypes than a pass has pairs to seed them from, a warning when most would stand
-    for one pair."""
+    """Return an error for more prototypes than pairs to seed them in a pass, a warning if most would have one pair."""
     fits = max(2, pairs // PAIRS_A_PROTOTYPE)
     fix = f"--prototypes {fits:,} fits this data (the paper has one for about {PAIRS_A_PROTOTYPE} pairs)"
     message = f"is {count:,}, and a pass has {pass_pairs:,} image-caption pairs"
@@ -75,7 +71,7 @@ def check_prototypes(count: int, pairs: int, pass_pairs: int) -> list[Fault]:
 
 
 def check_teacher_momentum(config: Config, steps: int) -> list[Fault]:
-    """A warning when more than 5% of the random start would still be in a momentum teacher at the run's end."""
+    """Return a warning if more than 5% of the random start would remain in a momentum teacher at the run's end."""
     boosting = config.boosting
     if boosting.boosting == "none" or boosting.boosting_scenario != "momentum":
         return []
@@ -83,7 +79,10 @@ def check_teacher_momentum(config: Config, steps: int) -> list[Fault]:
     if left <= MOST_OF_START:
         return []
     fitting = math.floor(start_that_leaves(MOST_OF_START, steps) * 1e5) / 1e5
-    message = f"is {boosting.boosting_momentum:g}: after {steps:,} steps {left:.0%} of the teacher would be its random start"
+    message = (
+        f"is {boosting.boosting_momentum:g}: after {steps:,} steps {left:.0%} of the teacher would be its "
+    )
+    message += "random start"
     expected = f"at most {fitting:.5g} for {MOST_OF_START:.0%}"
-    fix = "a teacher that knows little sets margins that mean little"
+    fix = "an untrained teacher gives meaningless margins"
     return [Fault("--boosting-momentum", message, expected, fix, severity="warning")]

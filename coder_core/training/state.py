@@ -1,7 +1,7 @@
-"""The training state: capture it into a save, restore it exactly, and keep a run's saves.
+"""Training state: capture it into a save, restore it exactly, keep a run's saves.
 
-A run that is stopped and continued equals one that was never stopped, bit for bit. The random numbers of a step follow
-from the seed and the step's number, and the learning rate is a function of the step, so neither is stored.
+A continued run equals one that was never stopped, bit for bit. The random numbers of a step follow from the seed and the
+step's number, and the learning rate is a function of the step, so neither is stored.
 """
 
 from __future__ import annotations
@@ -41,32 +41,21 @@ ENVIRONMENT = {
     "twin": "precision of the passes without gradients",
     "pieces": "pairs in a piece",
 }
-DROPOUT = 2  # stream of random numbers that the dropout of a step draws from (see data/batches.py)
+DROPOUT = 2  # stream of a step's random numbers (see data/batches.py)
 
 
 @dataclass
 class Position:
-    """How far a run is.
+    """Progress of a run."""
 
-    Args:
-        step: steps done.
-        evaluated: epochs evaluated and recorded.
-        best: highest R@sum on dev; None before the first.
-        best_step: where it was reached.
-        without_gain: evaluations since.
-        reductions: how often the plateau schedule has divided the rate.
-        seconds: of training so far.
-        loss_sum: of the steps of the epoch under way.
-    """
-
-    step: int = 0
-    evaluated: int = 0
-    best: float | None = None
-    best_step: int = 0
-    without_gain: int = 0
-    reductions: int = 0
-    seconds: float = 0.0
-    loss_sum: float = 0.0
+    step: int = 0  # steps done
+    evaluated: int = 0  # epochs evaluated and recorded
+    best: float | None = None  # highest R@sum on dev
+    best_step: int = 0  # of that R@sum
+    without_gain: int = 0  # evaluations since
+    reductions: int = 0  # divisions of the rate by the plateau schedule
+    seconds: float = 0.0  # of training
+    loss_sum: float = 0.0  # of the present epoch's steps
 
 
 POSITION: dict[str, type | tuple[type, ...]] = {
@@ -81,7 +70,7 @@ POSITION: dict[str, type | tuple[type, ...]] = {
 
 
 def environment(config: Config, device: torch.device) -> dict[str, Any]:
-    """What may change the last bits of a run when it changes, as it is in this process; keys of `ENVIRONMENT`."""
+    """Return the circumstances of this process that change the last bits of a run; keys of `ENVIRONMENT`."""
     return {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
@@ -94,7 +83,7 @@ def environment(config: Config, device: torch.device) -> dict[str, Any]:
 
 
 def environment_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Fault]:
-    """Warnings for everything that differs from the process that wrote a state."""
+    """Return a warning for every difference from the process that wrote a state."""
     fix = "the run goes on, but its last bits will differ from a run that was never stopped"
     return [
         Fault(f"resume, {text}", f"is {now[key]}, was {before[key]}", fix=fix, severity="warning")
@@ -105,14 +94,7 @@ def environment_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> li
 
 @dataclass
 class TrainingState:
-    """Everything that changes from step to step.
-
-    Args:
-        model: that trains.
-        optimizer: of the model's parameters and the parts'.
-        parts: optional parts of the step.
-        position: how far the run is.
-    """
+    """Everything that changes from step to step: the model, its optimizer, the parts and the position."""
 
     model: Coder
     optimizer: torch.optim.Optimizer
@@ -120,16 +102,16 @@ class TrainingState:
     position: Position = field(default_factory=Position)
 
     def capture(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-        """Tensors and documents of a save."""
+        """Return the tensors and documents of a save."""
         tensors = {"model": self.model.state_dict(), "optimizer": optimizer_tensors(self.optimizer)}
         tensors |= {part.state_file: part.state_dict() for part in self.parts if part.state_file is not None}
         return tensors, {"position": asdict(self.position)}
 
     def restore(self, save: Save) -> None:
-        """Take over what a save holds.
+        """Restore a save.
 
         Raises:
-            InputError: names or shapes differ, or the save lacks what the configuration asks for.
+            InputError: names or shapes differ, or the save lacks a part of the configuration.
         """
         modules = {"model": self.model} | {
             part.state_file: part for part in self.parts if part.state_file is not None
@@ -145,14 +127,14 @@ class TrainingState:
 
 
 def check_parts(config: Config, save: Save, build: Callable[..., Coder]) -> None:
-    """Compare the bank, the prototypes and the branches of a configuration with a state's, before memory is taken.
+    """Check that a state holds the configured bank, prototypes and branches, before memory is allocated.
 
     Args:
         config: of the run. save: its state.
-        build: the run's model, from `check_size`; without concepts it is a branch.
+        build: builds the run's model (`check_size`); without concepts it is a branch.
 
     Raises:
-        InputError: the state holds fewer.
+        InputError: the state is too small.
     """
     memory, width, boosting = config.memory, config.model.dimension, config.boosting
     parts = [("memory", memory.bank_size, width, "rows"), ("prototypes", memory.prototypes, width, "rows")]
@@ -160,21 +142,16 @@ def check_parts(config: Config, save: Save, build: Callable[..., Coder]) -> None
         with shapes_only():
             numbers = sum(weights.numel() for weights in build(concepts=None).state_dict().values())
         parts.append(("anchor", boosting.boosting_branches - 1, numbers, "branches"))
-    for stem, count, size, what in parts:
+    for stem, count, size, unit in parts:
         stored = save.manifest["files"].get(f"{stem}.safetensors", {"bytes": 0})["bytes"]
         needed = 4 * count * size
         if needed > stored:
-            expected = f"at least {needed:,} for {count:,} {what} of {size:,} numbers"
+            expected = f"at least {needed:,} for {count:,} {unit} of {size:,} numbers"
             raise InputError(Fault(str(save.path / f"{stem}.safetensors"), f"has {stored:,} bytes", expected))
 
 
 class Checkpoints:
-    """The saves of a run: its newest training states and its best model.
-
-    Args:
-        folder: of the run.
-        environment: of this process.
-    """
+    """Saves of a run: its newest training states and its best model."""
 
     def __init__(self, folder: Path, environment: Mapping[str, Any]) -> None:
         self.environment = environment
@@ -183,19 +160,18 @@ class Checkpoints:
         self.saved_at = time.monotonic()
 
     def tidy(self) -> None:
-        """Delete what a killed writer left."""
+        """Delete the remains of a killed writer."""
         self.states.tidy()
         self.best.tidy()
 
     def resume(self, state: TrainingState) -> list[Fault]:
-        """Restore the newest state that verifies, if there is any. Returns warnings."""
+        """Restore the newest intact state, if any; return warnings."""
         save = self.states.newest()
         if save is None:
             return []
         state.restore(save)
-        damaged = [
-            replace(fault, place=f"passed over a damaged save: {fault.place}") for fault in save.skipped
-        ]
+        skipped = "passed over a damaged save"
+        damaged = [replace(fault, place=f"{skipped}: {fault.place}") for fault in save.skipped]
         before = save.document(ENVIRONMENT_FILE)
         check_values(before, {}, str(save.path / f"{ENVIRONMENT_FILE}.json"))
         return damaged + environment_changes(before, self.environment)
@@ -209,7 +185,7 @@ class Checkpoints:
         self.saved_at = time.monotonic()
 
     def save_best(self, state: TrainingState, epoch: int, metrics: dict[str, float] | None) -> None:
-        """Keep this model as the best one, with what the parts export."""
+        """Keep this model as the best one, with the exports of the parts."""
         tensors = {"model": state.model.state_dict()}
         for part in state.parts:
             tensors |= part.exports()
@@ -218,6 +194,6 @@ class Checkpoints:
 
 
 def seed_step(seed: int, step: int, process: int) -> None:
-    """Set every random number torch draws in a step (dropout)."""
+    """Seed torch for a step (dropout)."""
     state = np.random.SeedSequence((seed, DROPOUT, step, process)).generate_state(1, np.uint64)[0]
     torch.manual_seed(int(state) % 2**63)

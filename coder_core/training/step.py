@@ -35,11 +35,7 @@ def compute_losses(
     """Compute the losses of a batch: the instance branch's first, then those of every part, in order.
 
     Args:
-        model: the bare model.
-        batch: this process's pairs.
-        config: of the run.
         parts: optional parts of the step.
-        epoch: epochs done, with fraction.
         embed: the model as it trains (in pieces, in several processes, compiled); None uses the bare model.
         autocast: for every forward pass with gradients; None uses float32.
     """
@@ -75,8 +71,6 @@ def branch_losses(
 
     Args:
         pairs: the batch under that branch.
-        config: of the run.
-        epoch: epochs done, with fraction.
         inputs: from the parts.
         weights: (B,) of this process's pairs, or None.
         is_target: False for another branch, which has no bank and does not train the scale of the logits.

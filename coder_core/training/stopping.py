@@ -20,7 +20,7 @@ SAMPLES_NAMED = 5
 
 
 class NotFiniteError(InputError):
-    """NaN or Inf turned up; nothing was saved since."""
+    """A loss, gradient or state is NaN or Inf; nothing was saved since."""
 
 
 class StopRequestedError(Exception):
@@ -28,7 +28,7 @@ class StopRequestedError(Exception):
 
 
 class StopRequest(StopSignals):
-    """SIGTERM, SIGHUP or Ctrl-C asks to save and leave; a second leaves at once. `signal` is its number, 0 before."""
+    """Note SIGTERM, SIGHUP or Ctrl-C, which save and stop; a second one stops at once. `signal` is 0 before."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,10 +83,10 @@ def check_gradients(parameters: Mapping[str, nn.Parameter], norm: Tensor, batch:
 
 
 def check_state(tensors: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
-    """Keep NaN and Inf out of a save: a step may end with parameters that only the next one's loss would show.
+    """Keep NaN and Inf out of a save: only the next step's loss would show them.
 
     Args:
-        tensors: file stem -> named tensors, about to be saved.
+        tensors: file stem → named tensors to save.
         step: steps done.
 
     Raises:

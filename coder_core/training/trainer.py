@@ -35,15 +35,7 @@ from coder_core.training.stopping import StopRequest, StopRequestedError, check_
 
 
 class Trainer:
-    """One run from its present position to its end.
-
-    Args:
-        config: of the run.
-        folder: of the run; exists, locked by the caller.
-        prepared: data and model.
-        device: to train on.
-        console: to show progress on.
-    """
+    """One run from its present position to its end; the caller has locked its folder."""
 
     def __init__(
         self, config: Config, folder: Path, prepared: Prepared, device: torch.device, console: Console
@@ -76,13 +68,13 @@ class Trainer:
 
     @property
     def position(self) -> Position:
-        """How far the run is."""
+        """Progress of the run."""
         return self.state.position
 
     def _wrap(self) -> Any:
         size, compiled = self.config.training.piece_size, self.config.training.compile
         wrapped: Any = self.model
-        if size:  # inside the wrapper of several processes, which counts on one call a step
+        if size:  # inside the wrapper of several processes, which expects one call a step
             encoders: Any = torch.compile(wrapped) if compiled else wrapped
             wrapped = PiecewiseModel(encoders, size)
         if parallel.world_size() > 1:
@@ -93,7 +85,7 @@ class Trainer:
         return torch.compile(wrapped) if compiled and not size else wrapped
 
     def resume(self) -> None:
-        """Restore the newest state that verifies. Without any, the run starts at its first step."""
+        """Restore the newest intact state; without any, start at the first step."""
         if self.first:
             self.checkpoints.tidy()
         parallel.barrier()
@@ -101,9 +93,9 @@ class Trainer:
             self.reporter.warn(fault)
 
     def run(self) -> str:
-        """Train to the end or to a signal. Returns "finished" or "stopped"; raises what went wrong.
+        """Train to the end or to a signal; return "finished" or "stopped".
 
-        When the features cannot be read any more, the state is saved first.
+        If the features cannot be read any more, the state is saved before the error is raised.
         """
         self.model.train()
         with StopRequest() as stop, self.reporter.open(self.position):
@@ -181,7 +173,7 @@ class Trainer:
             self._save()
 
     def _update(self, losses: Losses, batch: Batch) -> Tensor:
-        """Backward, clip, optimize. Returns the norm of the model's gradient before clipping."""
+        """Backward pass, clipping, optimizer step; return the norm of the model's gradient before clipping."""
         self.state.optimizer.zero_grad(set_to_none=True)
         losses.total.backward()
         parallel.average_gradients(self.part_parameters)
@@ -249,7 +241,7 @@ class Trainer:
 
     @property
     def _chosen_by(self) -> str:
-        """The metric whose largest value marks the best epoch."""
+        """Metric whose largest value marks the best epoch."""
         return CHOSEN_HALF if self.config.training.choose_on == "half" else "rsum"
 
     def _embed_train(self, stop: StopRequest) -> SplitEmbeddings:

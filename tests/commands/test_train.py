@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -154,6 +155,12 @@ def test_a_name_does_not_go_with_resume(
         )
 
 
+def open_terminal() -> None:
+    """Make standard input the terminal of this process, which a hang-up then stops, also under nohup."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def test_a_closed_terminal_saves_as_sigterm_does(data: Path, tmp_path: Path) -> None:
     terminal, inside = pty.openpty()
     arguments = [
@@ -171,7 +178,7 @@ def test_a_closed_terminal_saves_as_sigterm_does(data: Path, tmp_path: Path) -> 
         stdout=inside,
         stderr=inside,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=open_terminal,
     )
     os.close(inside)
     while ((status := read_status(tmp_path / "run")) or {}).get("step", 0) < 20:

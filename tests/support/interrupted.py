@@ -10,6 +10,7 @@ import torch
 
 from coder_core.config.schema import Config
 from coder_core.files.sealed import read_checked, read_manifest, write_sealed
+from coder_core.model.run_towers import open_towers
 from coder_core.runs.load import read_concepts, read_config, read_vocabulary
 from coder_core.runs.lock import RunLock
 from coder_core.training.launch import continue_run
@@ -20,17 +21,23 @@ from tests.support.tiny_runs import StoppingBatches, assert_same_run, quiet
 
 
 def begin(like: Path, folder: Path) -> tuple[Path, Config, Prepared]:
-    """A run folder as `start_run` makes it, before the first step, and what the trainer needs."""
+    """A run folder as `start_run` makes it, before the first step, and the inputs of its trainer."""
     files = read_manifest(like)["files"]
     write_sealed(folder, {name: read_checked(like, name) for name in files})
+    return folder, *prepared_again(folder)
+
+
+def prepared_again(folder: Path) -> tuple[Config, Prepared]:
+    """The inputs of the trainer of a run that has begun."""
     config, _ = read_config(folder)
-    concepts = read_concepts(folder, config)
-    reviews = named_reviews(config)
-    return (
-        folder,
-        config,
-        prepare(config, Inputs(read_vocabulary(folder, config), concepts, reviews=reviews)),
+    towers = open_towers(config)
+    inputs = Inputs(
+        read_vocabulary(folder, config),
+        read_concepts(folder, config),
+        towers=towers,
+        reviews=named_reviews(config),
     )
+    return config, prepare(config, inputs)
 
 
 def train(folder: Path, config: Config, prepared: Prepared) -> str:

@@ -133,14 +133,12 @@ def newest_state(folder: Path) -> Save:
 
 
 def state_tensors(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of the newest state: weights, moments, twin, banks, boosting anchor, cached embeddings, scale."""
+    """Every tensor of the newest state: weights, moments and what the parts save."""
     save = newest_state(folder)
-    return {
-        f"{stem}.{name}": tensor
-        for stem in ("model", "optimizer", "memory", "anchor", "neighbourhoods", "scale")
-        if f"{stem}.safetensors" in save.manifest["files"]
-        for name, tensor in save.tensors(stem).items()
-    }
+    stems = [
+        name.removesuffix(".safetensors") for name in save.manifest["files"] if name.endswith(".safetensors")
+    ]
+    return {f"{stem}.{name}": tensor for stem in stems for name, tensor in save.tensors(stem).items()}
 
 
 def position(folder: Path) -> dict[str, Any]:

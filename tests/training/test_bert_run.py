@@ -12,21 +12,11 @@ import torch
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.files.sealed import read_checked, write_sealed
 from coder_core.runs.load import load_model
-from coder_core.runs.lock import RunLock
-from coder_core.training.launch import continue_run, start_run
+from coder_core.training.launch import start_run
 from coder_core.training.prepare import prepare
-from coder_core.training.trainer import Trainer
 from tests.support.tiny_bert import write_tiny_bert
-from tests.support.tiny_runs import (
-    WORDS,
-    StoppingBatches,
-    assert_same_run,
-    quiet,
-    tiny_config,
-    write_tiny_data,
-)
+from tests.support.tiny_runs import WORDS, quiet, tiny_config, write_tiny_data
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +40,6 @@ def test_a_run_keeps_no_word_list_and_encodes_free_text(whole: Path) -> None:
     assert np.linalg.norm(found, axis=1) == pytest.approx(1.0, abs=1e-5)
     np.testing.assert_allclose(found[0], found[1], atol=1e-6)
     assert not loaded.model.training
-
-
-def test_stopped_and_continued_equals_never_stopped(whole: Path, config: Config, tmp_path: Path) -> None:
-    """BERT's own dropouts included; the weights it started from come from its folder, not from the save."""
-    folder = write_sealed(tmp_path / "tiny", {"config.toml": read_checked(whole, "config.toml")})
-    prepared = prepare(config)
-    prepared = replace(prepared, batches=StoppingBatches.of(prepared.batches, 2))
-    with RunLock(folder):
-        assert Trainer(config, folder, prepared, torch.device("cpu"), quiet()).run() == "stopped"
-    continue_run(folder, None, quiet())
-    assert_same_run(folder, whole)
 
 
 def test_bert_itself_was_trained_unless_frozen(whole: Path, config: Config, tmp_path: Path) -> None:

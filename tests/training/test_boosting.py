@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from tests.reference import boosting as reference
 from tests.reference.pairs import kept, negatives, transposed
 from tests.support.boosting import boosted, same, scores, started, take, weights
 from tests.support.configs import changed
-from tests.support.interrupted import assert_resumes, stop_during
+from tests.support.interrupted import stop_during
 from tests.support.tiny_runs import assert_same_run, newest_state, printed, quiet
 
 PER_EPOCH, STEPS = 5, 15
@@ -161,13 +160,6 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return start_run(boosted(data), tmp_path_factory.mktemp("whole"), quiet())
 
 
-@pytest.mark.parametrize("step", [0, PER_EPOCH - 1, 7, STEPS - 1])
-def test_stopped_during_any_step_and_continued_equals_never_stopped(
-    whole: Path, tmp_path: Path, step: int
-) -> None:
-    assert_resumes(whole, tmp_path / "tiny", step, signal.SIGTERM)
-
-
 def test_the_state_holds_the_teacher_and_the_best_model_is_the_target_alone(whole: Path) -> None:
     anchor, model = (newest_state(whole).tensors(stem) for stem in ("anchor", "model"))
     assert set(anchor) == {f"branch.{name}" for name in model}
@@ -282,16 +274,6 @@ def test_an_offline_teacher_never_moves_and_equals_the_best_model_of_its_run(
 def surpassing(data: Path, finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run over a finished one, never stopped."""
     return start_run(offline(data, finished, boosting="rm"), tmp_path_factory.mktemp("offline"), quiet())
-
-
-@pytest.mark.parametrize("step", [0, 8])
-def test_an_offline_run_stopped_and_continued_equals_one_never_stopped(
-    surpassing: Path, tmp_path: Path, step: int
-) -> None:
-    stopped = stop_during(surpassing, tmp_path / "tiny", step)
-    assert "anchor.safetensors" not in newest_state(stopped).manifest["files"]
-    continue_run(stopped, None, quiet())
-    assert_same_run(stopped, surpassing)
 
 
 def test_the_teacher_may_have_moved_but_not_changed(

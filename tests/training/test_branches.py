@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from tests.reference import boosting as reference
 from tests.reference import imitation
 from tests.reference.pairs import kept, negatives, transposed
 from tests.support.boosting import boosted, same, scores, started, take, weights
-from tests.support.interrupted import assert_resumes
 from tests.support.tiny_runs import newest_state, quiet, write_tiny_data
 
 Rows = list[list[float]]
@@ -179,11 +177,6 @@ def test_every_branch_learns_and_clips_its_own_gradient(data: Path, tmp_path: Pa
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of three branches, never stopped."""
     return start_run(online(data), tmp_path_factory.mktemp("whole"), quiet())
-
-
-@pytest.mark.parametrize("step", [0, 7])
-def test_stopped_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, step: int) -> None:
-    assert_resumes(whole, tmp_path / "tiny", step, signal.SIGTERM)
 
 
 def test_the_state_holds_every_branch_and_the_best_model_is_the_target_alone(whole: Path) -> None:

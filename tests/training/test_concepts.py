@@ -26,8 +26,7 @@ from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference
 from tests.support.configs import changed
-from tests.support.interrupted import stop_during
-from tests.support.tiny_runs import STILL, assert_same_run, printed, quiet, tiny_config, told, with_data
+from tests.support.tiny_runs import STILL, quiet, tiny_config, told, with_data
 
 CONCEPTS = 10
 
@@ -150,15 +149,6 @@ def test_concepts_come_from_the_train_captions_alone(whole: Path, data: Path, tm
     assert found.vocabulary == expected.vocabulary
     assert np.array_equal(found.together, expected.together)
     assert sum(one.count for one in found.vocabulary.concepts) > 0
-
-
-@pytest.mark.parametrize("step", [2, 5, 14])
-def test_stopped_and_continued_equals_never_stopped(whole: Path, tmp_path: Path, step: int) -> None:
-    stopped = stop_during(whole, tmp_path / "tiny", step)
-    console = quiet()
-    continue_run(stopped, None, console)
-    assert "finding concepts" not in printed(console)  # read from the run, not tagged again
-    assert_same_run(stopped, whole)
 
 
 def test_a_list_may_move_or_vanish_once_the_run_has_begun(data: Path, tmp_path: Path) -> None:

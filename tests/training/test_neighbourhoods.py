@@ -23,7 +23,7 @@ from coder_core.training.trainer import Trainer
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
 from tests.support.configs import changed
-from tests.support.interrupted import assert_resumes, stop_during
+from tests.support.interrupted import stop_during
 from tests.support.tiny_runs import assert_same_run, newest_state, printed, quiet
 from tests.support.weighted_runs import COUNT, SCALE, weighted
 
@@ -257,14 +257,6 @@ def test_the_first_epoch_has_no_within_modality_loss(data: Path) -> None:
     assert take(prepared, found, config, prepared.batches(0)).parts["within-image"] == 0
 
 
-def test_a_run_with_within_modality_losses_stopped_and_continued_equals_one_never_stopped(
-    data: Path, tmp_path: Path
-) -> None:
-    config = weighted(data, sample_weights="none", within_image=0.3, within_text=0.7)
-    never = start_run(config, tmp_path / "whole", quiet())
-    assert_resumes(never, tmp_path / "tiny", 7)
-
-
 @pytest.mark.parametrize("several", [{"embeddings": 3}, {"scorer": "interaction"}])
 def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(
     data: Path, several: dict[str, Any]
@@ -297,14 +289,6 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with both weights that was never stopped."""
     config = weighted(data, sample_weights="combined-stats", neighbours_of_neighbours=2 * COUNT)
     return start_run(config, tmp_path_factory.mktemp("whole"), quiet())
-
-
-@pytest.mark.parametrize("step", [0, 3, 4, 5, 8, 14])
-def test_stopped_during_any_step_and_continued_equals_never_stopped(
-    whole: Path, tmp_path: Path, step: int
-) -> None:
-    """4, 9 and 14 are an epoch's last step: the scores of the next are taken after the save."""
-    assert_resumes(whole, tmp_path / "tiny", step)
 
 
 def test_a_continued_run_finds_the_same_neighbours_without_the_cache(

@@ -23,7 +23,6 @@ from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import prototypes as reference
 from tests.support.configs import changed
-from tests.support.interrupted import assert_resumes
 from tests.support.prototype_worker import PROTOTYPES, prototype_config, trained
 from tests.support.several_processes import run_two
 from tests.support.tiny_runs import newest_state, printed, quiet, tiny_config
@@ -148,17 +147,6 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with twin and banks, a full clustering after epochs 1 and 2, never stopped."""
     config = tiny_config(data, prototypes=PROTOTYPES, prototype_recluster=1)
     return start_run(config, tmp_path_factory.mktemp("whole"), quiet())
-
-
-@pytest.mark.parametrize("number", [2, PER_EPOCH - 1, 2 * PER_EPOCH - 1, 12])
-def test_stopped_during_any_step_and_continued_equals_never_stopped(
-    whole: Path, tmp_path: Path, number: int
-) -> None:
-    """4 is the last step of the seeding pass, 9 the one before the second full clustering."""
-    stopped = assert_resumes(whole, tmp_path / "tiny", number)
-    ours, theirs = (newest_state(run).tensors("prototypes") for run in (stopped, whole))
-    assert ours.keys() == theirs.keys()
-    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
 
 
 def test_the_history_tells_of_the_prototypes(whole: Path) -> None:

@@ -20,14 +20,13 @@ from coder_core.console.display import best_so_far
 from coder_core.console.faults import InputError
 from coder_core.data.words import Tokens
 from coder_core.runs.history import HISTORY, read_history
-from coder_core.runs.load import best_save, read_config, read_vocabulary
+from coder_core.runs.load import best_save, read_config
 from coder_core.runs.lock import RunLock
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.prepare import Inputs, prepare
 from tests.support.configs import changed
-from tests.support.interrupted import assert_resumes, begin, stop_during, train
+from tests.support.interrupted import assert_resumes, begin, prepared_again, stop_during, train
 from tests.support.tiny_runs import (
     StoppingBatches,
     assert_same_run,
@@ -61,27 +60,15 @@ def test_the_whole_run_took_every_step_and_kept_the_best(whole: Path) -> None:
     assert status["state"] == "finished"
 
 
-@pytest.mark.parametrize("step", [0, 2, PER_EPOCH - 1, PER_EPOCH, 7, STEPS - 1])
-def test_stopped_during_any_step_and_continued_equals_never_stopped(
-    whole: Path, tmp_path: Path, step: int
-) -> None:
-    """4, 9 and 14 are an epoch's last step: the signal comes before the evaluation."""
-    stopped = stop_during(whole, tmp_path / "tiny", step)
-    assert position(stopped)["step"] == step + 1
-    assert position(stopped)["evaluated"] == step // PER_EPOCH
-    status = read_status(stopped)
-    assert status is not None
-    assert status["state"] == "stopped"
-    continue_run(stopped, None, quiet())
-    assert_same_run(stopped, whole)
-
-
 def test_stopped_by_ctrl_c_and_by_a_closed_terminal(whole: Path, tmp_path: Path) -> None:
     stopped = stop_during(whole, tmp_path / "tiny", 1, signal.SIGINT)
-    config, _ = read_config(stopped)
-    prepared = prepare(config, Inputs(read_vocabulary(stopped, config)))
+    config, prepared = prepared_again(stopped)
     batches = StoppingBatches.of(prepared.batches, 11, signal.SIGHUP)
-    assert train(stopped, config, replace(prepared, batches=batches)) == "stopped"
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
+    try:
+        assert train(stopped, config, replace(prepared, batches=batches)) == "stopped"
+    finally:
+        signal.signal(signal.SIGHUP, before)
     continue_run(stopped, None, quiet())
     assert_same_run(stopped, whole)
 
@@ -120,8 +107,7 @@ def test_steps_of_a_run_killed_before_its_first_save_count_once(whole: Path, tmp
     """Its history has lines and its state has none: the second start begins anew."""
     folder = stop_during(whole, tmp_path / "tiny", 12)
     shutil.rmtree(folder / "state")
-    config, _ = read_config(folder)
-    prepared = prepare(config, Inputs(read_vocabulary(folder, config)))
+    config, prepared = prepared_again(folder)
     assert (
         train(folder, config, replace(prepared, batches=StoppingBatches.of(prepared.batches, 1))) == "stopped"
     )

@@ -26,8 +26,7 @@ from tests.reference import diversity, losses
 from tests.reference import scorers as several
 from tests.reference.pairs import kept, negatives, transposed
 from tests.support.configs import changed
-from tests.support.interrupted import assert_resumes
-from tests.support.tiny_runs import STILL, assert_same_run, quiet, tiny_config, write_tiny_data
+from tests.support.tiny_runs import STILL, quiet, tiny_config, write_tiny_data
 
 KINDS: dict[str, dict[str, Any]] = {"several": {"embeddings": 3}, "interaction": {"scorer": "interaction"}}
 
@@ -161,12 +160,6 @@ def test_it_is_the_target_and_the_anchor_of_boosting(data: Path, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_stopped_and_continued_equals_never_stopped(data: Path, kind: str, tmp_path: Path) -> None:
-    whole = start_run(scored(data, kind, boosting="am", boosting_momentum=0.7), tmp_path / "whole", quiet())
-    assert_resumes(whole, tmp_path / "stopped" / "tiny", step=7)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_run_writes_its_scores_and_evaluates_alone_and_in_an_ensemble(
     data: Path, kind: str, tmp_path: Path
 ) -> None:
@@ -186,9 +179,3 @@ def test_a_run_writes_its_scores_and_evaluates_alone_and_in_an_ensemble(
     np.testing.assert_allclose(again, analysis.scores.T, atol=2e-3)  # parts are kept in half precision
     assert main([str(folder), str(plain), "--split", "dev", "--json", str(tmp_path / "found.json")]) == 0
     assert '"ensemble"' in (tmp_path / "found.json").read_text()
-
-
-def test_with_one_embedding_a_run_is_the_plain_run(data: Path, tmp_path: Path) -> None:
-    config = tiny_config(data, bank_size=0)
-    plain = start_run(config, tmp_path / "plain", quiet())
-    assert_same_run(start_run(changed(config, embeddings=1), tmp_path / "one", quiet()), plain)

@@ -27,25 +27,22 @@ from coder_core.console.faults import InputError
 from coder_core.data.rows import UnreadableRowsError
 from coder_core.embed import main as embed
 from coder_core.evaluate import main as evaluate
-from coder_core.files.sealed import read_checked, read_manifest, write_sealed
 from coder_core.model.encode import encode_split
 from coder_core.model.run_towers import open_towers, with_size_of_towers
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import load_model, read_config
-from coder_core.runs.lock import RunLock
 from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.make import make_parts
 from coder_core.training.parts.memory import MomentumMemory
 from coder_core.training.prepare import Inputs, Prepared, prepare
-from coder_core.training.trainer import Trainer
 from tests.support import tower_worker as worker
 from tests.support.configs import changed
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.several_processes import run_two
-from tests.support.tiny_runs import StoppingBatches, assert_same_run, newest_state, quiet
+from tests.support.tiny_runs import assert_same_run, newest_state, quiet
 from tests.support.tiny_towers import write_tiny_clip
 from tests.support.tower_runs import tower_config, write_pictures_of_any_shape
 
@@ -72,17 +69,6 @@ def prepared(config: Config) -> tuple[Config, Prepared]:
 
 def losses(run: Path) -> list[float]:
     return [event["loss"] for event in read_history(run / HISTORY) if event["event"] == "epoch"]
-
-
-def stopped_and_continued(config: Config, run: Path, parent: Path) -> Path:
-    """The same run, stopped after its second step and continued."""
-    files = list(read_manifest(run)["files"])
-    folder = write_sealed(parent / config.name, {name: read_checked(run, name) for name in files})
-    config, ready = prepared(config)
-    ready = replace(ready, batches=StoppingBatches.of(ready.batches, 2))
-    with RunLock(folder):
-        assert Trainer(config, folder, ready, CPU, quiet()).run() == "stopped"
-    return continue_run(folder, None, quiet())
 
 
 @pytest.mark.parametrize("model", ["clip", "siglip"])
@@ -191,12 +177,6 @@ def test_patches_of_pictures_of_any_shape_are_regions(flexible: Config, tmp_path
         ) == len(features)
 
 
-def test_a_stopped_run_that_is_continued_equals_one_that_never_stopped(
-    full: Path, towers_folder: Path, tmp_path: Path
-) -> None:
-    assert_same_run(stopped_and_continued(tower_config(towers_folder), full, tmp_path), full)
-
-
 def test_another_split_is_evaluated_through_the_tuned_towers(full: Path) -> None:
     assert evaluate([str(full), "--split", "test"]) == 0
     analysis = open_analysis(full, "test")
@@ -297,12 +277,6 @@ def test_frozen_weights_are_those_of_the_model_bit_for_bit_and_are_never_copied(
     for twin in twins:
         shared = {places[p.data_ptr()] for p in twin.parameters() if p.data_ptr() in places}
         assert shared == {name for name in places.values() if ".lora_" not in name}
-
-
-def test_with_every_part_of_a_step_a_continued_run_is_exact(
-    tuned: Path, everything: Config, tmp_path: Path
-) -> None:
-    assert_same_run(stopped_and_continued(everything, tuned, tmp_path), tuned)
 
 
 def test_another_tower_is_refused_by_name(full: Path, towers_folder: Path, tmp_path: Path) -> None:

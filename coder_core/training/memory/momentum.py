@@ -80,7 +80,6 @@ class CoupledBank(nn.Module):
     """Ring of momentum keys per modality with shared slots: slot k holds a pair's image key, text key and image id.
 
     Args:
-        size: slots.
         dimension: D.
     """
 

@@ -28,23 +28,17 @@ MOST_MATCHED_EXACTLY = 2048  # the Hungarian method takes seconds there, and gro
 class Assignment(NamedTuple):
     """The prototypes of a batch's pairs."""
 
-    labels: Tensor
-    """(B,) int64."""
-    similarities: Tensor
-    """(B,) cosine to that centroid."""
+    labels: Tensor  # (B,) int64
+    similarities: Tensor  # (B,) cosine to that centroid
 
 
 class PrototypeCounts(NamedTuple):
     """Count prototypes by their members, the pairs that carry their label."""
 
-    used: int
-    """Prototypes with a member."""
-    dead: int
-    """Prototypes without a member for a whole pass."""
-    largest: int
-    """Members of the largest one."""
-    reseeded: int
-    """Dead prototypes moved to a pair so far."""
+    used: int  # Prototypes with a member
+    dead: int  # Prototypes without a member for a whole pass
+    largest: int  # Members of the largest one
+    reseeded: int  # Dead prototypes moved to a pair so far
 
 
 def pair_vectors(images: Tensor, texts: Tensor) -> Tensor:

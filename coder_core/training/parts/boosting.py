@@ -67,7 +67,6 @@ class BoostingTeacher(Boosting):
 
     Args:
         branch: its model; used, not copied.
-        steps: of the whole run.
         momentum: share of it that stays at the first step; None for a branch that never moves.
         precision: of its passes, "float32" or "bfloat16".
         piece_size: pairs encoded at a time; 0 encodes all.
@@ -234,7 +233,6 @@ def cohort_losses(
         losses: of the target.
         target: the pairs under the target.
         earlier: the pairs under the branches before it, in order, with gradient.
-        config: of the run.
         raw: a branch's pairs → its raw loss.
     """
     for number, branch in enumerate(earlier):

@@ -27,13 +27,7 @@ from coder_core.training.prepare import Prepared
 
 
 def make_parts(config: Config, prepared: Prepared, device: torch.device) -> list[Part]:
-    """Make the parts of a configuration, on `device`, in the order in which their losses are summed (eq. 8).
-
-    Args:
-        config: of the run.
-        prepared: data and model; the model is on `device`.
-        device: to train on.
-    """
+    """Make the parts of a configuration, on `device`, in the order in which their losses are summed (eq. 8)."""
     objective = config.objective
     scale = review_weights = regularisers = None
     if objective.learns_scale:

@@ -23,7 +23,6 @@ class MomentumMemory(Part):
     """Encode keys with the momentum encoder before the loss; enqueue them after the step.
 
     Args:
-        config: of the run; names the slots, D, the momentum, dropout and the pairs encoded at a time.
         model: the momentum encoder starts as its copy.
         precision: of the momentum encoder's passes, "float32" or "bfloat16".
     """

@@ -73,7 +73,6 @@ class Neighbourhoods(Part):
     """Weigh samples by their neighbourhoods and add the within-modality losses.
 
     Args:
-        config: of the run.
         neighbours: (m, N) int32 of the train captions.
         image_of_text: (m,) the image of every train caption.
         images: n.

@@ -19,57 +19,35 @@ from coder_core.training.losses import Losses, Scale
 
 @dataclass(frozen=True)
 class LossInputs:
-    """Inputs of the instance branch's loss from the parts; None where no part provides one.
+    """Inputs of the instance branch's loss from the parts; None where no part provides one."""
 
-    Args:
-        keys: momentum keys of this process's pairs, with the bank of earlier ones.
-        neighbour_weights: (B,) of complementary samples, of this process's pairs.
-        review_weights: (B,) by people's verdicts, of this process's pairs.
-        scale: learned scale of the logits.
-    """
-
-    keys: Keys | None = None
-    neighbour_weights: Tensor | None = None
-    review_weights: Tensor | None = None
-    scale: Scale | None = None
+    keys: Keys | None = None  # momentum keys of this process's pairs, with the bank of earlier ones
+    neighbour_weights: Tensor | None = None  # (B,) of complementary samples, of this process's pairs
+    review_weights: Tensor | None = None  # (B,) by people's verdicts, of this process's pairs
+    scale: Scale | None = None  # learned scale of the logits
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step after the instance branch's loss.
+    """A step after the instance branch's loss."""
 
-    Args:
-        config: of the run.
-        batch: this process's pairs.
-        epoch: epochs done, with fraction.
-        embedded: the batch under the model.
-        anchors: the instance branch's pairs beside those of all processes.
-        autocast: precision of the passes with gradients.
-        branch_losses: pairs under another branch → its losses by the configured objective.
-    """
-
-    config: Config
-    batch: Batch
-    epoch: float
-    embedded: Embedded
-    anchors: Anchors
-    autocast: AbstractContextManager[None]
+    config: Config  # of the run
+    batch: Batch  # this process's pairs
+    epoch: float  # epochs done, with fraction
+    embedded: Embedded  # the batch under the model
+    anchors: Anchors  # the instance branch's pairs beside those of all processes
+    autocast: AbstractContextManager[None]  # precision of the passes with gradients
+    # Pairs under another branch → its losses by the configured objective.
     branch_losses: Callable[[Anchors], Losses]
 
 
 @dataclass(frozen=True)
 class EpochEnd:
-    """Values for the parts between two epochs.
+    """Values for the parts between two epochs."""
 
-    Args:
-        epoch: epochs done.
-        last: no epoch follows.
-        embed_train: embeds the train split with the present model.
-    """
-
-    epoch: int
-    last: bool
-    embed_train: Callable[[], SplitEmbeddings]
+    epoch: int  # epochs done
+    last: bool  # no epoch follows
+    embed_train: Callable[[], SplitEmbeddings]  # embeds the train split with the present model
 
 
 class Part(nn.Module):

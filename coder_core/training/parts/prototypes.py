@@ -1,7 +1,6 @@
 """Prototype-guided classification while training: labels, loss and statistics. CODER section 3.4, eq. 7.
 
-A step labels its pairs by the centroids as they stood before it, takes the loss, and moves the centroids after the
-optimizer's step.
+A step labels its pairs by the present centroids, takes the loss, and moves the centroids after the optimizer's step.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ SUMS = ("pairs", "similarity", "labelled before", "label changed", "image correc
 
 
 class Pending(NamedTuple):
-    """The pairs of a step, of all processes, until its end."""
+    """Pairs of a step, of all processes, until its end."""
 
     vectors: Tensor
     pair_ids: Tensor
@@ -40,12 +39,11 @@ class Pending(NamedTuple):
 
 
 class PrototypeClassification(Part):
-    """Adds L_PGC: classifies every pair as the prototype it belongs to.
+    """Add L_PGC: classify every pair as its prototype.
 
     Args:
-        config: of the run; names K, D, the temperature, the seed and how often to cluster anew.
         image_of_text: (m,) the image of every caption of the train split.
-        pass_pairs: pairs a pass sees.
+        pass_pairs: pairs of a pass.
     """
 
     state_file = PROTOTYPES
@@ -67,7 +65,7 @@ class PrototypeClassification(Part):
         self._batch = torch.zeros(len(SUMS), dtype=torch.float64)
 
     def add_losses(self, losses: Losses, step: Step) -> Losses:
-        """With L_PGC of the concept branch, or of the instance branch where a model has no other."""
+        """Add L_PGC of the concept branch, or of the instance branch for a model without concepts."""
         embedded = step.embedded
         instance = classified = embedded.images, embedded.texts
         if embedded.concept_images is not None and embedded.concept_texts is not None:
@@ -80,19 +78,19 @@ class PrototypeClassification(Part):
     def classification_losses(
         self, instance: tuple[Tensor, Tensor], classified: tuple[Tensor, Tensor], text_ids: Tensor
     ) -> Tensor | None:
-        """(B,) L_PGC of this process's pairs, both modalities; None until the prototypes exist.
+        """Return (B,) L_PGC of this process's pairs, both modalities; None until the prototypes exist.
 
         Args:
             instance: v^I and w^I, (B, D) unit rows, which are clustered.
             classified: v^C and w^C, (B, D), which are classified.
-            text_ids: (B,) which pairs they are.
+            text_ids: (B,) ids of the pairs.
         """
-        own = pair_vectors(*instance)
-        vectors, text_ids = parallel.gather_rows(own), parallel.gather_rows(text_ids)
+        local = pair_vectors(*instance)
+        vectors, text_ids = parallel.gather_rows(local), parallel.gather_rows(text_ids)
         if not self.clusters.ready:
             self._pending = Pending(vectors, text_ids, None, None)
             return None
-        assigned = self.clusters.assign(own)
+        assigned = self.clusters.assign(local)
         # One product for both modalities.
         logits = prototype_logits(torch.cat(classified), self.classifier, temperature=self.temperature)
         labels = assigned.labels.repeat(2)
@@ -100,9 +98,8 @@ class PrototypeClassification(Part):
         correct = (best_columns(logits) == labels).float().view(2, -1)
         facts = parallel.gather_rows(torch.stack([assigned.similarities, *correct], 1))
         everyone = Assignment(parallel.gather_rows(assigned.labels), facts[:, 0])
-        self._pending = Pending(
-            vectors, text_ids, everyone, self._sums(everyone, text_ids, facts[:, 1], facts[:, 2])
-        )
+        sums = self._sums(everyone, text_ids, facts[:, 1], facts[:, 2])
+        self._pending = Pending(vectors, text_ids, everyone, sums)
         return per_pair
 
     @torch.no_grad()
@@ -120,23 +117,23 @@ class PrototypeClassification(Part):
         self._pending = None
 
     def joint_parameters(self) -> dict[str, nn.Parameter]:
-        """The classifier P^C."""
+        """Return the classifier P^C."""
         return {"prototypes.classifier": self.classifier}
 
     def report(self) -> dict[str, Any]:
-        """The statistics of the last batch, once there are labels."""
+        """Return the statistics of the last batch, once there are labels."""
         statistics = self.statistics(self._batch)
         return {"prototypes": statistics} if statistics else {}
 
     def facts(self, fields: Mapping[str, Any]) -> list[str]:
-        """The statistics in words."""
+        """Return the statistics in words."""
         return [in_words(fields["prototypes"])] if "prototypes" in fields else []
 
     def statistics(self, sums: Tensor) -> dict[str, Any]:
-        """Member counts, inertia, label changes and accuracies; {} before the first labels.
+        """Return member counts, inertia, label changes and accuracies; {} before the first labels.
 
-        `inertia` is the mean squared distance of a pair to its centroid; `changed` the share of the pairs whose label
-        differs from their last one; the accuracies are those of the classifier on the pairs' labels.
+        `inertia` is the mean squared distance of a pair to its centroid, `changed` the share of pairs with a new label;
+        the accuracies are the classifier's on the labels.
 
         Args:
             sums: (6,) over a batch, or `tally` over the pass so far.
@@ -153,7 +150,7 @@ class PrototypeClassification(Part):
         return statistics
 
     def end_epoch(self, end: EpochEnd) -> dict[str, Any]:
-        """The statistics of the pass. Clusters all pairs anew where that is due; the first process does it for all."""
+        """Return the statistics of the pass; recluster all pairs if due, in the first process."""
         statistics, every = self.statistics(self.tally), self.recluster_every
         if every and end.epoch % every == 0 and self.clusters.ready and not end.last:
             if parallel.rank() == 0:
@@ -165,26 +162,24 @@ class PrototypeClassification(Part):
         return {"prototypes": statistics} if statistics else {}
 
     def recluster(self, images: np.ndarray, texts: np.ndarray) -> float:
-        """Cluster all pairs at once and keep the numbers. Returns the share of the pairs that kept their label.
+        """Cluster all pairs at once with the old numbers; return the share of pairs that kept their label.
 
         Args:
             images: (n, D) unit rows of the train split.
             texts: (m, D) unit rows.
         """
         vectors = pair_vectors(torch.from_numpy(images[self.image_of_text]), torch.from_numpy(texts))
-        seed = np.random.SeedSequence((self.seed, RECLUSTER_STREAM, int(self.clusters.seen))).generate_state(
-            1
-        )[0]
+        sequence = np.random.SeedSequence((self.seed, RECLUSTER_STREAM, int(self.clusters.seen)))
+        seed = sequence.generate_state(1)[0]
         centroids = recluster(vectors.numpy(), self.clusters.centroids.cpu().numpy(), seed=int(seed) % 2**31)
         device, before = self.clusters.centroids.device, self.clusters.labels.clone()
         self.clusters.replace(torch.from_numpy(centroids).to(device), vectors.to(device))
         labelled = before != NO_LABEL
-        return (
-            float((before == self.clusters.labels)[labelled].double().mean()) if bool(labelled.any()) else 0.0
-        )
+        same = (before == self.clusters.labels)[labelled].double()
+        return float(same.mean()) if len(same) else 0.0
 
     def exports(self) -> dict[str, dict[str, Tensor]]:
-        """Centroids, their member counts and the classifier: they explain the clusters, inference never reads them."""
+        """Return centroids, member counts and classifier, which explain the clusters; inference never reads them."""
         if not self.clusters.ready:
             return {}
         tensors = {
@@ -203,7 +198,7 @@ class PrototypeClassification(Part):
 
 
 def in_words(report: Mapping[str, Any]) -> str:
-    """981 prototypes used, 3 dead, largest 120 · inertia 0.612 · 12% relabelled · accuracy 8% image, 9% text."""
+    """Return a text such as: 981 prototypes used, 3 dead, largest 120 · inertia 0.612 · accuracy 8% image, 9% text."""
     text = f"{report['used']:,} prototypes used, {report['dead']:,} dead, largest {report['largest']:,}"
     text += f" · inertia {report['inertia']:.3f}"
     text += f" · {report['changed']:.0%} relabelled" if "changed" in report else ""
@@ -214,7 +209,7 @@ def in_words(report: Mapping[str, Any]) -> str:
 
 
 def make_prototypes(config: Config, prepared: Prepared) -> PrototypeClassification | None:
-    """The prototypes a configuration asks for; the classifier's start follows from the seed."""
+    """Make the prototypes of a configuration; the classifier's start follows from the seed."""
     if config.memory.prototypes == 0:
         return None
     pass_pairs = prepared.batches.per_epoch * config.training.batch_size

@@ -16,7 +16,7 @@ from coder_core.runs.status import read_status
 def read_teacher(
     config: Config, vocabulary: Vocabulary | None, feature_size: int, towers: RunTowers | None = None
 ) -> LoadedModel | None:
-    """The finished run that sets the margins; None for any configuration without one.
+    """Load the finished run that sets the margins; None for a configuration without one.
 
     Args:
         config: of the run to train.
@@ -25,16 +25,16 @@ def read_teacher(
         towers: of that run.
 
     Raises:
-        InputError: it is no finished run, is damaged, or reads other words or regions than this run.
+        InputError: not a finished run, damaged, or it reads other words or regions than this run.
     """
     if config.boosting.boosting == "none" or config.boosting.boosting_scenario != "offline":
         return None
     folder = Path(config.boosting.boosting_teacher)
-    place = f"--boosting-teacher {folder}"
+    flag = f"--boosting-teacher {folder}"
     state = (read_status(folder) or {}).get("state")
     if state != "finished":
-        message = f"is {state}" if state else "holds no run that was trained here"
-        raise InputError(Fault(place, message, "a finished run", "train it to its end first"))
+        message = f"is {state}" if state else "is not a run that was trained here"
+        raise InputError(Fault(flag, message, "a finished run", "train it to its end first"))
     teacher = load_model(folder)
     difference = _difference(
         config, teacher, read_vocabulary(folder, teacher.config), vocabulary, feature_size
@@ -42,7 +42,7 @@ def read_teacher(
     difference = difference or _different_towers(teacher.towers, towers)
     if difference:
         fix = "train the teacher on the same data, with the same text encoder and --word-threshold"
-        raise InputError(Fault(place, difference, "a run that reads the same images and words", fix))
+        raise InputError(Fault(flag, difference, "a run that reads the same images and words", fix))
     return teacher
 
 
@@ -61,18 +61,18 @@ def _difference(
     if teacher_words is not None and words is not None and teacher_words.words != words.words:
         return f"has another vocabulary ({len(teacher_words):,} words) than this run ({len(words):,})"
     if teacher.feature_size != feature_size:
-        return f"reads {teacher.feature_size} numbers a region, this data has {feature_size}"
+        return f"has a feature dimension of {teacher.feature_size}, this data of {feature_size}"
     return ""
 
 
 def _different_towers(of_teacher: RunTowers | None, of_run: RunTowers | None) -> str:
     if (of_teacher.read_alike() if of_teacher else ()) == (of_run.read_alike() if of_run else ()):
         return ""
-    return "reads with other towers, or pools them another way, than this run"
+    return "has other towers than this run, or pools them differently"
 
 
 def start_from_teacher(config: Config, model: Coder, teacher: LoadedModel) -> None:
-    """Give the target the teacher's weights, where the configuration asks for that.
+    """Copy the teacher's weights into the target if the configuration starts from them.
 
     Raises:
         InputError: the two are different models.
@@ -83,11 +83,11 @@ def start_from_teacher(config: Config, model: Coder, teacher: LoadedModel) -> No
     different = Fault(
         "--boosting-start", "is teacher, and the teacher is another model", "the same model", fix
     )
-    place = f"--boosting-teacher {config.boosting.boosting_teacher}"
-    norm, own_norm = teacher.config.model.region_norm, config.model.region_norm
-    if norm != own_norm:  # the weights would fit, and mean something else
-        raise InputError([different, Fault(place, f"has --region-norm {norm}, this run {own_norm}")])
+    flag = f"--boosting-teacher {config.boosting.boosting_teacher}"
+    before, now = teacher.config.model.region_norm, config.model.region_norm
+    if before != now:  # the weights would fit with another meaning
+        raise InputError([different, Fault(flag, f"has --region-norm {before}, this run {now}")])
     try:
-        load_weights(model, teacher.model.state_dict(), place)
+        load_weights(model, teacher.model.state_dict(), flag)
     except InputError as error:
         raise InputError([different, *error.faults]) from None

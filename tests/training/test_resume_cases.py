@@ -1,0 +1,120 @@
+"""Stopped during any step and continued equals never stopped, bit for bit, whatever a run trains."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coder_core.config.schema import Config
+from coder_core.runs.history import HISTORY, read_history
+from coder_core.runs.status import read_status
+from coder_core.training.launch import continue_run, start_run
+from tests.support.boosting import boosted
+from tests.support.interrupted import stop_during
+from tests.support.tiny_bert import write_tiny_bert
+from tests.support.tiny_runs import STILL, WORDS, assert_same_run, position, printed, quiet, tiny_config
+from tests.support.weighted_runs import COUNT, weighted
+
+pytestmark = pytest.mark.usefixtures("own_threads")
+
+TRIPLET: dict[str, Any] = {"loss": "btr-hardest", "weight_instance": 1.0, "bank_size": 0}
+WITHIN = {"sample_weights": "none", "within_image": 0.3, "within_text": 0.7}
+BOTH_WEIGHTS = {"sample_weights": "combined-stats", "neighbours_of_neighbours": 2 * COUNT}
+SIGMOID = STILL | {"loss": "sigmoid", "bank_size": 0, "embedding_dropout": 0.1, "epochs": 2}
+SETS = TRIPLET | {"boosting": "am", "boosting_momentum": 0.7, "embeddings": 3}
+PAIRS = TRIPLET | {"boosting": "am", "boosting_momentum": 0.7, "scorer": "interaction"}
+EVERY_PART: dict[str, Any] = {
+    "image_tuning": "lora",
+    "text_tuning": "frozen",
+    "lora_dropout": 0.1,
+    "projection": "linear",
+    "image_pooling": "gpo",
+    "text_pooling": "gpo",
+    "dimension": 8,
+    "word_size": 6,
+    "loss": "dcl",
+    "bank_size": 6,
+    "concepts": 3,
+    "prototypes": 3,
+    "boosting": "rm",
+    "boosting_weight": 0.01,
+    "sample_weights": "combined",
+    "neighbours": 3,
+    "drop_words": 0.2,
+    "augment": "crop-flip",
+    "boosting_momentum": 0.9,
+    "gradient_checkpointing": True,
+    "learning_rate": 3e-3,
+}
+
+
+def over_a_finished_run(data: Path, folder: Path) -> Config:
+    teacher = start_run(boosted(data, "first", boosting="none"), folder, quiet())
+    return boosted(data, boosting="rm", boosting_scenario="offline", boosting_teacher=str(teacher))
+
+
+def with_bert(data: Path, folder: Path) -> Config:
+    bert = write_tiny_bert(folder / "bert", WORDS)
+    return tiny_config(data, epochs=1, text_encoder="bert", bert=str(bert))
+
+
+def with_towers(folder: Path, **values: Any) -> Config:
+    from tests.support.tower_runs import tower_config, write_towers_and_data  # transformers, for few tests
+
+    return tower_config(write_towers_and_data(folder / "towers"), **values)
+
+
+def with_every_part(folder: Path) -> Config:
+    concepts = folder / "concepts.json"
+    concepts.write_text(json.dumps({"objects": ["ring", "disc"], "properties": ["drawn"]}))
+    return with_towers(folder, model="siglip", concept_list=str(concepts), **EVERY_PART)
+
+
+# Configuration from the data and a folder for what else it needs; steps to stop in, counted from 0. An epoch has five
+# steps: 4, 9 and 14 are an epoch's last, where the signal comes before the evaluation.
+CASES: dict[str, tuple[Callable[[Path, Path], Config], tuple[int, ...]]] = {
+    "memory": (lambda data, _: tiny_config(data), (0, 2, 4, 5, 14)),
+    "concepts": (lambda data, _: tiny_config(data, concepts=10, gcn_layers=2, beta=0.7), (5,)),
+    "prototypes": (lambda data, _: tiny_config(data, prototypes=6, prototype_recluster=1), (2, 4, 9)),
+    "momentum teacher": (lambda data, _: boosted(data), (4, 7)),
+    "finished teacher": (over_a_finished_run, (8,)),
+    "branches": (lambda data, _: boosted(data, boosting_scenario="online", boosting_branches=3), (0, 7)),
+    "weights": (lambda data, _: weighted(data, **BOTH_WEIGHTS), (3, 4, 5)),
+    "within": (lambda data, _: weighted(data, **WITHIN), (7,)),
+    "scale": (lambda data, _: tiny_config(data, **SIGMOID), (6,)),
+    "pieces": (lambda data, _: tiny_config(data, epochs=2, piece_size=3, image_layers=1), (6,)),
+    "several embeddings": (lambda data, _: tiny_config(data, **SETS), (7,)),
+    "interaction": (lambda data, _: tiny_config(data, **PAIRS), (7,)),
+    "bfloat16": (lambda data, _: tiny_config(data, **STILL, twin_precision="bfloat16"), (7,)),
+    "bert": (with_bert, (2,)),
+    "towers": (lambda _, folder: with_towers(folder), (2,)),
+    "towers with every part": (lambda _, folder: with_every_part(folder), (2,)),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a case that was never stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    return start_run(CASES[request.param][0](data, folder), folder / "runs", quiet())
+
+
+@pytest.mark.parametrize(
+    ("whole", "step"),
+    [(name, step) for name, (_, steps) in CASES.items() for step in steps],
+    indirect=["whole"],
+)
+def test_stopped_and_continued_equals_never_stopped(whole: Path, step: int, tmp_path: Path) -> None:
+    per_epoch = read_history(whole / HISTORY)[0]["per_epoch"]
+    stopped = stop_during(whole, tmp_path / whole.name, step)
+    assert (position(stopped)["step"], position(stopped)["evaluated"]) == (step + 1, step // per_epoch)
+    assert (read_status(stopped) or {})["state"] == "stopped"
+    console = quiet()
+    continue_run(stopped, None, console)
+    assert "finding concepts" not in printed(console)  # the run has its own
+    assert "precision of the passes" not in printed(console)  # no warning of a change
+    assert_same_run(stopped, whole)
