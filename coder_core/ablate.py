@@ -36,7 +36,7 @@ USAGE = """usage: python -m coder_core.ablate TABLE --data PATH [--preset NAME] 
        python -m coder_core.ablate components --data f30k_precomp --preset coder-f30k-bigru --seeds 0 1 2
        python -m coder_core.ablate objectives --data f8k_precomp --rows infonce dcl --epochs 4
        python -m coder_core.ablate mine.toml --data f8k_precomp          your own grid: docs/ablations.md
-       python -m coder_core.ablate components --report                   write the tables from what is there
+       python -m coder_core.ablate components --report                   write the tables of finished runs
 
 Every row and seed is an ordinary run below --root (checkpoints/ablation-TABLE). Give the same command again after an
 interruption: finished runs are not run again, begun ones go on. Results: results.md, .tex, .csv and .html there."""
@@ -44,8 +44,8 @@ interruption: finished runs are not run again, begun ones go on. Results: result
 
 @dataclass(frozen=True)
 class AblateArguments:
-    """What to run. Everything else is a value of the runs, as in python -m coder_core.train, and holds for every row
-    that does not change it itself."""
+    """Rows and seeds to run. Every other flag is a setting of the runs, as in python -m coder_core.train, and holds for
+    every row that does not change it itself."""
 
     config: Annotated[Config, tyro.conf.arg(name="")]
     table: tyro.conf.Positional[str] = ""
@@ -65,7 +65,7 @@ class AblateArguments:
     jobs: int = 0
     """Runs at a time; 0 is one for each GPU, or one on the CPU, whose cores are divided among the runs."""
     report: bool = False
-    """Train nothing; write the tables from the runs that are there."""
+    """Train nothing; write the tables of finished runs."""
     dry_run: bool = False
     """Show the commands and train nothing."""
 
@@ -173,11 +173,7 @@ def _run(table: AblationTable, parsed: AblateArguments, arguments: Sequence[str]
         written = [*write_all(results, root, command_line), write_figure(results, root)]
         say(console, "written: " + ", ".join(map(str, written)))
     for run in failed:
-        say(
-            console,
-            f"failed: {run.folder.name}; what it said: {root / LOGS / run.folder.name}.log",
-            "bold red",
-        )
+        say(console, f"failed: {run.folder.name}; see {root / LOGS / run.folder.name}.log", "bold red")
     if interrupted:
         raise StoppedBySignalError(f"stopped, and saved. Continue with: {command_line}")
     return 1 if failed else 0

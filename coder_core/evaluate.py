@@ -52,7 +52,7 @@ class EvaluateArguments:
     pictures: str = ""
     """Folder with the picture files; empty takes the run's."""
     ties: Literal["pessimistic", "optimistic"] = "pessimistic"
-    """How equal scores count in the ensemble and five-fold rows; the runs' own rows are always pessimistic."""
+    """Treatment of equal scores in the ensemble and five-fold rows; the runs' own rows are always pessimistic."""
     device: str = "auto"
     """One of "auto", "cpu", "cuda"."""
     ways: tuple[int, ...] = ()

@@ -59,7 +59,7 @@ def read_grid(path: Path) -> AblationTable:
     rows = _rows(document["rows"], path) if "rows" in document else _crossed(document["grid"], path)
     names = [row.name for row in rows]
     places = {name: f"{path} row {name!r}" for name in names}
-    faults = [Fault(places[name], "stands there twice") for name in places if names.count(name) > 1]
+    faults = [Fault(places[name], "is repeated") for name in places if names.count(name) > 1]
     expected = "at most 200 letters, digits, '.', '_' and '-'"
     faults += [
         Fault(place, "cannot name a folder", expected)

@@ -178,14 +178,14 @@ def _check_same_values(run: PlannedRun) -> None:
 
 
 def state_of(folder: Path) -> State:
-    """How far a run is."""
+    """State of a run."""
     if not (folder / "config.toml").is_file():
         return "new"
     return "finished" if (read_status(folder) or {}).get("state") == "finished" else "begun"
 
 
 def is_evaluated(folder: Path, split: str) -> bool:
-    """Whether the run's best model has been evaluated on a split."""
+    """True if the run's best model has been evaluated on a split."""
     return (
         split in list_splits(folder)
         and open_analysis(folder, split).fingerprint == best_save(folder).fingerprint

@@ -51,7 +51,7 @@ class RowProcess:
 
 @dataclass
 class TableProgress:
-    """How far a table is.
+    """Progress of a table.
 
     Args:
         done, failed, waiting: runs.
@@ -128,7 +128,7 @@ def run_all(
 
 
 def ready(waiting: Sequence[RowProcess], active: Sequence[RowProcess]) -> list[RowProcess]:
-    """Those that read no run still to come."""
+    """Runs that do not depend on an unfinished one."""
     to_come = {run.planned.folder for run in (*waiting, *active)}
     return [run for run in waiting if not to_come.intersection(run.planned.reads)]
 

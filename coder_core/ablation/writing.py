@@ -101,7 +101,7 @@ def markdown(results: Results, command: str) -> str:
 
 
 def legend(results: Results) -> list[str]:
-    """How to read the table."""
+    """Explain the columns of the table."""
     seeds = any(row.against is not None and row.against.seeds for row in results.rows)
     lines = [
         f"Measured on {results.split}; mean ± sample standard deviation over the seeds.",

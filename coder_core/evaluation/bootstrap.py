@@ -49,7 +49,7 @@ class Difference:
 
     @property
     def beyond_noise(self) -> bool:
-        """Whether the interval excludes zero."""
+        """True if the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
 

@@ -32,8 +32,8 @@ class Accuracy:
 
     Args:
         mean: percent of the questions answered rightly, over all repeats.
-        interval: half width of the 95% interval of that mean over repeats (Student's t). It says how much the draw of
-            the options matters, not how another test set would come out.
+        interval: half width of the 95% interval of that mean over repeats (Student's t). It covers the draw of the
+            options, not the choice of the test set.
         repeats: (R,) percent of each repeat.
     """
 
@@ -44,7 +44,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class _Questions:
-    """All M questions of a direction; candidates stand in the order of their images."""
+    """All M questions of a direction; candidates are in the order of their images."""
 
     query: np.ndarray  # (M,) the query of every question, ascending
     answer: np.ndarray  # (M,) its right answer, a position among the candidates
@@ -119,7 +119,7 @@ def c_way_accuracy(
 def option_faults(
     options: Sequence[int], image_of_text: np.ndarray, images: int, direction: Direction, repeats: int
 ) -> list[Fault]:
-    """What cannot be asked: too few options or repeats, or more options than the split has.
+    """Find impossible requests: too few options or repeats, or more options than the split has.
 
     >>> [str(fault) for fault in option_faults([3], np.array([0, 1]), 2, "t2i", repeats=10)]
     ['t2i 3-way: the split has 1 wrong images for a question; expected 2. Choose fewer options, or a larger split']

@@ -25,7 +25,7 @@ _TILE_ELEMENTS = 4_194_304  # 16 MiB of float32
 
 @dataclass(frozen=True)
 class Strength:
-    """How the candidates of one direction are corrected.
+    """Correction of the candidates of one direction.
 
     Args:
         k: reference queries behind a bias.

@@ -2,8 +2,8 @@
 
 Nothing is sorted: a rank is the number of candidates above the right answer, and one float32 product serves both
 directions. It rounds differently from tile to tile, by about 1e-7; compared bare it would invent and miss ties. So the
-product decides only what is clear: a candidate at p + δ or more stands above a right answer that scores p, one under
-p − δ below. The few in between are compared by exact scores. δ is checked: the error of every right answer, read
+product decides only what is clear: a candidate at p + δ or more is above a right answer that scores p, one under
+p − δ is below. The few in between are compared by exact scores. δ is checked: the error of every right answer, read
 from the very tiles, must stay under a quarter of δ, otherwise everything is counted again with a wider δ.
 """
 
@@ -21,24 +21,20 @@ from coder_core.evaluation.tiles import ScoreTiles
 Ties = Literal["pessimistic", "optimistic"]
 
 _ROWS, _COLUMNS = 512, 2560  # of a tile, 5 MiB: tall and wide enough for the product to run at full speed
-_COUNTED_ROWS = (
-    32  # rows compared at a time, which stay in the core's own cache; at most 255, counted in bytes
-)
+_COUNTED_ROWS = 32  # rows compared at a time, kept in the core's cache; at most 255, counted in bytes
 _GUARD = 4  # least δ over the largest rounding error of a right answer
 _CROWDED = 64  # where one pair in so many is unclear, the whole tile is scored exactly
 _NEAR_LINES = 128  # rows or columns of a tile in which unclear pairs are looked for at once
 _SIDE = 512  # … in squares of this side
 _PAIRS_WAITING = 1 << 16  # that exact scores are computed of at once: 1 MiB
 _LISTED_ROWS = 256  # queries whose best are found at once, among _COLUMNS candidates: 2.5 MiB of scores
-_SPARE = (
-    8  # candidates looked at beyond a list, so that rounding in the fast product hardly ever pushes one out
-)
+_SPARE = 8  # extra candidates of a list, so that rounding of the fast product hardly ever drops one
 _WITHOUT_SIGN = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Where the right answers stand; 0 is first.
+    """Ranks of the right answers; 0 is first.
 
     Args:
         image_ranks: (n,) int64, rank of an image's best own caption; −1 for an image without captions.
@@ -214,8 +210,7 @@ def _compare_exactly(scores: ScoreTiles, tally: _Tally) -> None:
     _compare_pairs(scores, tally)
     if not tally.crowded:
         return
-    everybody = torch.arange(scores.m)
-    own = _exact_own(scores, scores.image_of_text, everybody)
+    own = _exact_own(scores, scores.image_of_text, torch.arange(scores.m))
     best = scores.best_by_image(own)
     for tile in tally.crowded:
         for rows in _slices(tile[0].stop, _SIDE, tile[0].start):
@@ -234,14 +229,14 @@ def _exact_own(scores: ScoreTiles, images: Tensor, texts: Tensor) -> Tensor:
     """(m,) the right answers' scores, exact for these images and captions."""
     if scores.always_exact:
         return scores.own
-    wanted = torch.zeros(scores.n, dtype=torch.bool).index_fill_(0, images, True)[scores.image_of_text]
-    wanted[texts] = True
-    chosen = wanted.nonzero()[:, 0]
-    return scores.own.index_copy(0, chosen, scores.pairs(scores.image_of_text[chosen], chosen))
+    needed = torch.zeros(scores.n, dtype=torch.bool).index_fill_(0, images, True)[scores.image_of_text]
+    needed[texts] = True
+    captions = needed.nonzero()[:, 0]
+    return scores.own.index_copy(0, captions, scores.pairs(scores.image_of_text[captions], captions))
 
 
 def _own_entries(scores: ScoreTiles, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
-    """Where in a tile captions meet their images."""
+    """Rows and columns of matching pairs within a tile."""
     image = scores.image_of_text[columns]
     inside = ((image >= rows.start) & (image < rows.stop)).nonzero()[:, 0]
     return image[inside] - rows.start, inside
@@ -281,16 +276,16 @@ def best_lists(
         own = candidate_image[candidate] == query_image[some, None]
         chosen, chosen_scores = _best_of(exact, own, candidate, width)
         if looked_at < candidates:
-            # Where the last one listed does not stand clear of those not looked at, everybody is compared.
+            # Score all candidates exactly where the list cannot be separated from unlisted ones.
             level = (fast[:, -1] >= chosen_scores[:, -1] - delta).nonzero()[:, 0]
             for part in level.split(max(1, _PAIRS_WAITING // candidates)) if len(level) else ():
-                close, everybody = some[part], torch.arange(candidates).expand(len(part), -1)
+                close, every = some[part], torch.arange(candidates).expand(len(part), -1)
                 pieces = [
                     scores.exact(close, columns) if by_image else scores.exact(columns, close).T
                     for columns in _slices(candidates, _SIDE)
                 ]
                 own = candidate_image[None] == query_image[close, None]
-                chosen[part], chosen_scores[part] = _best_of(torch.cat(pieces, 1), own, everybody, width)
+                chosen[part], chosen_scores[part] = _best_of(torch.cat(pieces, 1), own, every, width)
         lists[rows], listed[rows] = chosen.numpy(), chosen_scores.numpy()
     return lists, listed
 
@@ -313,7 +308,7 @@ def _best_of(scores: Tensor, own: Tensor, candidate: Tensor, width: int) -> tupl
     """Per row the `width` best candidates, best first, and their scores; all (rows, candidates looked at).
 
     Among equal scores the own candidates come last, then the lower index first: all in one whole number to sort by. The
-    bits of a float32 without its sign grow with it, so they stand on top.
+    bits of a float32 without its sign grow with it, so they take the high bits.
     """
     bits = (scores + 0.0).view(torch.int32).long()  # −0.0 becomes 0.0
     order = torch.where(bits < 0, -(bits & _WITHOUT_SIGN), bits)

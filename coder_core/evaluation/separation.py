@@ -1,4 +1,4 @@
-"""How far matching pairs stand from the others: the mean distance MD, and both distributions of similarities.
+"""Compare matching pairs with all others: the mean distance MD, and both distributions of similarities.
 
 Diao et al. 2024 report MD in their tables and the distributions in their figures 6 and 7; section 2 of
 docs/equations.md. NumPy alone, so that the app can ask without loading torch.
@@ -36,7 +36,7 @@ class Separation:
 
 @dataclass(frozen=True)
 class Distributions:
-    """How often each similarity occurs.
+    """Histograms of similarities.
 
     Args:
         edges: (BINS + 1,) of the bins. positive, negative: (BINS,) counts of matching and of other pairs.

@@ -1,7 +1,7 @@
 """Checked scores of all images with all captions, computed tile by tile: fast ones in float32, or exact ones.
 
 The exact score of a pair is the weighted sum of its sources in float64, rounded to float32. Rounding makes the value
-independent of the order of summation, so equal embeddings score equal wherever they stand and whatever the tile size,
+independent of the order of summation, so equal embeddings score equal at any position and for any the tile size,
 thread count or math library.
 """
 
@@ -68,7 +68,7 @@ class ScoreTiles:
 
     @property
     def always_exact(self) -> bool:
-        """Whether `fast` gives exact scores: as soon as a matrix is among the sources."""
+        """True if `fast` gives exact scores: a matrix is among the sources."""
         return any(isinstance(source, ScoreMatrix) for source in self.sources)
 
     def fast(self, images: Rows, texts: Rows, out: Tensor | None = None) -> Tensor:
@@ -136,7 +136,7 @@ class ScoreTiles:
     def rounding_error(self) -> float:
         """Largest error to expect of a fast score, of the longest image with the longest caption; 0 where exact.
 
-        Up to 64 numbers a sum it is a bound, D · u · |image| · |text|: with short rows a typical error says little. For
+        Up to 64 numbers a sum it is a bound, D · u · |image| · |text|: a typical error is no guide for short rows. For
         longer rows √D · u · |image| · |text| (Higham & Mary 2019), which the caller checks.
         """
         if self.always_exact:
@@ -215,7 +215,7 @@ def _matrix(values: Any, name: str) -> Tensor:
 
 
 class _Reading(NamedTuple):
-    """What one pass over the embeddings of a source finds.
+    """Results of one pass over the embeddings of a source.
 
     Args:
         own: (m,) float32 score of every caption with its image.
@@ -239,9 +239,7 @@ def _read(source: EmbeddingPair, owner: np.ndarray, k: int) -> _Reading:
         np.vecdot(images[owner[part]], texts[part], out=own[part])
         np.vecdot(texts[part], texts[part], out=squared[part])
         sums += texts[part].sum(0, dtype=np.float64)
-    if not np.isfinite(
-        own
-    ).all():  # a row that is not finite has no finite score: no pass over the rows is needed
+    if not np.isfinite(own).all():  # a row that is not finite has no finite score
         _refuse_bad_rows(source.text, f"text embeddings of source {k}")
         raise InputError(Fault(f"source {k}", "scores overflow float32", "unit rows"))
     longest_text = math.sqrt(squared.max())
@@ -276,7 +274,7 @@ def _check_owners(image_of_text: Any, n: int, m: int) -> Tensor:
     outside = np.flatnonzero((owners < 0) | (owners >= n))
     if len(outside):
         row = int(outside[0])
-        raise InputError(Fault(f"image_of_text row {row}", f"says image {owners[row]}", f"0 to {n - 1}"))
+        raise InputError(Fault(f"image_of_text row {row}", f"names image {owners[row]}", f"0 to {n - 1}"))
     return torch.from_numpy(owners.astype(np.int64))
 
 

@@ -18,7 +18,7 @@ import pytest
 from coder_core.ablate import main
 from coder_core.ablation.figure import figure
 from coder_core.ablation.planning import commands, is_evaluated, plan, state_of
-from coder_core.ablation.results import Results, collect
+from coder_core.ablation.results import collect
 from coder_core.ablation.tables import TABLES
 from coder_core.ablation.writing import comma_separated, markdown
 from coder_core.console.faults import InputError
@@ -215,13 +215,6 @@ def test_without_arguments_the_tables_are_shown(capsys: pytest.CaptureFixture[st
     out = capsys.readouterr().out
     for name in TABLES:
         assert name in out
-
-
-def test_the_title_keeps_its_capitals() -> None:
-    written = markdown(
-        Results(TABLES["components"], "dev", "1-btr", (), ("1-btr",)), "python -m coder_core.ablate"
-    )
-    assert "What each part of CODER adds, from the triplet loss to the full model." in written
 
 
 def test_rows_are_compared_on_the_seeds_that_both_have(table: Path, tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def test_a_grid_of_lists_is_crossed(tmp_path: Path) -> None:
         ("[grid]\ntemperature = 0.1", "is not a table of lists"),
         ("[grid]\ntemprature = [0.1]", "is not a setting of a run"),
         ("[grid]\ntemperature = ['hot']", "a value of type float"),
-        ('[[rows]]\nname = "a"\n[[rows]]\nname = "a"', "stands there twice"),
+        ('[[rows]]\nname = "a"\n[[rows]]\nname = "a"', "row 'a': is repeated"),
         ('[[rows]]\nname = "../a"', "cannot name a folder"),
         ('other = 1\n[[rows]]\nname = "a"', "is not known"),
         ('reference = "z"\n[[rows]]\nname = "a"', "expected one of a"),

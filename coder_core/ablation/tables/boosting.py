@@ -1,7 +1,7 @@
 """Deep Boosting Learning's ablations as grids, with what its paper reports (Diao et al. 2024, Flickr30K test, BiGRU).
 
-The paper prints R@1 and R@5 of every row, and no R@10. Its rows are of its interaction model; where only the text
-speaks, R@1 stands alone.
+The paper prints R@1 and R@5 of every row, and no R@10. Its rows are of its interaction model; the text gives R@1
+alone for others.
 """
 
 from __future__ import annotations

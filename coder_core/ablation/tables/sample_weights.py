@@ -1,7 +1,7 @@
 """The tables of complementary samples (Thomas and Kovashka 2022): what weighs a positive, and how.
 
 All rows train the same model with the same n-pairs hinge. The paper measures top-1 accuracy among c options, not recall
-over a whole split; its figures stand in the places of R@1.
+over a whole split; its figures take the places of R@1.
 """
 
 from __future__ import annotations
