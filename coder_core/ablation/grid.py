@@ -106,7 +106,7 @@ def _crossed(grid: Any, path: Path) -> list[Row]:
 
 
 def _check_keys(keys: Iterable[str], place: str) -> None:
-    """Refuse seeds, which --seeds decides, and two spellings or names of one setting, of which one would be lost."""
+    """Refuse seeds, which --seeds decides, and two spellings of one setting, of which one would be lost."""
     spellings: dict[str, list[str]] = {}
     for key in keys:
         setting = find_setting(key)

@@ -234,10 +234,6 @@ def test_a_grid_of_lists_is_crossed(tmp_path: Path) -> None:
             "[grid]\nlearning-rate = [0.1]\nlearning_rate = [0.2]",
             "-rate and learning_rate: are the same setting",
         ),
-        (
-            '[[rows]]\nname = "a"\nboosting-anchor = "x"\nboosting-teacher = "y"',
-            "boosting-anchor and boosting-teacher: are the same setting",
-        ),
     ],
 )
 def test_a_grid_that_cannot_be_run_is_refused_before_anything_is_trained(
