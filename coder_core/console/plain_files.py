@@ -1,4 +1,4 @@
-"""Open files in untrusted folders: plain files only, no link followed."""
+"""Open and replace files in untrusted folders: plain files only, no link followed."""
 
 from __future__ import annotations
 
@@ -91,6 +91,24 @@ def read_plain(path: Path, most: int = SMALL) -> bytes:
         if size > most:
             raise InputError(Fault(str(path), f"has {size:,} bytes", f"at most {most:,}", "restore the file"))
         return file.read(size)  # room for no more than that is set aside
+
+
+def replace_plain(path: Path, text: str) -> None:
+    """Replace a small file in one step. It has one writer at a time, who overwrites what a killed one left.
+
+    Raises:
+        InputError: the temporary file beside it is a link, a pipe, a device or a hard link.
+        OSError: disk full or read-only folder.
+    """
+    temporary = path.with_name(f".tmp-{path.name}")
+    descriptor = open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def sync(path: Path) -> None:

@@ -25,7 +25,7 @@ import psutil
 from filelock import FileLock
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.plain_files import check_plain, open_plain, read_plain
+from coder_core.console.plain_files import check_plain, open_plain, read_plain, replace_plain
 from coder_core.console.progress import JobProgress, read_progress
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
@@ -161,10 +161,7 @@ class JobFolder:
             process = start_process(command, self.folder / "output.log", folder=PACKAGE_FOLDER)
             step_back(process)
             record = {"pid": process.pid, "created": process.create_time(), "command": list(command)}
-            temporary = self.folder / ".tmp-job.json"
-            with os.fdopen(open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
-                file.write(json.dumps(record))
-            temporary.replace(self.folder / "job.json")
+            replace_plain(self.folder / "job.json", json.dumps(record))
             return Job(process.pid, True)
 
     def stop(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from rich.text import Text
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import say
-from coder_core.console.plain_files import open_plain, read_plain
+from coder_core.console.plain_files import read_plain, replace_plain
 
 SECONDS_BETWEEN_WRITES = 0.3
 SECONDS_BETWEEN_LINES = 10.0  # where there is no terminal for a live bar
@@ -168,11 +167,8 @@ class ProgressFile:
         Raises:
             InputError: it cannot be written.
         """
-        temporary = self.path.with_name(f".tmp-{self.path.name}-{os.getpid()}")
         try:
-            with os.fdopen(open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
-                file.write(json.dumps(asdict(progress)))
-            temporary.replace(self.path)
+            replace_plain(self.path, json.dumps(asdict(progress)))
         except OSError as error:
             raise InputError(Fault(str(self.path), f"could not be written ({error.strerror})")) from error
 

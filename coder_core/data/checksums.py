@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 from coder_core.console.progress import Progress, silent
 from coder_core.data.dataset import Split
 from coder_core.data.rows import FeatureRows
-from coder_core.files.cache import SETTLED_NS, cache_folder, write_cached
+from coder_core.files.cache import cache_folder, settled, write_cached
 
 VERSION = 1  # of how a checksum is made
 PIECE_BYTES = 8 * 2**20
@@ -66,7 +65,7 @@ def _features(split: Split, progress: Progress) -> str:
 def _identity(path: Path, split: Split) -> str:
     """Key of this state of a file and the rows a split shows; empty just after a change."""
     state = path.stat()
-    if time.time_ns() - max(state.st_mtime_ns, state.st_ctime_ns) < SETTLED_NS:
+    if not settled(max(state.st_mtime_ns, state.st_ctime_ns)):
         return ""
     times = state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_dev
     return repr(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ from numpy.lib import format as npy
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.features import FeatureFile
 from coder_core.data.rows import FeatureRows
+from coder_core.files.atomic import replacing
 from coder_core.files.cache import cache_folder
 
 PIECE_IMAGES = 256
@@ -43,16 +42,13 @@ def _key(file: FeatureFile, rows: np.ndarray) -> str:
 
 def _copy(file: FeatureFile, rows: np.ndarray, shape: tuple[int, ...], target: Path, needed: int) -> None:
     """Write beside the target, then rename: a copy that exists is complete."""
-    temporary = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(target.parent).free
         if free < needed:
             raise OSError(f"{needed:,} bytes needed, {free:,} free")
-        handle, name = tempfile.mkstemp(prefix=".tmp-", suffix=".npy", dir=target.parent)
-        temporary = Path(name)
         source = FeatureRows(file.map())
-        with os.fdopen(handle, "wb") as copy:
+        with replacing(target) as temporary, temporary.open("wb") as copy:
             npy.write_array_header_1_0(
                 copy, {"shape": shape, "fortran_order": False, "descr": file.dtype.str}
             )
@@ -60,10 +56,7 @@ def _copy(file: FeatureFile, rows: np.ndarray, shape: tuple[int, ...], target: P
                 images = rows[start : start + PIECE_IMAGES]
                 every = np.tile(np.arange(source.regions), len(images))
                 copy.write(source.gather(np.repeat(images, source.regions), every).data)
-        os.replace(temporary, target)
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         fix = "set CODER_CACHE to a folder with room, or save one {split}_ims.npy a split"
         problem = f"the split's rows are scattered and cannot be copied to {target.parent}: {error}"
         raise InputError(Fault(str(file.path), problem, "room for the copy", fix)) from None

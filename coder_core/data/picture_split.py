@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,7 +22,7 @@ from coder_core.data.checksums import captions_checksum
 from coder_core.data.dataset import Split
 from coder_core.data.picture_rows import Pictures
 from coder_core.data.pictures import read_picture
-from coder_core.files.cache import SETTLED_NS, cache_folder, write_cached
+from coder_core.files.cache import cache_folder, settled, write_cached
 
 VERSION = 1  # of what is kept of a check
 
@@ -128,7 +127,7 @@ def _identity(split: CaptionedSplit) -> str:
         size, changed = split.positions.state(row)
         newest = max(newest, changed)
         digest.update(f"{split.place(image)}\0{size}\0{changed}\n".encode("utf-8", "surrogatepass"))
-    return "" if time.time_ns() - newest < SETTLED_NS else digest.hexdigest()
+    return digest.hexdigest() if settled(newest) else ""
 
 
 def _read(file: Path, count: int) -> list[str] | None:

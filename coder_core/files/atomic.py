@@ -11,12 +11,13 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.plain_files import open_plain, sync
+from coder_core.console.plain_files import replace_plain, sync
 
 _UNFINISHED = re.compile(r"\.tmp-.+-\d+-[0-9a-f]{8}")
 _ASIDE = re.compile(r"\.tmp-(.+)-old")
@@ -57,19 +58,34 @@ def appearing(place: Path, *, replace: bool = False, needed: int = 0) -> Iterato
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Replace a small file in one step. It has one writer at a time, who overwrites what a killed one left.
+    """Replace a small file as `replace_plain` does.
 
     Raises:
         WriteError: disk full or read-only folder.
     """
-    temporary = path.with_name(f".tmp-{path.name}")
     try:
-        with os.fdopen(open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
-            file.write(text)
-        temporary.replace(path)
+        replace_plain(path, text)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise WriteError(Fault(str(path), f"could not be written ({error.strerror})")) from error
+
+
+@contextmanager
+def replacing(file: Path) -> Iterator[Path]:
+    """Yield a temporary file that takes the place of `file` at the end of the block, or goes when the block raises.
+
+    Several processes may write at once: the last one wins, and no reader sees half a file. Only its owner can read it.
+
+    Raises:
+        OSError: disk full or read-only folder.
+    """
+    handle, name = tempfile.mkstemp(prefix=".tmp-", suffix=file.suffix, dir=file.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def remove(place: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ from typing import Any
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import read_plain
+from coder_core.files.cache import settled
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-SETTLED = 2_000_000_000  # nanoseconds after which a change leaves a file another time than the one before
 _digests: dict[Path, tuple[tuple[int, ...], str]] = {}
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
@@ -111,7 +110,7 @@ def remembered_sha256(path: Path) -> str:
     if (remembered := _digests.get(path)) and remembered[0] == signature:
         return remembered[1]
     digest = file_sha256(path)
-    if time.time_ns() - status.st_mtime_ns > SETTLED:
+    if settled(status.st_mtime_ns):
         _digests[path] = signature, digest
     return digest
 

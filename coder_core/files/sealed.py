@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import stat
+import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +24,7 @@ import numpy as np
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, plain_fault, read_plain, sync
 from coder_core.files.atomic import appearing, locate
+from coder_core.files.cache import cache_folder
 from coder_core.files.manifest import (
     FORMAT,
     MANIFEST,
@@ -31,7 +34,6 @@ from coder_core.files.manifest import (
     remembered_sha256,
     render_manifest,
 )
-from coder_core.files.own_copy import map_copy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -224,6 +226,34 @@ def read_toml(place: Path, name: str) -> dict[str, Any]:
         raise InputError(Fault(str(place / name), f"cannot be read: {error}", "TOML")) from None
     except RecursionError:
         raise InputError(Fault(str(place / name), "is nested too deeply", "TOML")) from None
+
+
+def map_copy(path: Path, sha256: str) -> np.ndarray:
+    """Map the array of a `.npy` file read-only from a copy in the cache that nobody else can cut or change.
+
+    Touching a mapped page that its file has lost ends the process (SIGBUS), which Python cannot catch. The copy is
+    compared with the sha256, loses its name and is mapped, so its disk space is free again when the array goes.
+
+    Raises:
+        InputError: the file has another sha256, or the cache has no room for a copy.
+        ValueError: it is no array of plain numbers.
+    """
+    folder, needed = cache_folder(), 0
+    try:
+        needed = path.stat().st_size
+        folder.mkdir(parents=True, exist_ok=True)
+        if (free := shutil.disk_usage(folder).free) < needed:
+            raise OSError(f"{needed:,} bytes are needed and {free:,} are free")
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".tmp-", suffix=".npy") as copy:
+            shutil.copyfile(path, copy.name)
+            if file_sha256(Path(copy.name)) != sha256:
+                raise InputError(damaged(path))
+            mapped: np.ndarray = np.load(copy.name, mmap_mode="r", allow_pickle=False)
+            return mapped
+    except OSError as error:
+        problem = f"cannot be copied to {folder}: {error.strerror or error}"
+        fix = "set CODER_CACHE to a folder with room"
+        raise InputError(Fault(str(path), problem, f"room for {needed:,} bytes", fix)) from error
 
 
 def _size(content: Any) -> int:

@@ -20,7 +20,7 @@ from tests.support.precomp_folders import features, write_split
 def read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
     """Numbers of rows hashed, call by call."""
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(checksums, "SETTLED_NS", 0)
+    monkeypatch.setattr("coder_core.files.cache.SETTLED_NS", 0)
     counts: list[int] = []
     hash_rows = checksums._hash
     monkeypatch.setattr(

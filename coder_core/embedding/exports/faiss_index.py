@@ -11,7 +11,7 @@ import numpy as np
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress
 from coder_core.embedding.exports.vectors import Vectors
-from coder_core.files.atomic import replace_file
+from coder_core.files.atomic import replace_file, replacing
 
 ROWS = 65_536  # added at a time
 
@@ -51,10 +51,7 @@ def write_faiss(vectors: Vectors, side: str, file: Path, progress: Progress) -> 
         "rows": side,
         "names": vectors.image_names if side == "images" else vectors.captions,
     }
-    temporary = file.with_name(f".tmp-{file.name}")
-    try:
+    with replacing(file) as temporary:
         faiss.write_index(index, str(temporary))
+        temporary.chmod(file.parent.stat().st_mode & 0o666)
         replace_file(names_file(file), json.dumps(about, ensure_ascii=False, indent=1))
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
