@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,31 @@ from tests.support.tiny_towers import write_tiny_clip, write_tiny_naflex, write_
 WORDS = sorted(
     {word for texts in CAPTIONS.values() for text in texts for word in text.replace(",", " , ").split()}
 )
+
+
+EVERY_PART: dict[str, Any] = {
+    "image_tuning": "lora",
+    "text_tuning": "frozen",
+    "lora_dropout": 0.1,
+    "projection": "linear",
+    "image_pooling": "gpo",
+    "text_pooling": "gpo",
+    "dimension": 8,
+    "word_size": 6,
+    "loss": "dcl",
+    "bank_size": 6,
+    "concepts": 3,
+    "prototypes": 3,
+    "boosting": "rm",
+    "boosting_weight": 0.01,
+    "sample_weights": "combined",
+    "neighbours": 3,
+    "drop_words": 0.2,
+    "augment": "crop-flip",
+    "boosting_momentum": 0.9,
+    "gradient_checkpointing": True,
+    "learning_rate": 3e-3,
+}
 
 
 def write_towers_and_data(folder: Path) -> Path:
@@ -71,3 +97,10 @@ def tower_config(folder: Path, name: str = "tuned", *, model: str = "clip", **va
         "seed": 5,
     }
     return changed(Config(name=name), **settings | values)
+
+
+def with_every_part(folder: Path) -> Config:
+    """SigLIP's patches and words through GPO, adapters and a frozen half, and every optional part of a step."""
+    concepts = folder / "concepts.json"
+    concepts.write_text(json.dumps({"objects": ["ring", "disc"], "properties": ["drawn"]}))
+    return tower_config(folder, "everything", model="siglip", concept_list=str(concepts), **EVERY_PART)

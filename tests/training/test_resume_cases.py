@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,29 +26,6 @@ BOTH_WEIGHTS = {"sample_weights": "combined-stats", "neighbours_of_neighbours": 
 SIGMOID = STILL | {"loss": "sigmoid", "bank_size": 0, "embedding_dropout": 0.1, "epochs": 2}
 SETS = TRIPLET | {"boosting": "am", "boosting_momentum": 0.7, "embeddings": 3}
 PAIRS = TRIPLET | {"boosting": "am", "boosting_momentum": 0.7, "scorer": "interaction"}
-EVERY_PART: dict[str, Any] = {
-    "image_tuning": "lora",
-    "text_tuning": "frozen",
-    "lora_dropout": 0.1,
-    "projection": "linear",
-    "image_pooling": "gpo",
-    "text_pooling": "gpo",
-    "dimension": 8,
-    "word_size": 6,
-    "loss": "dcl",
-    "bank_size": 6,
-    "concepts": 3,
-    "prototypes": 3,
-    "boosting": "rm",
-    "boosting_weight": 0.01,
-    "sample_weights": "combined",
-    "neighbours": 3,
-    "drop_words": 0.2,
-    "augment": "crop-flip",
-    "boosting_momentum": 0.9,
-    "gradient_checkpointing": True,
-    "learning_rate": 3e-3,
-}
 
 
 def over_a_finished_run(data: Path, folder: Path) -> Config:
@@ -62,16 +38,11 @@ def with_bert(data: Path, folder: Path) -> Config:
     return tiny_config(data, epochs=1, text_encoder="bert", bert=str(bert))
 
 
-def with_towers(folder: Path, **values: Any) -> Config:
-    from tests.support.tower_runs import tower_config, write_towers_and_data  # transformers, for few tests
+def with_towers(folder: Path, *, every_part: bool = False) -> Config:
+    from tests.support import tower_runs as runs  # transformers, for few tests
 
-    return tower_config(write_towers_and_data(folder / "towers"), **values)
-
-
-def with_every_part(folder: Path) -> Config:
-    concepts = folder / "concepts.json"
-    concepts.write_text(json.dumps({"objects": ["ring", "disc"], "properties": ["drawn"]}))
-    return with_towers(folder, model="siglip", concept_list=str(concepts), **EVERY_PART)
+    runs.write_towers_and_data(folder)
+    return runs.with_every_part(folder) if every_part else runs.tower_config(folder)
 
 
 # Configuration from the data and a folder for what else it needs; steps to stop in, counted from 0. An epoch has five
@@ -92,7 +63,7 @@ CASES: dict[str, tuple[Callable[[Path, Path], Config], tuple[int, ...]]] = {
     "bfloat16": (lambda data, _: tiny_config(data, **STILL, twin_precision="bfloat16"), (7,)),
     "bert": (with_bert, (2,)),
     "towers": (lambda _, folder: with_towers(folder), (2,)),
-    "towers with every part": (lambda _, folder: with_every_part(folder), (2,)),
+    "towers with every part": (lambda _, folder: with_towers(folder, every_part=True), (2,)),
 }
 
 

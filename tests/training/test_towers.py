@@ -44,7 +44,7 @@ from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.several_processes import run_two
 from tests.support.tiny_runs import assert_same_run, newest_state, quiet
 from tests.support.tiny_towers import write_tiny_clip
-from tests.support.tower_runs import tower_config, write_pictures_of_any_shape
+from tests.support.tower_runs import tower_config, with_every_part, write_pictures_of_any_shape
 
 CPU = torch.device("cpu")
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]
@@ -198,37 +198,7 @@ def test_another_split_is_evaluated_through_the_tuned_towers(full: Path) -> None
 
 @pytest.fixture(scope="module")
 def everything(towers_folder: Path) -> Config:
-    """SigLIP's patches and words through GPO, adapters and a frozen half, and every optional part of a step."""
-    (towers_folder / "concepts.json").write_text(
-        json.dumps({"objects": ["ring", "disc"], "properties": ["drawn"]})
-    )
-    return tower_config(
-        towers_folder,
-        "everything",
-        model="siglip",
-        image_tuning="lora",
-        text_tuning="frozen",
-        lora_dropout=0.1,
-        projection="linear",
-        image_pooling="gpo",
-        text_pooling="gpo",
-        dimension=8,
-        word_size=6,
-        loss="dcl",
-        bank_size=6,
-        concepts=3,
-        concept_list=str(towers_folder / "concepts.json"),
-        prototypes=3,
-        boosting="rm",
-        boosting_weight=0.01,
-        sample_weights="combined",
-        neighbours=3,
-        drop_words=0.2,
-        augment="crop-flip",
-        boosting_momentum=0.9,
-        gradient_checkpointing=True,
-        learning_rate=3e-3,
-    )
+    return with_every_part(towers_folder)
 
 
 @pytest.fixture(scope="module")
