@@ -87,5 +87,5 @@ def _memory_fault(text: str) -> Fault:
 
 
 def asks_for_help(arguments: Sequence[str]) -> bool:
-    """Whether -h or --help is among the arguments."""
+    """True if -h or --help is among the arguments."""
     return bool({"-h", "--help"} & set(arguments))

@@ -77,7 +77,7 @@ def read_status(folder: Path) -> dict[str, Any] | None:
 
 
 def _alive(record: dict[str, Any]) -> bool:
-    """Whether the process that wrote the record still runs; one on another machine is believed."""
+    """True if the process that wrote the record still runs; a record of another machine is believed."""
     if record.get("host") != socket.gethostname():
         return True
     try:

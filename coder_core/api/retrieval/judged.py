@@ -17,7 +17,7 @@ from coder_core.api.sides import Array, Direction
 from coder_core.data.coco_judgements import COCO_JUDGEMENTS, PACKAGE
 from coder_core.data.judgements import Judgements, read_judgements
 from coder_core.evaluation.bootstrap import RANKS
-from coder_core.runs.analysis.sources import stored_sources
+from coder_core.runs.analysis.read import stored_sources
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run

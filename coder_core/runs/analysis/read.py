@@ -12,6 +12,7 @@ import numpy as np
 from coder_core.console.documents import NUMBER, check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS
+from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.files import atomic, sealed
 from coder_core.files.manifest import MANIFEST
 from coder_core.runs.analysis import tables
@@ -238,3 +239,13 @@ def _check_version(manifest: Mapping[str, Any], place: str) -> None:
         fix = "evaluate the run again, or use the version that wrote it"
         expected = f"version {' or '.join(map(str, tables.VERSIONS))}"
         raise InputError(Fault(place, f"has version {manifest.get('version')!r:.80}", expected, fix))
+
+
+def stored_sources(analysis: Analysis) -> list[Source]:
+    """The scores that an analysis was ranked by: its matrix, or the mixture of its embeddings."""
+    if analysis.scores is not None:
+        return [ScoreMatrix(analysis.scores)]
+    if (concepts := analysis.concepts) is None:
+        return mixture(analysis.image_embeddings, analysis.text_embeddings)
+    second = concepts.image_embeddings, concepts.text_embeddings
+    return mixture(analysis.image_embeddings, analysis.text_embeddings, second, concepts.beta)

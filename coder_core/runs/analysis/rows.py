@@ -29,9 +29,8 @@ from coder_core.evaluation.tiles import EVERY, ScoreTiles, score_tiles
 from coder_core.model.splits import read_splits
 from coder_core.objectives.diversity import deviation
 from coder_core.runs.analysis.evaluate import evaluate_split, score
-from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.analysis.read import Analysis, open_analysis, stored_sources
 from coder_core.runs.analysis.reviewed import reviewed_metrics
-from coder_core.runs.analysis.sources import stored_sources
 from coder_core.runs.analysis.tables import list_splits
 from coder_core.runs.derived.hub_correction import correct_hubs
 from coder_core.runs.load import LoadedModel
