@@ -36,7 +36,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["CODER_CHECKPOINTS"] = folder
         write_runs(Path(folder), SMALL)
-        from app.backend import jobs
+        from app import jobs
 
         app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=TIMEOUT)
         app.run()

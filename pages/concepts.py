@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from app.backend.concepts import has_concepts
-from app.backend.runs import split_sample
+from app.ask import Run, ask
+from app.choice import Choice
 from app.ui import cards, sidebar
 from app.ui.missing import runs_with
-from app.ui.state import Choice
-from app.views import concepts
+from app.views import concepts as sections
 
 WAY_OUT = (
     "Train one on the Train page with a preset that has it: coder-demo takes a few minutes on the built-in pictures; "
@@ -18,7 +17,7 @@ WAY_OUT = (
 def show(choice: Choice) -> None:
     runs = runs_with(
         choice,
-        has_concepts,
+        lambda run, split: ask(Run.concepts, run, split) is not None,
         trained="without a concept branch",
         imported="which have no concept branch",
         way_out=WAY_OUT,
@@ -26,24 +25,24 @@ def show(choice: Choice) -> None:
     )
     if not runs:
         return
-    sample = split_sample(runs[-1], choice.split)
+    sample = ask(Run.sample, runs[-1], choice.split)
     if sample is not None:
         cards.note(
             f"This split is large: attention is computed over {len(sample.images):,} of {sample.of_images:,} random "
             f"images with their {len(sample.texts):,} of {sample.of_texts:,} captions."
         )
-    word = concepts.graphs(runs, choice.split)
-    concepts.amounts(runs, choice)
-    order = concepts.disagreements(runs, choice)
-    concepts.one_pair(runs, choice, order)
-    concepts.readers(runs, choice, word)
-    concepts.all_concepts(runs, choice.split)
+    word = sections.graphs(runs, choice.split)
+    sections.amounts(runs, choice)
+    order = sections.disagreements(runs, choice)
+    sections.one_pair(runs, choice, order)
+    sections.readers(runs, choice, word)
+    sections.all_concepts(runs, choice.split)
 
 
 sidebar.page(
     "What does the concept branch read?",
     "Images and captions attend to one list of words from the training captions. What they read gives the second of "
-    "CODER’s two embeddings: a pair scores high in it when both read the same concepts.",
+    "CODER’s two embeddings: a pair scores high in it when both read the same sections.",
     show,
     of_two=True,
     whole="the concept graph and the list of all concepts",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.backend.runs import RunSummary
+from app.ask import RunSummary
+from app.choice import Choice
 from app.ui import sidebar
 from app.ui.controls import choose_one
-from app.ui.state import Choice
-from app.views import data_quality
+from app.views import data_quality as sections
 
 VIEWS = {
     "pairs": "Mismatched pairs",
@@ -21,23 +21,23 @@ BOTH = "+"  # no run has this name
 
 
 def show(choice: Choice) -> None:
-    run: RunSummary = choice.runs[-1]
+    run: RunSummary = choice.last
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         view = choose_one("List", VIEWS, "list")
         chosen, pair = "", list[RunSummary]()
         if view in ("pairs", "empty") and choice.second is not None:
             names = {run.name: run.name for run in reversed(choice.runs)}
-            pair = data_quality.halves(choice) if view == "pairs" else []
+            pair = sections.halves(choice) if view == "pairs" else []
             if pair:
                 names = {BOTH: " and ".join(run.name for run in pair), **names}
             chosen = choose_one("Judged by", names, "judge")
             run = next((run for run in choice.runs if run.name == chosen), run)
     if view == "pairs":
-        data_quality.mismatched_pairs(choice, run, pair if chosen == BOTH else [])
+        sections.mismatched_pairs(choice, run, pair if chosen == BOTH else [])
     elif view == "empty":
-        data_quality.empty_captions(choice, run)
+        sections.empty_captions(choice, run)
     else:
-        data_quality.findings(choice, run, view)
+        sections.findings(choice, run, view)
 
 
 sidebar.page(

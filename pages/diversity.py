@@ -8,16 +8,16 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.backend.diversity import BANK_SIZE, diversity_changes
-from app.backend.runs import Loss, open_summary, split_sample
-from app.backend.similarity import starting_loss
+from app import questions
+from app.ask import Loss, Run, ask, diversity, retrieval
+from app.choice import Choice, bound_number, opened
 from app.ui import cards, sidebar
-from app.ui.controls import choose_one, follow, step_through
+from app.ui.controls import MODALITIES, choose_one, step_through
 from app.ui.glossary import tip
-from app.ui.state import Choice, bound_number
-from app.views import diversity, loss_values
+from app.views import diversity as sections
+from app.views import loss_values
 from app.views.anchor import show_anchor
-from app.views.samples import in_slice, say_slice
+from app.views.samples import say_slice
 
 
 def slider(label: str, low: float, high: float, used: float, step: float, key: str, term: str) -> float:
@@ -28,10 +28,10 @@ def slider(label: str, low: float, high: float, used: float, step: float, key: s
 
 def settings(choice: Choice) -> tuple[dict[str, Any], Loss]:
     """The controls of the page: which anchors, which measure, over which candidates; μ, γ, ε and τ."""
-    summary = choice.runs[-1]
-    last, loss = open_summary(summary), starting_loss(summary, choice.split)
+    summary = choice.last
+    last, loss = summary, ask(questions.starting_loss, summary, choice.split)
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
-        modality = choose_one("Anchors", {"text": "Captions", "image": "Images"}, "anchors", tip("anchor"))
+        modality = choose_one("Anchors", MODALITIES, "anchors", tip("anchor"))
         function = choose_one(
             "Measure",
             {"std": "Standard deviation", "entropy": "Entropy"},
@@ -47,7 +47,7 @@ def settings(choice: Choice) -> tuple[dict[str, Any], Loss]:
                 st.number_input("Batch size", 2, 8192, size, **bound_number("batch"), width=130)
             )
         elif candidates == "bank":
-            size = last.config.get("memory", {}).get("bank_size", 0) or BANK_SIZE
+            size = last.config.get("memory", {}).get("bank_size", 0) or diversity.BANK_SIZE
             sizes["bank_size"] = int(
                 st.number_input("Bank size", 1, 1 << 20, size, **bound_number("bank"), width=130)
             )
@@ -65,7 +65,7 @@ def settings(choice: Choice) -> tuple[dict[str, Any], Loss]:
     if trained:
         by_loss: dict[str, list[str]] = {}
         for run in trained:
-            by_loss.setdefault(describe(open_summary(run).loss), []).append(run.name)
+            by_loss.setdefault(describe(ask(questions.loss_of, run)), []).append(run.name)
         cards.note("In training: " + " · ".join(f"{', '.join(names)}{how}" for how, names in by_loss.items()))
     chosen = {
         "modality": modality,
@@ -88,21 +88,23 @@ def describe(loss: Loss) -> str:
 def measured(choice: Choice, chosen: dict[str, Any], epsilon: float) -> dict[str, pd.DataFrame]:
     """Every run's table by the chosen measure, with SD and entropy where the page shows them."""
     tables, histogram = {}, st.session_state.get("shown")
-    sample = split_sample(choice.runs[-1], choice.split)
+    sample = ask(Run.sample, choice.last, choice.split)
     for summary in choice.runs:
-        run = open_summary(summary)
-        table = run.diversity(choice.split, epsilon=epsilon, sample=sample, **chosen)
+        run = summary
+        table = ask(Run.diversity, run, choice.split, epsilon=epsilon, sample=sample, **chosen)
         for name, function in (("SD", "std"), ("entropy", "entropy")):
-            if summary is choice.runs[-1] or name == histogram:
-                table[name] = run.spread(choice.split, sample=sample, **(chosen | {"function": function}))
+            if summary is choice.last or name == histogram:
+                table[name] = ask(
+                    Run.spread, run, choice.split, sample=sample, **(chosen | {"function": function})
+                )
         tables[summary.name] = table
     return tables
 
 
 def show(choice: Choice) -> None:
     chosen, loss = settings(choice)
-    modality, last = chosen["modality"], choice.runs[-1]
-    sample = split_sample(last, choice.split)
+    modality, last = chosen["modality"], choice.last
+    sample = ask(Run.sample, last, choice.split)
     if sample is not None:
         cards.note(
             f"This split is large: anchors and candidates are {len(sample.images):,} of {sample.of_images:,} random "
@@ -112,10 +114,10 @@ def show(choice: Choice) -> None:
     unit, target = ("captions", "caption") if modality == "text" else ("images", "image")
     changes = None
     if choice.second is not None:
-        changes = diversity_changes(tables[choice.first.name], tables[choice.second.name])
+        changes = retrieval.diversity_changes(tables[choice.first.name], tables[choice.second.name])
     if choice.slice:
         say_slice(choice, modality)
-        inside = in_slice(choice, modality, tables[last.name]["anchor"])
+        inside = choice.inside(modality, tables[last.name]["anchor"])
         tables = {name: table[inside].reset_index(drop=True) for name, table in tables.items()}
         changes = None if changes is None else changes[inside].reset_index(drop=True)
         if not inside.any():
@@ -123,22 +125,22 @@ def show(choice: Choice) -> None:
                 "The slice holds none of these anchors.", "Clear it, or write another one in the sidebar."
             )
             return
-    diversity.distributions(tables, unit)
+    sections.distributions(tables, unit)
     if changes is None:
-        diversity.two_measures(last.name, tables[last.name], unit)
+        sections.two_measures(last.name, tables[last.name], unit)
     else:
         left, right = st.columns(2, gap="large")
         with left:
-            diversity.two_measures(last.name, tables[last.name], unit)
+            sections.two_measures(last.name, tables[last.name], unit)
         with right:
-            diversity.percentile_changes(choice, changes, unit)
-    order = diversity.ranked_anchors(choice, tables, changes, modality, target)
-    if not follow(target, order):
+            sections.percentile_changes(choice, changes, unit)
+    order = sections.ranked_anchors(choice, tables, changes, modality, target)
+    if not opened(target, order):
         return
     cards.heading(
         "One anchor in detail", "Its similarity to every negative, and the weight of each in the loss."
     )
-    count = open_summary(last).count(choice.split, modality)
+    count = ask(Run.count, last, choice.split, modality)
     number = step_through(
         f"{target.capitalize()} number", target, order, count, "The row of the sample in its split."
     )

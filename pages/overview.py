@@ -10,33 +10,31 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app import charts
-from app.backend.report import report_page
-from app.backend.runs import (
+from app import charts, judging
+from app.ask import (
     ORIGINS,
     RunSummary,
     SplitSamples,
     all_runs,
-    configuration_changes,
-    epochs,
+    ask,
+    ask_both,
+    config_differences,
+    curves_of,
     facts,
-    history_faults,
     numbers_from,
     read_each,
+    retrieval,
     run_faults,
-    steps,
+    slices,
 )
-from app.backend.significance import gains
-from app.backend.slices import metrics_of
+from app.choice import Choice, bound, theme
 from app.ui import cards, downloads, sidebar
 from app.ui.glossary import tip
 from app.ui.progress import curve_label, curves
-from app.ui.state import Choice, bound, theme
 from app.ui.table import Column, plain_table
 from app.ui.words import count
 from app.views.answers import show_answers
 from app.views.gains import show_gains
-from app.views.samples import slice_members
 from app.views.separation import show_separation
 
 Metrics = Mapping[str, Mapping[str, float]]  # run → metric → value
@@ -75,22 +73,26 @@ def metrics_by_run(runs: list[RunSummary], choice: Choice, captions: np.ndarray 
     evaluated = [run for run in runs if choice.split in run.metrics]
     if captions is None:
         return {run.name: run.metrics[choice.split] for run in evaluated}
-    images = len(slice_members(choice, "image"))
+    images = len(choice.members("image"))
     cards.note(
         f"Metrics, gains, recall and answers are over the {count(len(captions), 'caption')} ({count(images, 'image')}) "
         f"of the slice {choice.slice}. Their candidates are not filtered."
     )
-    return {run.name: metrics_of(run, choice.split, captions) for run in evaluated}
+    return {run.name: ask(slices.slice_metrics, run, choice.split, captions) for run in evaluated}
 
 
 def headline(choice: Choice, metrics: Metrics, captions: np.ndarray | None) -> None:
     """The last run's metrics and their change against the first run, each with its interval."""
     if any(run.name not in metrics for run in choice.runs):  # damaged, and named above
         return
-    changes = gains(choice.first, choice.second, choice.split, captions) if choice.second is not None else {}
+    changes = (
+        ask_both(retrieval.gains, choice.first, choice.second, choice.split, captions)
+        if choice.second is not None
+        else {}
+    )
     items = []
     for label, key, term in HEADLINE:
-        before, after = (metrics[run.name].get(key, float("nan")) for run in (choice.first, choice.runs[-1]))
+        before, after = (metrics[run.name].get(key, float("nan")) for run in (choice.first, choice.last))
         digits = 0 if key.endswith("medr") else 1
         note, value = f"vs {before:.{digits}f}" if changes else "", f"{after:.{digits}f}"
         if key not in changes:
@@ -123,7 +125,7 @@ def offer_report(choice: Choice) -> None:
     """A button that writes the report on these runs; the sidebar’s last run is the one that is judged."""
     st.download_button(
         "Report",
-        partial(report_page, choice.runs, choice.split),
+        partial(judging.report_page, choice.runs, choice.split),
         f"report-{choice.split}.html",
         "text/html",
         icon=":material/summarize:",
@@ -146,11 +148,13 @@ def show_recall(runs: list[RunSummary], choice: Choice, metrics: Metrics) -> Non
 
 def show_curves(runs: list[RunSummary]) -> None:
     cards.heading("Training")
-    (by_epoch, faults), (by_step, _) = read_each(runs, epochs), read_each(runs, steps)
+    by_run, faults = read_each(runs, curves_of)
+    by_epoch = {name: one.epochs for name, one in by_run.items()}
+    by_step = {name: one.steps for name, one in by_run.items()}
     if faults:
         cards.faults(faults)
-    for sentences in read_each(runs, history_faults)[0].values():
-        for sentence in sentences:
+    for one in by_run.values():
+        for sentence in one.faults:
             cards.note(sentence)
     columns = curves(list(by_epoch.values())) + curves(list(by_step.values()))
     if not columns:
@@ -220,7 +224,7 @@ def show_differences(runs: list[RunSummary]) -> None:
     if len(trained) < 2:
         cards.empty("There are no two runs to compare.", "Choose two that were trained here, in the sidebar.")
         return
-    table = configuration_changes(trained)
+    table = config_differences({run.name: run.config for run in trained})
     if table.empty:
         cards.empty("The configurations are equal.", "These runs have the same settings, including the seed.")
         return
@@ -234,7 +238,7 @@ def show(choice: Choice) -> None:
     if damaged:
         cards.faults(damaged)
     runs = [choice.first, *choice.between, *unevaluated(choice), *choice.runs[1:][-1:]]
-    captions = slice_members(choice, "text") if choice.slice else None
+    captions = choice.captions
     empty = captions is not None and not len(captions)
     if empty:
         cards.empty("The slice holds no caption.", "Clear it, or write another one in the sidebar.")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app.backend.retrieval import search
-from app.backend.runs import RunSummary, open_summary
+from app.ask import Modality, Run, RunSummary, ask
+from app.choice import QUERIES, Choice, bound, opened
 from app.ui import cards, links, sidebar
-from app.ui.controls import choose_one, follow, step_through
+from app.ui.controls import choose_one, step_through
 from app.ui.glossary import tip
-from app.ui.state import Choice, bound
 from app.views import failures
 from app.views.anchor import show_sample
 from app.views.free_query import query_with_picture, query_with_text
@@ -24,9 +23,9 @@ from app.views.samples import say_slice
 SOURCES = {"split": "Sample of the split", "text": "Free text", "picture": "Picture"}
 
 
-def query_from_split(choice: Choice, modality: str, controls: DeltaGenerator) -> None:
+def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerator) -> None:
     """The split's own queries: which failed and why, then one of them in detail."""
-    direction = "t2i" if modality == "text" else "i2t"
+    direction = QUERIES[modality]
     source = choose_judgements(choice, controls)
     with controls:
         at = int(choose_one("Answered within the first", {"1": "1", "5": "5", "10": "10"}, "at", tip("R@K")))
@@ -43,9 +42,9 @@ def query_from_split(choice: Choice, modality: str, controls: DeltaGenerator) ->
         order = unlabelled_matches(choice, source, direction, at, modality)
     else:
         order = (failures.compare_runs if two else failures.ranks_of_runs)(choice, direction, at, modality)
-    if not follow(f"query-{modality}", order):
+    if not opened(f"query-{modality}", order):
         return
-    ranks = open_summary(choice.runs[-1]).ranks(choice.split)[direction]
+    ranks = ask(Run.ranks, choice.last, choice.split)[direction]
     frames = "Green frames are true matches."
     if source is not None:
         frames += f" Dashed frames are matches by the judgements of {source.label}, which no label names."
@@ -65,11 +64,17 @@ def query_from_split(choice: Choice, modality: str, controls: DeltaGenerator) ->
         "Guess which results are matches that no label names", False, help=tip("likely"), **bound("guess")
     )
     side_by_side(
-        choice, modality, lambda run: search(run, number, choice.split, modality, RESULTS), notes, number
+        choice,
+        modality,
+        lambda run: ask(Run.search, run, number, split=choice.split, modality=modality, top=RESULTS),
+        notes,
+        number,
     )
 
     def pairs(run: RunSummary) -> Pairs:
-        candidates = search(run, number, choice.split, modality, RESULTS)["candidate"].tolist()
+        candidates = ask(Run.search, run, number, split=choice.split, modality=modality, top=RESULTS)[
+            "candidate"
+        ].tolist()
         return candidate_pairs(choice, run, modality, number, candidates, own="True match")
 
     show_heat_maps(choice, "Result", pairs)

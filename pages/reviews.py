@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from app.backend import reviews
+from app import judging
+from app.choice import Choice
 from app.ui import sidebar
-from app.ui.state import Choice
 from app.views.reviews import show_agreement, show_judged, show_queue, show_recall, show_training
 
 
 def show(choice: Choice) -> None:
-    said = reviews.load(reviews.file_of(choice.runs[-1]))
+    said = judging.load(judging.file_of(choice.last))
     show_queue(choice)
     show_judged(choice, said)
     show_recall(choice, said)

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
+import pandas as pd
 import streamlit as st
 
-from app.backend import similarity
-from app.backend.runs import InputError, open_summary
-from app.backend.similarity import Direction, MatrixSamples, Measure, Scaled, Settings
+from app import questions
+from app.ask import Direction, InputError, Run, RunSummary, ask, similarity
+from app.choice import QUERIES, Choice, bound, bound_number, put
 from app.ui import cards, clicks, downloads, sidebar
-from app.ui.controls import choose_one
+from app.ui.controls import MODALITIES, choose_one
 from app.ui.glossary import tip
-from app.ui.state import Choice, bound, bound_number, put
 from app.views import loss_values
 from app.views.matrix import draw_matrices
 from app.views.pair import pair_steps, show_pair, show_steps
-from app.views.samples import slice_members
 
-SOURCES = {"seed": "Random", "hardest": "Hardest", "chosen": "Selection", "split": "Whole split"}
-ORDERS = {"diversity": "Diversity", "cluster": "Cluster", "drawn": "As drawn"}
+Source = Literal["seed", "chosen", "hardest", "split"]
+Order = Literal["diversity", "cluster", "drawn"]
+MEASURES: dict[Literal["std", "entropy"], str] = {"std": "SD", "entropy": "Entropy"}
+SOURCES: dict[Source, str] = {
+    "seed": "Random",
+    "hardest": "Hardest",
+    "chosen": "Selection",
+    "split": "Whole split",
+}
+ORDERS: dict[Order, str] = {"diversity": "Diversity", "cluster": "Cluster", "drawn": "As drawn"}
 PAIRS, MOST_PAIRS, CHARACTERS = 64, 4096, 500
 SHARES = (8, 3)  # of the width: the matrices, and the pair beside them
 
@@ -28,16 +36,16 @@ def described(choice: Choice) -> str:
     """Where the values of the sliders come from, run by run."""
     parts, with_concepts = [], []
     for run in choice.runs:
-        opened = open_summary(run)
-        loss = opened.loss
+        opened = run
+        loss = ask(questions.loss_of, run)
         if run.imported:
-            parts.append(loss_values.own_values_in_words(run, choice.split, starts=run is choice.runs[-1]))
+            parts.append(loss_values.own_values_in_words(run, choice.split, starts=run is choice.last))
         elif loss.trained:
             values = f"μ = {loss.temperature:g}, γ = {loss.gamma:g}, ε = {loss.epsilon:g}"
             parts.append(f"{run.name} was trained with {values}.")
         else:
             parts.append(f"{run.name} did not use eq. 4 (sliders start at the paper’s values).")
-        if opened.analysis(choice.split).concepts is not None:
+        if ask(Run.analysis, opened, choice.split).concepts is not None:
             with_concepts.append(run.name)
     if with_concepts:
         names = " and ".join(with_concepts)
@@ -45,12 +53,12 @@ def described(choice: Choice) -> str:
     return " ".join(parts)
 
 
-def settings(choice: Choice) -> Settings:
+def settings(choice: Choice) -> questions.MatrixSettings:
     """The controls of the page."""
-    last = choice.runs[-1]
-    loss = similarity.starting_loss(last, choice.split)
+    last = choice.last
+    loss = ask(questions.starting_loss, last, choice.split)
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
-        rows = choose_one("Anchors", {"text": "Captions", "image": "Images"}, "anchors", tip("anchor"))
+        rows = choose_one("Anchors", MODALITIES, "anchors", tip("anchor"))
         source = choose_one("Samples", SOURCES, "batch-of", tip("matrix batch"))
         order = choose_one("Order", ORDERS, "order", tip("matrix order"))
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
@@ -68,27 +76,29 @@ def settings(choice: Choice) -> Settings:
         mu = loss_values.slider("μ", "mu", 0.005, 0.5, 0.005, loss.temperature, 130)
         gamma = loss_values.slider("γ", "gamma", -1.0, 1.0, 0.005, loss.gamma, 130)
         epsilon = loss_values.slider("ε", "epsilon", 0.01, 1.0, 0.01, loss.epsilon, 130)
-        measure = choose_one(
-            "Measure", {"std": "SD", "entropy": "Entropy"}, "spread", f"{tip('SD')} {tip('entropy')}"
-        )
-        function: Measure = "entropy" if measure == "entropy" else "std"
+        measure = choose_one("Measure", MEASURES, "spread", f"{tip('SD')} {tip('entropy')}")
     if last.imported:
         loss_values.offer_paper_values(last, loss, mu, gamma)
     cards.note(described(choice))
-    values = replace(loss, temperature=mu, gamma=gamma, epsilon=epsilon, function=function)
-    direction: Direction = "i2t" if rows == "image" else "t2i"
-    within = slice_members(choice, "text") if choice.slice else None
-    return Settings(choice.split, source, size, seed, chosen, order, direction, values, within)
+    values = replace(loss, temperature=mu, gamma=gamma, epsilon=epsilon, function=measure)
+    direction = QUERIES[rows]
+    within = choice.captions
+    return questions.MatrixSettings(
+        choice.split, source, size, seed, chosen, order, direction, values, within
+    )
 
 
 def choose_pair(
-    choice: Choice, batch: MatrixSamples, scaled: dict[str, Scaled], chosen: Settings
+    choice: Choice,
+    batch: similarity.MatrixSamples,
+    scaled: dict[str, similarity.Scaled],
+    chosen: questions.MatrixSettings,
 ) -> tuple[int, int]:
     """The pair to show, as its cell in the batch; for a pair outside the batch the hardest negative."""
-    last = choice.runs[-1]
-    hardest = similarity.hardest_negative(last, chosen, batch, scaled[last.name])
-    run = open_summary(last)
-    counts = run.count(choice.split, "image"), run.count(choice.split, "text")
+    last = choice.last
+    hardest = ask(questions.hardest_negative, last, chosen, batch, scaled[last.name])
+    run = last
+    counts = ask(Run.count, run, choice.split, "image"), ask(Run.count, run, choice.split, "text")
     cards.heading(
         "One pair", "Click on a cell to open it here; for a block, its most similar negative opens."
     )
@@ -109,14 +119,32 @@ def choose_pair(
     return cell
 
 
+def matrix_of(
+    run: RunSummary, settings: questions.MatrixSettings, batch: similarity.MatrixSamples
+) -> similarity.Scaled:
+    """A run's matrix over a batch, which the last run chose and ordered."""
+    spread = ask(questions.matrix_spread, run, settings.without_sliders(), batch)
+    return ask(
+        similarity.scaled_matrix, run, settings.split, batch, settings.direction, settings.loss, spread=spread
+    )
+
+
+def matrices_table(
+    scaled: dict[str, similarity.Scaled], batch: similarity.MatrixSamples, direction: Direction
+) -> pd.DataFrame:
+    """All cells of all runs, with the run's name in front."""
+    tables = {name: similarity.matrix_table(one, batch, direction) for name, one in scaled.items()}
+    return pd.concat(tables, names=["run"]).reset_index(level="run").reset_index(drop=True)
+
+
 def show(choice: Choice) -> None:
-    chosen, last = settings(choice), choice.runs[-1]
+    chosen, last = settings(choice), choice.last
     try:
-        batch = similarity.batch_of(last, chosen)
+        batch = ask(questions.matrix_batch, last, chosen.without_sliders())
     except InputError as error:
         cards.empty("There is no batch to show.", str(error))
         return
-    scaled = {run.name: similarity.matrix(run, last, chosen) for run in choice.runs}
+    scaled = {run.name: matrix_of(run, chosen, batch) for run in choice.runs}
     shown = scaled[last.name]
     rows, columns = shown.row_step, shown.column_step
     block = f" Every cell is the mean of {rows:,} × {columns:,} pairs." if rows * columns > 1 else ""
@@ -133,13 +161,13 @@ def show(choice: Choice) -> None:
         steps = pair_steps(choice, batch, scaled, chosen, cell)
         show_pair(choice, batch, chosen, cell, steps)
     with matrices:
-        captions = open_summary(last).captions(choice.split)
+        captions = ask(Run.captions, last, choice.split)
         keys = draw_matrices(scaled, batch, chosen, (cell[0] // rows, cell[1] // columns), captions)
 
     def open_pair(value: object) -> None:
         clicked = clicks.clicked_cell(value, shown.similarity.shape)
         if clicked is not None:
-            image, text = similarity.pair_at(last, chosen, batch, shown, clicked)
+            image, text = ask(questions.pair_at, last, chosen, batch, shown, clicked)
             put("pair-image", image)
             put("pair-caption", text)
 
@@ -149,7 +177,7 @@ def show(choice: Choice) -> None:
     )
     show_steps(steps)
     cards.heading("Table of all cells")
-    downloads.table(similarity.matrices_table(scaled, batch, chosen), f"similarity-{choice.split}")
+    downloads.table(matrices_table(scaled, batch, chosen.direction), f"similarity-{choice.split}")
 
 
 sidebar.page(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from app.choice import Choice
 from app.ui import sidebar
-from app.ui.state import Choice
-from app.views import slices
+from app.views import slices as sections
 
 
 def show(choice: Choice) -> None:
-    slices.show_table(choice, choice.runs)
+    sections.show_table(choice, choice.runs)
 
 
 sidebar.page(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.backend.runs import all_runs, epochs, run_faults
-from app.backend.training import demo_job, start_demo, stop_demo
+from app import jobs, training
+from app.ask import all_runs, curves_of, run_faults
+from app.choice import attempt
 from app.ui import cards, frame
 from app.ui.progress import latest, steps_done
-from app.views.training import attempt, show_refusal
+from app.views.training import NOT_STARTED
 
 frame.require()
-job = demo_job()
+job = training.demo_job()
 running = job is not None and job.running
 trained = not running and any(run.usable for run in all_runs())
 TITLES = {
@@ -30,7 +31,7 @@ cards.question(TITLES[running, trained], THE_PAGES if trained else THE_DEMO)
 
 @st.fragment(run_every="2s")
 def watch() -> None:
-    job = demo_job()
+    job = training.demo_job()
     if job is None or not job.running:
         st.rerun()
     started = [run for run in all_runs() if run.status]
@@ -41,8 +42,8 @@ def watch() -> None:
         share, text = steps_done(run)
         cards.label(run.name)
         st.progress(share)
-        st.html(f'<p class="cl-how cl-small">{text}{latest(epochs(run))}</p>')
-    st.button("Stop", on_click=stop_demo, help="It saves and exits; nothing is lost.")
+        st.html(f'<p class="cl-how cl-small">{text}{latest(curves_of(run).epochs)}</p>')
+    st.button("Stop", on_click=jobs.stop, help="It saves and exits; nothing is lost.")
     with st.expander("Output of the program"):
         st.code(job.output if job else "", language=None)
 
@@ -59,9 +60,13 @@ else:
         )
         st.code(job.output, language=None)
     st.button(
-        "Train the demo", type="primary", icon=":material/play_circle:", on_click=attempt, args=(start_demo,)
+        "Train the demo",
+        type="primary",
+        icon=":material/play_circle:",
+        on_click=attempt,
+        args=(NOT_STARTED, jobs.start_demo),
     )
-    show_refusal()
+    cards.refusal()
     damaged = run_faults()
     if damaged:
         cards.faults(damaged)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.backend.training import training_runs
+from app import training
+from app.choice import bound, put
 from app.ui import cards, frame
-from app.ui.state import bound, put
-from app.views.training import show_refusal, show_training
+from app.views.training import show_training
 from app.views.training_form import show_form
 
 frame.require()
@@ -16,8 +16,8 @@ cards.question(
     "A run trains in a process of its own: it continues when this page is closed, and every tab shows the same. A "
     "falling loss with rising R@sum on dev is healthy. Stop when R@sum falls for several epochs.",
 )
-show_refusal()
-entries = training_runs()
+cards.refusal()
+entries = training.training_runs()
 names = [entry.name for entry in entries]
 alive = [entry.name for entry in entries if entry.alive]
 with st.expander("Start a run", expanded=not alive, icon=":material/add:"):

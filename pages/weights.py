@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from app.backend.sample_weights import has_weights, weight_table
+from app.ask import ask, sample_weights
+from app.choice import Choice
 from app.ui import cards, sidebar
 from app.ui.controls import choose_one
 from app.ui.missing import runs_with
-from app.ui.state import Choice
-from app.views import weights
-from app.views.samples import say_slice, slice_members
+from app.views import weights as sections
+from app.views.samples import say_slice
 
 WAY_OUT = (
     "Train with --sample-weights diversity, discrepancy or combined (on the Train page, set “sample weights”), or "
@@ -19,29 +19,29 @@ WAY_OUT = (
 def show(choice: Choice) -> None:
     runs = runs_with(
         choice,
-        has_weights,
+        lambda run, split: ask(sample_weights.has_weights, run, split),
         trained="without sample weights",
         imported="which have no sample weights",
         way_out=WAY_OUT,
     )
     if not runs:
         return
-    captions = slice_members(choice, "text") if choice.slice else None
+    captions = choice.captions
     if captions is not None:
         say_slice(choice, "text")
         if not len(captions):
             cards.empty("The slice holds no caption.", "Clear it, or write another one in the sidebar.")
             return
-    tables = {run.name: weight_table(run, choice.split, "text") for run in runs}
-    weights.distribution(runs, choice.split, tables, captions)
+    tables = {run.name: ask(sample_weights.weight_table, run, choice.split, "text") for run in runs}
+    sections.distribution(runs, choice.split, tables, captions)
     name = runs[-1].name
     if len(runs) > 1:
         name = choose_one(
             "Pairs and measures of", {run.name: run.name for run in reversed(runs)}, "weights-of"
         )
     run = next(run for run in runs if run.name == name)
-    weights.extremes(run, choice, tables[name])
-    weights.all_pairs(run, choice, weights.measures(run, choice.split, captions))
+    sections.extremes(run, choice, tables[name])
+    sections.all_pairs(run, choice, sections.measures(run, choice.split, captions))
 
 
 sidebar.page(

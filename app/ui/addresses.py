@@ -14,8 +14,10 @@ from urllib.parse import parse_qsl, urlencode
 
 from starlette.concurrency import run_in_threadpool
 
+from app.ask import RunSummary, all_runs
+
 if TYPE_CHECKING:
-    from app.backend.runs import RunSummary
+    from app.ask import RunSummary
 
 HOME, FIRST, START = "/", "/overview", "/start"
 
@@ -32,8 +34,8 @@ def complete(path: str, query: str, runs: Sequence[RunSummary]) -> str | None:
 
     "/" leads to the overview, or to the start page while there is no run. Unknown names stay as they are.
     """
+    from app.choice import NO_RUN
     from app.ui.sidebar import default_pair, default_split
-    from app.ui.state import NO_RUN
 
     if path not in _pages():
         return None
@@ -57,7 +59,6 @@ def complete(path: str, query: str, runs: Sequence[RunSummary]) -> str | None:
 
 
 def _completed(path: str, query: str) -> str | None:
-    from app.backend.runs import all_runs
 
     return complete(path, query, all_runs())
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 import streamlit as st
 
+from app.choice import refused
 from app.ui.glossary import TERMS
 
 SHORT_LINE, LINES_SHOWN = 16, 5  # letters in a line of the narrowest card, and lines before a box scrolls
@@ -216,6 +217,12 @@ def label(text: str, note: str = "") -> None:
 def empty(fact: str, way_out: str) -> None:
     """Nothing to show, and what to do about it."""
     st.html(f'<div class="cl-empty"><b>{html.escape(fact)}</b><br>{html.escape(way_out)}</div>')
+
+
+def refusal() -> None:
+    """Report what the last click did not do, and why."""
+    if reason := refused():
+        empty(*reason)
 
 
 def faults(items: Iterable[tuple[str, str]]) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar, cast
 
 import numpy as np
 import streamlit as st
 
+from app.ask import Modality
+from app.choice import bound, bound_number, opened, put
 from app.ui import cards
 from app.ui.selection import neighbour, next_failure
-from app.ui.state import bound, bound_number, put
+
+Option = TypeVar("Option", bound=str)
+MODALITIES: dict[Modality, str] = {"text": "Captions", "image": "Images"}
 
 
 def step_through(
@@ -26,7 +31,7 @@ def step_through(
     """
     if count < 1:
         raise ValueError("there is no sample to choose from")
-    follow(key, order)
+    opened(key, order)
     first = int(order[0]) if len(order) else 0
     if int(st.session_state.get(key) or 0) >= count:  # the user has switched to a smaller split
         put(key, min(first, count - 1))
@@ -55,31 +60,17 @@ def step_through(
     return number
 
 
-def follow(key: str, rows: Sequence[int] | np.ndarray) -> bool:
-    """Open the first of `rows` once they change and no longer hold what is open; returns whether anything is open.
-
-    A number that the address names stays open until the rows change, also where they are none.
-    """
-    shown = hash(np.sort(np.asarray(rows, dtype=np.int64)).tobytes())
-    before, linked = st.session_state.get(f"{key}-rows", (None, key in st.query_params))
-    changed = before not in (None, shown)
-    linked = linked and not changed
-    st.session_state[f"{key}-rows"] = shown, linked
-    if changed and len(rows) and st.session_state.get(key) not in rows:
-        put(key, int(rows[0]))
-    return bool(len(rows)) or linked
-
-
 def choose_one(
     label: str,
-    options: Mapping[str, str],
+    options: Mapping[Option, str],
     key: str,
     help_text: str | None = None,
     on_change: Callable[[], None] | None = None,
-) -> str:
+) -> Option:
     """One of a few options, as buttons: value → label. The URL holds the label as it is escaped for Streamlit."""
     names = list(options)
-    return str(
+    return cast(
+        Option,
         st.segmented_control(
             label,
             names,
@@ -89,5 +80,5 @@ def choose_one(
             format_func=lambda name: cards.literal(options[name]),
             on_change=on_change,
             **bound(key),
-        )
+        ),
     )

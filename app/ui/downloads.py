@@ -12,9 +12,9 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import charts
+from app.choice import bound, theme
 from app.ui import cards, export
 from app.ui.glossary import tip
-from app.ui.state import bound, theme
 from app.ui.table import Column, rows_table
 
 FIGURES = "figures-on-the-page"

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app.backend.runs import open_summary, thumbnail
-from app.backend.slices import neighbours
+from app.ask import Run, ask
+from app.choice import Choice, neighbours
 from app.ui import cards, links, reviewing
 from app.ui.clicks import is_index
-from app.ui.state import Choice
 from app.ui.table import ENLARGED
 
 SIZE, CONFUSED = 1000, 12
@@ -30,26 +29,26 @@ export default function ({ setTriggerValue }) {
 
 def listen(choice: Choice) -> None:
     """At the end of a page: open the picture whose thumbnail was clicked, here or in a table."""
-    run = open_summary(choice.runs[-1])
+    run = choice.last
 
     def report() -> None:
         image = (st.session_state.get(NAME) or {}).get("image")
-        if is_index(image, run.count(choice.split, "image")):
+        if is_index(image, ask(Run.count, run, choice.split, "image")):
             st.session_state[ENLARGED] = image
 
     st.components.v2.component(NAME, js=_LISTEN)(key=NAME, on_image_change=report, height=1)
     image = st.session_state.pop(ENLARGED, None)
     if image is not None:
-        name = run.image_names(choice.split)[image]
+        name = ask(Run.image_names, run, choice.split)[image]
         st.dialog(cards.literal(f"Image {image} · {name}"), width="large")(show_image)(choice, image)
 
 
 def show_image(choice: Choice, image: int) -> None:
     """The picture, its ranks and captions in every run, and where to go from there."""
-    last = choice.runs[-1]
-    run, split = open_summary(last), choice.split
-    own, captions = run.captions_of(split, image), run.captions(split)
-    picture = thumbnail(last, split, image, SIZE)
+    last = choice.last
+    run, split = last, choice.split
+    own, captions = ask(Run.captions_of, run, split, image), ask(Run.captions, run, split)
+    picture = ask(Run.picture, last, split, image, SIZE)
     if picture is None:
         cards.note("This run has no readable picture of the image.")
     else:
@@ -68,27 +67,27 @@ def show_image(choice: Choice, image: int) -> None:
 
 def _confused(choice: Choice, caption: int) -> str:
     """The Similarity page with a caption, its image, and the first captions of the images most similar to it."""
-    run, split = open_summary(choice.runs[-1]), choice.split
-    best = run.search(caption, split=split, modality="text", top=CONFUSED)["candidate"].to_numpy()
-    own = run.image_of_text(split)[caption]
-    others = run.first_captions(split)[best[best != own]]
+    run, split = choice.last, choice.split
+    best = ask(Run.search, run, caption, split=split, modality="text", top=CONFUSED)["candidate"].to_numpy()
+    own = ask(Run.image_of_text, run, split)[caption]
+    others = ask(Run.first_captions, run, split)[best[best != own]]
     return links.similarity(choice, int(own), [caption, *others[others >= 0].tolist()])
 
 
 def _similar(choice: Choice, caption: int) -> tuple[tuple[str, str], ...]:
     """This page with the captions most similar to one as the slice, for a run that has such."""
-    similar = neighbours(choice.slice_run or choice.runs[-1], choice.split, "text", caption)
+    similar = neighbours(choice, "text", caption)
     return (("similar captions", links.address("", replace(choice, slice=similar))),) if similar else ()
 
 
 def captions_html(choice: Choice, image: int) -> str:
     """A table: the image and each of its captions with rank and score in every run, and links to the other pages."""
-    split, last = choice.split, open_summary(choice.runs[-1])
-    own, captions = last.captions_of(split, image), last.captions(split)
+    split, last = choice.split, choice.last
+    own, captions = ask(Run.captions_of, last, split, image), ask(Run.captions, last, split)
     heads, columns, firsts = [], [], []
     for summary in choice.runs:
-        run = open_summary(summary)
-        ranks, scores = run.ranks(split), run.similarity([image], own, split=split)[0]
+        run = summary
+        ranks, scores = ask(Run.ranks, run, split), ask(Run.similarity, run, [image], own, split=split)[0]
         for quantity in ("rank", "similarity"):
             heads.append(f'<th scope="col">{html.escape(f"{quantity} in {summary.name}")}</th>')
         columns += [

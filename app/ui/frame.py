@@ -7,10 +7,10 @@ from typing import Any
 
 import streamlit as st
 
-from app.backend.runs import all_runs
-from app.backend.training import demo_job
+from app import training
+from app.ask import all_runs
+from app.choice import remember_link
 from app.ui import downloads
-from app.ui.state import remember_link
 
 APP = Path(__file__).parents[1]
 CHOSEN = "chosen-runs"
@@ -22,8 +22,8 @@ APP_TITLE = "CODER Lab"
 def page_list() -> list[st.Page]:
     """Every page; the start page is visible while there is no run, or while the demo is training."""
     usable = any(run.usable for run in all_runs())
-    job = demo_job()
-    training = job is not None and job.running
+    job = training.demo_job()
+    demo_runs = job is not None and job.running
     start: dict[str, Any] = {"title": START[usable], "icon": ":material/play_circle:"}
     overview: dict[str, Any] = {"title": OVERVIEW, "icon": ":material/leaderboard:"}
     home: dict[str, Any] = {
@@ -39,7 +39,7 @@ def page_list() -> list[st.Page]:
             "pages/start.py",
             **start,
             url_path="start",
-            visibility="visible" if training or not usable else "hidden",
+            visibility="visible" if demo_runs or not usable else "hidden",
         ),
         st.Page("pages/overview.py", **overview, url_path="overview"),
         st.Page("pages/diversity.py", title="Diversity", icon=":material/blur_on:"),

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlencode
 
-from app.backend.runs import RunSummary
-from app.ui.state import NO_RUN, Choice, reviewer_in_link
+from app.ask import Modality, RunSummary
+from app.choice import NO_RUN, Choice, reviewer_in_link
 
-ANCHORS = {"text": "Captions", "image": "Images"}
-DIRECTIONS = {"text": "Caption → images", "image": "Image → captions"}
+ANCHORS: dict[Modality, str] = {"text": "Captions", "image": "Images"}
+DIRECTIONS: dict[Modality, str] = {"text": "Caption → images", "image": "Image → captions"}
 
 
 def address(page: str, choice: Choice, **values: str | int) -> str:
@@ -26,7 +26,7 @@ def address(page: str, choice: Choice, **values: str | int) -> str:
     return f"{page}?{urlencode(state, doseq=True)}"
 
 
-def diversity(choice: Choice, modality: str, number: int) -> str:
+def diversity(choice: Choice, modality: Modality, number: int) -> str:
     """The sample opened as an anchor."""
     return address(
         "diversity",
@@ -36,12 +36,12 @@ def diversity(choice: Choice, modality: str, number: int) -> str:
     )
 
 
-def retrieval(choice: Choice, modality: str, number: int) -> str:
+def retrieval(choice: Choice, modality: Modality, number: int) -> str:
     """The sample opened as a query."""
     return address("retrieval", choice, direction=DIRECTIONS[modality], **{f"query-{modality}": number})
 
 
-def joint_space(choice: Choice, modality: str, number: int) -> str:
+def joint_space(choice: Choice, modality: Modality, number: int) -> str:
     """The sample on the map of both modalities."""
     return address("joint", choice, focus=f"{'caption' if modality == 'text' else 'image'}-{number}")
 
@@ -59,7 +59,9 @@ def concepts(choice: Choice, text: int) -> str:
     return address("concepts", choice, caption=text)
 
 
-def of_sample(choice: Choice, modality: str, number: int, *, here: str = "") -> tuple[tuple[str, str], ...]:
+def of_sample(
+    choice: Choice, modality: Modality, number: int, *, here: str = ""
+) -> tuple[tuple[str, str], ...]:
     """Links from a sample to the other pages that can show it; `here` is left out."""
     pages = {"diversity": diversity, "query": retrieval, "joint space": joint_space}
     links = tuple((label, link(choice, modality, number)) for label, link in pages.items() if label != here)

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app.backend.runs import InputError, RunSummary, all_runs, comparable, has_embeddings
+from app.ask import InputError, RunSummary, all_runs, comparable, has_embeddings
+from app.choice import NO_RUN, Choice, put
 from app.ui import cards
-from app.ui.state import NO_RUN, Choice, put
 
 OTHER_PAGES = (
     "Overview, Diversity, Similarity and Retrieval work with such a run. Choose another run for this page."

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import getpass
 import html
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app.backend import reviews
-from app.backend.reviews import LONGEST, LONGEST_TAG, MOST_TAGS, Review
-from app.backend.runs import InputError
+from app import judging
+from app.ask import InputError
+from app.choice import REVIEWER, Choice, attempt, bound, reviewer_in_link
 from app.ui import cards
 from app.ui.clicks import is_index
-from app.ui.state import REVIEWER, Choice, bound, reviewer_in_link
 from app.ui.table import ENLARGED
 
-REFUSED = "review-refused"
+NOT_RECORDED = "The verdict was not recorded."
 NAME = "coder-reviews"
 # Verdict → its label on a pair of the labels, on any other pair, and its key. Streamlit keeps C and R for itself.
 LABELS: dict[str, tuple[str, str, str]] = {
@@ -51,13 +48,13 @@ export default function ({ setTriggerValue }) {
 def login() -> str:
     """The name of whoever started the app, as the reviewer until another is given."""
     with suppress(OSError, KeyError, ImportError):
-        return getpass.getuser()[: LONGEST["reviewer"]]
+        return getpass.getuser()[: judging.LONGEST["reviewer"]]
     return "reviewer"
 
 
 def reviewer() -> str:
     """Who judges: the name in the field, in the address, or the login name."""
-    return reviewer_in_link().get(REVIEWER, "").strip()[: LONGEST["reviewer"]] or login()
+    return reviewer_in_link().get(REVIEWER, "").strip()[: judging.LONGEST["reviewer"]] or login()
 
 
 def reviewer_field() -> None:
@@ -65,7 +62,7 @@ def reviewer_field() -> None:
     st.text_input(
         "Reviewer",
         placeholder=login(),
-        max_chars=LONGEST["reviewer"],
+        max_chars=judging.LONGEST["reviewer"],
         width=220,
         **bound(REVIEWER),
         help="Stands with every verdict. Without a name it is the login name of whoever started the app.",
@@ -74,7 +71,7 @@ def reviewer_field() -> None:
 
 def is_own(choice: Choice, image: int, caption: int | None) -> bool:
     """Whether the labels say that a pair belongs together; an image with all its captions is such a pair."""
-    owner = reviews.reviewed_split(choice.runs[-1], choice.split).image_of_text
+    owner = judging.reviewed_split(choice.last, choice.split).image_of_text
     return caption is None or int(owner[caption]) == image
 
 
@@ -84,23 +81,15 @@ def offered(choice: Choice, image: int, caption: int | None) -> dict[str, str]:
     return {verdict: labels[column] for verdict, labels in LABELS.items() if labels[column]}
 
 
-def current(choice: Choice, image: int, caption: int | None) -> Review | None:
+def current(choice: Choice, image: int, caption: int | None) -> judging.Review | None:
     """What this reviewer says of a pair now.
 
     Raises:
         InputError: the file of reviews cannot be read.
     """
-    run = choice.runs[-1]
-    pair = reviews.reviewed_split(run, choice.split).pair(image, caption)
-    return reviews.own_verdicts(run, reviewer()).get(pair)
-
-
-def record(write: Callable[..., None], *arguments: Any) -> None:
-    """Write a verdict; why it could not be written is said by `show_refusal`."""
-    try:
-        write(*arguments)
-    except (InputError, OSError) as error:
-        st.session_state[REFUSED] = str(error)
+    run = choice.last
+    pair = judging.reviewed_split(run, choice.split).pair(image, caption)
+    return judging.own_verdicts(run, reviewer()).get(pair)
 
 
 def give(
@@ -108,20 +97,14 @@ def give(
 ) -> None:
     """Record a verdict, or take the present one back. "Wrong caption" and "too vague" are about a caption with its own
     image, whatever image it is shown with."""
-    run, split = choice.runs[-1], choice.split
+    run, split = choice.last, choice.split
     if verdict == UNDO:
         if (review := current(choice, image, caption)) is not None:
-            record(reviews.undo, run, review)
+            attempt(NOT_RECORDED, judging.undo, run, review)
         return
     if verdict in OF_CAPTION and caption is not None:
-        image = int(reviews.reviewed_split(run, split).image_of_text[caption])
-    record(reviews.give, run, split, image, caption, verdict, reviewer(), tags, note)
-
-
-def show_refusal() -> None:
-    """Say why the last verdict was not recorded."""
-    if reason := st.session_state.pop(REFUSED, ""):
-        cards.empty("The verdict was not recorded.", reason)
+        image = int(judging.reviewed_split(run, split).image_of_text[caption])
+    attempt(NOT_RECORDED, judging.give, run, split, image, caption, verdict, reviewer(), tags, note)
 
 
 def judge(
@@ -134,7 +117,6 @@ def judge(
         key: of the widgets. keys: whether keys give the verdicts; one such row a page. undo: whether there is a button
             that takes the verdict back.
     """
-    show_refusal()
     try:
         review = current(choice, image, caption)
     except InputError as error:
@@ -169,7 +151,9 @@ def judge(
     return row
 
 
-def _remarks(choice: Choice, image: int, caption: int | None, review: Review | None, key: str) -> None:
+def _remarks(
+    choice: Choice, image: int, caption: int | None, review: judging.Review | None, key: str
+) -> None:
     """Tags and a note, saved with the present verdict or alone."""
 
     def save() -> None:
@@ -183,9 +167,11 @@ def _remarks(choice: Choice, image: int, caption: int | None, review: Review | N
             "Tags, with commas between them",
             ", ".join(review.tags) if review else "",
             key=f"{key}-tags",
-            max_chars=MOST_TAGS * (LONGEST_TAG + 2),
+            max_chars=judging.MOST_TAGS * (judging.LONGEST_TAG + 2),
         )
-        st.text_area("Note", review.note if review else "", key=f"{key}-note", max_chars=LONGEST["note"])
+        st.text_area(
+            "Note", review.note if review else "", key=f"{key}-note", max_chars=judging.LONGEST["note"]
+        )
         st.button("Save", key=f"{key}-save", on_click=save)
         cards.note(f"Reviewer: {reviewer()}. The Reviews page takes another name.")
 
@@ -219,7 +205,7 @@ def listen(choice: Choice) -> None:
     def report() -> None:
         value = (st.session_state.get(NAME) or {}).get("verdict")
         verdict, pair = (value.get("verdict"), value.get("pair")) if isinstance(value, dict) else (None, None)
-        split = reviews.reviewed_split(choice.runs[-1], choice.split)
+        split = judging.reviewed_split(choice.last, choice.split)
         if verdict not in (*LABELS, UNDO) or not isinstance(pair, list) or len(pair) != 3:
             return
         if is_index(pair[0], len(split.keys)) and is_index(pair[1], len(split.captions)):

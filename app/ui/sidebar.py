@@ -7,15 +7,14 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app.backend.runs import InputError, RunSummary, all_runs, comparable, facts, run_faults
-from app.backend.slices import LONGEST_EXPRESSION, plain_words, recalls_of, selected
+from app.ask import InputError, RunSummary, all_runs, comparable, facts, run_faults, slices
+from app.choice import NO_RUN, SLICE, Choice, plain_words, put, recall_of, reviewer_in_link, slice_mask
 from app.ui import cards, enlarged, frame, links, reviewing, unavailable
 from app.ui.glossary import tip
-from app.ui.state import NO_RUN, Choice, put, reviewer_in_link
 from app.ui.unavailable import Problem
 
 PROBLEMS = "problems-of-the-link"
-SLICE, ALSO = "slice", "also"
+ALSO = "also"
 FORMERLY_ALSO = "curves"  # in older links
 MOST_ALSO = 4
 OFFERED = 12  # runs listed where the one that a link names cannot be shown
@@ -115,7 +114,7 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
     expression = _slice(shown)
     if shown is not None and expression:
         query[SLICE] = expression
-        shown = replace(shown, slice=_described(shown, expression), slice_run=shown.runs[-1])
+        shown = _sliced(shown, expression)
     return query | {"split": split}, shown, [*problems, *faults]
 
 
@@ -167,13 +166,13 @@ def _waits(run: RunSummary, first: RunSummary, split: str) -> bool:
 def _slice(shown: Choice | None) -> str:
     """The field of the slice; its value is in the URL while there is one."""
     seen = f"{SLICE}-of-the-url"
-    asked = st.query_params.get(SLICE, "")[:LONGEST_EXPRESSION]
+    asked = st.query_params.get(SLICE, "")[: slices.LONGEST_EXPRESSION]
     if asked != st.session_state.get(seen, ""):
         st.session_state[SLICE] = asked
     st.text_input(
         "Search or slice",
         key=SLICE,
-        max_chars=LONGEST_EXPRESSION,
+        max_chars=slices.LONGEST_EXPRESSION,
         placeholder="dog frisbee, or length > 15",
         help=tip("slice"),
         disabled=shown is None,
@@ -182,20 +181,21 @@ def _slice(shown: Choice | None) -> str:
     return str(st.session_state[seen])
 
 
-def _described(shown: Choice, expression: str) -> str:
-    """Say below the field what the slice holds and how the runs do on it; "" where the expression is none."""
+def _sliced(shown: Choice, expression: str) -> Choice:
+    """Report below the field the size and recall of the slice; returns the choice narrowed to it, unless the expression
+    is wrong."""
     try:
-        inside = selected(shown.runs[-1], shown.split, expression)
+        inside = slice_mask(shown.runs[-1], shown.split, expression)
     except InputError as error:
         cards.note(f"{str(error)[:1].upper()}{str(error)[1:]}. Nothing is filtered.")
-        return ""
+        return shown
     captions = inside.nonzero()[0]
-    recalls = " · ".join(f"{run.name} {recalls_of(run, shown.split, captions):.1f} %" for run in shown.runs)
+    recalls = " · ".join(f"{run.name} {recall_of(run, shown.split, captions):.1f} %" for run in shown.runs)
     words = plain_words(shown.runs[-1], shown.split, expression)
     held = f"{f'With {words}: ' if words else ''}{len(captions):,} of {len(inside):,} captions"
     cards.note(f"{held} on every page. Text→image R@1: {recalls}." if len(captions) else f"{held}.")
     st.button("Clear slice", icon=":material/close:", on_click=lambda: put(SLICE, ""))
-    return expression
+    return replace(shown, slice=expression, slice_run=shown.last, mask=inside)
 
 
 def _picker(label: str, key: str, names: Sequence[str], default: str, help_text: str) -> str:
@@ -252,6 +252,7 @@ def page(
     """
     chosen = choice()
     cards.question(title if isinstance(title, str) else title(chosen) if chosen else "Which run?", how)
+    cards.refusal()
     problems: list[Problem] = st.session_state.get(PROBLEMS, [])
     for problem in problems:
         alone = ""

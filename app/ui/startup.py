@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 import psutil
 
+from app import questions
+from app.ask import all_runs, ask
+
 MODULES = ("app.ui.sidebar", "app.ui.downloads", "app.views.separation", "app.views.query")
 
 
@@ -32,14 +35,13 @@ def load() -> None:
     for name in MODULES:
         import_module(name)
     from app import charts
-    from app.backend.runs import all_runs, analysis_fault
     from app.ui.sidebar import default_pair, default_split
 
     charts.histogram({"": np.arange(2)}, "", "", charts.LIGHT).to_json()
     runs = {run.name: run for run in all_runs() if run.usable}
     pair = [runs[name] for name in default_pair(list(runs)) if name in runs] if runs else []
     for run in pair:
-        analysis_fault(run, default_split(pair))
+        ask(questions.analysis_fault, run, default_split(pair))
 
 
 def send_at_once() -> None:

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from app.choice import put
 from app.ui.clicks import is_index
 from app.ui.glossary import TERMS
-from app.ui.state import put
 
 PAGE = 50
 HERE = Path(__file__).parent
@@ -39,7 +39,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleCell:
     """What a table shows of a sample: its name, its text, ids in small print, a picture as data URL ("" for none)."""
 
     image: int
@@ -49,7 +49,7 @@ class Sample:
     picture: str = ""
 
 
-Samples = Callable[[np.ndarray], list[Sample]]
+Samples = Callable[[np.ndarray], list[SampleCell]]
 
 
 def picking_table(

@@ -6,7 +6,8 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from app.backend.runs import RunSummary, analysis_fault, runs_root
+from app import questions
+from app.ask import RunSummary, ask, runs_root
 
 LONGEST = 80  # characters of a name from a link
 _SPLIT = re.compile(r"[A-Za-z0-9_]+")
@@ -52,7 +53,7 @@ def split(summary: RunSummary, name: str) -> Problem:
 
 def analysis(summary: RunSummary, name: str) -> Problem | None:
     """A split whose analysis is damaged; None where it is sound."""
-    fault = analysis_fault(summary, name)
+    fault = ask(questions.analysis_fault, summary, name)
     fact = f"The analysis of {summary.name} on {name} is damaged."
     return Problem(summary.name, fact, f"{fault} {_again(summary, name)}") if fault else None
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from urllib.parse import urlencode
 
 import streamlit as st
 
-from app.backend import saved_views
-from app.backend.runs import InputError
+from app.ask import InputError, runs_root, saved_views
+from app.choice import attempt
 from app.ui import cards
 
-NAME, REFUSED = "view-name", "view-refused"
+NAME = "view-name"
 
 
 def draw(page: str) -> None:
@@ -22,11 +21,9 @@ def draw(page: str) -> None:
     """
     with st.sidebar.popover("Saved views", icon=":material/bookmark:", width="stretch"):
         st.text_input("Save this view as", key=NAME, max_chars=saved_views.LONGEST_NAME)
-        st.button("Save", on_click=lambda: _save(page), key="save-view")
-        if refused := st.session_state.pop(REFUSED, ""):
-            cards.note(refused)
+        st.button("Save", on_click=attempt, args=("The view was not saved.", _save, page), key="save-view")
         try:
-            views = saved_views.saved()
+            views = saved_views.saved_views(runs_root())
         except InputError as error:
             cards.note(str(error))
             return
@@ -36,21 +33,13 @@ def draw(page: str) -> None:
                 st.button(
                     "Remove",
                     key=f"remove-view-{number}",
-                    on_click=lambda name=name: _try(saved_views.remove, name),
+                    on_click=attempt,
+                    args=("The view was not removed.", saved_views.remove_view, runs_root(), name),
                 )
 
 
 def _save(page: str) -> None:
     values = [(key, value) for key in st.query_params for value in st.query_params.get_all(key)]
-    address = f"{page}?{urlencode(values)}"
-    _try(saved_views.save, str(st.session_state.get(NAME, "")).strip(), address)
-    if REFUSED not in st.session_state:
-        st.session_state[NAME] = ""
-
-
-def _try(change: Callable[..., None], *values: str) -> None:
-    """Call, and keep what it refuses for the next drawing."""
-    try:
-        change(*values)
-    except (InputError, OSError) as error:
-        st.session_state[REFUSED] = str(error)
+    name = str(st.session_state.get(NAME, "")).strip()
+    saved_views.save_view(runs_root(), name, f"{page}?{urlencode(values)}")
+    st.session_state[NAME] = ""

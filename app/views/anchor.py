@@ -9,10 +9,9 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.backend.diversity import Anchor
-from app.backend.runs import Loss, RunSummary, open_summary, split_sample, thumbnail
+from app.ask import Loss, Modality, Run, RunSummary, ask, diversity
+from app.choice import OTHER, Choice, theme
 from app.ui import cards, downloads, links, reviewing
-from app.ui.state import Choice, theme
 from app.ui.table import Column, plain_table
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
 from app.views.query import review_menu
@@ -25,13 +24,14 @@ MOST_ACROSS = 3  # runs beside one another
 def show_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Loss) -> None:
     """Draw it for every chosen run, side by side, of more than three in two rows; `loss` holds the μ, γ and ε of the
     sliders."""
-    modality, sample = str(settings["modality"]), split_sample(choice.runs[-1], choice.split)
+    modality: Modality = settings["modality"]
+    sample = ask(Run.sample, choice.last, choice.split)
     show_sample(choice, modality, number, here="diversity")
     nearest: dict[str, list[int]] = {}
     colours = charts.tone(theme())
     runs = choice.runs
     anchors = {
-        run.name: open_summary(run).anchor(number, split=choice.split, loss=loss, sample=sample, **settings)
+        run.name: ask(Run.anchor, run, number, split=choice.split, loss=loss, sample=sample, **settings)
         for run in runs
     }
     if choice.between:
@@ -66,23 +66,25 @@ def show_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Los
     show_heat_maps(choice, "Negative", pairs)
 
 
-def show_sample(choice: Choice, modality: str, number: int, *, here: str = "") -> None:
+def show_sample(choice: Choice, modality: Modality, number: int, *, here: str = "") -> None:
     """A sample: its picture with all its captions, the query in bold; links to the other pages."""
-    run, split = choice.runs[-1], choice.split
-    opened = open_summary(run)
-    image = number if modality == "image" else int(opened.image_of_text(split)[number])
-    own, captions = opened.captions_of(split, image), opened.captions(split)
+    run, split = choice.last, choice.split
+    opened = run
+    image = number if modality == "image" else int(ask(Run.image_of_text, opened, split)[number])
+    own, captions = ask(Run.captions_of, opened, split, image), ask(Run.captions, opened, split)
     highlighted = None if modality == "image" else own.tolist().index(number)
     title = f"Image {image}" if modality == "image" else f"Caption {number} of image {image}"
     pages = links.of_sample(choice, modality, number, here=here)
-    file = opened.image_names(split)[image]
+    file = ask(Run.image_names, opened, split)[image]
     title += f" · {file}" if file != f"image {image}" else ""
-    cards.sample(thumbnail(run, split, image), [captions[j] for j in own], title, highlighted, pages, image)
+    cards.sample(
+        ask(Run.picture, run, split, image), [captions[j] for j in own], title, highlighted, pages, image
+    )
     with reviewing.judge(choice, image, None if modality == "image" else number, "sample"):
         similar_button(choice, modality, number, "sample")
 
 
-def _numbers(anchor: Anchor, function: str) -> None:
+def _numbers(anchor: diversity.Anchor, function: str) -> None:
     spread = "SD" if function == "std" else "entropy"
     cards.metrics(
         [
@@ -97,7 +99,7 @@ def _numbers(anchor: Anchor, function: str) -> None:
     )
 
 
-def _table(anchors: Mapping[str, Anchor], function: str) -> None:
+def _table(anchors: Mapping[str, diversity.Anchor], function: str) -> None:
     """What `_numbers` has of one run, of several: a row each."""
     spread = "SD" if function == "std" else "entropy"
     columns = {
@@ -114,8 +116,8 @@ def _table(anchors: Mapping[str, Anchor], function: str) -> None:
     plain_table(pd.DataFrame(rows), columns, "anchor", "runs")
 
 
-def _nearest(choice: Choice, run: RunSummary, anchor: Anchor, number: int) -> None:
-    other = "image" if anchor.modality == "text" else "text"
+def _nearest(choice: Choice, run: RunSummary, anchor: diversity.Anchor, number: int) -> None:
+    other = OTHER[anchor.modality]
     items = []
     for place, row in enumerate(anchor.nearest(NEAREST).to_dict("records"), start=1):
         candidate = int(row["candidate"])

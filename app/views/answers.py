@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
-from app.backend.retrieval import answers
-from app.backend.runs import RunSummary, comparable
+from app import questions
+from app.ask import Direction, RunSummary, ask_all, comparable
+from app.choice import Choice
 from app.ui import cards
 from app.ui.controls import choose_one
-from app.ui.state import Choice
 from app.ui.table import Column, plain_table
-from app.views.samples import slice_members
+
+WAYS: dict[Direction, str] = {"t2i": "Caption → images", "i2t": "Image → captions"}
 
 
 def show_answers(runs: list[RunSummary], choice: Choice) -> None:
@@ -22,9 +23,9 @@ def show_answers(runs: list[RunSummary], choice: Choice) -> None:
         "Who answers what?",
         "Queries answered within the first result: by the run of the row and not by that of the column.",
     )
-    way = choose_one("Direction", {"t2i": "Caption → images", "i2t": "Image → captions"}, "answers-of")
-    queries = slice_members(choice, "text" if way == "t2i" else "image") if choice.slice else None
-    right = answers(runs, choice.split, way, 1, queries)
+    way = choose_one("Direction", WAYS, "answers-of")
+    queries = choice.members("text" if way == "t2i" else "image") if choice.slice else None
+    right = ask_all(questions.answers, runs, choice.split, way, 1, queries)
     rows = [
         {
             "run": run.name,

@@ -1,4 +1,4 @@
-"""Sections of the Clusters page: all clusters; one cluster with its words, members and nearest clusters."""
+"""Sections of the clusters.Clusters page: all clusters; one cluster with its words, members and nearest clusters."""
 
 from __future__ import annotations
 
@@ -10,26 +10,24 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.backend import clusters
-from app.backend.clusters import Clusters, StoredClusters
-from app.backend.runs import RunSummary, open_summary
+from app.ask import Run, RunSummary, StoredResult, ask, clusters
+from app.choice import Choice, bound, put, theme
 from app.ui import cards, downloads, links, words
 from app.ui.controls import choose_one, step_through
 from app.ui.selection import selected_points
-from app.ui.state import Choice, bound, put, theme
 from app.ui.table import Column, picking_table, plain_table
-from app.views.samples import in_slice, sample_card, slice_members
+from app.views.samples import sample_card
 
 TARGET, CHART = "cluster", "cluster-map"
 CARDS_SHOWN, WORDS_SHOWN = 15, 12
 
 
-def overview(run: RunSummary, choice: Choice, result: StoredClusters) -> pd.DataFrame:
+def overview(run: RunSummary, choice: Choice, result: StoredResult[clusters.Clusters]) -> pd.DataFrame:
     """All clusters, as a figure and as a table; returns the table."""
-    table = clusters.cluster_table(run, choice.split, result)
+    assert result.value is not None
+    table = ask(clusters.cluster_table, run, choice.split, result.value)
     if choice.slice:
-        assert result.value is not None
-        inside = np.bincount(result.value.pairs[slice_members(choice, "text")], minlength=result.value.count)
+        inside = np.bincount(result.value.pairs[choice.members("text")], minlength=result.value.count)
         table = table.assign(inside=inside[table["cluster"]]).drop(columns="images")
         table = table.sort_values("inside", ascending=False, kind="stable", ignore_index=True)
     number = str(st.session_state.get(TARGET, st.query_params.get(TARGET, table["cluster"].iloc[0])))
@@ -70,7 +68,9 @@ def _pick() -> None:
         put(TARGET, numbers[0])
 
 
-def show_cluster(run: RunSummary, choice: Choice, result: StoredClusters, table: pd.DataFrame) -> None:
+def show_cluster(
+    run: RunSummary, choice: Choice, result: StoredResult[clusters.Clusters], table: pd.DataFrame
+) -> None:
     """Everything about one cluster."""
     assert result.value is not None
     cards.heading("One cluster in detail")
@@ -86,7 +86,7 @@ def show_cluster(run: RunSummary, choice: Choice, result: StoredClusters, table:
     left, right = st.columns(2, gap="large")
     with left:
         cards.label("Marking words")
-        marking = clusters.marking_words(run, choice.split, result).top(number, WORDS_SHOWN)
+        marking = ask(clusters.marking, run, choice.split, result.value).top(number, WORDS_SHOWN)
         if len(marking):
             downloads.chart(
                 charts.word_bars(marking, charts.tone(theme())), "words", "words that mark the cluster"
@@ -106,7 +106,7 @@ def show_cluster(run: RunSummary, choice: Choice, result: StoredClusters, table:
             picking_table(
                 rows, columns, near["cluster"].to_numpy(), TARGET, "near-table", "clusters nearby", height=250
             )
-        _concepts(clusters.marking_concepts(run, choice.split, result.value, number))
+        _concepts(ask(clusters.marking_concepts, run, choice.split, result.value, number))
     _members(run, choice, result.value, number)
     if len(near):
         _between(run, choice, result.value, number, near, words_of)
@@ -123,9 +123,9 @@ def _concepts(table: pd.DataFrame) -> None:
     plain_table(table.assign(**100 * table[list(percent)]), columns, "marking-concepts", "concepts")
 
 
-def _members(run: RunSummary, choice: Choice, all_clusters: Clusters, number: int) -> None:
-    pairs = clusters.members(run, choice.split, all_clusters, number)
-    pairs = pairs[in_slice(choice, "text", pairs["caption"])]
+def _members(run: RunSummary, choice: Choice, all_clusters: clusters.Clusters, number: int) -> None:
+    pairs = ask(clusters.members, run, choice.split, all_clusters, number)
+    pairs = pairs[choice.inside("text", pairs["caption"])]
     kinds = {
         "centre": "Nearest to the centroid",
         "edge": "Furthest from it",
@@ -160,7 +160,7 @@ def _members(run: RunSummary, choice: Choice, all_clusters: Clusters, number: in
 def _between(
     run: RunSummary,
     choice: Choice,
-    all_clusters: Clusters,
+    all_clusters: clusters.Clusters,
     number: int,
     near: pd.DataFrame,
     words_of: dict[int, str],
@@ -173,8 +173,7 @@ def _between(
         )
         or 0
     )
-    within = slice_members(choice, "text") if choice.slice else None
-    pairs = clusters.between(run, choice.split, all_clusters, number, other, within)
+    pairs = ask(clusters.between, run, choice.split, all_clusters, number, other, within=choice.captions)
     if not len(pairs):
         cards.empty("The slice holds no such pair.", "Choose another cluster, or clear the slice.")
         return
@@ -183,7 +182,7 @@ def _between(
 
 def _cards(run: RunSummary, choice: Choice, pairs: pd.DataFrame, score: str, notes: Sequence[str]) -> None:
     """The images of these pairs, each once with its captions, in the order of their first pairs."""
-    captions = open_summary(run).captions(choice.split)
+    captions = ask(Run.captions, run, choice.split)
     items = []
     annotated = pairs.assign(note=notes)
     for image in pd.unique(pairs["image"].to_numpy())[:CARDS_SHOWN].tolist():

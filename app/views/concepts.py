@@ -5,35 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import streamlit as st
 
-from app import charts
-from app.backend import concepts
-from app.backend.runs import RunSummary, open_summary
+from app import charts, questions
+from app.ask import Modality, Run, RunSummary, ask, ask_both, concepts
+from app.choice import Choice, bound, bound_number, put, theme
 from app.ui import cards, downloads, links
 from app.ui.controls import choose_one, step_through
 from app.ui.glossary import tip
 from app.ui.selection import selected_points
-from app.ui.state import Choice, bound, bound_number, put, theme
 from app.ui.table import Column, rows_table
 from app.views.anchor import show_sample
-from app.views.samples import holding, in_slice, sample_card, sample_table, say_slice, slice_members
+from app.views.samples import holding, sample_card, sample_table, say_slice
 
 CONCEPT, CAPTION = "concept", "caption"
 MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 10
-SIDES = {"image": "images", "text": "captions"}
+SIDES: dict[Modality, str] = {"image": "images", "text": "captions"}
 PARTS = {"strong": "Strongest concepts", "around": "One neighbourhood"}
-BY = {"captions": "Captions", "edges": "Edges", "read": "Attention"}
+Strength = Literal["captions", "edges", "read"]
+BY: dict[Strength, str] = {"captions": "Captions", "edges": "Edges", "read": "Attention"}
 KINDS = {"": "All", "object": "Objects", "property": "Properties", "motion": "Motions"}
 
 
 def choose_concept(runs: Sequence[RunSummary], split: str) -> str:
     """The picker of a concept, which the graph marks and whose readers are shown."""
-    last, names = concepts.concept_table(runs[-1], split), concepts.concept_names(runs[-1], split)
+    last, names = ask(questions.concept_table, runs[-1], split), ask(questions.view_of, runs[-1], split).names
     order = np.argsort(-last["read"].to_numpy(), kind="stable").tolist()
-    others = [word for run in runs for word in concepts.concept_names(run, split)]
+    others = [word for run in runs for word in ask(questions.view_of, run, split).names]
     options = dict.fromkeys([names[i] for i in order] + others)
     return str(st.selectbox("Concept", list(options), **bound(CONCEPT), help=tip("concept"), width=220))
 
@@ -47,14 +48,15 @@ def graphs(runs: Sequence[RunSummary], split: str) -> str:
     )
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         part = choose_one("Show", PARTS, "part", tip("concept edge"))
-        by, kind = "captions", ""
+        by: Strength = "captions"
+        kind = ""
         if part == "strong":
             by = choose_one("Strongest by", BY, "by", tip("concept strength"))
             kind = choose_one("Kind", KINDS, "kind")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         word = choose_concept(runs, split)
         count = int(st.number_input("At most", 5, MOST_SHOWN, USUAL, 5, **bound_number("count"), width=120))
-    if len(runs) == 2 and by != "read" and concepts.same_graph(runs[0], runs[1], split):
+    if len(runs) == 2 and by != "read" and ask_both(questions.same_graph, runs[0], runs[1], split):
         cards.note("Both runs have the same graph, because it is built from the training captions.")
         runs = runs[-1:]
     for position, (run, column) in enumerate(zip(runs, st.columns(len(runs), gap="large"), strict=True)):
@@ -66,15 +68,15 @@ def graphs(runs: Sequence[RunSummary], split: str) -> str:
 
 
 def _graph(
-    run: RunSummary, split: str, position: int, word: str, part: str, by: str, kind: str, count: int
+    run: RunSummary, split: str, position: int, word: str, part: str, by: Strength, kind: str, count: int
 ) -> None:
-    names = concepts.concept_names(run, split)
+    names = ask(questions.view_of, run, split).names
     number = names.index(word) if word in names else None
     if part == "around" and number is None:
         cards.empty(f"“{word}” is not a concept of this run.", "Choose another concept.")
         return
     around = number if part == "around" else None
-    graph, total = concepts.concept_graph(run, split, around=around, by=by, kind=kind, count=count)
+    graph, total = ask(questions.concept_graph, run, split, around=around, by=by, kind=kind, count=count)
     key = f"concept-graph-{position}"
     figure = charts.concept_graph(graph.nodes, graph.edges, number, charts.tone(theme()))
     downloads.chart(
@@ -114,7 +116,8 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
         "Effective number of concepts: at 1 a sample attends to a single concept, further right to more of them.",
     )
     inside = {
-        side: in_slice(choice, side, concepts.attention_of(runs[-1], split, side).samples) for side in SIDES
+        side: choice.inside(side, ask(questions.attention_of, runs[-1], split, side).samples)
+        for side in SIDES
     }
     if choice.slice:
         say_slice(choice, "text")
@@ -126,8 +129,8 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
     for run in runs:
         if len(runs) > 1:
             cards.label(run.name)
-        image, text = (_part(concepts.attention_of(run, split, side), inside[side]) for side in SIDES)
-        shared, total = concepts.shared_attention(run, split), len(image.mean)
+        image, text = (_part(ask(questions.attention_of, run, split, side), inside[side]) for side in SIDES)
+        shared, total = ask(questions.shared_attention, run, split), len(image.mean)
         medians = [f"{np.median(attention.perplexity):.1f}" for attention in (image, text)]
         cards.metrics(
             [
@@ -143,7 +146,7 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
                 ),
             ]
         )
-        if concepts.strongest_only(run, split):
+        if not ask(questions.view_of, run, split).whole:
             cards.note(
                 "The analysis stores only the strongest concepts of every sample; shares are of those."
             )
@@ -151,7 +154,8 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
         with column:
             cards.label(name.capitalize())
             numbers = {
-                run.name: concepts.attention_of(run, split, side).perplexity[inside[side]] for run in runs
+                run.name: ask(questions.attention_of, run, split, side).perplexity[inside[side]]
+                for run in runs
             }
             figure = charts.concepts_read(numbers, name, charts.tone(theme()))
             downloads.chart(figure, f"amount-{side}", f"concepts that {name} read")
@@ -189,7 +193,7 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
             name = choose_one("Run", {r.name: r.name for r in reversed(runs)}, "pairs-of")
             run = next(r for r in runs if r.name == name)
         first = choose_one("First", {"least": "Least shared", "most": "Most shared"}, "first", tip("shared"))
-    table = concepts.disagreements(run, choice.split)
+    table = ask(questions.disagreements, run, choice.split)
     table = table if first == "least" else table.iloc[::-1]
     alone = replace(choice, first=run, second=None)
     table = table.iloc[holding(alone, "text", table["caption"].to_numpy(), "")].reset_index(drop=True)
@@ -219,14 +223,14 @@ def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> N
         "One pair in detail",
         "Bars to the left are concepts the image reads, bars to the right those the caption reads.",
     )
-    count = len(open_summary(runs[-1]).captions(choice.split))
+    count = len(ask(Run.captions, runs[-1], choice.split))
     number = step_through("Caption number", CAPTION, order, count, "The row of the caption in its split.")
     show_sample(choice, "text", number, here="concepts")
     for position, (run, column) in enumerate(zip(runs, st.columns(len(runs), gap="large"), strict=True)):
         with column:
             cards.label(run.name)
-            rows, shared, perplexity = concepts.pair_concepts(run, choice.split, number, STRONGEST)
-            rank = int(open_summary(run).ranks(choice.split)["t2i"][number]) + 1
+            rows, shared, perplexity = ask(questions.pair_concepts, run, choice.split, number, STRONGEST)
+            rank = int(ask(Run.ranks, run, choice.split)["t2i"][number]) + 1
             cards.metrics(
                 [
                     cards.Metric("shared", f"{shared:.1f} %", "of the attention", "shared"),
@@ -245,13 +249,13 @@ def readers(runs: Sequence[RunSummary], choice: Choice, word: str) -> None:
     """The samples that read the chosen concept most."""
     cards.heading(f"Top readers of “{word}”", "Rank, and the concept’s share of the sample’s attention.")
     for run in runs:
-        names = concepts.concept_names(run, choice.split)
+        names = ask(questions.view_of, run, choice.split).names
         if len(runs) > 1:
             cards.label(run.name)
         if word not in names:
             cards.note(f"“{word}” is not a concept of this run.")
             continue
-        row = concepts.concept_table(run, choice.split).iloc[names.index(word)]
+        row = ask(questions.concept_table, run, choice.split).iloc[names.index(word)]
         cards.note(
             f"In {row['count']:,} training captions ({row['forms']}). It has {row['image']:.2f} % of the images’ "
             f"attention and {row['text']:.2f} % of the captions’."
@@ -261,9 +265,9 @@ def readers(runs: Sequence[RunSummary], choice: Choice, word: str) -> None:
                 _readers(run, choice, names.index(word), side)
 
 
-def _readers(run: RunSummary, choice: Choice, concept: int, side: str) -> None:
-    within = slice_members(choice, side) if choice.slice else None
-    table = concepts.top_readers(run, choice.split, concept, side, READERS, within)
+def _readers(run: RunSummary, choice: Choice, concept: int, side: Modality) -> None:
+    within = choice.samples(side)
+    table = ask(questions.top_readers, run, choice.split, concept, side, READERS, within)
     if not len(table):
         of_slice = " of the slice" if choice.slice else ""
         cards.empty(
@@ -271,7 +275,7 @@ def _readers(run: RunSummary, choice: Choice, concept: int, side: str) -> None:
             "Choose another concept.",
         )
         return
-    pictured, first = side == "image", open_summary(run).first_captions(choice.split)
+    pictured, first = side == "image", ask(Run.first_captions, run, choice.split)
     items = []
     for place, (sample, share) in enumerate(table[["sample", "attention"]].to_numpy().tolist(), start=1):
         number = int(sample)
@@ -302,7 +306,7 @@ def all_concepts(runs: Sequence[RunSummary], split: str) -> None:
         f"All concepts of {run.name}" if len(runs) > 1 else "All concepts",
         "Click on a row to choose the concept.",
     )
-    table = concepts.concept_table(run, split).assign(word=concepts.concept_names(run, split))
+    table = ask(questions.concept_table, run, split).assign(word=ask(questions.view_of, run, split).names)
     table = table.sort_values("read", ascending=False, kind="stable", ignore_index=True)
 
     columns = {

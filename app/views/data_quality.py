@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -9,24 +10,36 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.backend import data_quality
-from app.backend.data_quality import VERDICTS, ContentReport, Finding
-from app.backend.runs import RunSummary, open_summary
+from app import jobs, questions
+from app.ask import (
+    HASHES,
+    Modality,
+    Run,
+    RunSummary,
+    StoredResult,
+    ask,
+    ask_both,
+    ask_now,
+    data_quality,
+    diversity,
+)
+from app.choice import Choice, bound, opened
 from app.ui import cards, downloads, links, reviewing, words
-from app.ui.controls import choose_one, follow, step_through
+from app.ui.controls import choose_one, step_through
 from app.ui.glossary import tip
-from app.ui.state import Choice, bound
 from app.ui.table import Column, picking_table
 from app.views.anchor import show_sample
-from app.views.samples import NO_WORDS, holding, in_slice, note_sample, sample_table, search_words
+from app.views.samples import NO_WORDS, holding, note_sample, sample_table, search_words
 from app.views.work import Work, show_work
 
 PAIR, CAPTION = "pair-caption-number", "empty-caption"
-MEMBERS_SHOWN = 12
+MEMBERS_SHOWN, PICTURE = 12, 280
+KEY_SECONDS = 30  # after which pictures are looked up again, in case one has changed
+Splits = Sequence[data_quality.CaptionedSplit]
 EXPECTED = {
-    VERDICTS[0]: "at least half of random pairs look better",
-    VERDICTS[1]: "at least a tenth do",
-    VERDICTS[2]: "fewer do",
+    data_quality.VERDICTS[0]: "at least half of random pairs look better",
+    data_quality.VERDICTS[1]: "at least a tenth do",
+    data_quality.VERDICTS[2]: "fewer do",
 }
 HEADINGS = {
     "pictures": (
@@ -49,7 +62,7 @@ HEADINGS = {
 def halves(choice: Choice) -> list[RunSummary]:
     """Two of the chosen runs that trained on complementary halves of the split on the page, which is train; or none."""
     pairs = combinations(choice.runs, 2) if choice.split == "train" else ()
-    return next((list(pair) for pair in pairs if not data_quality.why_not_cross_fitted(*pair)), [])
+    return next((list(pair) for pair in pairs if not ask_both(questions.why_not_cross_fitted, *pair)), [])
 
 
 def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSummary]) -> None:
@@ -63,14 +76,15 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
         _note_seen(choice, run)
     note_sample(run, choice.split)
     table = (
-        data_quality.cross_fitted(*cross_fitted)
+        ask_both(data_quality.cross_fitted, *cross_fitted, sample=ask(Run.sample, cross_fitted[0], "train"))
         if cross_fitted
-        else data_quality.mismatches(run, choice.split)
+        else ask(data_quality.mismatches, run, choice.split, sample=ask(Run.sample, run, choice.split))
     )
-    table = table[in_slice(choice, "text", table["caption"])]
+    table = table[choice.inside("text", table["caption"])]
     counts = table["verdict"].value_counts()
     cards.metrics(
-        cards.Metric(name, f"{counts.get(name, 0):,}", EXPECTED[name], "random pairs") for name in VERDICTS
+        cards.Metric(name, f"{counts.get(name, 0):,}", EXPECTED[name], "random pairs")
+        for name in data_quality.VERDICTS
     )
     by = (
         "Every pair is judged by the run that did not see its image."
@@ -83,7 +97,7 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
         "than others. Click on a row to open the pair.",
     )
     judges = table["judge"] if cross_fitted else [run.name] * len(table)
-    ranks = {each.name: open_summary(each).ranks(choice.split)["t2i"] + 1 for each in cross_fitted or [run]}
+    ranks = {each.name: ask(Run.ranks, each, choice.split)["t2i"] + 1 for each in cross_fitted or [run]}
     table = table.assign(rank=[ranks[name][row] for name, row in zip(judges, table["caption"], strict=True)])
     columns = {
         "score": Column("suspicion", ".1f", "mismatch"),
@@ -104,14 +118,16 @@ def _note_seen(choice: Choice, run: RunSummary) -> None:
         "be wrong. Two runs can judge train: one with --train-part 0.5, one with --train-part 0.5 --other-part, both "
         "evaluated with --split train."
     )
-    if choice.second is not None and (why := data_quality.why_not_cross_fitted(choice.first, choice.second)):
+    if choice.second is not None and (
+        why := ask_both(questions.why_not_cross_fitted, choice.first, choice.second)
+    ):
         cards.note(f"These two cannot: {why}.")
 
 
 def empty_captions(choice: Choice, run: RunSummary) -> None:
     """Captions that say little, or suit many images."""
     note_sample(run, choice.split)
-    facts = data_quality.caption_facts(run, choice.split)
+    facts = ask(questions.caption_facts, run, choice.split)
     cards.heading(
         "Captions that say little",
         f"Few content words, many images it fits, or low diversity. {_judges(choice, run)} Click on a row to open the "
@@ -127,7 +143,7 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
         "diversity": Column(f"diversity in {run.name}", ".4f", "diversity"),
     }
     if by == "generic":
-        fits = data_quality.fitting_images(run, choice.split)
+        fits = ask(diversity.fitting_images, run, choice.split, ask(Run.sample, run, choice.split))
         if fits is None:
             cards.note(
                 "These captions share hardly any word, so they cannot tell which other images each would fit."
@@ -172,22 +188,62 @@ def _open_captions(
         key=f"{target}-table",
         file=f"{file}-{choice.split}",
     )
-    if not follow(target, order):
+    if not opened(target, order):
         return
     cards.heading(title)
-    count = open_summary(run).count(choice.split, "text")
+    count = ask(Run.count, run, choice.split, "text")
     number = step_through("Caption number", target, order, count, "The row of the caption in its split.")
     show_sample(choice, "text", number)
 
 
+@st.cache_data(ttl=KEY_SECONDS, show_spinner=False, hash_funcs=HASHES)
+def _content_key(run: RunSummary) -> str:
+    return data_quality.content_key(ask(data_quality.splits_of_run, run))
+
+
+@st.cache_data(max_entries=512, show_spinner=False, hash_funcs=HASHES)
+def _picture(run: RunSummary, name: str, image: int) -> bytes | None:
+    return data_quality.split_thumbnail(
+        split_named(ask(data_quality.splits_of_run, run), name), image, PICTURE
+    )
+
+
+def split_named(splits: Splits, name: str) -> data_quality.CaptionedSplit:
+    """The split of this name."""
+    return next(split for split in splits if split.name == name)
+
+
+def content_report(run: RunSummary) -> tuple[Splits, StoredResult[data_quality.ContentReport]]:
+    """The splits of the data behind a run, and the report on their content, as far as there is one."""
+    splits = ask(data_quality.splits_of_run, run)
+    result = _stored_report(_content_key(run))
+    job = jobs.current(result.name) if result.value is None else None
+    if job is not None and job.progress is not None and job.progress.state == "finished":
+        splits = ask_now(data_quality.splits_of_run, run)  # the data has changed since it was read here
+        result = _stored_report(data_quality.content_key(splits))
+    return splits, result
+
+
+def _stored_report(key: str) -> StoredResult[data_quality.ContentReport]:
+    result = _report(key)
+    if result.value is None:
+        _report.clear(key)
+    return result
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _report(key: str) -> StoredResult[data_quality.ContentReport]:
+    return data_quality.stored_report(key)
+
+
 def findings(choice: Choice, run: RunSummary, view: str) -> None:
     """Duplicates or bad pictures of all splits of the data; where they were not looked for yet, a button."""
-    result = data_quality.content_report(run)
+    splits, result = content_report(run)
     if result.value is None:
         show_work(
             Work(
                 result.name,
-                data_quality.content_command(run),
+                jobs.module_command("coder_core.check_data", str(run.path), "--content"),
                 "Check pictures and captions",
                 "Looks at every picture of the data and compares all pictures and captions: about a minute for 10,000 "
                 "pictures on two cores. The report is kept until the data changes.",
@@ -209,10 +265,10 @@ def findings(choice: Choice, run: RunSummary, view: str) -> None:
     if not listed:
         cards.empty("There is none.", "Nothing of this kind was found in the splits above.")
         return
-    _listed(choice, run, listed, view)
+    _listed(choice, run, splits, listed, view)
 
 
-def _extent(report: ContentReport, view: str) -> str:
+def _extent(report: data_quality.ContentReport, view: str) -> str:
     """What was looked at, in words."""
     unit, at = ("captions", 1) if view == "captions" else ("images", 0)
     parts = [f"{name} ({counts[at]:,} {unit})" for name, counts in report.splits.items()]
@@ -227,10 +283,12 @@ def _extent(report: ContentReport, view: str) -> str:
     )
 
 
-def _listed(choice: Choice, run: RunSummary, listed: tuple[Finding, ...], view: str) -> None:
+def _listed(
+    choice: Choice, run: RunSummary, splits: Splits, listed: tuple[data_quality.Finding, ...], view: str
+) -> None:
     """A table of findings, and the samples of the one that is open."""
     captions, target = view == "captions", f"finding-{view}"
-    table = data_quality.finding_table(run, listed, captions=captions)
+    table = data_quality.finding_table(listed, splits, captions=captions)
     columns = {"first": Column("caption" if captions else "picture")}
     if view == "bad":
         columns |= {"what": Column("what is wrong"), "splits": Column("split")}
@@ -242,27 +300,30 @@ def _listed(choice: Choice, run: RunSummary, listed: tuple[Finding, ...], view: 
         }
     ids = np.arange(len(listed))
     order = ids[picking_table(table, columns, ids, target, f"{target}-table", "findings", height=330)]
-    downloads.table(data_quality.sample_rows(run, listed, captions=captions), f"data-{view}")
-    follow(target, order)
+    downloads.table(data_quality.sample_rows(listed, splits, captions=captions), f"data-{view}")
+    opened(target, order)
     number = step_through("Finding", target, order, len(listed), "Its place in the list.")
     finding = listed[number]
     if len(finding.samples) > MEMBERS_SHOWN:
         cards.note(f"{MEMBERS_SHOWN} of {words.count(len(finding.samples), 'sample')}; the file has all.")
     for name, row in finding.samples[:MEMBERS_SHOWN]:
-        _member(choice, run, name, row, "text" if captions else "image")
+        _member(choice, run, split_named(splits, name), row, "text" if captions else "image")
 
 
-def _member(choice: Choice, run: RunSummary, name: str, row: int, modality: str) -> None:
+def _member(
+    choice: Choice, run: RunSummary, split: data_quality.CaptionedSplit, row: int, modality: Modality
+) -> None:
     """One sample of a finding: picture, captions, and links where the run was evaluated on its split."""
-    image, captions, highlighted, file = data_quality.finding_sample(
-        run, name, row, caption=modality == "text"
-    )
+    name, images = split.name, split.image_of_text
+    image = int(images[row]) if modality == "text" else row
+    captions, file = data_quality.captions_of(split, image), split.image_names[image]
+    highlighted = np.flatnonzero(images == image).tolist().index(row) if modality == "text" else None
     title = " · ".join(
         dict.fromkeys((name, f"{'caption' if modality == 'text' else 'image'} {row}", f"image {image}", file))
     )
     pages = links.of_sample(replace(choice, split=name), modality, row) if name in run.splits else ()
     here = image if name == choice.split else None
-    cards.sample(data_quality.finding_picture(run, name, image), captions, title, highlighted, pages, here)
+    cards.sample(_picture(run, name, image), captions, title, highlighted, pages, here)
     if name in run.splits:
         caption = row if modality == "text" else None
         reviewing.judge(replace(choice, split=name), image, caption, f"finding-{name}-{row}", keys=False)

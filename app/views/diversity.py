@@ -9,13 +9,12 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.backend.diversity import fitting_images, rank_correlation
-from app.backend.runs import split_sample
+from app.ask import Modality, Run, ask, diversity, retrieval
+from app.choice import Choice, bound, theme
 from app.ui import cards, downloads
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.selection import largest_change, recall_by_tenth
-from app.ui.state import Choice, bound, theme
 from app.ui.table import Column
 from app.ui.words import correlation
 from app.views.samples import NO_WORDS, holding, of_run, sample_table, search_words
@@ -45,7 +44,7 @@ def distributions(tables: Tables, unit: str) -> None:
         downloads.chart(charts.histogram(values, label, unit, colours), "histogram", f"{label} histogram")
     with right:
         correlations = " · ".join(
-            f"{name} {correlation(rank_correlation(table['diversity'], table['rank']))}"
+            f"{name} {correlation(retrieval.rank_correlation(table['diversity'], table['rank']))}"
             for name, table in tables.items()
         )
         cards.heading(
@@ -66,7 +65,7 @@ def distributions(tables: Tables, unit: str) -> None:
 
 def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
     """Standard deviation against entropy; they rank in opposite order."""
-    rho = rank_correlation(table["SD"], table["entropy"])
+    rho = retrieval.rank_correlation(table["SD"], table["entropy"])
     cards.heading(
         "Standard deviation and entropy",
         f"Spearman’s ρ of the two is {correlation(rho)} in {name}; below 0 they rank in opposite orders: an ambiguous "
@@ -87,7 +86,7 @@ def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
 def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None:
     """The same anchors in both runs."""
     assert choice.second is not None
-    rho = rank_correlation(changes["place_a"], changes["place_b"])
+    rho = retrieval.rank_correlation(changes["place_a"], changes["place_b"])
     first, second = (set(changes.index[changes[column] <= 10]) for column in ("place_a", "place_b"))
     overlap = 100 * len(first & second) / max(len(first), 1)
     cards.heading(
@@ -109,10 +108,10 @@ def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None
 
 
 def ranked_anchors(
-    choice: Choice, tables: Tables, changes: pd.DataFrame | None, modality: str, target: str
+    choice: Choice, tables: Tables, changes: pd.DataFrame | None, modality: Modality, target: str
 ) -> np.ndarray:
     """The ranked table; returns the order of all anchors in it."""
-    last = choice.runs[-1]
+    last = choice.last
     unit = "captions" if modality == "text" else "images"
     cards.heading(f"The most ambiguous {unit}", "Click on a row to open the anchor below.")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
@@ -128,9 +127,13 @@ def ranked_anchors(
             "Images it fits", False, help=tip("fits"), **bound("fits")
         )
     table = tables[last.name]
-    fits = fitting_images(last, choice.split) if count_fits else None
+    fits = (
+        ask(diversity.fitting_images, last, choice.split, ask(Run.sample, last, choice.split))
+        if count_fits
+        else None
+    )
     if fits is not None:
-        sample = split_sample(last, choice.split)
+        sample = ask(Run.sample, last, choice.split)
         fits = fits[np.isin(np.arange(len(fits)) if sample is None else sample.texts, table["anchor"])]
     if count_fits:
         cards.note(_agreement(tables, fits))
@@ -167,7 +170,7 @@ def _agreement(tables: Tables, fits: np.ndarray | None) -> str:
         return "These captions share hardly any word, so they cannot tell which other images each would fit."
     counts = pd.Series(fits)
     correlations = " · ".join(
-        f"{name} {correlation(rank_correlation(table['diversity'], counts))}"
+        f"{name} {correlation(retrieval.rank_correlation(table['diversity'], counts))}"
         for name, table in tables.items()
     )
     return (
@@ -181,11 +184,11 @@ def _numbers(
 ) -> tuple[pd.DataFrame, dict[str, Column]]:
     """Every number of every anchor, each run's under its name, and how they are shown."""
     values, columns = {}, {}
-    for run in (choice.runs[-1], *choice.runs[:-1]):
+    for run in (choice.last, *choice.runs[:-1]):
         table = tables[run.name]
         for name, (digits, term) in NUMBERS.items():
             if name in table and (
-                run is choice.runs[-1] or name == "diversity" or (name == "rank" and not choice.between)
+                run is choice.last or name == "diversity" or (name == "rank" and not choice.between)
             ):
                 values[f"{name} {run.name}"] = table[name]
                 columns[f"{name} {run.name}"] = Column(of_run(choice, name, run), digits, term)

@@ -10,27 +10,25 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import charts
-from app.backend import retrieval
-from app.backend.retrieval import OUTCOMES
-from app.backend.runs import open_summary, split_sample
+from app.ask import Direction, Modality, Run, ask, ask_both, likely_matches, retrieval
+from app.choice import Choice, bound, put, theme
 from app.ui import cards, clicks, downloads, export
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.selection import by_outcome, outcome_counts
-from app.ui.state import Choice, bound, put, theme
 from app.ui.table import Column
 from app.ui.words import count
 from app.views.gains import show_gains
 from app.views.judged import only_judged
-from app.views.samples import NO_WORDS, holding, in_slice, of_run, sample_table, search_words, slice_members
+from app.views.samples import NO_WORDS, holding, of_run, sample_table, search_words
 
 
-def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.ndarray:
+def compare_runs(choice: Choice, direction: Direction, at: int, modality: Modality) -> np.ndarray:
     """Two runs: outcomes, rank changes, and the queries behind them."""
     assert choice.second is not None
-    both = retrieval.rank_changes(choice.first, choice.second, choice.split, at)
+    both = ask_both(retrieval.compare, choice.first, choice.second, choice.split, at=at)
     changes = both[both["direction"] == direction]
-    changes = changes[in_slice(choice, modality, changes["query"])]
+    changes = changes[choice.inside(modality, changes["query"])]
     total = max(len(changes), 1)
     cards.metrics(
         cards.Metric(
@@ -42,7 +40,7 @@ def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.n
             {"fixed": "green", "broken": "red"}.get(name, "off") if count else "off",  # type: ignore[arg-type]
             "off",
         )
-        for name, count in outcome_counts(changes, OUTCOMES).items()
+        for name, count in outcome_counts(changes, retrieval.OUTCOMES).items()
     )
     say_gains(choice, direction, at)
     left, right = st.columns([2, 3], gap="large")
@@ -66,7 +64,7 @@ def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.n
     with right:
         cards.heading("Queries by outcome", "Largest change of rank first. Click on a row to open the query.")
         outcome = choose_one(
-            "Show", {"all": "All", **{name: name.capitalize() for name in OUTCOMES}}, "outcome"
+            "Show", {"all": "All", **{name: name.capitalize() for name in retrieval.OUTCOMES}}, "outcome"
         )
         with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
             bands = [
@@ -95,12 +93,12 @@ def compare_runs(choice: Choice, direction: str, at: int, modality: str) -> np.n
         )
 
 
-def ranks_of_runs(choice: Choice, direction: str, at: int, modality: str) -> np.ndarray:
+def ranks_of_runs(choice: Choice, direction: Direction, at: int, modality: Modality) -> np.ndarray:
     """One run, or more than two: the ranks of the true matches, and the queries behind them."""
-    several, last = choice.second is not None, choice.runs[-1]
-    ranks = {run.name: open_summary(run).ranks(choice.split)[direction] for run in choice.runs}
+    several, last = choice.second is not None, choice.last
+    ranks = {run.name: ask(Run.ranks, run, choice.split)[direction] for run in choice.runs}
     queries = np.flatnonzero(ranks[last.name] >= 0)
-    queries = queries[in_slice(choice, modality, queries)]
+    queries = queries[choice.inside(modality, queries)]
     table = pd.DataFrame({"query": queries, **{name: own[queries] + 1 for name, own in ranks.items()}})
     if several:
         count_answers(choice, direction, at, table)
@@ -157,7 +155,7 @@ def ranks_of_runs(choice: Choice, direction: str, at: int, modality: str) -> np.
         )
 
 
-def count_answers(choice: Choice, direction: str, at: int, table: pd.DataFrame) -> None:
+def count_answers(choice: Choice, direction: Direction, at: int, table: pd.DataFrame) -> None:
     """How many queries all, some or none of several runs answer, and whether the last one's gain is noise."""
     right = table[[run.name for run in choice.runs]].to_numpy() <= at
     every, none, total = int(right.all(1).sum()), int((~right.any(1)).sum()), max(len(table), 1)
@@ -179,10 +177,10 @@ def count_answers(choice: Choice, direction: str, at: int, table: pd.DataFrame) 
 
 
 def say_gains(
-    choice: Choice, direction: str, at: int, more: Mapping[str, Sequence[str]] | None = None
+    choice: Choice, direction: Direction, at: int, more: Mapping[str, Sequence[str]] | None = None
 ) -> None:
     """Whether the recall of the runs over that of the first is noise, over the slice where there is one."""
-    captions = slice_members(choice, "text") if choice.slice else None
+    captions = choice.captions
     label = f"{'text → image' if direction == 't2i' else 'image → text'} R@{at}"
     show_gains(choice, {f"{direction}_r{at}": label}, captions, more)
 
@@ -210,24 +208,23 @@ def figure_and_table(choice: Choice) -> Sequence[DeltaGenerator]:
     return [st.container(), st.container()] if choice.between else st.columns([2, 3], gap="large")
 
 
-def only_guessed(choice: Choice, direction: str, at: int, queries: pd.DataFrame) -> pd.DataFrame:
+def only_guessed(choice: Choice, direction: Direction, at: int, queries: pd.DataFrame) -> pd.DataFrame:
     """The queries, or, when asked for, those that are probably right in the last run though no label says so."""
     if not st.toggle(
-        f"Only probably right in {cards.literal(choice.runs[-1].name)}",
+        f"Only probably right in {cards.literal(choice.last.name)}",
         False,
         help=tip("likely"),
         **bound("likely"),
     ):
         return queries
-    sentences, guesses, modality = [], None, "text" if direction == "t2i" else "image"
+    sentences, guesses = [], None
+    modality: Modality = "text" if direction == "t2i" else "image"
     for run in choice.runs:
-        guesses = retrieval.likely_matches(run, choice.split, direction)
+        guesses = likely_matches(run, choice.split, direction)
         if guesses is None:
             cards.note("These captions share hardly any word, so nothing can be guessed from them.")
             return queries
-        labelled, with_likely = guesses.recall(
-            at, queries=slice_members(choice, modality) if choice.slice else None
-        )
+        labelled, with_likely = guesses.recall(at, queries=choice.samples(modality))
         sentences.append(
             f"{run.name} {labelled:.1f} % by the labels, {with_likely:.1f} % with likely matches"
         )
@@ -259,7 +256,7 @@ def in_band(ranks: np.ndarray, band: str) -> np.ndarray:
 
 def query_table(
     choice: Choice,
-    modality: str,
+    modality: Modality,
     queries: pd.DataFrame,
     columns: Mapping[str, Column],
     words: str,
@@ -289,11 +286,16 @@ def query_table(
     )
 
 
-def near_misses(choice: Choice, direction: str, modality: str) -> np.ndarray:
+def near_misses(choice: Choice, direction: Direction, modality: Modality) -> np.ndarray:
     """Queries whose match loses, or wins, by a small margin."""
-    tables = {run.name: retrieval.margin_table(run, choice.split, direction) for run in choice.runs}
-    tables = {name: table[in_slice(choice, modality, table["query"])] for name, table in tables.items()}
-    last, sample = choice.runs[-1], split_sample(choice.runs[-1], choice.split)
+    tables = {
+        run.name: ask(
+            retrieval.margins, run, choice.split, direction, sample=ask(Run.sample, run, choice.split)
+        )
+        for run in choice.runs
+    }
+    tables = {name: table[choice.inside(modality, table["query"])] for name, table in tables.items()}
+    last, sample = choice.last, ask(Run.sample, choice.last, choice.split)
     table = tables[last.name].copy(deep=False)
     others = [run for run in choice.runs[:-1] if len(tables[run.name]) == len(table)]
     for run in others:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from app.backend.models import load_model
-from app.backend.retrieval import ALIKE, decode, jpeg, look_alike, search, search_picture, unknown_words
-from app.backend.runs import InputError, RunSummary, has_embeddings, open_summary, thumbnail
+from app import questions
+from app.ask import InputError, Run, RunSummary, ask, decode, has_embeddings, heat_maps, jpeg, retrieval
+from app.choice import Choice, bound, put
 from app.ui import cards, links
 from app.ui.selection import matching
-from app.ui.state import Choice, bound, put
 from app.ui.table import Column, rows_table
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
 from app.views.query import RESULTS, side_by_side
@@ -30,9 +29,7 @@ def query_with_text(choice: Choice) -> None:
         icon=":material/search:",
     )
     query = str(text or "").strip()
-    saved = list(
-        dict.fromkeys(q for run in choice.runs for q in open_summary(run).saved_queries(choice.split))
-    )
+    saved = list(dict.fromkeys(q for run in choice.runs for q in ask(Run.saved_queries, run, choice.split)))
     if saved:
         _saved_queries(saved, query)
     if not query:
@@ -44,7 +41,9 @@ def query_with_text(choice: Choice) -> None:
     side_by_side(choice, "text", lambda run: _pictures_of(choice, run, query))
 
     def pairs(run: RunSummary) -> Pairs:
-        candidates = search(run, query, choice.split, "text", RESULTS)["candidate"].tolist()
+        candidates = ask(Run.search, run, query, split=choice.split, modality="text", top=RESULTS)[
+            "candidate"
+        ].tolist()
         return candidate_pairs(choice, run, "text", query, candidates)
 
     show_heat_maps(choice, "Result", pairs)
@@ -76,10 +75,10 @@ def _saved_queries(saved: list[str], query: str) -> None:
 
 def _pictures_of(choice: Choice, run: RunSummary, query: str) -> pd.DataFrame:
     """The pictures nearest to a text, after naming the words that the run does not know."""
-    if query not in open_summary(run).saved_queries(choice.split):
-        load_model(run, choice.split)
-    candidates = search(run, query, choice.split, "text", RESULTS)
-    unknown = [] if query in open_summary(run).saved_queries(choice.split) else unknown_words(run, query)
+    if query not in ask(Run.saved_queries, run, choice.split):
+        ask(heat_maps.load_encoders, run, choice.split)
+    candidates = ask(Run.search, run, query, split=choice.split, modality="text", top=RESULTS)
+    unknown = [] if query in ask(Run.saved_queries, run, choice.split) else ask(Run.unknown_words, run, query)
     if unknown:
         words = ", ".join(unknown)
         cards.note(f"Words this run does not know: {words}. The ranking cannot depend on their meaning.")
@@ -106,7 +105,7 @@ def query_with_picture(choice: Choice) -> None:
     side_by_side(choice, "image", lambda run: _captions_of(choice, run, content))
 
     def pairs(run: RunSummary) -> Pairs:
-        candidates = search_picture(run, content, choice.split, RESULTS)["candidate"].tolist()
+        candidates = ask(questions.search_picture, run, choice.split, content, RESULTS)["candidate"].tolist()
         return candidate_pairs(choice, run, "image", content, candidates)
 
     show_heat_maps(choice, "Result", pairs)
@@ -115,33 +114,35 @@ def query_with_picture(choice: Choice) -> None:
 def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFrame | None:
     """The captions nearest to a picture; where a run cannot encode one, those nearest to a nearly equal picture of the
     split, which match that picture and not the user's. None where there is no such picture."""
-    if open_summary(run).reads_pictures(choice.split):
+    if ask(Run.reads_pictures, run, choice.split):
         cards.note("This run encodes the picture from its pixels.")
-        load_model(run, choice.split, pictures=True)
-        return search_picture(run, content, choice.split, RESULTS)
+        ask(heat_maps.load_encoders, run, choice.split, pictures=True)
+        return ask(questions.search_picture, run, choice.split, content, RESULTS)
     if run.imported:
         reason = "It holds imported embeddings and no model, so it cannot encode a new picture."
     elif has_embeddings(run, choice.split):
         reason = "It reads region features from files, so it cannot encode a new picture."
     else:
         reason = "It scores pairs and stores no captions to score a new picture with."
-    similar = look_alike(run, content, choice.split)
+    similar = ask(questions.look_alike, run, choice.split, content)
     nearest = (
         f"of {similar.of:,} pictures of the split, image {similar.image} is the most similar (likeness "
-        f"{similar.likeness:.2f}; {ALIKE} is needed, 1 is the same picture)"
+        f"{similar.likeness:.2f}; {retrieval.ALIKE} is needed, 1 is the same picture)"
     )
-    if similar.likeness < ALIKE:
+    if similar.likeness < retrieval.ALIKE:
         cards.empty(
             "There is no answer.", f"{reason} No picture of the split is nearly equal to yours: {nearest}."
         )
         return None
     cards.note(f"{reason} Using image {similar.image} as the query instead: {nearest}.")
-    opened = open_summary(run)
+    opened = run
     cards.sample(
-        thumbnail(run, choice.split, similar.image),
+        ask(Run.picture, run, choice.split, similar.image),
         [],
-        f"Image {similar.image} · {opened.image_names(choice.split)[similar.image]}, used as the query",
+        f"Image {similar.image} · {ask(Run.image_names, opened, choice.split)[similar.image]}, used as the query",
         links=links.of_sample(choice, "image", similar.image),
         image=similar.image,
     )
-    return search(run, similar.image, choice.split, "image", RESULTS).assign(match=False)
+    return ask(Run.search, run, similar.image, split=choice.split, modality="image", top=RESULTS).assign(
+        match=False
+    )

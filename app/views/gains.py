@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from app.backend.significance import gain, gains
+from app.ask import ask_both, retrieval
+from app.choice import Choice
 from app.ui import cards
-from app.ui.state import Choice
 from app.ui.table import Column, plain_table
 from app.ui.words import gain_cell
 
@@ -29,13 +29,17 @@ def show_gains(
     if not choice.between:
         for run in choice.runs[1:]:
             for recall in recalls:
-                cards.note(gain(choice.first, run, choice.split, recall, captions))
+                cards.note(
+                    ask_both(retrieval.gain_in_words, choice.first, run, choice.split, recall, captions)
+                )
         return
     cards.note(
         f"Gains over {choice.first.name} in points, with 95% intervals of a paired bootstrap over images. One that "
         "holds zero may be noise: other images could undo it."
     )
-    changes = [gains(choice.first, run, choice.split, captions) for run in choice.runs[1:]]
+    changes = [
+        ask_both(retrieval.gains, choice.first, run, choice.split, captions) for run in choice.runs[1:]
+    ]
     table: dict[str, Sequence[str]] = {"run": [run.name for run in choice.runs], **(more or {})}
     for recall in recalls:
         cells = [

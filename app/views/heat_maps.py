@@ -11,13 +11,12 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app import charts
-from app.backend.heat_maps import HeatMap, lay_over, picture_of, ways, word_regions
-from app.backend.runs import InputError, RunSummary, open_summary
+from app import charts, questions
+from app.ask import InputError, Modality, Run, RunSummary, ask, heat_maps
+from app.choice import Choice, bound, theme
 from app.ui import cards, downloads
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
-from app.ui.state import Choice, bound, theme
 
 WORD, MOST_WORDS = "word", 60
 LABELS = {"cosine": "Cosine", "attention": "Scorer’s attention", "tower": "Tower’s attention"}
@@ -43,7 +42,7 @@ Pairs = Mapping[str, Pair]
 def candidate_pairs(
     choice: Choice,
     run: RunSummary,
-    modality: str,
+    modality: Modality,
     query: str | int | bytes,
     candidates: list[int],
     own: str = "",
@@ -53,12 +52,14 @@ def candidate_pairs(
     Args:
         modality: of the query. query: its number, a free text, or an uploaded picture.
     """
-    opened, split = open_summary(run), choice.split
-    captions = opened.captions(split)
+    opened, split = run, choice.split
+    captions = ask(Run.captions, opened, split)
     numbers = {str(place): candidate for place, candidate in enumerate(candidates, start=1)}
     if own and isinstance(query, int):
         match = (
-            int(opened.image_of_text(split)[query]) if modality == "text" else _best_caption(choice, query)
+            int(ask(Run.image_of_text, opened, split)[query])
+            if modality == "text"
+            else _best_caption(choice, query)
         )
         numbers = ({own: match} if match >= 0 else {}) | numbers
     if modality == "text":
@@ -69,11 +70,11 @@ def candidate_pairs(
 
 def _best_caption(choice: Choice, image: int) -> int:
     """The image's own caption with the highest score in the last run; −1 without captions."""
-    run = open_summary(choice.runs[-1])
-    own = run.captions_of(choice.split, image)
+    run = choice.last
+    own = ask(Run.captions_of, run, choice.split, image)
     if not len(own):
         return -1
-    return int(own[run.similarity([image], own, split=choice.split)[0].argmax()])
+    return int(own[ask(Run.similarity, run, [image], own, split=choice.split)[0].argmax()])
 
 
 def show_heat_maps(choice: Choice, label: str, pairs_of: Callable[[RunSummary], Pairs]) -> None:
@@ -91,9 +92,13 @@ def show_heat_maps(choice: Choice, label: str, pairs_of: Callable[[RunSummary], 
         return
     pairs, reasons = _collect(choice, pairs_of)
     labels = list(dict.fromkeys(name for named in pairs.values() for name in named))
-    maps: dict[str, tuple[Pair, HeatMap, str]] = {}
+    maps: dict[str, tuple[Pair, heat_maps.HeatMap, str]] = {}
     if labels:
-        offered = list(dict.fromkeys(way for run in choice.runs for way in ways(run, choice.split)))
+        offered = list(
+            dict.fromkeys(
+                way for run in choice.runs for way in ask(heat_maps.heat_map_ways, run, choice.split)
+            )
+        )
         with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
             chosen = choose_one(label, {name: name for name in labels}, "pair")
             way = (
@@ -101,13 +106,17 @@ def show_heat_maps(choice: Choice, label: str, pairs_of: Callable[[RunSummary], 
             )
         for run in choice.runs:
             pair = pairs.get(run.name, {}).get(chosen)
-            own = ways(run, choice.split)
+            own = ask(heat_maps.heat_map_ways, run, choice.split)
             if pair is None:
                 reasons.setdefault(run.name, "This run has no such result.")
                 continue
             used = way if way in own else own[0] if own else "cosine"
             try:
-                maps[run.name] = pair, word_regions(run, choice.split, pair.text, pair.image, used), used
+                maps[run.name] = (
+                    pair,
+                    ask(questions.word_regions, run, choice.split, pair.text, pair.image, used),
+                    used,
+                )
             except (InputError, OSError, ImportError) as error:
                 reasons[run.name] = str(error)
     word = _choose_word(
@@ -146,7 +155,7 @@ def numbered(words: list[str]) -> list[str]:
     return names
 
 
-def _choose_word(named: list[list[str]], maps: list[HeatMap]) -> str:
+def _choose_word(named: list[list[str]], maps: list[heat_maps.HeatMap]) -> str:
     """One of the words of all runs; the one whose map varies most in the last run to begin with."""
     options = list(dict.fromkeys(name for names in named for name in names[:MOST_WORDS]))
     if not options:
@@ -161,7 +170,7 @@ def _choose_word(named: list[list[str]], maps: list[HeatMap]) -> str:
 
 
 def _show(
-    choice: Choice, run: RunSummary, position: int, pair: Pair, heat: HeatMap, way: str, word: str
+    choice: Choice, run: RunSummary, position: int, pair: Pair, heat: heat_maps.HeatMap, way: str, word: str
 ) -> None:
     names, unit = numbered(heat.words), UNITS[way]
     row = names.index(word) if word in names else 0 if way == "tower" else None
@@ -169,9 +178,9 @@ def _show(
         cards.empty(f"This run does not read “{word}” as one word.", "Pick another word.")
         return
     values, strongest = heat.values[row], int(heat.strongest()[row])
-    picture, colours = picture_of(run, choice.split, pair.image), charts.tone(theme())
+    picture, colours = ask(questions.picture_of, run, choice.split, pair.image), charts.tone(theme())
     if heat.boxes is not None and picture is not None:
-        laid = [lay_over(word_values, heat.boxes) for word_values in heat.values]
+        laid = [heat_maps.lay_over(word_values, heat.boxes) for word_values in heat.values]
         figure = charts.regions_over_picture(
             *laid[row],
             cards.data_url(picture[0]),
@@ -218,7 +227,7 @@ def _cell(value: float, strongest: bool) -> str:
     return f"<td>{f'<b>{text}</b>' if strongest else text}</td>"
 
 
-def _long(words: list[str], heat: HeatMap) -> pd.DataFrame:
+def _long(words: list[str], heat: heat_maps.HeatMap) -> pd.DataFrame:
     """One row a word and region, with the region's box where it is known."""
     count = heat.values.shape[1]
     frame = pd.DataFrame(

@@ -9,35 +9,25 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app import charts
-from app.backend import retrieval
-from app.backend.runs import open_summary
-from app.backend.significance import gain_of_ranks
+from app import charts, questions
+from app.ask import Direction, Modality, Run, ask, ask_now, retrieval
+from app.choice import OTHER, Choice, bound_number, put, theme
 from app.ui import cards, clicks, downloads, links
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
-from app.ui.state import Choice, bound_number, put, theme
 from app.ui.table import Column, plain_table
 from app.ui.words import count
 from app.views.failures import figure_and_table, query_table
-from app.views.samples import (
-    NO_WORDS,
-    holding,
-    in_slice,
-    name_of,
-    of_run,
-    sample_table,
-    search_words,
-    slice_members,
-)
+from app.views.samples import NO_WORDS, holding, name_of, of_run, sample_table, search_words
 
 
-def show_hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
+def show_hubs(choice: Choice, direction: Direction, modality: Modality) -> np.ndarray:
     """Candidates that rank high for too many queries, and the queries that retrieve them wrongly."""
     k = int(choose_one("Among the first", {"10": "10", "5": "5", "1": "1"}, "k", tip("occurrences")))
-    inside = slice_members(choice, modality) if choice.slice else None
+    inside = choice.samples(modality)
     tables = {
-        run.name: retrieval.occurrence_table(run, choice.split, direction, k, inside) for run in choice.runs
+        run.name: ask(retrieval.occurrences, run, choice.split, direction, k=k, queries=inside)
+        for run in choice.runs
     }
     if len(tables) > 2:
         _hubness_table(tables, k)
@@ -58,8 +48,8 @@ def show_hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
                 ],
                 compact=True,
             )
-    last = choice.runs[-1]
-    kind = "image" if modality == "text" else "text"
+    last = choice.last
+    kind = OTHER[modality]
     target = "hub-image" if kind == "image" else "hub-caption"
     table = tables[last.name].copy(deep=False)
     for run in choice.runs[:-1]:
@@ -88,7 +78,7 @@ def show_hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
             "Largest hubs", f"Of {last.name}. Click on a row for the queries that wrongly retrieve the hub."
         )
         hub = _hub_table(choice, kind, target, table, f"hubs-{choice.split}-{direction}-{k}")
-    correction = retrieval.hub_correction(last, choice.split)
+    correction = ask_now(retrieval.stored_correction, last, choice.split)
     if correction.value is not None:
         shown = {"hub": "Of this hub", "mended": "Mended by hub correction", "broken": "Broken by it"}
         which = choose_one("Queries", shown, "hub-queries", tip("hub correction"))
@@ -96,8 +86,8 @@ def show_hubs(choice: Choice, direction: str, modality: str) -> np.ndarray:
             return _corrected(choice, direction, modality, k, correction.value, which)
     elif correction.fault:
         cards.empty("The stored hub correction is damaged.", correction.fault)
-    queries = retrieval.found_by(open_summary(last), choice.split, direction, hub, k=k)  # type: ignore[arg-type]
-    queries = queries[in_slice(choice, modality, queries["query"])]
+    queries = ask(retrieval.found_by, last, choice.split, direction, hub, k=k)
+    queries = queries[choice.inside(modality, queries["query"])]
     wrong = queries[~queries["match"]].drop(columns="match")
     cards.heading(
         f"Queries that wrongly retrieve {name_of(kind, hub)}",
@@ -130,20 +120,25 @@ def _hubness_table(tables: Mapping[str, pd.DataFrame], k: int) -> None:
 
 
 def _corrected(
-    choice: Choice, direction: str, modality: str, k: int, correction: retrieval.HubCorrection, which: str
+    choice: Choice,
+    direction: Direction,
+    modality: Modality,
+    k: int,
+    correction: retrieval.HubCorrection,
+    which: str,
 ) -> np.ndarray:
     """The queries whose answer among the first k comes ("mended") or goes with the correction for hubs."""
-    last = choice.runs[-1]
-    table = retrieval.corrected_queries(last, choice.split, direction, correction, k)
-    table = table[in_slice(choice, modality, table["query"])]
+    last = choice.last
+    table = ask(retrieval.corrected_queries, last, choice.split, direction, correction, k)
+    table = table[choice.inside(modality, table["query"])]
     mended = int(table["mended"].sum())
     ranks = {"i2t": correction.image_ranks, "t2i": correction.text_ranks}
-    captions = slice_members(choice, "text") if choice.slice else None
+    captions = choice.captions
     asked = np.flatnonzero(ranks[direction] >= 0)
-    asked = asked[in_slice(choice, modality, asked)]
+    asked = asked[choice.inside(modality, asked)]
     raw, after = (
         100 * float((own[asked] < k).mean()) if len(asked) else float("nan")
-        for own in (open_summary(last).ranks(choice.split)[direction], ranks[direction])
+        for own in (ask(Run.ranks, last, choice.split)[direction], ranks[direction])
     )
     neighbours, alpha = correction.strengths[direction]
     cards.heading(
@@ -153,8 +148,14 @@ def _corrected(
         f"{len(table) - mended:,} go. Click on a row to open the query; its results below are the uncorrected ones.",
     )
     cards.note(
-        gain_of_ranks(
-            last, choice.split, f"{direction}_r{k}", ranks, f"of {last.name} with the correction", captions
+        ask(
+            questions.gain_of_ranks,
+            last,
+            choice.split,
+            f"{direction}_r{k}",
+            ranks,
+            f"of {last.name} with the correction",
+            captions,
         )
     )
     columns = {
@@ -168,9 +169,9 @@ def _corrected(
     )
 
 
-def _hub_table(choice: Choice, kind: str, target: str, table: pd.DataFrame, file: str) -> int:
+def _hub_table(choice: Choice, kind: Modality, target: str, table: pd.DataFrame, file: str) -> int:
     """The hubs as pictures or captions, the largest first; returns the chosen one."""
-    last = choice.runs[-1]
+    last = choice.last
     columns = {
         "count": Column(of_run(choice, "queries", last), ",d", "occurrences"),
         "wrong": Column("of them wrongly", ",d", "hub"),
@@ -197,7 +198,7 @@ def _hub_table(choice: Choice, kind: str, target: str, table: pd.DataFrame, file
         )
     else:
         cards.empty(*NO_WORDS)
-    total = open_summary(last).count(choice.split, kind)  # type: ignore[arg-type]
+    total = ask(Run.count, last, choice.split, kind)
     hub = int(
         st.number_input("Hub", 0, total - 1, int(numbers[0]), 1, **bound_number(target), width=190) or 0
     )

@@ -10,18 +10,15 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app import charts
-from app.backend import joint_space
-from app.backend.clusters import cluster_labels, matched
-from app.backend.joint_space import Modalities
-from app.backend.runs import open_summary, thumbnails
+from app import charts, questions
+from app.ask import Modality, Run, Sample, ask, ask_now, clusters, joint_space, thumbnails
+from app.choice import Choice, bound, set_value, theme
 from app.ui import cards, downloads, links, map_selection, words
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
-from app.ui.state import Choice, bound, theme
-from app.ui.table import Column, Sample, rows_table
+from app.ui.table import Column, SampleCell, rows_table
 from app.views.anchor import show_sample
-from app.views.samples import TABLE_PICTURE, ids_of, ids_text, name_of, sample_card, slice_members
+from app.views.samples import TABLE_PICTURE, ids_of, ids_text, name_of, sample_card
 
 AREA, FOCUS, FIND, SHOWN = "area", "focus", "find", "modalities"
 MODALITIES = {"both": "Both", "images": "Images", "captions": "Captions", "centred": "Both, centred"}
@@ -37,23 +34,30 @@ Planes = Sequence[np.ndarray]
 Tables = Sequence[pd.DataFrame]
 
 
-def choose_modalities() -> Modalities:
+def choose_modalities() -> joint_space.Modalities:
     """The switch: both modalities, one alone, or both centred. A selection belongs to one map, so it is cleared."""
-    return cast(Modalities, choose_one("Points", MODALITIES, SHOWN, tip("modalities"), on_change=clear_area))
+    return cast(
+        joint_space.Modalities,
+        choose_one("Points", MODALITIES, SHOWN, tip("modalities"), on_change=clear_area),
+    )
 
 
 def clear_area() -> None:
     """Forget the selection: areas and points of another map mean nothing on this one."""
-    _set_query(AREA, "")
+    set_value(AREA, "")
 
 
-def tables_of(choice: Choice, sampled: bool) -> list[pd.DataFrame]:
+def tables_of(choice: Choice, sample: Sample | None) -> list[pd.DataFrame]:
     """All samples of every run, or a random sample; with two runs also the gain in rank."""
-    tables = [joint_space.samples(run, choice.split, sampled) for run in choice.runs]
+    tables = [ask(joint_space.samples, run, choice.split, sample=sample) for run in choice.runs]
     if len(tables) == 2:
         gain = tables[0]["rank"] - tables[1]["rank"]
         tables = [table.assign(gain=gain) for table in tables]
-    labels = [label for run in choice.runs if (label := cluster_labels(run, choice.split)) is not None]
+    labels = [
+        label
+        for run in choice.runs
+        if (label := ask_now(questions.cluster_labels, run, choice.split)) is not None
+    ]
     if len(labels) == len(tables):
         rows = point_rows(choice, tables[0])
         tables = [table.assign(cluster=label[rows]) for table, label in zip(tables, labels, strict=True)]
@@ -62,11 +66,11 @@ def tables_of(choice: Choice, sampled: bool) -> list[pd.DataFrame]:
 
 def point_rows(choice: Choice, table: pd.DataFrame) -> np.ndarray:
     """The rows of a table's samples among all points of the split, images first; ascending."""
-    images = len(open_summary(choice.first).ranks(choice.split)["i2t"])
+    images = len(ask(Run.ranks, choice.first, choice.split)["i2t"])
     return np.asarray(table["number"].to_numpy() + np.where(table["modality"] == "image", 0, images))
 
 
-def points_shown(table: pd.DataFrame, modalities: Modalities) -> np.ndarray:
+def points_shown(table: pd.DataFrame, modalities: joint_space.Modalities) -> np.ndarray:
     """The rows of a table that the map shows."""
     if modalities in ("both", "centred"):
         return np.arange(len(table))
@@ -83,7 +87,7 @@ def position(rows: np.ndarray, point: int | None) -> int | None:
 
 @st.fragment
 def explore(
-    choice: Choice, planes: Planes, whole_tables: Tables, modalities: Modalities, remark: str
+    choice: Choice, planes: Planes, whole_tables: Tables, modalities: joint_space.Modalities, remark: str
 ) -> None:
     """Draw it. Only this part of the page reruns after a lasso.
 
@@ -95,7 +99,7 @@ def explore(
     tables = [table.iloc[shown] for table in whole_tables]
     images, captions = (int((tables[0]["modality"] == kind).sum()) for kind in ("image", "caption"))
     both = bool(images and captions)
-    rows, ranks = point_rows(choice, tables[0]), open_summary(choice.first).ranks(choice.split)
+    rows, ranks = point_rows(choice, tables[0]), ask(Run.ranks, choice.first, choice.split)
     all_images, all_captions = len(ranks["i2t"]), len(ranks["t2i"])
     names = [name for name in COLUMNS if name in tables[0] and (both or name != "modality")]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
@@ -114,10 +118,10 @@ def explore(
         st.button("Clear selection", icon=":material/deselect:", on_click=_clear, disabled=not selection)
     points = map_selection.points_in(selection, planes)
     found = map_selection.matching_points(
-        whole_tables[0], open_summary(choice.first).image_names(choice.split), query or ""
+        whole_tables[0], ask(Run.image_names, choice.first, choice.split), query or ""
     )
     if choice.slice:
-        members = np.concatenate([slice_members(choice, "image"), slice_members(choice, "text") + all_images])
+        members = np.concatenate([choice.members("image"), choice.members("text") + all_images])
         points = points[np.isin(rows[points], members)]
         if not (query or "").strip():
             found = np.flatnonzero(np.isin(point_rows(choice, whole_tables[0]), members))
@@ -164,6 +168,19 @@ def explore(
         show_sample(choice, "image" if is_image else "text", number, here="joint space")
 
 
+def selection_table(choice: Choice, tables: Tables, planes: Planes, points: np.ndarray) -> pd.DataFrame:
+    """The selected samples as one table: what all runs share, then every run's numbers under "column (run)"."""
+    names = ("modality", "number", "image", "text", "words", "gain")  # a gain compares two runs
+    shared = [name for name in names if name in tables[0]]
+    selection = tables[0].iloc[points][shared].reset_index(drop=True)
+    for run, table, plane in zip(choice.runs, tables, planes, strict=True):
+        suffix = f" ({run.name})" if len(choice.runs) > 1 else ""
+        numbers = table.iloc[points].drop(columns=shared).reset_index(drop=True)
+        numbers["x"], numbers["y"] = plane[points, 0], plane[points, 1]
+        selection = selection.join(numbers.add_suffix(suffix))
+    return selection
+
+
 def _matched(query: str, matches: np.ndarray, images: int) -> str:
     """How many samples a search found on the map."""
     if not len(matches):
@@ -184,7 +201,7 @@ def _figure(
     colours = charts.tone(theme())
     plotted = joint_space.draw_points(images, len(planes[0]) - images, MOST_DRAWN)
     table = tables[0].iloc[plotted]
-    names = open_summary(choice.first).image_names(choice.split)
+    names = ask(Run.image_names, choice.first, choice.split)
     columns = (table[name] for name in ("modality", "number", "image", "text"))
     labels = [
         f"{charts.plain(ids_text('image' if kind == 'image' else 'text', number, image, names[image]))}<br>"
@@ -198,7 +215,7 @@ def _figure(
         if (
             column == "cluster" and len(values) == 2
         ):  # the same colour for clusters that share the most samples
-            values[1] = pd.Series(matched(values[0].to_numpy(), values[1].to_numpy()))
+            values[1] = pd.Series(clusters.matched(values[0].to_numpy(), values[1].to_numpy()))
             order = charts.frequent(values[0])
         colouring = [charts.kinds(labels_of_run, colours, order) for labels_of_run in values]
     else:
@@ -241,24 +258,17 @@ def _summary(images: int, captions: int, points: np.ndarray, pairs: int, lines: 
 
 def _select() -> None:
     """Put a lasso, a box or clicked points into the URL."""
-    _set_query(AREA, map_selection.to_text(map_selection.from_chart(st.session_state.get(CHART))))
+    set_value(AREA, map_selection.to_text(map_selection.from_chart(st.session_state.get(CHART))))
 
 
 def _clear() -> None:
-    _set_query(AREA, "")
-    _set_query(FOCUS, "")
-
-
-def _set_query(key: str, value: str) -> None:
-    if value:
-        st.query_params[key] = value
-    else:
-        st.query_params.pop(key, None)
+    set_value(AREA, "")
+    set_value(FOCUS, "")
 
 
 def _table(choice: Choice, planes: Planes, tables: Tables, points: np.ndarray, all_rows: np.ndarray) -> None:
-    images = len(open_summary(choice.first).ranks(choice.split)["i2t"])
-    selected = joint_space.selection_table(choice.runs, tables, planes, points)
+    images = len(ask(Run.ranks, choice.first, choice.split)["i2t"])
+    selected = selection_table(choice, tables, planes, points)
     cards.heading(
         "Selected samples",
         "Click on a row to open the sample below and mark it on the map. The files contain every column.",
@@ -266,7 +276,7 @@ def _table(choice: Choice, planes: Planes, tables: Tables, points: np.ndarray, a
     if not len(selected):
         cards.empty("No point lies in this area.", "Select other points, or clear the selection.")
         return
-    run, split = open_summary(choice.runs[-1]), choice.split
+    run, split = choice.last, choice.split
     columns = {"gain": Column("gain", DIGITS["gain"], "gain")} if "gain" in selected else {}
     for summary in choice.runs:
         suffix = f" ({summary.name})" if len(choice.runs) > 1 else ""
@@ -275,11 +285,11 @@ def _table(choice: Choice, planes: Planes, tables: Tables, points: np.ndarray, a
                 columns[key] = Column(key, digits, name)
     modalities, numbers = (selected[name].tolist() for name in ("modality", "number"))
 
-    def page(rows: np.ndarray) -> list[Sample]:
-        kinds = ["image" if modalities[row] == "image" else "text" for row in rows.tolist()]
-        pictures = thumbnails(choice.runs[-1], split, selected["image"].to_numpy()[rows], TABLE_PICTURE)
+    def page(rows: np.ndarray) -> list[SampleCell]:
+        kinds: list[Modality] = ["image" if modalities[row] == "image" else "text" for row in rows.tolist()]
+        pictures = thumbnails(choice.last, split, selected["image"].to_numpy()[rows], TABLE_PICTURE)
         return [
-            Sample(
+            SampleCell(
                 int(selected["image"].iloc[row]),
                 name_of(kind, numbers[row]),
                 str(selected["text"].iloc[row]),
@@ -295,8 +305,10 @@ def _table(choice: Choice, planes: Planes, tables: Tables, points: np.ndarray, a
         all_rows[points],
         TABLE,
         "samples",
-        map_selection.focus_point(st.query_params.get(FOCUS), images, len(run.image_of_text(split))),
-        lambda point: _set_query(FOCUS, map_selection.focus_name(point, images)),
+        map_selection.focus_point(
+            st.query_params.get(FOCUS), images, len(ask(Run.image_of_text, run, split))
+        ),
+        lambda point: set_value(FOCUS, map_selection.focus_name(point, images)),
         height=360,
         samples=page,
     )
@@ -315,7 +327,7 @@ def _pictures(choice: Choice, table: pd.DataFrame, points: np.ndarray) -> None:
     best = table.groupby("image")["similarity"].max()  # of an image, and of its captions, to their best match
     items = [
         sample_card(
-            choice.runs[-1],
+            choice.last,
             choice.split,
             "image",
             image,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.backend.runs import Loss, RunSummary
-from app.backend.similarity import own_values
+from app.ask import Loss, RunSummary, ask, similarity
+from app.choice import bound_number, put
 from app.ui import cards
 from app.ui.glossary import tip
-from app.ui.state import bound_number, put
 
 PAPER = Loss()
 
@@ -46,7 +45,7 @@ def _take(loss: Loss) -> None:
 
 def own_values_in_words(run: RunSummary, split: str, *, starts: bool) -> str:
     """μ and γ that fit imported embeddings; where the sliders start at them, also how they follow."""
-    own = own_values(run, split)
+    own = ask(similarity.values_from_similarities, run, split)
     if own.negatives != own.negatives:
         return f"{run.name} is imported and has no negatives here (its own values are the paper’s)."
     mu, gamma = f"{own.loss.temperature:g}", f"{own.loss.gamma:g}"

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import streamlit as st
 
-from app import charts
-from app.backend.similarity import MatrixSamples, Scaled, Settings, labels
+from app import charts, questions
+from app.ask import similarity
+from app.choice import theme
 from app.ui import cards, downloads
-from app.ui.state import theme
 
 Cell = tuple[int, int]
 Names = tuple[list[str], list[str]]
@@ -43,7 +43,11 @@ KINDS = {
 
 
 def draw_matrices(
-    scaled: dict[str, Scaled], batch: MatrixSamples, settings: Settings, marked: Cell, captions: Sequence[str]
+    scaled: dict[str, similarity.Scaled],
+    batch: similarity.MatrixSamples,
+    settings: questions.MatrixSettings,
+    marked: Cell,
+    captions: Sequence[str],
 ) -> list[str]:
     """Every matrix of every run with one colour scale per kind; returns the keys of the charts.
 
@@ -52,7 +56,7 @@ def draw_matrices(
         captions: of the split, to name cells by on hover.
     """
     keys = []
-    names = labels(next(iter(scaled.values())), batch, settings.direction, captions)
+    names = similarity.labels(next(iter(scaled.values())), batch, settings.direction, captions)
     alone = len(scaled) == 1
     columns = st.columns(2, gap="medium") if alone else []
     for position, (kind, (heading, how, unit)) in enumerate(KINDS.items()):
@@ -76,7 +80,9 @@ def draw_matrices(
     return keys
 
 
-def _draw_difference(scaled: dict[str, Scaled], names: Names, settings: Settings, marked: Cell) -> str:
+def _draw_difference(
+    scaled: dict[str, similarity.Scaled], names: Names, settings: questions.MatrixSettings, marked: Cell
+) -> str:
     """The second run's similarities minus the first run's."""
     (first_name, first), (second_name, second) = scaled.items()
     heading = f"S of {second_name} minus S of {first_name}"
@@ -91,7 +97,7 @@ def _draw_difference(scaled: dict[str, Scaled], names: Names, settings: Settings
 def _draw(
     values: np.ndarray,
     names: Names,
-    settings: Settings,
+    settings: questions.MatrixSettings,
     marked: Cell,
     scale: charts.HeatScale,
     unit: str,

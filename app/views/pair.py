@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app.backend.runs import open_summary, thumbnail
-from app.backend.similarity import MatrixSamples, Pair, Scaled, Settings, pair_numbers
+from app import questions
+from app.ask import Run, ask, similarity
+from app.choice import Choice
 from app.ui import cards, reviewing, words
-from app.ui.state import Choice
 from app.views.samples import similar_button
 
 Step = tuple[str, str, str]
 
 
-def steps(pair: Pair, function: str) -> list[Step]:
+def steps(pair: similarity.Pair, function: str) -> list[Step]:
     """(symbol, formula with numbers, value), from S to the loss. A matching pair carries no weight."""
     mu, gamma, epsilon = pair.loss.temperature, pair.loss.gamma, pair.loss.epsilon
     spread = "SD" if function == "std" else "H"
@@ -89,31 +89,41 @@ def values_html(rows: Mapping[str, Sequence[Step]]) -> str:
 
 
 def pair_steps(
-    choice: Choice, batch: MatrixSamples, scaled: dict[str, Scaled], settings: Settings, cell: tuple[int, int]
+    choice: Choice,
+    batch: similarity.MatrixSamples,
+    scaled: dict[str, similarity.Scaled],
+    settings: questions.MatrixSettings,
+    cell: tuple[int, int],
 ) -> dict[str, list[Step]]:
     """Run → the steps from S to the loss of one pair; `cell` is (anchor, candidate)."""
     return {
-        run.name: steps(pair_numbers(run, settings, batch, scaled[run.name], cell), settings.loss.function)
+        run.name: steps(
+            ask(questions.pair_numbers, run, settings, batch, scaled[run.name], cell), settings.loss.function
+        )
         for run in choice.runs
     }
 
 
 def show_pair(
     choice: Choice,
-    batch: MatrixSamples,
-    settings: Settings,
+    batch: similarity.MatrixSamples,
+    settings: questions.MatrixSettings,
     cell: tuple[int, int],
     rows: Mapping[str, Sequence[Step]],
 ) -> None:
     """The picture with the caption, and the numbers of every run."""
     image, text = cell if settings.direction == "i2t" else cell[::-1]
     number, caption = int(batch.images[image]), int(batch.texts[text])
-    last = choice.runs[-1]
-    opened = open_summary(last)
-    owner = int(opened.image_of_text(choice.split)[caption])
+    last = choice.last
+    opened = last
+    owner = int(ask(Run.image_of_text, opened, choice.split)[caption])
     relation = "its own" if owner == number else f"which belongs to image {owner}"
     title = f"Image {number} with caption {caption}, {relation}"
-    cards.sample(thumbnail(last, choice.split, number), [opened.captions(choice.split)[caption]], title)
+    cards.sample(
+        ask(Run.picture, last, choice.split, number),
+        [ask(Run.captions, opened, choice.split)[caption]],
+        title,
+    )
     with reviewing.judge(choice, number, caption, "pair"):
         similar_button(choice, "text", caption, "pair")
     st.html(values_html(rows))

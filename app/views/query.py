@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.backend.retrieval import likely_results, rank_changes
-from app.backend.runs import InputError, RunSummary, open_summary
+from app import questions
+from app.ask import Direction, InputError, Modality, Run, RunSummary, ask, ask_both, likely_matches, retrieval
+from app.choice import OTHER, QUERIES, Choice
 from app.ui import cards, links
 from app.ui.reviewing import menu_html
-from app.ui.state import Choice
 from app.views.judged import judged_candidates
 from app.views.samples import sample_card
 
@@ -23,7 +23,7 @@ Search = Callable[[RunSummary], pd.DataFrame | None]
 
 def side_by_side(
     choice: Choice,
-    modality: str,
+    modality: Modality,
     search: Search,
     notes: Mapping[str, str] | None = None,
     query: int | None = None,
@@ -43,15 +43,14 @@ def side_by_side(
 
 
 def results(
-    choice: Choice, run: RunSummary, modality: str, candidates: pd.DataFrame, query: int | None = None
+    choice: Choice, run: RunSummary, modality: Modality, candidates: pd.DataFrame, query: int | None = None
 ) -> None:
     """Ranked candidates with links to the other pages; `modality` is the query's."""
-    other = "image" if modality == "text" else "text"
+    other = OTHER[modality]
     judged = judged_candidates(choice, run, modality, query)
     likely: set[int] = set()
     if query is not None and st.session_state.get("guess"):
-        direction = "t2i" if modality == "text" else "i2t"
-        likely = set(likely_results(run, choice.split, direction, query).tolist()) - judged
+        likely = set(_likely(choice, run, modality, query)) - judged
     cards.results(
         [
             sample_card(
@@ -73,21 +72,30 @@ def results(
     )
 
 
-def review_menu(choice: Choice, modality: str, query: int | None, candidate: int) -> str:
+def _likely(choice: Choice, run: RunSummary, modality: Modality, query: int) -> list[int]:
+    """The best results of a query that are probably matches although no label names them."""
+    guesses = likely_matches(run, choice.split, QUERIES[modality], query)
+    if guesses is None:
+        return []
+    best = ask(questions.best_candidates, run, choice.split, modality)[query]
+    return [int(candidate) for candidate in best[guesses.likely()[query]]]
+
+
+def review_menu(choice: Choice, modality: Modality, query: int | None, candidate: int) -> str:
     """The menu that judges a query with a candidate; nothing without a query of the split."""
     if query is None:
         return ""
     return menu_html(choice, *((candidate, query) if modality == "text" else (query, candidate)))
 
 
-def rank_change(choice: Choice, direction: str, number: int) -> dict[str, str]:
+def rank_change(choice: Choice, direction: Direction, number: int) -> dict[str, str]:
     """Metrics of one query's ranks in the first and the last run; returns a note below every run's name."""
-    ranks = {run.name: int(open_summary(run).ranks(choice.split)[direction][number]) for run in choice.runs}
+    ranks = {run.name: int(ask(Run.ranks, run, choice.split)[direction][number]) for run in choice.runs}
     notes = {name: "match at rank " + ("–" if rank < 0 else f"{rank + 1:,}") for name, rank in ranks.items()}
     if choice.second is None or min(ranks.values()) < 0:
         return notes
     first, second = ranks[choice.first.name], ranks[choice.second.name]
-    changes = rank_changes(choice.first, choice.second, choice.split, 1)
+    changes = ask_both(retrieval.compare, choice.first, choice.second, choice.split, at=1)
     gains = changes["change"].to_numpy()[(changes["direction"] == direction).to_numpy()]
     as_large = int((np.abs(gains) >= abs(first - second)).sum())
     note = "the same rank" if first == second else f"{as_large:,} of {len(gains):,} changed by as much"

@@ -1,4 +1,4 @@
-"""Sections of the Reviews page: a queue of pairs to judge, what was judged, what it changes, how reviewers agree."""
+"""Sections of the judging.Reviews page: a queue of pairs to judge, what was judged, what it changes, how reviewers agree."""
 
 from __future__ import annotations
 
@@ -8,25 +8,16 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.backend import reviews
-from app.backend.reviews import QUEUES, Reviews
-from app.backend.runs import open_summary, read_each, thumbnail
-from app.backend.training import data_sets
+from app import judging, training
+from app.ask import Modality, Run, ask, read_each
+from app.choice import Choice, attempt, bound
 from app.ui import cards, downloads, links, reviewing
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.selection import matching
-from app.ui.state import Choice, bound
-from app.ui.table import Column, Sample, plain_table, rows_table
+from app.ui.table import Column, SampleCell, plain_table, rows_table
 from app.ui.words import count, gain_cell
-from app.views.samples import (
-    TABLE_PICTURE,
-    ids_text,
-    note_sample,
-    search_words,
-    similar_button,
-    slice_members,
-)
+from app.views.samples import TABLE_PICTURE, ids_text, note_sample, search_words, similar_button
 
 SKIPPED = "review-skipped"
 WORDS = {
@@ -47,19 +38,19 @@ DIRECTION = {"i2t": "image → text", "t2i": "text → image"}
 
 def show_queue(choice: Choice) -> None:
     """The next pair of the chosen queue that this reviewer has not judged; a verdict brings the one after it."""
-    run, of_slice = choice.runs[-1], " in the slice" if choice.slice else ""
+    run, of_slice = choice.last, " in the slice" if choice.slice else ""
     cards.heading(
         "Judge", f"A verdict brings the next pair. Keys stand on the buttons. Pairs of {run.name}{of_slice}."
     )
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        kind = choose_one("Queue", QUEUES, "queue", tip("queue"))
+        kind = choose_one("Queue", judging.QUEUES, "queue", tip("queue"))
         reviewing.reviewer_field()
     cards.note(HOW[kind])
     if kind != "likely":
         note_sample(run, choice.split)
-    elif (sample := open_summary(run).query_sample(choice.split)) is not None:
+    elif (sample := ask(Run.query_sample, run, choice.split)) is not None:
         cards.note(f"From a random sample of {len(sample.texts):,} of {sample.of_texts:,} captions.")
-    pairs = reviews.queue(run, choice.split, kind, slice_members(choice, "text") if choice.slice else None)
+    pairs = judging.queue(run, choice.split, kind, choice.captions)
     skipped: list[tuple[int, int]] = st.session_state.setdefault(f"{SKIPPED}-{run.name}-{choice.split}", [])
     remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, *pair)]
     done = len(pairs) - len(remaining)
@@ -77,8 +68,8 @@ def show_queue(choice: Choice) -> None:
 
 def _is_judged(choice: Choice, image: int, caption: int) -> bool:
     """This reviewer has judged the pair, or the caption as wrong or too vague."""
-    split = reviews.reviewed_split(choice.runs[-1], choice.split)
-    given = reviews.own_verdicts(choice.runs[-1], reviewing.reviewer())
+    split = judging.reviewed_split(choice.last, choice.split)
+    given = judging.own_verdicts(choice.last, reviewing.reviewer())
     of_caption = given.get(split.pair(int(split.image_of_text[caption]), caption))
     pair = given.get(split.pair(image, caption))
     judged = pair is not None and pair.verdict != "none"
@@ -87,14 +78,14 @@ def _is_judged(choice: Choice, image: int, caption: int) -> bool:
 
 def _undo_last(choice: Choice) -> None:
     """The last verdict of this reviewer, and a button that takes it back."""
-    run = choice.runs[-1]
-    given = list(reviews.own_verdicts(run, reviewing.reviewer()).values())
+    run = choice.last
+    given = list(judging.own_verdicts(run, reviewing.reviewer()).values())
     if not given:
         return
     last = given[-1]
 
     def undo() -> None:
-        reviewing.record(reviews.undo, run, last)
+        attempt(reviewing.NOT_RECORDED, judging.undo, run, last)
 
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button("Undo the last", key="queue-undo-last", on_click=undo, icon=":material/undo:", shortcut="U")
@@ -103,26 +94,31 @@ def _undo_last(choice: Choice) -> None:
 
 def _show_pair(choice: Choice, image: int, caption: int) -> None:
     """The caption with the image to judge; beside it, where that is another one, the caption's own image."""
-    run, opened = choice.runs[-1], open_summary(choice.runs[-1])
-    captions, owner = opened.captions(choice.split), int(opened.image_of_text(choice.split)[caption])
+    run, opened = choice.last, choice.last
+    captions, owner = (
+        ask(Run.captions, opened, choice.split),
+        int(ask(Run.image_of_text, opened, choice.split)[caption]),
+    )
     shown = {image: "The pair"}
     if owner != image:
         shown = {image: "Does the caption match this image?", owner: "Its own image"}
     for (row, title), column in zip(shown.items(), st.columns(len(shown), gap="small"), strict=True):
-        own = [captions[text] for text in opened.captions_of(choice.split, row) if text != caption]
+        own = [captions[text] for text in ask(Run.captions_of, opened, choice.split, row) if text != caption]
         pages = (
             links.of_sample(choice, "image", row)
             if row != owner
             else links.of_sample(choice, "text", caption)
         )
-        name = f"{title} · {ids_text('text', caption, row, opened.image_names(choice.split)[row])}"
+        name = f"{title} · {ids_text('text', caption, row, ask(Run.image_names, opened, choice.split)[row])}"
         with column:
-            cards.sample(thumbnail(run, choice.split, row), [captions[caption], *own], name, 0, pages, row)
+            cards.sample(
+                ask(Run.picture, run, choice.split, row), [captions[caption], *own], name, 0, pages, row
+            )
 
 
-def show_judged(choice: Choice, said: Reviews) -> None:
+def show_judged(choice: Choice, said: judging.Reviews) -> None:
     """Every standing verdict, filtered, with a file of them."""
-    run = choice.runs[-1]
+    run = choice.last
     of_slice = " with a caption of the slice, or an image that one describes" if choice.slice else ""
     cards.heading(
         "What was judged", f"The last verdict of every reviewer on every pair{of_slice}, newest first."
@@ -134,8 +130,8 @@ def show_judged(choice: Choice, said: Reviews) -> None:
         )
         return
     if choice.slice:
-        pairs = reviews.reviewed_split(run, choice.split).rows([review.pair for review in standing])
-        captions, images = (set(slice_members(choice, kind).tolist()) for kind in ("text", "image"))
+        pairs = judging.reviewed_split(run, choice.split).rows([review.pair for review in standing])
+        captions, images = (set(choice.members(kind).tolist()) for kind in ("text", "image"))
         inside = [
             pair is not None and (pair[1] in captions or (pair[1] < 0 and pair[0] in images))
             for pair in pairs
@@ -166,7 +162,7 @@ def show_judged(choice: Choice, said: Reviews) -> None:
     if not chosen:
         cards.empty("No verdict fits.", "Choose others, or clear the field.")
         return
-    places = reviews.reviewed_split(run, choice.split).rows([review.pair for review in chosen])
+    places = judging.reviewed_split(run, choice.split).rows([review.pair for review in chosen])
     frame = pd.DataFrame(
         {
             "verdict": [WORDS[review.verdict] for review in chosen],
@@ -176,18 +172,23 @@ def show_judged(choice: Choice, said: Reviews) -> None:
             "time": [review.time for review in chosen],
         }
     )
-    names = open_summary(run).image_names(choice.split)
+    names = ask(Run.image_names, run, choice.split)
 
-    def samples(positions: np.ndarray) -> list[Sample]:
+    def samples(positions: np.ndarray) -> list[SampleCell]:
         shown = []
         for position in positions.tolist():
             place, review = places[position], chosen[position]
             image, text = place or (-1, -1)
-            kind, number = ("text", text) if text >= 0 else ("image", image)
+            kind: Modality = "text" if text >= 0 else "image"
+            number = text if text >= 0 else image
             small = ids_text(kind, number, image, names[image]) if place else "elsewhere"
-            picture = cards.data_url(thumbnail(run, choice.split, image, TABLE_PICTURE)) if place else ""
+            picture = (
+                cards.data_url(ask(Run.picture, run, choice.split, image, TABLE_PICTURE)) if place else ""
+            )
             shown.append(
-                Sample(image, "the pair", review.caption or f"all captions of {review.image}", small, picture)
+                SampleCell(
+                    image, "the pair", review.caption or f"all captions of {review.image}", small, picture
+                )
             )
         return shown
 
@@ -199,7 +200,7 @@ def show_judged(choice: Choice, said: Reviews) -> None:
     downloads.table(content, "reviews")
 
 
-def show_recall(choice: Choice, said: Reviews) -> None:
+def show_recall(choice: Choice, said: judging.Reviews) -> None:
     """R@K of the chosen runs by the labels and by the reviewed labels."""
     of_slice = " Queries are those of the slice." if choice.slice else ""
     cards.heading(
@@ -207,8 +208,8 @@ def show_recall(choice: Choice, said: Reviews) -> None:
         "Reviewed: labels judged wrong no longer count, other matches do. A query whose labels are all wrong is left "
         f"out.{of_slice}",
     )
-    within = slice_members(choice, "text") if choice.slice else None
-    tables, faults = read_each(choice.runs, lambda run: reviews.recall(run, choice.split, within))
+    within = choice.captions
+    tables, faults = read_each(choice.runs, lambda run: judging.reviewed_recall(run, choice.split, within))
     if faults:
         cards.faults(faults)
     if not tables:
@@ -240,10 +241,10 @@ def show_recall(choice: Choice, said: Reviews) -> None:
     cards.note(f"Fingerprint of the verdicts that count: {said.fingerprint()[:12]}.")
 
 
-def show_agreement(said: Reviews) -> None:
+def show_agreement(said: judging.Reviews) -> None:
     """Cohen's kappa of every two reviewers with pairs in common."""
     cards.heading("Do the reviewers agree?", "On the pairs that both judged.")
-    table = reviews.agreement(said)
+    table = judging.agreement(said)
     if not len(table):
         cards.empty(
             "No two reviewers have judged the same pair.",
@@ -261,17 +262,17 @@ def show_agreement(said: Reviews) -> None:
     plain_table(table, columns, "agreement", "pairs of reviewers")
 
 
-def show_training(choice: Choice, said: Reviews) -> None:
+def show_training(choice: Choice, said: judging.Reviews) -> None:
     """The way to a training with these verdicts."""
-    run = choice.runs[-1]
+    run = choice.last
     cards.heading(
         "Use them",
         "Verdicts on pairs of train change training, those on dev and test correct the evaluation. To judge train, "
         "evaluate the run with --split train and choose that split.",
     )
-    path, data = reviews.file_of(run), str(run.config.get("data", {}).get("data", ""))
+    path, data = judging.file_of(run), str(run.config.get("data", {}).get("data", ""))
     cards.note(f"{count(len(said.verdicts), 'pair', 'pairs')} judged; the verdicts stand in {path}.")
-    name = next((entry.name for entry in data_sets() if data and reviews.same_data(entry, data)), "")
+    name = next((entry.name for entry in training.data_sets() if data and judging.same_data(entry, data)), "")
     if name and path.exists():
         address = f"train?{urlencode({'data': name, 'use-reviews': 'true'})}"
         st.html(cards.links_html([("Train with these verdicts", address)]))

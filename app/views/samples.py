@@ -8,14 +8,12 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.backend.runs import Run, RunSummary, open_summary, split_sample, thumbnail, thumbnails
-from app.backend.slices import neighbours, selected
+from app.ask import Modality, Run, RunSummary, ask, thumbnails
+from app.choice import SLICE, Choice, bound, neighbours, put
 from app.ui import cards, downloads
 from app.ui.glossary import tip
 from app.ui.selection import matching
-from app.ui.sidebar import SLICE
-from app.ui.state import Choice, bound, put
-from app.ui.table import Column, Sample, picking_table
+from app.ui.table import Column, SampleCell, picking_table
 
 NO_WORDS = (
     "No caption or file name contains all of these words.",
@@ -24,18 +22,18 @@ NO_WORDS = (
 TABLE_PICTURE, CARD_PICTURE = 96, 160
 
 
-def name_of(modality: str, number: int) -> str:
+def name_of(modality: Modality, number: int) -> str:
     """ "caption 185", "image 37"."""
     return f"{'caption' if modality == 'text' else 'image'} {number}"
 
 
-def ids_of(run: Run, split: str, modality: str, number: int) -> str:
+def ids_of(run: RunSummary, split: str, modality: Modality, number: int) -> str:
     """The ids of a sample, see `ids_text`."""
-    image = int(run.image_of_text(split)[number]) if modality == "text" else number
-    return ids_text(modality, number, image, run.image_names(split)[image])
+    image = int(ask(Run.image_of_text, run, split)[number]) if modality == "text" else number
+    return ids_text(modality, number, image, ask(Run.image_names, run, split)[image])
 
 
-def ids_text(modality: str, number: int, image: int, file: str) -> str:
+def ids_text(modality: Modality, number: int, image: int, file: str) -> str:
     """ "caption 185 · image 37 · 37.jpg"; an image imported without an id has only its number."""
     return " · ".join(dict.fromkeys((name_of(modality, number), name_of("image", image), file)))
 
@@ -45,22 +43,22 @@ def of_run(choice: Choice, quantity: str, run: RunSummary) -> str:
     return quantity if choice.second is None else f"{quantity} in {run.name}"
 
 
-def images_of(run: Run, split: str, modality: str, numbers: np.ndarray) -> np.ndarray:
+def images_of(run: RunSummary, split: str, modality: Modality, numbers: np.ndarray) -> np.ndarray:
     """The images of captions, or the images themselves."""
-    return run.image_of_text(split)[numbers] if modality == "text" else np.asarray(numbers)
+    return ask(Run.image_of_text, run, split)[numbers] if modality == "text" else np.asarray(numbers)
 
 
-def texts_of(run: Run, split: str, modality: str, numbers: np.ndarray) -> list[str]:
+def texts_of(run: RunSummary, split: str, modality: Modality, numbers: np.ndarray) -> list[str]:
     """The captions, or the first caption of every image; "" for an image without captions."""
-    captions = run.captions(split)
-    rows = numbers if modality == "text" else run.first_captions(split)[numbers]
+    captions = ask(Run.captions, run, split)
+    rows = numbers if modality == "text" else ask(Run.first_captions, run, split)[numbers]
     return [captions[row] if row >= 0 else "" for row in rows.tolist()]
 
 
 def sample_card(
     run: RunSummary,
     split: str,
-    modality: str,
+    modality: Modality,
     number: int,
     place: int,
     score: float,
@@ -75,15 +73,17 @@ def sample_card(
 ) -> cards.Result:
     """A card of a sample: an image by its picture, or by its captions where there is none; a caption by its text and,
     with `pictured`, its image's picture."""
-    opened = open_summary(run)
+    opened = run
     image = int(images_of(opened, split, modality, np.array([number]))[0])
-    picture = thumbnail(run, split, image, CARD_PICTURE) if pictured else None
+    picture = ask(Run.picture, run, split, image, CARD_PICTURE) if pictured else None
     [first] = texts_of(opened, split, modality, np.array([number]))
     text = first
     if modality == "image":
-        captions = opened.captions(split)
+        captions = ask(Run.captions, opened, split)
         text = (
-            "" if picture else "\n".join(captions[row] for row in opened.captions_of(split, image).tolist())
+            ""
+            if picture
+            else "\n".join(captions[row] for row in ask(Run.captions_of, opened, split, image).tolist())
         )
     ids = ids_of(opened, split, modality, number)
     return cards.Result(
@@ -91,9 +91,9 @@ def sample_card(
     )
 
 
-def sample_columns(run: Run, split: str, modality: str, numbers: np.ndarray) -> pd.DataFrame:
+def sample_columns(run: RunSummary, split: str, modality: Modality, numbers: np.ndarray) -> pd.DataFrame:
     """What a file says of every sample: ids, picture file, caption (of an image its first)."""
-    names = run.image_names(split)
+    names = ask(Run.image_names, run, split)
     images = images_of(run, split, modality, numbers)
     columns: dict[str, object] = {"caption id": numbers} if modality == "text" else {}
     columns |= {"image id": images, "file": [names[image] for image in images.tolist()]}
@@ -106,35 +106,28 @@ def search_words(key: str, of: str = "of captions and files") -> str:
     return str(st.text_input("Filter by words", **bound(key), placeholder=of, width=260) or "")
 
 
-def holding(choice: Choice, modality: str, numbers: np.ndarray, words: str) -> np.ndarray:
+def holding(choice: Choice, modality: Modality, numbers: np.ndarray, words: str) -> np.ndarray:
     """Positions of the samples of the slice whose caption (of an image: any of them) or file holds every word."""
-    inside = in_slice(choice, modality, numbers)
+    inside = choice.inside(modality, numbers)
     if not words.split():
         return np.flatnonzero(inside)
-    run = open_summary(choice.runs[-1])
-    split, names = choice.split, run.image_names(choice.split)
-    owner = run.image_of_text(split)
+    run = choice.last
+    split, names = choice.split, ask(Run.image_names, run, choice.split)
+    owner = ask(Run.image_of_text, run, split)
     if modality == "text":
-        pairs = zip(run.captions(split), owner.tolist(), strict=True)
+        pairs = zip(ask(Run.captions, run, split), owner.tolist(), strict=True)
         texts = [f"{caption} {names[image]}" for caption, image in pairs]
     else:
         captions: list[list[str]] = [[name] for name in names]
-        for image, caption in zip(owner.tolist(), run.captions(split), strict=True):
+        for image, caption in zip(owner.tolist(), ask(Run.captions, run, split), strict=True):
             captions[image].append(caption)
         texts = [" ".join(parts) for parts in captions]
     return np.flatnonzero(inside & np.isin(numbers, matching(texts, words)))
 
 
-def in_slice(choice: Choice, modality: str, numbers: np.ndarray | pd.Series) -> np.ndarray:
-    """Which samples are of the slice; all of them without one."""
-    if not choice.slice:
-        return np.ones(len(numbers), dtype=bool)
-    return np.isin(np.asarray(numbers), slice_members(choice, modality))
-
-
 def note_sample(run: RunSummary, split: str) -> None:
     """Say that a large split is looked at through a sample."""
-    sample = split_sample(run, split)
+    sample = ask(Run.sample, run, split)
     if sample is not None:
         cards.note(
             f"This split is large: {len(sample.texts):,} of {sample.of_texts:,} captions, those of "
@@ -142,29 +135,20 @@ def note_sample(run: RunSummary, split: str) -> None:
         )
 
 
-def say_slice(choice: Choice, modality: str) -> None:
+def say_slice(choice: Choice, modality: Modality) -> None:
     """Say that a page is about the slice, where there is one."""
     if choice.slice:
-        total = open_summary(choice.runs[-1]).count(choice.split, modality)  # type: ignore[arg-type]
+        total = ask(Run.count, choice.last, choice.split, modality)
         unit = "captions" if modality == "text" else "images"
         cards.note(
-            f"Numbers, figures and tables are over the slice: {len(slice_members(choice, modality)):,} of {total:,} "
+            f"Numbers, figures and tables are over the slice: {len(choice.members(modality)):,} of {total:,} "
             f"{unit}. Their candidates are not filtered."
         )
 
 
-def slice_members(choice: Choice, modality: str) -> np.ndarray:
-    """The captions of the slice, or the images with such a caption."""
-    run = choice.slice_run or choice.runs[-1]
-    captions = np.flatnonzero(selected(run, choice.split, choice.slice))
-    return (
-        captions if modality == "text" else np.unique(open_summary(run).image_of_text(choice.split)[captions])
-    )
-
-
-def similar_button(choice: Choice, modality: str, number: int, key: str) -> None:
+def similar_button(choice: Choice, modality: Modality, number: int, key: str) -> None:
     """A button that makes the samples most similar to this one the slice, for a run that has such."""
-    if similar := neighbours(choice.slice_run or choice.runs[-1], choice.split, modality, number):
+    if similar := neighbours(choice, modality, number):
         st.button(
             f"Similar {'captions' if modality == 'text' else 'images'}",
             key=f"{key}-similar",
@@ -177,7 +161,7 @@ def similar_button(choice: Choice, modality: str, number: int, key: str) -> None
 
 def sample_table(
     choice: Choice,
-    modality: str,
+    modality: Modality,
     numbers: np.ndarray,
     values: pd.DataFrame,
     columns: Mapping[str, Column],
@@ -197,14 +181,14 @@ def sample_table(
     Returns:
         The samples in the order shown.
     """
-    run, split = open_summary(choice.runs[-1]), choice.split
+    run, split = choice.last, choice.split
 
-    def page(rows: np.ndarray) -> list[Sample]:
+    def page(rows: np.ndarray) -> list[SampleCell]:
         samples = numbers[rows]
         images = images_of(run, split, modality, samples)
-        pictures = thumbnails(choice.runs[-1], split, images, TABLE_PICTURE)
+        pictures = thumbnails(choice.last, split, images, TABLE_PICTURE)
         return [
-            Sample(
+            SampleCell(
                 int(image),
                 name_of(modality, int(number)),
                 text,

@@ -8,17 +8,16 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.backend.joint_space import score_distributions, score_separation
-from app.backend.runs import RunSummary, read_each
+from app.ask import RunSummary, ask, joint_space, read_each
+from app.choice import theme
 from app.ui import cards, downloads
-from app.ui.state import theme
 from app.ui.table import Column, plain_table
 
 
 def show_separation(runs: Sequence[RunSummary], split: str) -> None:
     """Draw it for those of the runs that were evaluated on the split; damaged ones are named."""
     evaluated = [run for run in runs if split in run.splits]
-    counted, faults = read_each(evaluated, lambda run: score_distributions(run, split))
+    counted, faults = read_each(evaluated, lambda run: ask(joint_space.score_distributions, run, split))
     if faults:
         cards.faults(faults)
     if not counted:
@@ -43,7 +42,7 @@ def show_separation(runs: Sequence[RunSummary], split: str) -> None:
                 names, distributions[0].edges, counts, all_counts, label, colours
             )
             downloads.chart(figure, f"densities-{kind}", f"similarities of {label}")
-    means = [score_separation(run, split) for run in evaluated if run.name in counted]
+    means = [ask(joint_space.score_separation, run, split) for run in evaluated if run.name in counted]
     table = pd.DataFrame(
         {
             "run": names,

@@ -7,13 +7,11 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.backend.runs import RunSummary
-from app.backend.slices import images_counted, slice_table
+from app.ask import Run, RunSummary, ask, slices
+from app.choice import QUERIES, SLICE, Choice, put, slice_table, theme
 from app.ui import cards, downloads, links
-from app.ui.controls import choose_one
+from app.ui.controls import MODALITIES, choose_one
 from app.ui.glossary import tip
-from app.ui.sidebar import SLICE
-from app.ui.state import Choice, put, theme
 from app.ui.table import Column, rows_table
 
 PICTURED = 12
@@ -22,17 +20,18 @@ PICTURED = 12
 def show_table(choice: Choice, runs: list[RunSummary]) -> None:
     """Slices by misses beyond the expected ones; a click makes one the slice of all pages."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        modality = choose_one("Queries", {"text": "Captions", "image": "Images"}, "queries")
+        modality = choose_one("Queries", MODALITIES, "queries")
         at = int(choose_one("Answered within the first", {"1": "1", "5": "5", "10": "10"}, "at", tip("R@K")))
     beside = f" beside {' and '.join(run.name for run in runs[:-1])}" if len(runs) > 1 else ""
     cards.note(
         f"{runs[-1].name} is judged{beside}. Slices are ordered by one half of the images. All numbers except queries "
         "are of the other half, with 95% intervals over images, so the worst of many slices is not worst by chance."
     )
-    counted, images = images_counted(choice.first, choice.split)
+    counted = len(ask(slices.images_counted, choice.first, choice.split))
+    images = ask(Run.count, choice.first, choice.split, "image")
     if counted < images:
         cards.note(f"The table counts the queries of {counted:,} of {images:,} images, drawn at random.")
-    table = slice_table(runs, choice.split, "t2i" if modality == "text" else "i2t", at)
+    table = slice_table(runs, choice.split, QUERIES[modality], at)
     if not len(table):
         cards.empty(
             "No slice has enough queries.", "One is listed from 20 queries in either half of the images on."

@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
-from typing import Any
 
 import streamlit as st
 
-from app import charts
-from app.backend import jobs, training
-from app.backend.runs import InputError, epochs, history_faults, steps
-from app.backend.training import TrainingRun
+from app import charts, jobs, training
+from app.ask import curves_of
+from app.choice import attempt, bound, theme
 from app.ui import cards, downloads
 from app.ui.progress import RSUM_COLUMNS, curve_label, curves, latest, steps_done, time_left
-from app.ui.state import bound, theme
 
-EVERY = "2s"
+EVERY, NOT_STARTED = "2s", "Nothing was started."
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
-REFUSAL = "train-refusal"
 
 
-def attempt(start: Callable[..., object], *arguments: Any) -> None:
-    """Start a process; why it could not be started is left for `show_refusal`."""
-    try:
-        start(*arguments)
-    except (OSError, InputError) as error:
-        st.session_state[REFUSAL] = str(error)
-
-
-def show_refusal() -> None:
-    """Say why the last click started nothing."""
-    reason = st.session_state.pop(REFUSAL, "")
-    if reason:
-        cards.empty("Nothing was started.", reason)
-
-
-def find(name: str) -> TrainingRun | None:
+def find(name: str) -> training.TrainingRun | None:
     """The run or job of that name, as it is now."""
     return next((entry for entry in training.training_runs() if entry.name == name), None)
 
@@ -56,7 +36,7 @@ def show_training(name: str) -> None:
     watch()
 
 
-def _busy(entry: TrainingRun | None) -> bool:
+def _busy(entry: training.TrainingRun | None) -> bool:
     """Whether the run is training or being evaluated."""
     if entry is None or entry.alive:
         return entry is not None
@@ -64,7 +44,7 @@ def _busy(entry: TrainingRun | None) -> bool:
     return job is not None and job.running
 
 
-def _draw(entry: TrainingRun) -> None:
+def _draw(entry: training.TrainingRun) -> None:
     if entry.run is None:
         _without_run(entry)
         return
@@ -75,17 +55,17 @@ def _draw(entry: TrainingRun) -> None:
     st.progress(share)
     with st.container(horizontal=True, vertical_alignment="center"):
         _buttons(entry)
-        left = time_left(entry.run, steps(entry.run))
-        st.html(f'<p class="cl-how">{_state(entry, text)}{left}{latest(epochs(entry.run))}</p>')
+        left = time_left(entry.run, curves_of(entry.run).steps)
+        st.html(f'<p class="cl-how">{_state(entry, text)}{left}{latest(curves_of(entry.run).epochs)}</p>')
     _evaluation(entry)
-    show_refusal()
-    for fault in history_faults(entry.run):
+    cards.refusal()
+    for fault in curves_of(entry.run).faults:
         cards.note(fault)
     _curves(entry)
     _output(entry, expanded=entry.alive or entry.run.state in ENDED_BADLY)
 
 
-def _state(entry: TrainingRun, text: str) -> str:
+def _state(entry: training.TrainingRun, text: str) -> str:
     """The sentence of `steps_done`, completed from the job's output (HTML)."""
     if entry.run is not None and entry.run.state == "finished" and entry.stoppable:
         return "finished, evaluating"
@@ -95,29 +75,31 @@ def _state(entry: TrainingRun, text: str) -> str:
     return f"{text} · {html.escape(message)}" if message else text
 
 
-def _without_run(entry: TrainingRun) -> None:
+def _without_run(entry: training.TrainingRun) -> None:
     if entry.stoppable:
         cards.label(entry.name)
         st.progress(0.0)
         cards.note("Reading the data and building the model …")
-        st.button("Stop", key="train-stop", on_click=training.stop, args=(entry,), icon=":material/stop:")
+        st.button(
+            "Stop", key="train-stop", on_click=jobs.stop, args=(entry.job_name,), icon=":material/stop:"
+        )
     else:
         cards.empty(
             f"{entry.name} did not start.", "The output below says why. Change the values and start again."
         )
-        st.button("Dismiss", key="train-dismiss", on_click=training.dismiss, args=(entry,))
+        st.button("Dismiss", key="train-dismiss", on_click=jobs.forget, args=(entry.job_name,))
     _output(entry, expanded=True)
 
 
-def _buttons(entry: TrainingRun) -> None:
+def _buttons(entry: training.TrainingRun) -> None:
     assert entry.run is not None
     if entry.stoppable:
         st.button(
             "Stop",
             key="train-stop",
             icon=":material/stop:",
-            on_click=training.stop,
-            args=(entry,),
+            on_click=jobs.stop,
+            args=(entry.job_name,),
             help="It saves and exits within seconds; nothing is lost.",
         )
     elif not entry.alive and entry.run.state != "finished":
@@ -127,12 +109,12 @@ def _buttons(entry: TrainingRun) -> None:
             type="primary",
             icon=":material/play_arrow:",
             on_click=attempt,
-            args=(training.resume, entry.run),
+            args=(NOT_STARTED, training.resume, entry.run),
             help="Continues from the newest save.",
         )
 
 
-def _evaluation(entry: TrainingRun) -> None:
+def _evaluation(entry: training.TrainingRun) -> None:
     """Draw a button that evaluates a run which ended with a best model and no evaluation of it."""
     run = entry.run
     if run is None or entry.alive or not run.has_best or "dev" in run.splits:
@@ -152,14 +134,14 @@ def _evaluation(entry: TrainingRun) -> None:
             key="train-evaluate",
             icon=":material/leaderboard:",
             on_click=attempt,
-            args=(training.evaluate, run),
+            args=(NOT_STARTED, training.evaluate, run),
         )
         cards.note("Rank dev with the best model so far, so that every page can show this run.")
 
 
-def _curves(entry: TrainingRun) -> None:
+def _curves(entry: training.TrainingRun) -> None:
     assert entry.run is not None
-    by_epoch, by_step = epochs(entry.run), steps(entry.run)
+    by_epoch, by_step = curves_of(entry.run).epochs, curves_of(entry.run).steps
     rsum = next((name for name in RSUM_COLUMNS if name in by_epoch), None)
     epoch_values = ([rsum] if rsum else []) + [name for name in curves([by_epoch]) if name != rsum]
     panels = [
@@ -178,7 +160,7 @@ def _curves(entry: TrainingRun) -> None:
             downloads.chart(figure, f"{key}-curve", alt)
 
 
-def _output(entry: TrainingRun, *, expanded: bool) -> None:
+def _output(entry: training.TrainingRun, *, expanded: bool) -> None:
     if entry.job is not None and entry.job.output:
         with st.expander("Output of the program", expanded=expanded):
             st.code(entry.job.output, language=None, wrap_lines=True)

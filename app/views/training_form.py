@@ -10,13 +10,12 @@ from typing import Any
 
 import streamlit as st
 
-from app.backend import reviews, training
-from app.backend.runs import InputError
-from app.backend.training import DataSet, Option, TeacherRun
+from app import judging, training
+from app.ask import InputError
+from app.choice import attempt, bound, bound_number, linked, put
 from app.ui import cards
 from app.ui import words as words_of
-from app.ui.state import bound, bound_number, linked, put
-from app.views.training import REFUSAL, attempt
+from app.views.training import NOT_STARTED
 
 METHODS = ("boosting", "weighting")  # sections with fields of their own
 SCENARIO, OFFLINE, START, WEIGHTS = "boosting_scenario", "offline", "boosting_start", "sample_weights"
@@ -31,10 +30,10 @@ DATA_HELP = (
     "The built-in pictures, and the data sets in data/ or in the folders that CODER_DATA named when the app was "
     "started. No other folder can be used from here."
 )
-Options = dict[str, Option]
+Options = dict[str, training.Option]
 
 
-def value_of(option: Option, preset: str) -> Any:
+def value_of(option: training.Option, preset: str) -> Any:
     """The widget of one value. Its key contains the preset, so that another preset starts with its own values."""
     key, label, about = f"{preset}-{option.key}", words(option.key), option.about or None
     if option.kind == "switch":
@@ -129,11 +128,11 @@ def show_form() -> None:
     )
 
 
-def _reviews(data: DataSet) -> Path | None:
+def _reviews(data: training.DataSet) -> Path | None:
     """The file of the data's reviews, where there is one and it is switched on."""
-    path = reviews.of_data(data.path)
+    path = judging.of_data(data.path)
     try:
-        judged = len(reviews.load(path).verdicts)
+        judged = len(judging.load(path).verdicts)
     except InputError as error:
         cards.empty("The reviews of this data cannot be used.", str(error))
         return None
@@ -156,8 +155,8 @@ def _section(
 
 
 def _boosting(
-    preset: str, data: DataSet, values: dict[str, Any], options: Options
-) -> tuple[dict[str, Any], TeacherRun | None]:
+    preset: str, data: training.DataSet, values: dict[str, Any], options: Options
+) -> tuple[dict[str, Any], training.TeacherRun | None]:
     """The settings of boosting; an offline teacher is one of the finished runs that fit, where there are any."""
     chosen = {"boosting": value_of(options["boosting"], preset)}
     if chosen["boosting"] == "none":
@@ -188,9 +187,9 @@ def _boosting(
 def _offer(
     preset: str,
     name: str,
-    data: DataSet,
+    data: training.DataSet,
     values: dict[str, Any],
-    teacher: TeacherRun | None,
+    teacher: training.TeacherRun | None,
     judged: Path | None,
 ) -> None:
     try:
@@ -231,7 +230,10 @@ def _from_link() -> bool:
 
 def _begin(*settings: Any) -> None:
     """Start a run with the arguments of `training.start`."""
-    attempt(training.start, *settings)
-    if REFUSAL not in st.session_state:
+
+    def start() -> None:
+        training.start(*settings)
         st.session_state.pop(ASKED, None)
         put("watch", settings[1])
+
+    attempt(NOT_STARTED, start)

@@ -11,22 +11,35 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.backend import sample_weights
-from app.backend.runs import RunSummary
-from app.backend.sample_weights import CODER, DISCREPANCY, DIVERSITY, WEIGHT, Weighting
+from app.ask import RunSummary, ask, sample_weights
+from app.choice import Choice, bound, opened, theme
 from app.ui import cards, downloads, links
-from app.ui.controls import choose_one, follow, step_through
+from app.ui.controls import MODALITIES, choose_one, step_through
 from app.ui.glossary import tip
-from app.ui.state import Choice, bound, theme
 from app.ui.table import Column, plain_table
 from app.views.anchor import show_sample
-from app.views.samples import NO_WORDS, holding, in_slice, sample_card, sample_table, search_words
+from app.views.samples import NO_WORDS, holding, sample_card, sample_table, search_words
 
 EXTREMES = 5
 TARGET = "weighed"
-NAMES = {WEIGHT: "weight", DIVERSITY: "DIVERSITY", DISCREPANCY: "DISCREPANCY", CODER: "CODER’s SD"}
-TERMS = {WEIGHT: "sample weight", DIVERSITY: "DIVERSITY", DISCREPANCY: "DISCREPANCY", CODER: "SD"}
-DIGITS = {WEIGHT: ".3f", DIVERSITY: ".4f", DISCREPANCY: ".4f", CODER: ".4f"}
+NAMES = {
+    sample_weights.WEIGHT: "weight",
+    sample_weights.DIVERSITY: "DIVERSITY",
+    sample_weights.DISCREPANCY: "DISCREPANCY",
+    sample_weights.CODER: "CODER’s SD",
+}
+TERMS = {
+    sample_weights.WEIGHT: "sample weight",
+    sample_weights.DIVERSITY: "DIVERSITY",
+    sample_weights.DISCREPANCY: "DISCREPANCY",
+    sample_weights.CODER: "SD",
+}
+DIGITS = {
+    sample_weights.WEIGHT: ".3f",
+    sample_weights.DIVERSITY: ".4f",
+    sample_weights.DISCREPANCY: ".4f",
+    sample_weights.CODER: ".4f",
+}
 
 
 def distribution(
@@ -37,17 +50,20 @@ def distribution(
     with left:
         mean = "Their mean is 1" if captions is None else "Their mean over all pairs is 1"
         cards.heading("How unequal are the weights?", f"{mean}. In a narrow peak all pairs count alike.")
-        values = {name: pairs_of(table, captions)[WEIGHT].to_numpy() for name, table in tables.items()}
+        values = {
+            name: pairs_of(table, captions)[sample_weights.WEIGHT].to_numpy()
+            for name, table in tables.items()
+        }
         figure = charts.histogram(values, "weight of a pair", "pairs", charts.tone(theme()))
         downloads.chart(figure, "weights", "weights of the pairs")
     with right:
         cards.heading(
             "Statistics of the scores", "Mean μ and standard deviation σ over all pairs and both modalities."
         )
-        weightings = {run.name: sample_weights.weighting(run, split) for run in runs}
+        weightings = {run.name: ask(sample_weights.weighting, run, split) for run in runs}
         rows = []
         for name, weighting in weightings.items():
-            weights = tables[name][WEIGHT]
+            weights = tables[name][sample_weights.WEIGHT]
             rows.append({"run": name, "of": "weight", "μ": weights.mean(), "σ": weights.std(ddof=0)})
             for row in weighting.statistics.itertuples():
                 rows.append({"run": name, "of": row.measure, "μ": row.mean, "σ": row.std})
@@ -66,7 +82,7 @@ def pairs_of(table: pd.DataFrame, captions: np.ndarray | None) -> pd.DataFrame:
     return table if captions is None else table.iloc[captions]
 
 
-def describe(name: str, weighting: Weighting) -> str:
+def describe(name: str, weighting: sample_weights.Weighting) -> str:
     """A run's weighting in a sentence."""
     text = f"{name}: {weighting.kind}, the weights of a batch sum to λ = {weighting.total:g}"
     if weighting.neighbours:
@@ -76,8 +92,8 @@ def describe(name: str, weighting: Weighting) -> str:
 
 def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
     """The pairs with the highest and the lowest weight. Thomas and Kovashka, figure 4."""
-    order = np.argsort(-table[WEIGHT].to_numpy(), kind="stable")
-    order = order[in_slice(choice, "text", order)]
+    order = np.argsort(-table[sample_weights.WEIGHT].to_numpy(), kind="stable")
+    order = order[choice.inside("text", order)]
     for heading, rows in (("Highest weights", order), ("Lowest weights", order[::-1])):
         cards.heading(heading)
         cards.results(
@@ -88,7 +104,7 @@ def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
                     "text",
                     int(row),
                     place,
-                    float(table[WEIGHT].iloc[row]),
+                    float(table[sample_weights.WEIGHT].iloc[row]),
                     term="sample weight",
                     links=links.of_sample(choice, "text", int(row)),
                 )
@@ -104,8 +120,8 @@ def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.Dat
         "Do the measures agree?",
         f"Spearman’s ρ over the pairs of {run.name}: 1 is the same order, 0 unrelated, −1 the opposite order.",
     )
-    side = choose_one("Measured on", {"text": "Captions", "image": "Images"}, "side", tip("side"))
-    table = sample_weights.weight_table(run, split, side)
+    side = choose_one("Measured on", MODALITIES, "side", tip("side"))
+    table = ask(sample_weights.weight_table, run, split, side)
     inside = pairs_of(table, captions)
     correlations = sample_weights.correlations(inside)
     left, right = st.columns([5, 4], gap="large")
@@ -136,9 +152,18 @@ def all_pairs(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         by = choose_one("Order", {"high": "Highest first", "low": "Lowest first"}, "ranked-weights")
         words = search_words("weighed-words")
-    order = np.argsort(table[WEIGHT].to_numpy() * (-1 if by == "high" else 1), kind="stable")
+    order = np.argsort(table[sample_weights.WEIGHT].to_numpy() * (-1 if by == "high" else 1), kind="stable")
     order = order[holding(alone, "text", order, words)]
-    names = [name for name in (WEIGHT, DIVERSITY, DISCREPANCY, CODER) if name in table]
+    names = [
+        name
+        for name in (
+            sample_weights.WEIGHT,
+            sample_weights.DIVERSITY,
+            sample_weights.DISCREPANCY,
+            sample_weights.CODER,
+        )
+        if name in table
+    ]
     if len(order):
         columns = {name: Column(NAMES[name], DIGITS[name], TERMS[name]) for name in names}
         columns["rank"] = Column("rank", ",d", "rank")
@@ -155,7 +180,7 @@ def all_pairs(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
         )
     else:
         cards.empty(*NO_WORDS)
-    if not follow(TARGET, order):
+    if not opened(TARGET, order):
         return
     number = step_through("Caption number", TARGET, order, len(table), "The row of the caption in its split.")
     row = table.iloc[number]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from app.backend import jobs
-from app.backend.runs import InputError
+from app import jobs
+from app.ask import InputError
 from app.ui import cards
 
 

@@ -12,7 +12,7 @@ import pytest
 import streamlit as st
 from PIL import Image
 
-from app.backend import jobs
+from app import jobs
 from coder_core.api import Run, open_run
 from coder_core.api.data_quality import VERDICTS, cross_fitted, splits_of_run
 from coder_core.api.sampling import draw_sample

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.backend import jobs
+from app import jobs
 
 WAIT = (sys.executable, "-c", "import time; time.sleep(60)")
 NOTHING = (sys.executable, "-c", "pass")

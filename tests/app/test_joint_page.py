@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.backend import jobs
-from app.backend.joint_space import map_command
-from app.backend.runs import all_runs
+from app import jobs
+from app.ask import all_runs
 from coder_core.api import Run, open_run
 from coder_core.api.sampling import draw_points_sample
 from coder_core.geometry.settings import LayoutSettings
@@ -151,7 +150,7 @@ def test_the_command_runs_beside_the_app_and_can_be_cancelled(
 ) -> None:
     monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
     run = next(run for run in all_runs() if run.name == "demo")
-    command = map_command([run], "dev", LayoutSettings("pca"))
+    command = jobs.module_command("coder_core.project", str(run.path), "--split", "dev", "--method", "pca")
     assert command[:5] == (sys.executable, "-P", "-u", "-m", "coder_core.project")
     jobs.start_work(command, "layout-test")
     ended("layout-test")

@@ -16,9 +16,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from app.backend.report import report_page
-from app.ui.state import Choice
-from app.views.samples import slice_members
+from app.choice import Choice, slice_mask
+from app.judging import report_page
 from coder_core.api import InputError, open_run, sampling
 from coder_core.api.joint_space import score_separation
 from coder_core.api.retrieval import likely_matches, sampled_space, text_vectors
@@ -447,12 +446,12 @@ def test_a_slice_filters_every_page(tmp_path: Path, opened: Opened) -> None:
         assert "1 of 300 captions on every page" in texts(app)
     base, last = (open_run(tmp_path / name).summary for name in ("demo-baseline", "demo"))
     solved = np.flatnonzero(open_run(tmp_path / "demo").ranks("dev")["t2i"] == 0)
-    choice = Choice(base, last, "dev", "rank == 1", slice_run=last)
+    choice = Choice(base, last, "dev", "rank == 1", slice_run=last, mask=slice_mask(last, "dev", "rank == 1"))
     for page in (
         choice,
         replace(choice, second=None),
     ):  # a page about one run keeps the slice of the sidebar's last
-        assert slice_members(page, "text").tolist() == solved.tolist()
+        assert page.members("text").tolist() == solved.tolist()
     app = opened(tmp_path, "retrieval", slice="__import__('os')")
     assert "Nothing is filtered" in texts(app)
     app = opened(tmp_path, "overview")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.backend import reviews
+from app import judging as reviews
+from app.choice import Choice
 from app.ui.enlarged import captions_html
-from app.ui.state import Choice
 from app.ui.words import gain_cell
 from coder_core.api import list_runs, open_run
 from coder_core.api.reviews import ReviewedSplit, reviewed_recall

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from app.choice import NO_RUN
 from app.ui import selection, sidebar
-from app.ui.state import NO_RUN
 
 
 def test_rows_become_ids() -> None:

@@ -10,11 +10,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app import charts
-from app.backend.similarity import Loss, Pair
+from app.ask import Loss
 from app.ui import clicks
 from app.views.pair import steps, steps_html, values_html
 from coder_core.api import open_run
-from coder_core.api.similarity import values_from_similarities
+from coder_core.api.similarity import Pair, values_from_similarities
 from tests.support.clip_runs import import_clip
 from tests.support.pages import Opened, texts
 from tests.support.run_folders import write_run

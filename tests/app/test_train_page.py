@@ -16,9 +16,9 @@ import psutil
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.backend import jobs, training
-from app.backend.runs import RunSummary
-from app.backend.training import TrainingRun
+from app import jobs, training
+from app.ask import RunSummary
+from app.training import TrainingRun
 from app.ui.progress import latest, time_left
 from coder_core.runs.status import read_status, write_status
 from coder_core.training.launch import start_run
@@ -303,7 +303,7 @@ def test_every_run_has_a_job_of_its_own_with_a_harmless_name(root: Path, name: s
 def test_a_crash_of_the_app_does_not_touch_the_run(root: Path) -> None:
     """The program that started the job is killed with its whole group; the job lives on and is found again."""
     program = (
-        "import sys, time; from app.backend import jobs; "
+        "import sys, time; from app import jobs; "
         "jobs.start((sys.executable, '-c', 'import time; time.sleep(300)'), sys.argv[1]); "
         "time.sleep(300)"
     )
@@ -316,7 +316,7 @@ def test_a_crash_of_the_app_does_not_touch_the_run(root: Path) -> None:
     assert job is not None
     assert psutil.Process(job.pid).status() != psutil.STATUS_ZOMBIE
     assert one(root).stoppable
-    training.stop(one(root))
+    jobs.stop(one(root).job_name)
     until(lambda: not one(root).alive)
 
 
@@ -348,7 +348,7 @@ def test_a_run_is_started_stopped_resumed_and_finished(root: Path, opened: Opene
     assert "stopped at step" in "\n".join(code.value for code in app.code)
     app.button(key="train-resume").click().run()
     until(lambda: one(root).stoppable and (read_status(root / "mine") or {}).get("step", 0) > reached)
-    training.stop(one(root))
+    jobs.stop(one(root).job_name)
     until(lambda: not one(root).alive)
 
     app = opened(root, "train", watch="mine")  # not evaluated, but its best model is stored

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.backend import jobs
+from app import jobs
 from coder_core import embed
 from coder_core.api import list_runs, open_run
 from coder_core.console.faults import InputError

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.backend import jobs
+from app import jobs
 from coder_core import cluster, embed, evaluate, project, train
 from coder_core.console.faults import InputError
 from coder_core.console.plain_files import check_plain, open_plain, read_plain

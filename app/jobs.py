@@ -36,7 +36,7 @@ __all__ = [
     "train_command",
 ]
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[1]
 TRAINING = "training"
 CANCELLED = "It was cancelled, or the machine was shut down. Start it again."
 FORGOTTEN_AFTER = 7 * 24 * 3600  # seconds

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.backend import jobs
-from app.backend.jobs import runs_root
-from app.backend.runs import RunSummary, all_runs
+from app import jobs
+from app.ask import RunSummary, all_runs
+from app.jobs import runs_root
 from coder_core.api.training.start import (
     LONGEST_NAME,
     DataSet,
@@ -38,7 +38,6 @@ __all__ = [
     "arguments",
     "data_sets",
     "demo_job",
-    "dismiss",
     "evaluate",
     "evaluation",
     "free_name",
@@ -47,9 +46,6 @@ __all__ = [
     "presets",
     "resume",
     "start",
-    "start_demo",
-    "stop",
-    "stop_demo",
     "teachers",
     "training_runs",
     "wanted_data",
@@ -171,26 +167,6 @@ def evaluation(run: RunSummary) -> jobs.Job | None:
     return jobs.current(job_name(run.name, EVALUATION))
 
 
-def dismiss(entry: TrainingRun) -> None:
-    """Forget a job that has ended without a run."""
-    jobs.forget(entry.job_name)
-
-
-def stop(entry: TrainingRun) -> None:
-    """Ask it to save and exit."""
-    jobs.stop(entry.job_name)
-
-
 def demo_job() -> jobs.Job | None:
     """The job that trains the demo runs, running or ended."""
     return jobs.current()
-
-
-def start_demo() -> None:
-    """Train the demo runs in a process of its own; one at a time."""
-    jobs.start_demo()
-
-
-def stop_demo() -> None:
-    """Ask the demo job to save and exit."""
-    jobs.stop()

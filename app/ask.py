@@ -1,0 +1,334 @@
+"""Query runs: `ask(question, run, *args)` calls a function of `coder_core.api` once and keeps its answer.
+
+    ask(retrieval.margins, run, "dev", "t2i")       a question about one run
+    ask_both(retrieval.gains, first, last, "dev")   about two runs
+    ask_all(slices.slice_table, runs, "dev", …)     about a list of runs
+
+Pages hold summaries of runs and never an opened `Run`. An answer is kept under the question, the folders of the runs,
+their state (`RunSummary.stamp`, which changes when an analysis is written anew) and all arguments. Answers are shared
+between visitors, so nobody may change them in place. Slow questions have a pool and a spinner of their own.
+
+This module, `questions`, `jobs`, `training` and `judging` are the only ones that import `coder_core.api`; pages take its subjects
+from here. Names from a widget or the URL are compared with existing names and never joined to a path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+from threadpoolctl import threadpool_limits
+
+from app import questions
+from app.jobs import runs_root
+from app.questions import Keyed
+from coder_core.api import (
+    METRICS,
+    ORIGINS,
+    InputError,
+    Loss,
+    Run,
+    RunSummary,
+    Sample,
+    SplitSamples,
+    clusters,
+    concepts,
+    config_differences,
+    data_quality,
+    decode,
+    diversity,
+    facts,
+    heat_maps,
+    joint_space,
+    jpeg,
+    list_runs,
+    numbers_from,
+    open_run,
+    retrieval,
+    saved_views,
+    similarity,
+    slices,
+)
+from coder_core.api.sides import Direction, Modality
+from coder_core.api.stored import StoredResult
+from coder_core.api.training import sample_weights
+
+__all__ = [
+    "HASHES",
+    "METRICS",
+    "ORIGINS",
+    "Curves",
+    "Direction",
+    "InputError",
+    "Keyed",
+    "Loss",
+    "Modality",
+    "Run",
+    "RunSummary",
+    "Sample",
+    "SplitSamples",
+    "StoredResult",
+    "all_runs",
+    "ask",
+    "ask_all",
+    "ask_all_now",
+    "ask_both",
+    "ask_now",
+    "clusters",
+    "comparable",
+    "concepts",
+    "config_differences",
+    "curves_of",
+    "data_quality",
+    "decode",
+    "diversity",
+    "facts",
+    "has_embeddings",
+    "heat_maps",
+    "joint_space",
+    "jpeg",
+    "likely_matches",
+    "numbers_from",
+    "read_each",
+    "retrieval",
+    "run_faults",
+    "runs_root",
+    "sample_weights",
+    "saved_views",
+    "similarity",
+    "slices",
+    "thumbnails",
+]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+# Several visitors share the server, and no page multiplies more than takes one processor a second: a second thread of
+# linear algebra mostly spins while it waits (a PCA map: 1.0 s of processor time with two threads, 0.06 with one).
+threadpool_limits(1, user_api="blas")
+
+LISTING_SECONDS = 2
+ENTRIES, SLOW_ENTRIES, PICTURES = 1024, 16, 4096
+
+
+def _content(array: np.ndarray) -> tuple[str, tuple[int, ...], bytes]:
+    return array.dtype.str, array.shape, hashlib.blake2b(np.ascontiguousarray(array).data).digest()
+
+
+HASHES: dict[str | type[Any], Callable[[Any], Any]] = {
+    RunSummary: lambda run: (str(run.path), run.stamp),
+    np.ndarray: _content,
+    Keyed: lambda argument: argument.key,
+    StoredResult: lambda result: result.name,
+}
+
+
+def _pool(name: str, entries: int, spinner: str | bool = False) -> Callable[..., Any]:
+    """A cache of answers; Streamlit tells caches apart by the function's name."""
+
+    def answer(
+        question: str, runs: Sequence[RunSummary], arguments: object, _call: Callable[[list[Run]], Any]
+    ) -> Any:
+        return _call([_opened(run) for run in runs])
+
+    answer.__qualname__ = f"answers-{name}"
+    return st.cache_resource(max_entries=entries, show_spinner=spinner, hash_funcs=HASHES)(answer)
+
+
+_COMPARING = "Comparing the captions with one another …"
+_SLOW: dict[Callable[..., Any], str] = {
+    clusters.cluster_table: "Reading the clusters …",
+    clusters.marking: "Reading the clusters …",
+    data_quality.mismatches: "Comparing every pair with its neighbours …",
+    data_quality.cross_fitted: "Comparing every pair with its neighbours …",
+    data_quality.splits_of_run: "Reading the data …",
+    diversity.fitting_images: _COMPARING,
+    heat_maps.load_encoders: "Loading the model …",
+    joint_space.samples: "Measuring every sample …",
+    joint_space.distributions: "Counting similarities …",
+    joint_space.score_distributions: "Counting similarities …",
+    questions.principal_maps: "Computing the PCA map …",
+    questions.text_vectors: _COMPARING,
+    similarity.values_from_similarities: "Looking at the similarities …",
+    questions.matrix_batch: "Ordering the samples …",
+    similarity.scaled_matrix: "Computing the matrix …",
+    questions.slice_columns: "Reading the captions …",
+    questions.slice_table: "Comparing slices …",
+}
+
+
+def _name(question: Callable[..., Any]) -> str:
+    return f"{question.__module__}.{question.__qualname__}"
+
+
+_COMMON = _pool("common", ENTRIES)
+_POOLS = {_name(question): _pool(_name(question), SLOW_ENTRIES, text) for question, text in _SLOW.items()}
+_POOLS |= {_name(picture): _pool(_name(picture), PICTURES) for picture in (Run.picture,)}
+
+
+def _ask(
+    question: Callable[..., Any],
+    runs: Sequence[RunSummary],
+    arguments: object,
+    call: Callable[[list[Run]], Any],
+) -> Any:
+    name = _name(question)
+    return _POOLS.get(name, _COMMON)(name, runs, arguments, call)
+
+
+def ask(
+    question: Callable[Concatenate[Run, P], T], run: RunSummary, /, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """The kept answer to a question about one run.
+
+    Raises:
+        InputError: the part of the run that the question needs is missing or damaged.
+    """
+    answer: T = _ask(question, [run], (args, kwargs), lambda runs: question(runs[0], *args, **kwargs))
+    return answer
+
+
+def ask_both(
+    question: Callable[Concatenate[Run, Run, P], T],
+    first: RunSummary,
+    second: RunSummary,
+    /,
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """`ask` about two runs."""
+    answer: T = _ask(
+        question, [first, second], (args, kwargs), lambda runs: question(runs[0], runs[1], *args, **kwargs)
+    )
+    return answer
+
+
+def ask_all(
+    question: Callable[Concatenate[Sequence[Run], P], T],
+    runs: Sequence[RunSummary],
+    /,
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """`ask` about a list of runs."""
+    answer: T = _ask(question, runs, (args, kwargs), lambda opened: question(opened, *args, **kwargs))
+    return answer
+
+
+def ask_now(
+    question: Callable[Concatenate[Run, P], T], run: RunSummary, /, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """`ask` without a cache, for results that other processes write beside the run."""
+    return question(_opened(run), *args, **kwargs)
+
+
+def ask_all_now(
+    question: Callable[Concatenate[Sequence[Run], P], T],
+    runs: Sequence[RunSummary],
+    /,
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """`ask_all` without a cache."""
+    return question([_opened(run) for run in runs], *args, **kwargs)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=HASHES)
+def _opened(run: RunSummary) -> Run:
+    """The opened run; its arrays stay mapped and its statistics are kept."""
+    return open_run(run.path)
+
+
+def all_runs() -> list[RunSummary]:
+    """Every run, by name, damaged ones included; listed anew every two seconds."""
+    return _runs_in(str(runs_root()))
+
+
+@st.cache_data(ttl=LISTING_SECONDS, show_spinner=False)
+def _runs_in(root: str) -> list[RunSummary]:
+    return list_runs(root)
+
+
+def run_faults() -> list[tuple[str, str]]:
+    """Name and fault of every damaged run, and of every damaged analysis."""
+    return [(run.name, fault) for run in all_runs() for fault in (run.fault, *run.damaged.values()) if fault]
+
+
+def read_each(
+    runs: Sequence[RunSummary], read: Callable[[RunSummary], T]
+) -> tuple[dict[str, T], list[tuple[str, str]]]:
+    """What `read` returns for every run, by name; name and fault of the damaged ones."""
+    parts, faults = {}, []
+    for run in runs:
+        try:
+            parts[run.name] = read(run)
+        except InputError as error:
+            faults.append((run.name, str(error)))
+    return parts, faults
+
+
+class Curves(NamedTuple):
+    """Training curves: a row per finished epoch; a row per few steps ("epoch" is a fraction); damaged parts."""
+
+    epochs: pd.DataFrame
+    steps: pd.DataFrame
+    faults: list[str]
+
+
+@st.cache_data(ttl=LISTING_SECONDS, show_spinner=False, hash_funcs=HASHES)
+def curves_of(run: RunSummary) -> Curves:
+    """The curves of a run, which may be training: read anew every two seconds."""
+    opened = open_run(run.path)
+    return Curves(opened.history, opened.steps, opened.history_faults)
+
+
+def comparable(first: RunSummary, second: RunSummary, split: str) -> bool:
+    """True if the two runs were evaluated on the same samples of the split."""
+    try:
+        return ask_both(retrieval.same_samples, first, second, split)
+    except InputError:
+        return False
+
+
+def has_embeddings(run: RunSummary, split: str) -> bool:
+    """True if every sample of the split has one embedding; otherwise the run scores pairs."""
+    return ask(Run.scores, run, split) is None
+
+
+def thumbnails(
+    run: RunSummary, split: str, images: Sequence[int] | np.ndarray, size: int = 96
+) -> list[bytes | None]:
+    """Pictures of several images as JPEG bytes, in order; None where there is none."""
+    return [ask(Run.picture, run, split, int(image), size) for image in images]
+
+
+def likely_matches(
+    run: RunSummary, split: str, direction: Direction, query: int | None = None
+) -> retrieval.LikelyMatches | None:
+    """Results that are probably matches although no label names them; None if captions share no words.
+
+    Args:
+        query: of a large split, where only a sample of the queries is looked at, the query that must be among them.
+    """
+    vectors, sample = ask(questions.text_vectors, run, split), ask(Run.query_sample, run, split)
+    if vectors is None:
+        return None
+    queries = None if sample is None else sample.texts if direction == "t2i" else sample.images
+    if query is not None and ask(Run.sample, run, split) is not None:
+        queries = np.array([query])
+    return ask(_likely_matches, run, split, direction, Keyed("", vectors), queries)
+
+
+def _likely_matches(
+    run: Run,
+    split: str,
+    direction: Direction,
+    vectors: Keyed[np.ndarray | retrieval.TfidfSpace],
+    queries: np.ndarray | None,
+) -> retrieval.LikelyMatches:
+    return retrieval.likely_matches(run, split, direction, vectors.value, queries)

@@ -1,0 +1,239 @@
+"""The current selection: runs, split, slice, and every value that lives in the URL.
+
+Only this module moves values between Streamlit's session state and the URL. A control of a page is bound to the query
+parameter of its own name (`bound`), so a copied link opens the same view; Streamlit ignores and removes unknown values.
+`followed` is for values that stay in the URL although they are defaults or unknown, `set_value` for those without a
+control.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app import judging, questions
+from app.ask import Direction, InputError, Keyed, Modality, Run, RunSummary, ask, ask_all, slices
+
+NO_RUN = "—"
+REVIEWER, SLICE = "reviewer", "slice"
+NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,12})?")
+DIRECTIONS: dict[Direction, str] = {"i2t": "image → text", "t2i": "text → image"}
+QUERIES: dict[Modality, Direction] = {"image": "i2t", "text": "t2i"}
+OTHER: dict[Modality, Modality] = {"image": "text", "text": "image"}
+_LINKED, _REFUSED, _SEEN = "parameters-of-the-link", "refused", "of-the-url"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The runs and the split of the sidebar, and the slice that narrows every page.
+
+    Args:
+        first: the baseline. second: the run in question, if any. between: up to four more runs shown beside them.
+        also: names of all runs that the sidebar holds beside `first` and `second` and links carry on, those that the
+            page does not show included.
+        slice: its expression, "" for the whole split. captions: (m,) bool of its captions. slice_run: the run that
+            its clusters, ranks and diversity belong to.
+    """
+
+    first: RunSummary
+    second: RunSummary | None
+    split: str
+    slice: str = ""
+    slice_run: RunSummary | None = None
+    between: tuple[RunSummary, ...] = ()
+    also: tuple[str, ...] = ()
+    mask: np.ndarray | None = None
+
+    @property
+    def runs(self) -> list[RunSummary]:
+        """One to six runs, the one in question last."""
+        return [run for run in (self.first, *self.between, self.second) if run is not None]
+
+    @property
+    def last(self) -> RunSummary:
+        """The run in question, or the only one."""
+        return self.second or self.first
+
+    @property
+    def captions(self) -> np.ndarray | None:
+        """Captions of the slice; None without a slice."""
+        return self.members("text") if self.slice else None
+
+    def members(self, modality: Modality) -> np.ndarray:
+        """Captions of the slice, or images with such a caption."""
+        assert self.mask is not None
+        captions = np.flatnonzero(self.mask)
+        if modality == "text":
+            return captions
+        return np.unique(ask(Run.image_of_text, self.slice_run or self.last, self.split)[captions])
+
+    def samples(self, modality: Modality) -> np.ndarray | None:
+        """`members` of the slice; None without a slice."""
+        return self.members(modality) if self.slice else None
+
+    def inside(self, modality: Modality, numbers: np.ndarray | pd.Series) -> np.ndarray:
+        """Bool for every number: True if the sample is in the slice, or there is no slice."""
+        if not self.slice:
+            return np.ones(len(numbers), dtype=bool)
+        return np.isin(np.asarray(numbers), self.members(modality))
+
+
+def _columns(run: RunSummary, split: str) -> slices.Columns:
+    """What expressions read of every caption; the tags are those of the reviews as they are now."""
+    try:
+        reviews = judging.load(judging.file_of(run))
+    except InputError:  # the Reviews page names it
+        reviews = judging.Reviews()
+    tags = judging.reviewed_split(run, split).tags(reviews) if reviews.lines else None
+    return ask(questions.slice_columns, run, split, Keyed(reviews_key(run), tags))
+
+
+def reviews_key(run: RunSummary) -> str:
+    """A key that changes with the reviews of a run's data; "" without any, or if they cannot be read."""
+    try:
+        lines = judging.load(judging.file_of(run)).lines
+    except InputError:
+        return ""
+    return f"{judging.file_of(run)} {len(lines)} {lines[-1].get('id')}" if lines else ""
+
+
+def slice_mask(run: RunSummary, split: str, expression: str) -> np.ndarray:
+    """(m,) bool: the captions of a slice, by plain words or an expression.
+
+    Raises:
+        InputError: it is neither.
+    """
+    return ask(questions.slice_mask, run, split, expression, Keyed(reviews_key(run), _columns(run, split)))
+
+
+def plain_words(run: RunSummary, split: str, text: str) -> str:
+    """The plain words that captions of the slice hold, as “dog” and “on the grass”; "" for an expression."""
+    return str(slices.plain_words(text, _columns(run, split).names) or "")
+
+
+def slice_table(runs: Sequence[RunSummary], split: str, direction: Direction, at: int) -> pd.DataFrame:
+    """Recall of the usual slices; clusters, diversity and tags are those of the last run and its data."""
+    columns = Keyed(reviews_key(runs[-1]), _columns(runs[-1], split))
+    return ask_all(questions.slice_table, runs, split, direction, at, columns)
+
+
+def recall_of(run: RunSummary, split: str, captions: np.ndarray, at: int = 1) -> float:
+    """Percent of these captions that find their image among the first `at`."""
+    ranks = ask(Run.ranks, run, split)["t2i"][captions]
+    return 100 * float((ranks < at).mean()) if len(ranks) else float("nan")
+
+
+def neighbours(choice: Choice, modality: Modality, number: int) -> str:
+    """The slice of the samples most similar to one; "" for a run that scores pairs and has no neighbours."""
+    name = "neighbours" if modality == "text" else "image_neighbours"
+    has_embeddings = ask(Run.scores, choice.slice_run or choice.last, choice.split) is None
+    return f"{number} in {name}" if has_embeddings else ""
+
+
+def bound(key: str) -> dict[str, Any]:
+    """Widget arguments that keep its value in the URL under `key`."""
+    return {"key": key, "bind": "query-params"}
+
+
+def bound_number(key: str) -> dict[str, Any]:
+    """`bound` for a number, unless the URL holds no finite number: Streamlit 1.67 fails on an infinite one."""
+    return bound(key) if NUMBER.fullmatch(st.query_params.get(key, "0")) else {"key": key}
+
+
+def put(key: str, value: Any) -> None:
+    """Set a bound widget from a callback."""
+    st.session_state[key] = value
+
+
+def value_of(key: str, default: str = "") -> str:
+    """The value of a widget, or that of the URL before the widget is drawn."""
+    return str(st.session_state.get(key, st.query_params.get(key, default)))
+
+
+def number_of(key: str, default: int | None = None) -> int | None:
+    """The value of a number widget, or that of the URL before the widget is drawn."""
+    value = value_of(key)
+    return int(value) if value.isdecimal() and len(value) < 12 else default
+
+
+def followed(key: str, asked: Any, default: Any) -> Any:
+    """The value of a widget that is not bound: of the URL's value, `asked`, and the widget's, the one that changed since
+    the last script run. Streamlit removes a bound value from the URL if it is the default or unknown.
+
+    Args:
+        asked: the value in the URL; None leaves the widget as it is.
+    """
+    if asked is not None and asked != st.session_state.get(f"{key}-{_SEEN}", default):
+        st.session_state[key] = asked
+    value = st.session_state.setdefault(key, default)
+    st.session_state[f"{key}-{_SEEN}"] = value
+    return value
+
+
+def set_value(key: str, value: str) -> None:
+    """Put a value without a widget into the URL; "" removes it."""
+    if value:
+        st.query_params[key] = value
+    else:
+        st.query_params.pop(key, None)
+
+
+def opened(key: str, rows: Sequence[int] | np.ndarray) -> bool:
+    """Open the first of `rows` once they change and no longer hold the open one; returns True if one is open.
+
+    A number in the address stays open until the rows change, also if there are none.
+    """
+    shown = hash(np.sort(np.asarray(rows, dtype=np.int64)).tobytes())
+    before, from_link = st.session_state.get(f"{key}-rows", (None, key in st.query_params))
+    changed = before not in (None, shown)
+    from_link = from_link and not changed
+    st.session_state[f"{key}-rows"] = shown, from_link
+    if changed and len(rows) and st.session_state.get(key) not in rows:
+        put(key, int(rows[0]))
+    return bool(len(rows)) or from_link
+
+
+def remember_link() -> None:
+    """Keep the parameters that the address had when this session began; later ones come from clicks in the app."""
+    st.session_state.setdefault(_LINKED, tuple(st.query_params))
+
+
+def linked() -> tuple[str, ...]:
+    """The parameters of the address this session began with."""
+    parameters: tuple[str, ...] = st.session_state.get(_LINKED, ())
+    return parameters
+
+
+def attempt(failure: str, action: Callable[..., object], *arguments: Any) -> None:
+    """Do something that may be refused; the reason is kept for `refused`.
+
+    Args:
+        failure: says what was not done, for example "Nothing was started."
+    """
+    try:
+        action(*arguments)
+    except (InputError, OSError) as error:
+        st.session_state[_REFUSED] = failure, str(error)
+
+
+def refused() -> tuple[str, str] | None:
+    """What the last click did not do, and why; None if it was done. It is reported once."""
+    reason: tuple[str, str] | None = st.session_state.pop(_REFUSED, None)
+    return reason
+
+
+def theme() -> str | None:
+    """ "light" or "dark", as the browser shows the page."""
+    return st.context.theme.type
+
+
+def reviewer_in_link() -> dict[str, str]:
+    """The reviewer's name as a query parameter, if one was given: it follows from page to page."""
+    name = value_of(REVIEWER)
+    return {REVIEWER: name} if name else {}

@@ -1,0 +1,284 @@
+"""What people say about the data: reviews written here, judgements that lie beside a data set, and reports with both.
+
+Reviews go to the file in CODER_REVIEWS, or to reviews.jsonl beside the data or the runs. Judgements say which captions
+fit which images: files beside a run's data, or COCO's from eccv-caption.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app.ask import Direction, InputError, Keyed, Run, RunSummary, ask, ask_all_now, likely_matches, retrieval
+from app.jobs import runs_root
+from app.questions import best_candidates
+from app.training import DataSet, data_sets
+from coder_core.api import reviews as api
+from coder_core.api.report import gather, render
+from coder_core.api.retrieval import JUDGED, LABELLED, Judgements, OtherSplitError
+from coder_core.api.reviews import (
+    LONGEST,
+    LONGEST_TAG,
+    MOST_TAGS,
+    VERDICTS,
+    Review,
+    ReviewedSplit,
+    Reviews,
+    agreement,
+)
+
+__all__ = [
+    "JUDGED",
+    "LABELLED",
+    "LONGEST",
+    "LONGEST_TAG",
+    "MOST_TAGS",
+    "QUEUES",
+    "VERDICTS",
+    "Review",
+    "ReviewedSplit",
+    "Reviews",
+    "Source",
+    "agreement",
+    "data_folder",
+    "file_of",
+    "give",
+    "judged_recall",
+    "judged_results",
+    "load",
+    "of_data",
+    "own_verdicts",
+    "queue",
+    "report_page",
+    "reviewed_recall",
+    "reviewed_split",
+    "same_data",
+    "sources",
+    "undo",
+]
+
+QUEUES = {"ambiguous": "Most ambiguous", "near": "Near misses", "likely": "Likely matches"}
+
+
+def file_of(run: RunSummary) -> Path:
+    """Where verdicts on the samples of a run go."""
+    return of_data(str(run.config.get("data", {}).get("data", "")))
+
+
+def of_data(data: str) -> Path:
+    """Where verdicts on a data set go: the file in CODER_REVIEWS, or reviews.jsonl beside the data or the runs."""
+    named = os.environ.get("CODER_REVIEWS")
+    return Path(named) if named else _data_folder(data, str(runs_root())) / api.FILE
+
+
+def data_folder(run: RunSummary) -> Path:
+    """The folder of a run's data, where that is one of the data sets that the app offers; else that of the runs."""
+    return _data_folder(str(run.config.get("data", {}).get("data", "")), str(runs_root()))
+
+
+@st.cache_data(ttl=30, max_entries=64, show_spinner=False)
+def _data_folder(data: str, root: str) -> Path:
+    return api.data_folder(
+        data, [Path(entry.path) for entry in data_sets() if entry.path != "demo"], Path(root)
+    )
+
+
+def same_data(entry: DataSet, data: str) -> bool:
+    """Whether a data set is the one that a run's configuration names."""
+    if entry.path == "demo" or data == "demo":
+        return entry.path == data
+    return Path(entry.path).resolve() == Path(data).resolve()
+
+
+def load(path: Path) -> Reviews:
+    """What the file says now; a missing one says nothing.
+
+    Raises:
+        InputError: the file holds something else.
+    """
+    try:
+        state = path.stat()
+    except FileNotFoundError:
+        return Reviews()
+    return _load(path, state.st_mtime_ns, state.st_size, state.st_ino)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _load(path: Path, changed: int, size: int, inode: int) -> Reviews:
+    return api.read_reviews(path)
+
+
+def reviewed_split(run: RunSummary, split: str) -> ReviewedSplit:
+    """The names that reviews give to the split's images and captions."""
+    return ask(ReviewedSplit.of, run, split)
+
+
+def give(
+    run: RunSummary,
+    split: str,
+    image: int,
+    caption: int | None,
+    verdict: str,
+    reviewer: str,
+    tags: tuple[str, ...] = (),
+    note: str = "",
+) -> None:
+    """Append a verdict on a pair of the split; without a caption on the image with all its captions.
+
+    Raises:
+        InputError: a text is too long, or the file cannot be written.
+    """
+    key, text = reviewed_split(run, split).pair(image, caption)
+    assert verdict in VERDICTS
+    api.append_review(file_of(run), Review(key, text, verdict, reviewer, tags, note))
+
+
+def undo(run: RunSummary, review: Review) -> None:
+    """Take a verdict back."""
+    api.append_undo(file_of(run), review.id, review.reviewer)
+
+
+def own_verdicts(run: RunSummary, reviewer: str) -> dict[tuple[str, str], Review]:
+    """Pair → what this reviewer says of it now, the last verdict last."""
+    return load(file_of(run)).by_reviewer.get(reviewer, {})
+
+
+def queue(
+    run: RunSummary, split: str, kind: str, captions: np.ndarray | None = None
+) -> list[tuple[int, int]]:
+    """(image, caption) of at most 50 pairs to judge, the most informative first.
+
+    Args:
+        kind: one of `QUEUES`. captions: those to choose from; None for all.
+    """
+    sample = ask(Run.sample, run, split)
+    chosen = np.arange(ask(Run.count, run, split, "text")) if captions is None else captions
+    if kind == "ambiguous":
+        table = ask(Run.diversity, run, split, sample=sample)
+        return api.ambiguous_pairs(table[table["anchor"].isin(chosen)], ask(Run.image_of_text, run, split))
+    if kind == "near":
+        table = ask(retrieval.margins, run, split, "t2i", sample=sample)
+        return api.near_miss_pairs(table[table["query"].isin(chosen)])
+    likely = likely_matches(run, split, "t2i")
+    return (
+        [] if likely is None else api.likely_pairs(likely, ask(best_candidates, run, split, "text"), chosen)
+    )
+
+
+def reviewed_recall(run: RunSummary, split: str, captions: np.ndarray | None = None) -> pd.DataFrame:
+    """Recall by the labels and by the file of reviews as it is now, over these captions (None: all)."""
+    reviews = load(file_of(run))
+    return ask(_reviewed_recall, run, split, Keyed(reviews.fingerprint(), reviews), captions)
+
+
+def _reviewed_recall(
+    run: Run, split: str, reviews: Keyed[Reviews], captions: np.ndarray | None
+) -> pd.DataFrame:
+    return api.reviewed_recall(run, split, ReviewedSplit.of(run, split), reviews.value, captions)
+
+
+State = tuple[int, ...]
+"""Of a file: time of its last change, size, inode."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Judgements about a run's split.
+
+    Args:
+        run, split: whose. key: file name, or "eccv" or "cxc". label: as people know it. place: the file, or the key.
+        state: of the file. fact: what it holds; fault: why it cannot be read, "" where it can.
+    """
+
+    run: RunSummary
+    split: str
+    key: str
+    label: str
+    place: str
+    state: State
+    fact: str = ""
+    fault: str = ""
+
+
+def sources(run: RunSummary, split: str) -> list[Source]:
+    """Every source that speaks about this split of the run, the damaged ones with their fault."""
+    files = []
+    for file in retrieval.judgement_files(data_folder(run)):
+        try:
+            status = file.stat()
+        except OSError:  # it went meanwhile
+            continue
+        state = (status.st_mtime_ns, status.st_size, status.st_ino)
+        files.append(Source(run, split, file.name, file.name, str(file), state))
+    packages = [
+        Source(run, split, key, label, key, ()) for key, label in retrieval.judgement_packages().items()
+    ]
+    read = [_described(source, packaged=not source.state) for source in (*files, *packages)]
+    return [source for source in read if source is not None]
+
+
+def _described(source: Source, *, packaged: bool) -> Source | None:
+    judged = ask(_read, source.run, source.split, source.place, source.state)
+    if judged is None or (packaged and isinstance(judged, str)):  # of other images than COCO's
+        return None
+    return replace(source, fault=judged) if isinstance(judged, str) else replace(source, fact=judged.fact)
+
+
+def _read(run: Run, split: str, place: str, state: State) -> Judgements | str | None:
+    """The judgements; the fault of their file; None if they are about other splits."""
+    try:
+        return retrieval.run_judgements(run, split, Path(place) if state else place)
+    except OtherSplitError:
+        return None
+    except (InputError, OSError) as error:
+        return str(error)
+
+
+def _judgements(source: Source) -> Keyed[Judgements]:
+    judged = ask(_read, source.run, source.split, source.place, source.state)
+    assert isinstance(judged, Judgements)
+    return Keyed(f"{source.place} {source.state}", judged)
+
+
+def judged_results(source: Source, run: RunSummary, direction: Direction) -> np.ndarray:
+    """The best results of every query of a run that the source calls matches."""
+    return ask(_results, run, source.split, direction, _judgements(source))
+
+
+def _results(run: Run, split: str, direction: Direction, judgements: Keyed[Judgements]) -> np.ndarray:
+    return retrieval.judged_results(run, split, direction, judgements.value)
+
+
+def judged_recall(
+    source: Source, runs: Sequence[RunSummary], queries: Mapping[str, np.ndarray] | None = None
+) -> pd.DataFrame:
+    """Recall of runs on the source's samples, over the queries of each direction or all."""
+    judgements = _judgements(source)
+    values = [ask(_values, run, source.split, judgements) for run in runs]
+    return retrieval.judged_recall([run.name for run in runs], values, queries)
+
+
+def _values(run: Run, split: str, judgements: Keyed[Judgements]) -> pd.DataFrame:
+    return retrieval.judged_values(run, split, judgements.value)
+
+
+def report_page(runs: Sequence[RunSummary], split: str) -> str:
+    """One HTML file about runs of the same samples: the first is the baseline, the last is in question."""
+    path = file_of(runs[-1])
+    reviews = load(path)
+    positives = [source.place for source in sources(runs[-1], split) if not source.fault]
+    parts = [
+        "python -m coder_core.report",
+        *(str(run.path) for run in runs),
+        f"--split {split} --out report.html",
+    ]
+    parts += [f"--reviews {path}"] if reviews.standing else []
+    parts += [f"--positives {' '.join(positives)}"] if positives else []
+    report = ask_all_now(gather, runs, split, command=" ".join(parts), reviews=reviews, positives=positives)
+    return render(report)

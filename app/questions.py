@@ -1,0 +1,403 @@
+"""Questions about a run that combine several of `coder_core.api`; pages put them through `ask` like those."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, TypeVar
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from coder_core.api import (
+    InputError,
+    Loss,
+    Run,
+    Sample,
+    clusters,
+    concepts,
+    data_quality,
+    decode,
+    heat_maps,
+    joint_space,
+    jpeg,
+    retrieval,
+    similarity,
+    slices,
+)
+from coder_core.api.sides import Direction, Modality, Sides
+from coder_core.api.stored import StoredResult
+
+T = TypeVar("T")
+PICTURE = 480  # pixels of the longer side of a heat map's picture
+Strength = Literal["captions", "edges", "read"]
+SIDES: tuple[Modality, Modality] = ("image", "text")
+
+
+@dataclass(frozen=True)
+class Keyed(Generic[T]):
+    """An argument under whose key alone an answer is kept."""
+
+    key: str
+    value: T
+
+
+def has_prototypes(run: Run, split: str) -> bool:
+    """True if the run learned prototypes."""
+    return clusters.prototypes(run, split) is not None
+
+
+def clusters_of(
+    run: Run, split: str, settings: clusters.ClusterSettings | None
+) -> StoredResult[clusters.Clusters]:
+    """Stored offline clusters with these settings; None asks for the run's prototypes."""
+    if settings is not None:
+        return clusters.offline_clusters(run, split, settings)
+    prototypes = clusters.prototypes(run, split)
+    return StoredResult("missing" if prototypes is None else "there", "prototypes", prototypes)
+
+
+def cluster_labels(run: Run, split: str) -> np.ndarray | None:
+    """(n + m,) cluster of every sample: the run's prototypes, else its offline clusters with default settings."""
+    settings = None if has_prototypes(run, split) else clusters.ClusterSettings()
+    result = clusters_of(run, split, settings).value
+    return None if result is None else np.concatenate([result.images, result.texts])
+
+
+def agreement(run: Run, split: str, chosen: clusters.Clusters) -> tuple[float, float]:
+    """Share (%) of pairs whose image and caption carry the same label, and the share expected by chance."""
+    owner = run.image_of_text(split)
+    return (
+        100 * float(clusters.agreement(chosen, owner).mean()),
+        100 * clusters.chance_agreement(chosen, owner),
+    )
+
+
+def view_of(run: Run, split: str) -> concepts.ConceptView:
+    """The concept branch of a run that has one."""
+    view = run.concepts(split)
+    assert view is not None
+    return view
+
+
+def attention_of(run: Run, split: str, modality: Modality) -> concepts.AttentionSummary:
+    """The attention of all images or captions of the split, or of its sample."""
+    sample = run.sample(split)
+    rows = None if sample is None else (sample.images if modality == "image" else sample.texts)
+    return concepts.summarise_attention(view_of(run, split), modality, rows)
+
+
+def shared_attention(run: Run, split: str) -> concepts.SharedAttention:
+    """The attention that captions share with their images."""
+    sample = run.sample(split)
+    texts = None if sample is None else sample.texts
+    return concepts.shared_attention(view_of(run, split), run.image_of_text(split), texts)
+
+
+def concept_table(run: Run, split: str) -> pd.DataFrame:
+    """`ConceptView.table` with the attention (%) every concept gets: image, text, and read, their mean."""
+    images, texts = (100 * attention_of(run, split, modality).mean for modality in SIDES)
+    return view_of(run, split).table().assign(image=images, text=texts, read=(images + texts) / 2)
+
+
+def concept_graph(
+    run: Run, split: str, *, around: int | None, by: Strength, kind: str, count: int
+) -> tuple[concepts.ConceptGraph, int]:
+    """The strongest concepts, or (`around`) one concept's neighbourhood; and how many there were to choose from."""
+    view = view_of(run, split)
+    if around is None:
+        table = concept_table(run, split)
+        selected = concepts.strongest(table, by, kind, count)
+        total = int((table["kind"] == kind).sum()) if kind else len(table)
+    else:
+        neighbourhood = concepts.neighbourhood(view.edges(), around, len(view.words))
+        selected, total = neighbourhood[:count], len(neighbourhood)
+    return concepts.graph_of(view, np.asarray(selected)), total
+
+
+def same_graph(first: Run, second: Run, split: str) -> bool:
+    """True if two runs have the same concepts with the same edges."""
+    a, b = view_of(first, split), view_of(second, split)
+    return a.words == b.words and a.edges().equals(b.edges())
+
+
+def disagreements(run: Run, split: str) -> pd.DataFrame:
+    """Every caption with its image: caption, image, shared (%), what either reads most and how much (%), rank;
+    the least shared first."""
+    names = np.array(view_of(run, split).names, dtype=object)
+    shared, image, text = (shared_attention(run, split), *(attention_of(run, split, m) for m in SIDES))
+    owner = run.image_of_text(split)[shared.texts]
+    row = np.searchsorted(image.samples, owner)
+    frame = pd.DataFrame(
+        {
+            "caption": shared.texts,
+            "image": owner,
+            "shared": 100 * shared.own,
+            "image_reads": names[image.first[row]],
+            "image_share": 100 * image.share[row],
+            "caption_reads": names[text.first],
+            "caption_share": 100 * text.share,
+            "rank": run.ranks(split)["t2i"][shared.texts] + 1,
+        }
+    )
+    confidence = (
+        frame["image_share"] * frame["caption_share"]
+    )  # among equal shares, the most confident come first
+    order = np.lexsort((-confidence.to_numpy(), frame["shared"].round(1).to_numpy()))
+    return frame.iloc[order].reset_index(drop=True)
+
+
+def pair_concepts(
+    run: Run, split: str, text: int, top: int
+) -> tuple[pd.DataFrame, float, dict[Modality, float]]:
+    """One caption and its image: the `top` concepts of either (word, kind, image, text), the share (%) of attention
+    they have in common, and the effective number of concepts either reads."""
+    view = view_of(run, split)
+    image = int(run.image_of_text(split)[text])
+    table = view.disagreement(image, text, top=len(view.words))
+    table["word"] = np.array(view_of(run, split).names, dtype=object)[table["concept"]]
+    for side in SIDES:
+        table[side] /= max(float(table[side].sum()), 1e-12)
+    strongest = pd.concat([table.nlargest(top, side) for side in ("image", "text")]).drop_duplicates(
+        "concept"
+    )
+    total = strongest["image"] + strongest["text"]
+    strongest = strongest.iloc[np.argsort(-total.to_numpy(), kind="stable")]
+    strongest = strongest[strongest["image"] + strongest["text"] >= 0.0005]
+    perplexity = {
+        side: float(concepts.summarise_attention(view, side, np.array([number])).perplexity[0])
+        for side, number in zip(SIDES, (image, text), strict=True)
+    }
+    shared = 100 * float(np.minimum(table["image"], table["text"]).sum())
+    return strongest.reset_index(drop=True), shared, perplexity
+
+
+def top_readers(
+    run: Run, split: str, concept: int, modality: Modality, top: int = 10, samples: np.ndarray | None = None
+) -> pd.DataFrame:
+    """`ConceptView.readers`, without those that do not read the concept at all."""
+    readers = view_of(run, split).readers(concept, modality, top=top, within=samples)
+    return readers[readers["attention"] > 0]
+
+
+def caption_facts(run: Run, split: str) -> pd.DataFrame:
+    """Words, content words and diversity of every caption of the split, or of its sample."""
+    captions = run.captions(split)
+    anchors = run.diversity(split, modality="text", sample=run.sample(split))
+    table = data_quality.caption_table([captions[row] for row in anchors["anchor"].tolist()])
+    return table.assign(caption=anchors["anchor"], diversity=anchors["diversity"])
+
+
+def why_not_cross_fitted(first: Run, second: Run) -> str:
+    """Why two runs cannot judge each other's train pairs; "" if they can."""
+    try:
+        data_quality.unseen_images(first, second)
+    except InputError as error:
+        return f"{error.faults[0].place} {error.faults[0].found}"
+    return ""
+
+
+def principal_maps(
+    runs: Sequence[Run], split: str, sample: Sample | None, modalities: joint_space.Modalities
+) -> list[joint_space.Layout]:
+    """The PCA map of every run, the second aligned to the first."""
+    first, *others = runs
+    reference = joint_space.principal_layout(first, split, sample=sample, modalities=modalities)
+    return [reference] + [
+        joint_space.principal_layout(run, split, reference, sample=sample, modalities=modalities)
+        for run in others
+    ]
+
+
+def stored_maps(
+    runs: Sequence[Run], split: str, settings: joint_space.LayoutSettings
+) -> list[StoredResult[joint_space.Layout]]:
+    """Maps computed before, the second aligned to the first; every byte is checked."""
+    first, *others = runs
+    maps = [joint_space.stored_layout(run, split, settings, first) for run in others]
+    return [joint_space.stored_layout(first, split, settings), *maps]
+
+
+def answers(
+    runs: Sequence[Run], split: str, direction: Direction, at: int, queries: np.ndarray | None = None
+) -> np.ndarray:
+    """(runs, queries) bool: queries (None: all) that each run answers within the first `at`, without those that have
+    no match."""
+    ranks = np.stack([run.ranks(split)[direction] for run in runs])
+    ranks = ranks if queries is None else ranks[:, queries]
+    return np.asarray((ranks < at)[:, ranks[0] >= 0])
+
+
+def text_vectors(run: Run, split: str) -> np.ndarray | retrieval.TfidfSpace | None:
+    """TF-IDF vectors of the captions, of a large split those of its sample; None if captions share no words."""
+    sample = run.sample(split)
+    return (
+        retrieval.text_vectors(run, split) if sample is None else retrieval.sampled_space(run, split, sample)
+    )
+
+
+def search_picture(run: Run, split: str, content: bytes, top: int = 10) -> pd.DataFrame:
+    """The captions nearest to a new picture, for a run that `reads_pictures`."""
+    query = run.encode_picture(decode(content, "the picture"), split=split)
+    return run.search(query, split=split, modality="image", top=top)
+
+
+def look_alike(run: Run, split: str, content: bytes) -> retrieval.LookAlike:
+    """The picture of the split whose pixels are most similar to a new picture."""
+    return run.look_alike(decode(content, "the picture"), split=split)
+
+
+def word_regions(
+    run: Run, split: str, text: str, image: int | bytes, way: heat_maps.Way
+) -> heat_maps.HeatMap:
+    """Heat map of a text and an image of the split, or an uploaded picture."""
+    picture = decode(image, "the picture") if isinstance(image, bytes) else image
+    return heat_maps.heat_map(run, split, text, picture, way)
+
+
+def picture_of(run: Run, split: str, image: int | bytes) -> tuple[bytes, float] | None:
+    """An image of the split, or an uploaded picture, as JPEG bytes with height ÷ width; None if there is none."""
+    if isinstance(image, bytes):
+        content: bytes | None = jpeg(decode(image, "the picture", size=PICTURE))
+    else:
+        content = run.picture(split, image, PICTURE)
+    if content is None:
+        return None
+    with Image.open(io.BytesIO(content), formats=["JPEG"]) as picture:
+        return content, picture.height / picture.width
+
+
+def best_candidates(run: Run, split: str, modality: Modality) -> np.ndarray:
+    """The best candidates of every query of a modality, best first."""
+    analysis = run.analysis(split)
+    return np.asarray(analysis.text_best if modality == "text" else analysis.image_best)
+
+
+def loss_of(run: Run) -> Loss:
+    """The loss that a run was trained with."""
+    return run.loss
+
+
+def analysis_fault(run: Run, split: str) -> str:
+    """What is wrong with the analysis of a split; "" if every byte is as it was written."""
+    try:
+        analysis = run.analysis(split)
+        _ = analysis.captions, analysis.image_names, analysis.packed_pictures
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def gain_of_ranks(
+    run: Run, split: str, recall: str, after: dict[str, np.ndarray], row: str, captions: np.ndarray | None
+) -> str:
+    """A recall by other ranks of a run, `row`, against that by its own, in words."""
+    change = retrieval.rank_gains(run.ranks(split), after, run.image_of_text(split), captions)[recall]
+    return retrieval.in_words(recall, change, row, "that without")
+
+
+@dataclass(frozen=True)
+class MatrixSettings:
+    """Settings of a matrix; two runs with the same settings show the same samples in the same order.
+
+    Args:
+        source, size, seed, chosen, within: as `choose_samples` takes them. order: of the samples.
+        direction: modality of the anchors. loss: μ, γ, ε and the measure of diversity.
+    """
+
+    split: str
+    source: similarity.Source
+    size: int
+    seed: int
+    chosen: str
+    order: similarity.Order
+    direction: Direction
+    loss: Loss
+    within: np.ndarray | None = None
+
+    def without_sliders(self) -> MatrixSettings:
+        """The same with the default μ, γ and ε: batch, order and spread do not depend on the sliders."""
+        measure = Loss(function=self.loss.function, entropy_temperature=self.loss.entropy_temperature)
+        return replace(self, loss=measure)
+
+
+def starting_loss(run: Run, split: str) -> Loss:
+    """The values the sliders start at: those of training; for imported embeddings, from their own similarities."""
+    return similarity.values_from_similarities(run, split).loss if run.summary.imported else run.loss
+
+
+def matrix_batch(run: Run, settings: MatrixSettings) -> similarity.MatrixSamples:
+    """The samples, chosen and ordered by this run; ask with `without_sliders`.
+
+    Raises:
+        InputError: the settings give fewer than two pairs.
+    """
+    s = settings
+    batch = similarity.choose_samples(
+        run, s.split, s.source, size=s.size, seed=s.seed, chosen=s.chosen, within=s.within
+    )
+    return similarity.ordered(run, s.split, batch, s.order, s.direction, s.loss)
+
+
+def matrix_spread(run: Run, settings: MatrixSettings, batch: similarity.MatrixSamples) -> np.ndarray:
+    """Spread of every anchor's similarities over a batch; ask with `without_sliders`."""
+    return similarity.spread_over(matrix_sides(run, settings, batch), settings.loss)
+
+
+def matrix_sides(run: Run, settings: MatrixSettings, batch: similarity.MatrixSamples) -> Sides:
+    """Anchors and candidates of a batch."""
+    return similarity.matrix_sides(run, settings.split, batch, settings.direction)
+
+
+def pair_at(
+    run: Run,
+    settings: MatrixSettings,
+    batch: similarity.MatrixSamples,
+    scaled: similarity.Scaled,
+    cell: tuple[int, int],
+) -> tuple[int, int]:
+    """The image and the caption (rows of the split) of a cell; for a block, those of its most similar negative."""
+    anchor, candidate = similarity.hardest_in_cell(matrix_sides(run, settings, batch), scaled, *cell)
+    image, text = (anchor, candidate) if settings.direction == "i2t" else (candidate, anchor)
+    return int(batch.images[image]), int(batch.texts[text])
+
+
+def hardest_negative(
+    run: Run, settings: MatrixSettings, batch: similarity.MatrixSamples, scaled: similarity.Scaled
+) -> tuple[int, int]:
+    """The image and the caption of the most similar negative (for blocks: in the most similar block)."""
+    negatives = np.where(np.isnan(scaled.exponent), -np.inf, scaled.similarity)
+    row, column = np.unravel_index(int(negatives.argmax()), negatives.shape)
+    return pair_at(run, settings, batch, scaled, (int(row), int(column)))
+
+
+def pair_numbers(
+    run: Run,
+    settings: MatrixSettings,
+    batch: similarity.MatrixSamples,
+    scaled: similarity.Scaled,
+    cell: tuple[int, int],
+) -> similarity.Pair:
+    """Every number of one pair; `cell` is (anchor, candidate) in the batch."""
+    sides = matrix_sides(run, settings, batch)
+    return similarity.open_pair(sides, scaled.spread, scaled.loss, *cell, paired=batch.paired)
+
+
+def slice_columns(run: Run, split: str, tags: Keyed[Mapping[int, Sequence[str]] | None]) -> slices.Columns:
+    """Values that expressions read of every caption; the tags are those of reviews."""
+    return slices.slice_columns(run, split, tags=tags.value)
+
+
+def slice_mask(run: Run, split: str, expression: str, columns: Keyed[slices.Columns]) -> np.ndarray:
+    """(m,) bool: captions of an expression or of plain words."""
+    return slices.search(expression, columns.value)
+
+
+def slice_table(
+    runs: Sequence[Run], split: str, direction: Direction, at: int, columns: Keyed[slices.Columns]
+) -> pd.DataFrame:
+    """Recall of the usual slices."""
+    usual = slices.usual_slices(columns.value)
+    return slices.slice_table(runs, split, direction, at, usual, columns.value)
