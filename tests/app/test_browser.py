@@ -415,7 +415,7 @@ def test_two_tabs_and_a_reload_show_the_same_run(
     finally:
         for entry in fresh():
             if entry.stoppable:
-                training.stop(entry)
+                jobs.stop(entry.job_name)
         until(lambda: not any(entry.alive for entry in fresh()))
 
 
