@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import streamlit
 
-from app import training
+from app import jobs, training
 from app.charts import DARK, LIGHT
 from tests.app.conftest import IMAGES
 from tests.support.pages import PAGES, PROJECT
