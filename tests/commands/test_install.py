@@ -76,9 +76,7 @@ def test_an_installed_command_trains_three_steps_from_another_folder(wheel: Path
     assert where.strip() == str(installed / "coder_core" / "__init__.py")
     size = ("--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=1", "--batch-size=13")
     here = ("--data=data", "--name=tiny", "--device=cpu", "--threads=1")
-    imports = run(installed / "bin" / "coder-train", *size, *here, PYTHONPROFILEIMPORTTIME="1").stderr
-    assert "coder_core.training.trainer" in imports
-    assert "torch._dynamo" not in imports  # a compiler, 1.5 s of a start, for nothing
+    run(installed / "bin" / "coder-train", *size, *here)
     status = read_status(work / "checkpoints" / "tiny") or {}
     assert (status["state"], status["step"]) == ("finished", 3)
 
