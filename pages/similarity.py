@@ -11,7 +11,7 @@ import streamlit as st
 from app import questions
 from app.ask import Direction, InputError, Run, RunSummary, ask, similarity
 from app.choice import QUERIES, Choice, bound, bound_number, put
-from app.ui import cards, clicks, downloads, sidebar
+from app.ui import cards, downloads, events, sidebar
 from app.ui.controls import MODALITIES, choose_one
 from app.ui.glossary import tip
 from app.views import loss_values
@@ -164,14 +164,12 @@ def show(choice: Choice) -> None:
         captions = ask(Run.captions, last, choice.split)
         keys = draw_matrices(scaled, batch, chosen, (cell[0] // rows, cell[1] // columns), captions)
 
-    def open_pair(value: object) -> None:
-        clicked = clicks.clicked_cell(value, shown.similarity.shape)
-        if clicked is not None:
-            image, text = ask(questions.pair_at, last, chosen, batch, shown, clicked)
-            put("pair-image", image)
-            put("pair-caption", text)
+    def open_pair(clicked: tuple[int, int]) -> None:
+        image, text = ask(questions.pair_at, last, chosen, batch, shown, clicked)
+        put("pair-image", image)
+        put("pair-caption", text)
 
-    clicks.on_cell(keys, "matrix-clicks", open_pair)
+    events.on_cell(keys, (shown.similarity.shape[0], shown.similarity.shape[1]), open_pair)
     cards.heading(
         "The same pair, step by step", "How every number of the pair follows from the ones above it."
     )

@@ -3,43 +3,31 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 
 from app.ask import Run, ask
 from app.choice import Choice, neighbours
-from app.ui import cards, links, reviewing
-from app.ui.clicks import is_index
+from app.ui import cards, events, links, reviewing
 from app.ui.table import ENLARGED
 
 SIZE, CONFUSED = 1000, 12
-NAME = "coder-thumbnails"
-_LISTEN = """
-export default function ({ setTriggerValue }) {
-  const open = (event) => {
-    const thumbnail = event.target.closest && event.target.closest("[data-image]")
-    if (thumbnail) setTriggerValue("image", Number(thumbnail.dataset.image))
-  }
-  document.addEventListener("click", open)
-  return () => document.removeEventListener("click", open)
-}
-"""
 
 
-def listen(choice: Choice) -> None:
+def open_clicked(choice: Choice) -> None:
     """At the end of a page: open the picture whose thumbnail was clicked, here or in a table."""
-    run = choice.last
 
-    def report() -> None:
-        image = (st.session_state.get(NAME) or {}).get("image")
-        if is_index(image, ask(Run.count, run, choice.split, "image")):
-            st.session_state[ENLARGED] = image
+    def enlarge(value: Mapping[str, Any]) -> None:
+        if events.is_index(value.get("image"), ask(Run.count, choice.last, choice.split, "image")):
+            st.session_state[ENLARGED] = value["image"]
 
-    st.components.v2.component(NAME, js=_LISTEN)(key=NAME, on_image_change=report, height=1)
+    events.on_click("image", enlarge)
     image = st.session_state.pop(ENLARGED, None)
     if image is not None:
-        name = ask(Run.image_names, run, choice.split)[image]
+        name = ask(Run.image_names, choice.last, choice.split)[image]
         st.dialog(cards.literal(f"Image {image} · {name}"), width="large")(show_image)(choice, image)
 
 

@@ -10,7 +10,7 @@ import streamlit as st
 from app import training
 from app.ask import all_runs
 from app.choice import remember_link
-from app.ui import downloads
+from app.ui import downloads, events
 
 APP = Path(__file__).parents[1]
 CHOSEN = "chosen-runs"
@@ -70,6 +70,7 @@ def mark_ready() -> None:
     st.session_state["frame_ready"] = True
     st.session_state.pop("frame_awaited", None)
     downloads.begin()
+    events.begin()
 
 
 def require() -> None:

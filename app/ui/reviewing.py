@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import getpass
 import html
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -15,12 +17,10 @@ from streamlit.delta_generator import DeltaGenerator
 from app import judging
 from app.ask import InputError
 from app.choice import REVIEWER, Choice, attempt, bound, reviewer_in_link
-from app.ui import cards
-from app.ui.clicks import is_index
+from app.ui import cards, events
 from app.ui.table import ENLARGED
 
 NOT_RECORDED = "The verdict was not recorded."
-NAME = "coder-reviews"
 # Verdict → its label on a pair of the labels, on any other pair, and its key. Streamlit keeps C and R for itself.
 LABELS: dict[str, tuple[str, str, str]] = {
     "also-matches": ("", "Also matches", "M"),
@@ -31,18 +31,6 @@ LABELS: dict[str, tuple[str, str, str]] = {
 }
 OF_CAPTION = ("wrong-caption", "too-vague")
 UNDO = "undo"
-_LISTEN = """
-export default function ({ setTriggerValue }) {
-  const report = (event) => {
-    const button = event.target.closest && event.target.closest("[data-review]")
-    if (!button) return
-    const { review, pair } = button.dataset
-    setTriggerValue("verdict", { verdict: review, pair: pair.split(" ").map(Number) })
-  }
-  document.addEventListener("click", report)
-  return () => document.removeEventListener("click", report)
-}
-"""
 
 
 def login() -> str:
@@ -177,7 +165,7 @@ def _remarks(
 
 
 def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = False) -> str:
-    """The same verdicts as a menu on a card, by mouse, keyboard and touch; `listen` records them.
+    """The same verdicts as a menu on a card, by mouse, keyboard and touch; `record_clicked` records them.
 
     Args:
         image, caption: rows of the split. enlarged: it stands in the dialog of the large picture, which stays open.
@@ -199,18 +187,17 @@ def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = Fals
     return f'<details class="cl-review"><summary>{summary}</summary><div>{buttons}</div></details>'
 
 
-def listen(choice: Choice) -> None:
+def record_clicked(choice: Choice) -> None:
     """At the end of a page: record the verdict that a card's menu reports."""
 
-    def report() -> None:
-        value = (st.session_state.get(NAME) or {}).get("verdict")
-        verdict, pair = (value.get("verdict"), value.get("pair")) if isinstance(value, dict) else (None, None)
+    def report(value: Mapping[str, Any]) -> None:
+        verdict, pair = value.get("verdict"), value.get("pair")
         split = judging.reviewed_split(choice.last, choice.split)
         if verdict not in (*LABELS, UNDO) or not isinstance(pair, list) or len(pair) != 3:
             return
-        if is_index(pair[0], len(split.keys)) and is_index(pair[1], len(split.captions)):
+        if events.is_index(pair[0], len(split.keys)) and events.is_index(pair[1], len(split.captions)):
             give(choice, pair[0], pair[1], str(verdict))
             if pair[2] == 1:
                 st.session_state[ENLARGED] = pair[0]
 
-    st.components.v2.component(NAME, js=_LISTEN)(key=NAME, on_verdict_change=report, height=1)
+    events.on_click("verdict", report)

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.ask import InputError, RunSummary, all_runs, comparable, facts, run_faults, slices
 from app.choice import NO_RUN, SLICE, Choice, plain_words, put, recall_of, reviewer_in_link, slice_mask
-from app.ui import cards, enlarged, frame, links, reviewing, unavailable
+from app.ui import cards, enlarged, events, frame, links, reviewing, unavailable
 from app.ui.glossary import tip
 from app.ui.unavailable import Problem
 
@@ -268,8 +268,9 @@ def page(
             cards.note(f"The slice does not narrow {whole}.")
         try:
             show(chosen)
-            reviewing.listen(chosen)
-            enlarged.listen(chosen)
+            reviewing.record_clicked(chosen)
+            enlarged.open_clicked(chosen)
+            events.listen()
         except InputError as error:
             cards.empty("The rest of this page cannot be shown.", str(error))
         return

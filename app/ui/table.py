@@ -17,7 +17,7 @@ import pandas as pd
 import streamlit as st
 
 from app.choice import put
-from app.ui.clicks import is_index
+from app.ui.events import is_index
 from app.ui.glossary import TERMS
 
 PAGE = 50

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app import charts
 from app.ask import Direction, Modality, Run, ask, ask_both, likely_matches, retrieval
 from app.choice import Choice, bound, put, theme
-from app.ui import cards, clicks, downloads, export
+from app.ui import cards, downloads, events, export
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.selection import by_outcome, outcome_counts
@@ -53,14 +53,12 @@ def compare_runs(choice: Choice, direction: Direction, at: int, modality: Modali
         figure = charts.rank_matrix(changes, choice.first.name, choice.second.name, charts.tone(theme()))
         downloads.chart(figure, "ranks", "ranks in both runs")
 
-    def open_cell(value: object) -> None:
-        cell = clicks.clicked_cell(value, (len(charts.RANK_LABELS),) * 2)
-        if cell is not None:
-            put("outcome", "all")
-            put("from-rank", charts.RANK_LABELS[cell[0]])
-            put("to-rank", charts.RANK_LABELS[cell[1]])
+    def open_cell(cell: tuple[int, int]) -> None:
+        put("outcome", "all")
+        put("from-rank", charts.RANK_LABELS[cell[0]])
+        put("to-rank", charts.RANK_LABELS[cell[1]])
 
-    clicks.on_cell(["ranks"], "rank-clicks", open_cell)
+    events.on_cell(["ranks"], (len(charts.RANK_LABELS),) * 2, open_cell)
     with right:
         cards.heading("Queries by outcome", "Largest change of rank first. Click on a row to open the query.")
         outcome = choose_one(
@@ -113,14 +111,12 @@ def ranks_of_runs(choice: Choice, direction: Direction, at: int, modality: Modal
         )
         downloads.chart(figure, "ranks", "ranks of the true matches")
 
-    def open_bar(value: object) -> None:
-        bar = clicks.clicked_cell(value, (len(ranks), len(charts.RANK_LABELS)))
-        if bar is not None:
-            put("rank-of", choice.runs[bar[0]].name)
-            put("to-rank", charts.RANK_LABELS[bar[1]])
-            put("answered-by" if several else "answer", "all")
+    def open_bar(bar: tuple[int, int]) -> None:
+        put("rank-of", choice.runs[bar[0]].name)
+        put("to-rank", charts.RANK_LABELS[bar[1]])
+        put("answered-by" if several else "answer", "all")
 
-    clicks.on_cell(["ranks"], "rank-clicks", open_bar)
+    events.on_cell(["ranks"], (len(ranks), len(charts.RANK_LABELS)), open_bar)
     with right:
         order = "The runs differ most on the first" if several else "Worst rank first"
         cards.heading("Queries by rank", f"{order}. Click on a row to open the query.")
@@ -315,17 +311,15 @@ def near_misses(choice: Choice, direction: Direction, modality: Modality) -> np.
             drawn = count(len(queries), "random query", "random queries")
             cards.note(f"{drawn} of the split; their candidates are the whole split.")
 
-    def open_margin(value: object) -> None:
-        bins = len(figure.data[0].x) if len(figure.data) else 0
-        bar = clicks.clicked_cell(value, (len(figure.data), bins))
-        if bar is not None:
-            distance = (table["margin"] - float(figure.data[bar[0]].x[bar[1]])).abs().to_numpy()
-            nearest = table.iloc[int(np.nanargmin(distance))]
-            put("calls", "lost" if nearest["rank"] > 1 else "held")
-            put("words", "")
-            put(f"query-{modality}", int(nearest["query"]))
+    def open_margin(bar: tuple[int, int]) -> None:
+        distance = (table["margin"] - float(figure.data[bar[0]].x[bar[1]])).abs().to_numpy()
+        nearest = table.iloc[int(np.nanargmin(distance))]
+        put("calls", "lost" if nearest["rank"] > 1 else "held")
+        put("words", "")
+        put(f"query-{modality}", int(nearest["query"]))
 
-    clicks.on_cell(["margins"], "margin-clicks", open_margin)
+    bins = len(figure.data[0].x) if len(figure.data) else 0
+    events.on_cell(["margins"], (len(figure.data), bins), open_margin)
     with right:
         cards.heading("Smallest margins", "A small change of the model would change these results.")
         with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):

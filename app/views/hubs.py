@@ -12,7 +12,7 @@ import streamlit as st
 from app import charts, questions
 from app.ask import Direction, Modality, Run, ask, ask_now, retrieval
 from app.choice import OTHER, Choice, bound_number, put, theme
-from app.ui import cards, clicks, downloads, links
+from app.ui import cards, downloads, events, links
 from app.ui.controls import choose_one
 from app.ui.glossary import tip
 from app.ui.table import Column, plain_table
@@ -65,14 +65,12 @@ def show_hubs(choice: Choice, direction: Direction, modality: Modality) -> np.nd
         figure = charts.occurrence_bands(occurrences, k, charts.tone(theme()))
         downloads.chart(figure, "hubs", "occurrences of candidates")
 
-    def open_band(value: object) -> None:
-        bar = clicks.clicked_cell(value, (len(tables), len(charts.OCCURRENCE_LABELS)))
-        if bar is not None:
-            band = table[charts.occurrence_band(table["count"].to_numpy()) == bar[1]]
-            if len(band):
-                put(target, int(band["candidate"].iloc[0]))
+    def open_band(bar: tuple[int, int]) -> None:
+        band = table[charts.occurrence_band(table["count"].to_numpy()) == bar[1]]
+        if len(band):
+            put(target, int(band["candidate"].iloc[0]))
 
-    clicks.on_cell(["hubs"], "hub-clicks", open_band)
+    events.on_cell(["hubs"], (len(tables), len(charts.OCCURRENCE_LABELS)), open_band)
     with right:
         cards.heading(
             "Largest hubs", f"Of {last.name}. Click on a row for the queries that wrongly retrieve the hub."

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from app import charts
 from app.ask import Loss
-from app.ui import clicks
+from app.ui import events
 from app.views.pair import steps, steps_html, values_html
 from coder_core.api import open_run
 from coder_core.api.similarity import Pair, values_from_similarities
@@ -127,7 +127,7 @@ def test_strange_values_in_the_url_change_nothing(roots: dict[str, Path], value:
     ],
 )
 def test_a_click_is_only_believed_when_it_is_a_cell(value: object, cell: tuple[int, int] | None) -> None:
-    assert clicks.clicked_cell(value, (4, 5)) == cell
+    assert events.clicked_cell(value, (4, 5)) == cell
 
 
 def pair(**changed: Any) -> Pair:
