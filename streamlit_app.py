@@ -12,9 +12,8 @@ from starlette.middleware import Middleware
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.starlette import App
 
-from app.ui.addresses import Addresses
-from app.ui.guard import Guard
-from app.ui.startup import prepare
+from app.frame.guard import Guard
+from app.frame.server import Addresses, prepare
 from coder_core.console.environment import tune_environment
 
 tune_environment()  # before torch loads
@@ -24,7 +23,10 @@ app = App(Path(__file__).name, lifespan=prepare, middleware=[Middleware(Guard), 
 def draw() -> None:
     """The frame, and in it the requested page."""
     from app import charts
-    from app.ui import downloads, frame, sidebar, views_menu
+    from app.components import downloads
+    from app.frame import pages as frame
+    from app.frame import saved_views as views_menu
+    from app.frame import sidebar
 
     frame.configure()
     st.html(frame.APP / "style.css")

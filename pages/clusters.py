@@ -10,11 +10,13 @@ import streamlit as st
 from app import jobs, questions
 from app.ask import Run, RunSummary, StoredResult, ask, ask_now, clusters
 from app.choice import Choice, bound_number
-from app.ui import cards, missing, sidebar
-from app.ui.controls import choose_one
-from app.ui.glossary import tip
+from app.components import cards
+from app.components.controls import choose_one
+from app.components.glossary import tip
+from app.components.work import Work, show_work
+from app.frame import sidebar
+from app.frame import unavailable as missing
 from app.views.clusters import overview, show_cluster
-from app.views.work import Work, show_work
 
 LEAST, MOST = 2, 2000
 OFFLINE = (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from app.ask import Run, ask
 from app.choice import Choice
-from app.ui import cards, sidebar
-from app.ui.missing import runs_with
+from app.components import cards
+from app.frame import sidebar
+from app.frame.unavailable import runs_with
 from app.views import concepts as sections
 
 WAY_OUT = (

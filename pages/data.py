@@ -6,8 +6,8 @@ import streamlit as st
 
 from app.ask import RunSummary
 from app.choice import Choice
-from app.ui import sidebar
-from app.ui.controls import choose_one
+from app.components.controls import choose_one
+from app.frame import sidebar
 from app.views import data_quality as sections
 
 VIEWS = {

@@ -11,13 +11,13 @@ import streamlit as st
 from app import questions
 from app.ask import Loss, Run, ask, diversity, retrieval
 from app.choice import Choice, bound_number, opened
-from app.ui import cards, sidebar
-from app.ui.controls import MODALITIES, choose_one, step_through
-from app.ui.glossary import tip
+from app.components import cards
+from app.components.controls import MODALITIES, choose_one, step_through
+from app.components.glossary import tip
+from app.frame import sidebar
 from app.views import diversity as sections
-from app.views import loss_values
-from app.views.anchor import show_anchor
-from app.views.samples import say_slice
+from app.views import similarity as loss_values
+from app.views.samples import say_slice, show_anchor
 
 
 def slider(label: str, low: float, high: float, used: float, step: float, key: str, term: str) -> float:

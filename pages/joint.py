@@ -10,12 +10,14 @@ import streamlit as st
 from app import charts, jobs, questions
 from app.ask import Run, Sample, ask, ask_all, ask_all_now, joint_space
 from app.choice import Choice, bound, bound_number, theme
-from app.ui import cards, downloads, missing, sidebar
-from app.ui.controls import choose_one
-from app.ui.glossary import tip
-from app.ui.words import count, duration, number
+from app.components import cards, downloads
+from app.components.controls import choose_one
+from app.components.glossary import tip
+from app.components.words import count, duration, number
+from app.components.work import Work, show_work
+from app.frame import sidebar
+from app.frame import unavailable as missing
 from app.views.joint_space import choose_modalities, clear_area, explore, point_rows, points_shown, tables_of
-from app.views.work import Work, show_work
 
 METHODS = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
 

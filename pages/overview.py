@@ -28,14 +28,12 @@ from app.ask import (
     slices,
 )
 from app.choice import Choice, bound, theme
-from app.ui import cards, downloads, sidebar
-from app.ui.glossary import tip
-from app.ui.progress import curve_label, curves
-from app.ui.table import Column, plain_table
-from app.ui.words import count
-from app.views.answers import show_answers
-from app.views.gains import show_gains
-from app.views.separation import show_separation
+from app.components import cards, downloads
+from app.components.glossary import tip
+from app.components.table import Column, plain_table
+from app.components.words import count, curve_label, curves
+from app.frame import sidebar
+from app.views.comparison import show_answers, show_gains, show_separation
 
 Metrics = Mapping[str, Mapping[str, float]]  # run → metric → value
 

@@ -7,18 +7,23 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app.ask import Modality, Run, RunSummary, ask
 from app.choice import QUERIES, Choice, bound, opened
-from app.ui import cards, links, sidebar
-from app.ui.controls import choose_one, step_through
-from app.ui.glossary import tip
+from app.components import cards, links
+from app.components.controls import choose_one, step_through
+from app.components.glossary import tip
+from app.frame import sidebar
 from app.views import failures
-from app.views.anchor import show_sample
-from app.views.free_query import query_with_picture, query_with_text
+from app.views.failures import unlabelled_matches
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
 from app.views.hubs import show_hubs
-from app.views.judged import choose_judgements
-from app.views.judgements import unlabelled_matches
-from app.views.query import RESULTS, rank_change, side_by_side
-from app.views.samples import say_slice
+from app.views.queries import (
+    RESULTS,
+    choose_judgements,
+    query_with_picture,
+    query_with_text,
+    rank_change,
+    side_by_side,
+)
+from app.views.samples import say_slice, show_sample
 
 SOURCES = {"split": "Sample of the split", "text": "Free text", "picture": "Picture"}
 

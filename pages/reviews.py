@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app import judging
 from app.choice import Choice
-from app.ui import sidebar
+from app.frame import sidebar
 from app.views.reviews import show_agreement, show_judged, show_queue, show_recall, show_training
 
 

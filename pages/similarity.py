@@ -11,12 +11,12 @@ import streamlit as st
 from app import questions
 from app.ask import Direction, InputError, Run, RunSummary, ask, similarity
 from app.choice import QUERIES, Choice, bound, bound_number, put
-from app.ui import cards, downloads, events, sidebar
-from app.ui.controls import MODALITIES, choose_one
-from app.ui.glossary import tip
-from app.views import loss_values
-from app.views.matrix import draw_matrices
-from app.views.pair import pair_steps, show_pair, show_steps
+from app.components import cards, downloads, events
+from app.components.controls import MODALITIES, choose_one
+from app.components.glossary import tip
+from app.frame import sidebar
+from app.views import similarity as loss_values
+from app.views.similarity import draw_matrices, pair_steps, show_pair, show_steps
 
 Source = Literal["seed", "chosen", "hardest", "split"]
 Order = Literal["diversity", "cluster", "drawn"]

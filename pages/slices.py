@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app.choice import Choice
-from app.ui import sidebar
-from app.views import slices as sections
+from app.frame import sidebar
+from app.views import comparison as sections
 
 
 def show(choice: Choice) -> None:

@@ -7,8 +7,9 @@ import streamlit as st
 from app import jobs, training
 from app.ask import all_runs, curves_of, run_faults
 from app.choice import attempt
-from app.ui import cards, frame
-from app.ui.progress import latest, steps_done
+from app.components import cards
+from app.components.words import latest, steps_done
+from app.frame import pages as frame
 from app.views.training import NOT_STARTED
 
 frame.require()

@@ -6,7 +6,8 @@ import streamlit as st
 
 from app import training
 from app.choice import bound, put
-from app.ui import cards, frame
+from app.components import cards
+from app.frame import pages as frame
 from app.views.training import show_training
 from app.views.training_form import show_form
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from app.ask import ask, sample_weights
 from app.choice import Choice
-from app.ui import cards, sidebar
-from app.ui.controls import choose_one
-from app.ui.missing import runs_with
+from app.components import cards
+from app.components.controls import choose_one
+from app.frame import sidebar
+from app.frame.unavailable import runs_with
 from app.views import weights as sections
 from app.views.samples import say_slice
 

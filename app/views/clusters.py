@@ -12,10 +12,10 @@ import streamlit as st
 from app import charts
 from app.ask import Run, RunSummary, StoredResult, ask, clusters
 from app.choice import Choice, bound, put, theme
-from app.ui import cards, downloads, links, words
-from app.ui.controls import choose_one, step_through
-from app.ui.selection import selected_points
-from app.ui.table import Column, picking_table, plain_table
+from app.components import cards, downloads, links, words
+from app.components.controls import choose_one, step_through
+from app.components.selection import selected_points
+from app.components.table import Column, picking_table, plain_table
 from app.views.samples import sample_card
 
 TARGET, CHART = "cluster", "cluster-map"

@@ -13,13 +13,12 @@ import streamlit as st
 from app import charts, questions
 from app.ask import Modality, Run, RunSummary, ask, ask_both, concepts
 from app.choice import Choice, bound, bound_number, put, theme
-from app.ui import cards, downloads, links
-from app.ui.controls import choose_one, step_through
-from app.ui.glossary import tip
-from app.ui.selection import selected_points
-from app.ui.table import Column, rows_table
-from app.views.anchor import show_sample
-from app.views.samples import holding, sample_card, sample_table, say_slice
+from app.components import cards, downloads, links
+from app.components.controls import choose_one, step_through
+from app.components.glossary import tip
+from app.components.selection import selected_points
+from app.components.table import Column, rows_table
+from app.views.samples import holding, sample_card, sample_table, say_slice, show_sample
 
 CONCEPT, CAPTION = "concept", "caption"
 MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 10

@@ -24,13 +24,12 @@ from app.ask import (
     diversity,
 )
 from app.choice import Choice, bound, opened
-from app.ui import cards, downloads, links, reviewing, words
-from app.ui.controls import choose_one, step_through
-from app.ui.glossary import tip
-from app.ui.table import Column, picking_table
-from app.views.anchor import show_sample
-from app.views.samples import NO_WORDS, holding, note_sample, sample_table, search_words
-from app.views.work import Work, show_work
+from app.components import cards, downloads, links, reviewing, words
+from app.components.controls import choose_one, step_through
+from app.components.glossary import tip
+from app.components.table import Column, picking_table
+from app.components.work import Work, show_work
+from app.views.samples import NO_WORDS, holding, note_sample, sample_table, search_words, show_sample
 
 PAIR, CAPTION = "pair-caption-number", "empty-caption"
 MEMBERS_SHOWN, PICTURE = 12, 280

@@ -11,12 +11,12 @@ import streamlit as st
 from app import charts
 from app.ask import Modality, Run, ask, diversity, retrieval
 from app.choice import Choice, bound, theme
-from app.ui import cards, downloads
-from app.ui.controls import choose_one
-from app.ui.glossary import tip
-from app.ui.selection import largest_change, recall_by_tenth
-from app.ui.table import Column
-from app.ui.words import correlation
+from app.components import cards, downloads
+from app.components.controls import choose_one
+from app.components.glossary import tip
+from app.components.selection import largest_change, recall_by_tenth
+from app.components.table import Column
+from app.components.words import correlation
 from app.views.samples import NO_WORDS, holding, of_run, sample_table, search_words
 
 RECALL_AT = 10

@@ -14,9 +14,9 @@ import streamlit as st
 from app import charts, questions
 from app.ask import InputError, Modality, Run, RunSummary, ask, heat_maps
 from app.choice import Choice, bound, theme
-from app.ui import cards, downloads
-from app.ui.controls import choose_one
-from app.ui.glossary import tip
+from app.components import cards, downloads
+from app.components.controls import choose_one
+from app.components.glossary import tip
 
 WORD, MOST_WORDS = "word", 60
 LABELS = {"cosine": "Cosine", "attention": "Scorer’s attention", "tower": "Tower’s attention"}

@@ -12,11 +12,11 @@ import streamlit as st
 from app import charts, questions
 from app.ask import Direction, Modality, Run, ask, ask_now, retrieval
 from app.choice import OTHER, Choice, bound_number, put, theme
-from app.ui import cards, downloads, events, links
-from app.ui.controls import choose_one
-from app.ui.glossary import tip
-from app.ui.table import Column, plain_table
-from app.ui.words import count
+from app.components import cards, downloads, events, links
+from app.components.controls import choose_one
+from app.components.glossary import tip
+from app.components.table import Column, plain_table
+from app.components.words import count
 from app.views.failures import figure_and_table, query_table
 from app.views.samples import NO_WORDS, holding, name_of, of_run, sample_table, search_words
 

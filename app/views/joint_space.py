@@ -13,12 +13,11 @@ import streamlit as st
 from app import charts, questions
 from app.ask import Modality, Run, Sample, ask, ask_now, clusters, joint_space, thumbnails
 from app.choice import Choice, bound, set_value, theme
-from app.ui import cards, downloads, links, map_selection, words
-from app.ui.controls import choose_one
-from app.ui.glossary import tip
-from app.ui.table import Column, SampleCell, rows_table
-from app.views.anchor import show_sample
-from app.views.samples import TABLE_PICTURE, ids_of, ids_text, name_of, sample_card
+from app.components import cards, downloads, links, map_selection, words
+from app.components.controls import choose_one
+from app.components.glossary import tip
+from app.components.table import Column, SampleCell, rows_table
+from app.views.samples import TABLE_PICTURE, ids_of, ids_text, name_of, sample_card, show_sample
 
 AREA, FOCUS, FIND, SHOWN = "area", "focus", "find", "modalities"
 MODALITIES = {"both": "Both", "images": "Images", "captions": "Captions", "centred": "Both, centred"}

@@ -11,12 +11,12 @@ import streamlit as st
 from app import judging, training
 from app.ask import Modality, Run, ask, read_each
 from app.choice import Choice, attempt, bound
-from app.ui import cards, downloads, links, reviewing
-from app.ui.controls import choose_one
-from app.ui.glossary import tip
-from app.ui.selection import matching
-from app.ui.table import Column, SampleCell, plain_table, rows_table
-from app.ui.words import count, gain_cell
+from app.components import cards, downloads, links, reviewing
+from app.components.controls import choose_one
+from app.components.glossary import tip
+from app.components.selection import matching
+from app.components.table import Column, SampleCell, plain_table, rows_table
+from app.components.words import count, gain_cell
 from app.views.samples import TABLE_PICTURE, ids_text, note_sample, search_words, similar_button
 
 SKIPPED = "review-skipped"

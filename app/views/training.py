@@ -9,8 +9,8 @@ import streamlit as st
 from app import charts, jobs, training
 from app.ask import curves_of
 from app.choice import attempt, bound, theme
-from app.ui import cards, downloads
-from app.ui.progress import RSUM_COLUMNS, curve_label, curves, latest, steps_done, time_left
+from app.components import cards, downloads
+from app.components.words import RSUM_COLUMNS, curve_label, curves, latest, steps_done, time_left
 
 EVERY, NOT_STARTED = "2s", "Nothing was started."
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")

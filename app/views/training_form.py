@@ -13,8 +13,8 @@ import streamlit as st
 from app import judging, training
 from app.ask import InputError
 from app.choice import attempt, bound, bound_number, linked, put
-from app.ui import cards
-from app.ui import words as words_of
+from app.components import cards
+from app.components import words as words_of
 from app.views.training import NOT_STARTED
 
 METHODS = ("boosting", "weighting")  # sections with fields of their own

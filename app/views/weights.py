@@ -13,12 +13,11 @@ import streamlit as st
 from app import charts
 from app.ask import RunSummary, ask, sample_weights
 from app.choice import Choice, bound, opened, theme
-from app.ui import cards, downloads, links
-from app.ui.controls import MODALITIES, choose_one, step_through
-from app.ui.glossary import tip
-from app.ui.table import Column, plain_table
-from app.views.anchor import show_sample
-from app.views.samples import NO_WORDS, holding, sample_card, sample_table, search_words
+from app.components import cards, downloads, links
+from app.components.controls import MODALITIES, choose_one, step_through
+from app.components.glossary import tip
+from app.components.table import Column, plain_table
+from app.views.samples import NO_WORDS, holding, sample_card, sample_table, search_words, show_sample
 
 EXTREMES = 5
 TARGET = "weighed"

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from app.ui.addresses import complete
+from app.frame.server import complete
 from coder_core.api import RunSummary
 
 RUNS = [RunSummary(name, Path(name), "finished", splits=("dev", "test")) for name in ("a", "x", "x-baseline")]

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from app.choice import Choice
-from app.ui import cards, export
-from app.ui.enlarged import captions_html
-from app.ui.glossary import TERMS, tip
+from app.components import cards, export
+from app.components.enlarged import captions_html
+from app.components.glossary import TERMS, tip
 from coder_core.api import list_runs
 from tests.support.run_folders import write_run
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import streamlit
 
-from app.ui.guard import ELEMENTS, Guard, is_allowed
+from app.frame.guard import ELEMENTS, Guard, is_allowed
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:8501", "127.0.0.1:1", "LOCALHOST:80"])

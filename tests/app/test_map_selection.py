@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from app.ui import map_selection
-from app.ui.map_selection import Area, Selection
+from app.components import map_selection
+from app.components.map_selection import Area, Selection
 
 SQUARE = ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (0.0, 2.0))
 

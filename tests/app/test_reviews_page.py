@@ -10,8 +10,8 @@ from streamlit.testing.v1 import AppTest
 
 from app import judging as reviews
 from app.choice import Choice
-from app.ui.enlarged import captions_html
-from app.ui.words import gain_cell
+from app.components.enlarged import captions_html
+from app.components.words import gain_cell
 from coder_core.api import list_runs, open_run
 from coder_core.api.reviews import ReviewedSplit, reviewed_recall
 from coder_core.data.reviews import Review, append_review, read_reviews

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from app.choice import NO_RUN
-from app.ui import selection, sidebar
+from app.components import selection
+from app.frame import sidebar
 
 
 def test_rows_become_ids() -> None:

@@ -11,8 +11,8 @@ from streamlit.testing.v1 import AppTest
 
 from app import charts
 from app.ask import Loss
-from app.ui import events
-from app.views.pair import steps, steps_html, values_html
+from app.components import events
+from app.views.similarity import steps, steps_html, values_html
 from coder_core.api import open_run
 from coder_core.api.similarity import Pair, values_from_similarities
 from tests.support.clip_runs import import_clip

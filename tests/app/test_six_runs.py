@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from app.ui.words import gain_cell
+from app.components.words import gain_cell
 from coder_core.api import open_run
 from coder_core.api.retrieval import gain_in_words, gains
 from coder_core.api.slices import slice_metrics

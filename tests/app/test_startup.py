@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from app.ui.startup import send_at_once
+from app.frame.server import send_at_once
 
 
 def test_accepted_connections_send_at_once() -> None:

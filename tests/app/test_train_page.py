@@ -18,8 +18,8 @@ from streamlit.testing.v1 import AppTest
 
 from app import jobs, training
 from app.ask import RunSummary
+from app.components.words import latest, time_left
 from app.training import TrainingRun
-from app.ui.progress import latest, time_left
 from coder_core.runs.status import read_status, write_status
 from coder_core.training.launch import start_run
 from tests.support.pages import Opened, texts

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from app.ui.progress import curves, latest, steps_done
+from app.components.words import curves, latest, steps_done
 from coder_core import train
 from coder_core.api import facts, list_runs, open_run
 from coder_core.api.training import sample_weights

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.ui.table import NAME
+from app.components.table import NAME
 
 PROJECT = Path(__file__).resolve().parents[2]
 Opened = Callable[..., AppTest]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from app.ui.progress import curve_label, curves
+from app.components.words import curve_label, curves
 from coder_core.config.schema import Config
 from coder_core.objectives.pairs import both_directions
 from coder_core.objectives.sigmoid import pairwise_sigmoid

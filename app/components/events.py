@@ -81,7 +81,7 @@ def listen() -> None:
         value = (st.session_state.get(NAME) or {}).get("click")
         handler = handlers.get(str(value.get("kind"))) if isinstance(value, dict) else None
         if handler is not None:
-            handler(value)
+            handler(value or {})
 
     component = st.components.v2.component(NAME, js=_LISTEN)
     component(key=NAME, data={"charts": list(handlers)}, on_click_change=report, height=1)

@@ -1,20 +1,24 @@
-"""Complete the address of a page before it loads, so that it names its runs and split from the beginning.
-
-Streamlit could only do it after a first run of the script, and would leave an entry in the browser's history that
-"Back" returns to without effect.
-"""
+"""What the server does around pages: complete addresses, and load what the first page needs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
+import numpy as np
+import psutil
 from starlette.concurrency import run_in_threadpool
 
-from app.ask import RunSummary, all_runs
+from app import questions
+from app.ask import RunSummary, all_runs, ask
 
 if TYPE_CHECKING:
     from app.ask import RunSummary
@@ -35,7 +39,7 @@ def complete(path: str, query: str, runs: Sequence[RunSummary]) -> str | None:
     "/" leads to the overview, or to the start page while there is no run. Unknown names stay as they are.
     """
     from app.choice import NO_RUN
-    from app.ui.sidebar import default_pair, default_split
+    from app.frame.sidebar import default_pair, default_split
 
     if path not in _pages():
         return None
@@ -79,3 +83,43 @@ class Addresses:
                 await send({"type": "http.response.body", "body": b""})
                 return
         await self.app(scope, receive, send)
+
+
+MODULES = ("app.frame.sidebar", "app.components.downloads", "app.views.comparison", "app.views.queries")
+
+
+@asynccontextmanager
+async def prepare(app: Any) -> AsyncIterator[None]:
+    """While the server runs: answers leave at once, and what the first page needs is loaded beside it."""
+    send_at_once()
+    Thread(target=load, daemon=True).start()
+    yield
+
+
+def load() -> None:
+    """Import what pages need, draw a figure, with which Plotly loads its parts, and list and open the default runs.
+
+    Modules with caches are imported here and not at the top: Streamlit's caches warn where there is no server yet.
+    """
+    for name in MODULES:
+        import_module(name)
+    from app import charts
+    from app.frame.sidebar import default_pair, default_split
+
+    charts.histogram({"": np.arange(2)}, "", "", charts.LIGHT).to_json()
+    runs = {run.name: run for run in all_runs() if run.usable}
+    pair = [runs[name] for name in default_pair(list(runs)) if name in runs] if runs else []
+    for run in pair:
+        ask(questions.analysis_fault, run, default_split(pair))
+
+
+def send_at_once() -> None:
+    """Set TCP_NODELAY on this process's listening sockets, whose connections inherit it.
+
+    Streamlit 1.67 opens its socket in a way that asyncio does not set it for. Without it the body of an answer waits up
+    to 40 ms for the browser's acknowledgement of the head, for each of the 130 files of a first visit.
+    """
+    for connection in psutil.Process().net_connections("tcp"):
+        if connection.status == psutil.CONN_LISTEN and connection.fd >= 0:
+            with socket.socket(fileno=os.dup(connection.fd)) as listening:
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from app.ui.selection import selected_points
+from app.components.selection import selected_points
 
 MOST_CORNERS = 120
 MOST_AREAS, MOST_CLICKED = 8, 200

@@ -13,9 +13,9 @@ import streamlit as st
 
 from app import charts
 from app.choice import bound, theme
-from app.ui import cards, export
-from app.ui.glossary import tip
-from app.ui.table import Column, rows_table
+from app.components import cards, export
+from app.components.glossary import tip
+from app.components.table import Column, rows_table
 
 FIGURES = "figures-on-the-page"
 FORMAT = "figures"

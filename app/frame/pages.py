@@ -10,7 +10,7 @@ import streamlit as st
 from app import training
 from app.ask import all_runs
 from app.choice import remember_link
-from app.ui import downloads, events
+from app.components import downloads, events
 
 APP = Path(__file__).parents[1]
 CHOSEN = "chosen-runs"
@@ -30,7 +30,7 @@ def page_list() -> list[st.Page]:
         "url_path": "home",
         "default": True,
         "visibility": "hidden",
-    }  # see app.ui.addresses
+    }  # see app.frame.server
     return [
         st.Page("pages/overview.py", **overview, **home)
         if usable

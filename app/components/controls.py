@@ -10,8 +10,8 @@ import streamlit as st
 
 from app.ask import Modality
 from app.choice import bound, bound_number, opened, put
-from app.ui import cards
-from app.ui.selection import neighbour, next_failure
+from app.components import cards
+from app.components.selection import neighbour, next_failure
 
 Option = TypeVar("Option", bound=str)
 MODALITIES: dict[Modality, str] = {"text": "Captions", "image": "Images"}

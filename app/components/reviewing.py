@@ -17,8 +17,8 @@ from streamlit.delta_generator import DeltaGenerator
 from app import judging
 from app.ask import InputError
 from app.choice import REVIEWER, Choice, attempt, bound, reviewer_in_link
-from app.ui import cards, events
-from app.ui.table import ENLARGED
+from app.components import cards, events
+from app.components.table import ENLARGED
 
 NOT_RECORDED = "The verdict was not recorded."
 # Verdict → its label on a pair of the labels, on any other pair, and its key. Streamlit keeps C and R for itself.

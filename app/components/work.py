@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import jobs
 from app.ask import InputError
-from app.ui import cards
+from app.components import cards
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import streamlit as st
 
 from app.ask import Run, ask
 from app.choice import Choice, neighbours
-from app.ui import cards, events, links, reviewing
-from app.ui.table import ENLARGED
+from app.components import cards, events, links, reviewing
+from app.components.table import ENLARGED
 
 SIZE, CONFUSED = 1000, 12
 

@@ -17,8 +17,8 @@ import pandas as pd
 import streamlit as st
 
 from app.choice import put
-from app.ui.events import is_index
-from app.ui.glossary import TERMS
+from app.components.events import is_index
+from app.components.glossary import TERMS
 
 PAGE = 50
 HERE = Path(__file__).parent

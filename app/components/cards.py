@@ -16,7 +16,7 @@ from typing import Literal
 import streamlit as st
 
 from app.choice import refused
-from app.ui.glossary import TERMS
+from app.components.glossary import TERMS
 
 SHORT_LINE, LINES_SHOWN = 16, 5  # letters in a line of the narrowest card, and lines before a box scrolls
 _MARKS = re.compile(r"[\\`*\[\]()<>:$~!#|&]|_(?![^\W_])|(?<![^\W_])_")
@@ -43,7 +43,7 @@ class Result:
 
     `match` is a label's, `judged` one that people judged to fit though no label says so.
     `image` is the one that a click on the picture enlarges, `hover` describes it. `links` are (label, address) pairs;
-    addresses come from `app.ui.links`. `term` names what the score is. `review` is HTML from `app.ui.reviewing`.
+    addresses come from `app.components.links`. `term` names what the score is. `review` is HTML from `app.components.reviewing`.
     """
 
     place: int
@@ -102,7 +102,7 @@ def _scrolls(texts: Sequence[str]) -> str:
 
 
 def picture_html(picture: bytes, image: int | None, description: str) -> str:
-    """A picture; with the number of its image a button that enlarges it (`app.ui.enlarged`)."""
+    """A picture; with the number of its image a button that enlarges it (`app.components.enlarged`)."""
     text = html.escape(description, quote=True)
     drawn = f'<img src="{data_url(picture)}" alt="{text}" title="{text}">'
     if image is None:

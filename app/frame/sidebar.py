@@ -9,9 +9,11 @@ import streamlit as st
 
 from app.ask import InputError, RunSummary, all_runs, comparable, facts, run_faults, slices
 from app.choice import NO_RUN, SLICE, Choice, plain_words, put, recall_of, reviewer_in_link, slice_mask
-from app.ui import cards, enlarged, events, frame, links, reviewing, unavailable
-from app.ui.glossary import tip
-from app.ui.unavailable import Problem
+from app.components import cards, enlarged, events, links, reviewing
+from app.components.glossary import tip
+from app.frame import pages as frame
+from app.frame import unavailable
+from app.frame.unavailable import Problem
 
 PROBLEMS = "problems-of-the-link"
 ALSO = "also"

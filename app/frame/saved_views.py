@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.ask import InputError, runs_root, saved_views
 from app.choice import attempt
-from app.ui import cards
+from app.components import cards
 
 NAME = "view-name"
 

@@ -1,0 +1,1 @@
+"""What Streamlit lacks: tables, clicks, cards, downloads, links, selections on maps."""

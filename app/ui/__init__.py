@@ -1,1 +1,0 @@
-"""Frame and widgets: sidebar, cards, controls, links, downloads, glossary, selections, and the host guard."""
