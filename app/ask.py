@@ -262,7 +262,7 @@ def run_faults() -> list[tuple[str, str]]:
 def read_each(
     runs: Sequence[RunSummary], read: Callable[[RunSummary], T]
 ) -> tuple[dict[str, T], list[tuple[str, str]]]:
-    """What `read` returns for every run, by name; name and fault of the damaged ones."""
+    """Read every run: results by name, and name and fault of the damaged runs."""
     parts, faults = {}, []
     for run in runs:
         try:

@@ -85,7 +85,7 @@ class Choice:
 
 
 def _columns(run: RunSummary, split: str) -> slices.Columns:
-    """What expressions read of every caption; the tags are those of the reviews as they are now."""
+    """Values that expressions read of every caption, with the present tags of the reviews."""
     try:
         reviews = judging.load(judging.file_of(run))
     except InputError:  # the Reviews page names it
@@ -223,7 +223,7 @@ def attempt(failure: str, action: Callable[..., object], *arguments: Any) -> Non
 
 
 def refused() -> tuple[str, str] | None:
-    """What the last click did not do, and why; None if it was done. It is reported once."""
+    """The refused action of the last click and the reason, once; None if it was done."""
     reason: tuple[str, str] | None = st.session_state.pop(_REFUSED, None)
     return reason
 

@@ -1,4 +1,4 @@
-"""What people say about the data: reviews written here, judgements that lie beside a data set, and reports with both.
+"""Statements of people about the data: reviews written here, judgements beside a data set, and reports with both.
 
 Reviews go to the file in CODER_REVIEWS, or to reviews.jsonl beside the data or the runs. Judgements say which captions
 fit which images: files beside a run's data, or COCO's from eccv-caption.
@@ -67,12 +67,12 @@ QUEUES = {"ambiguous": "Most ambiguous", "near": "Near misses", "likely": "Likel
 
 
 def file_of(run: RunSummary) -> Path:
-    """Where verdicts on the samples of a run go."""
+    """File of the verdicts on a run's samples."""
     return of_data(str(run.config.get("data", {}).get("data", "")))
 
 
 def of_data(data: str) -> Path:
-    """Where verdicts on a data set go: the file in CODER_REVIEWS, or reviews.jsonl beside the data or the runs."""
+    """File of the verdicts on a data set: the one in CODER_REVIEWS, or reviews.jsonl beside the data or the runs."""
     named = os.environ.get("CODER_REVIEWS")
     return Path(named) if named else _data_folder(data, str(runs_root())) / api.FILE
 
@@ -90,14 +90,14 @@ def _data_folder(data: str, root: str) -> Path:
 
 
 def same_data(entry: DataSet, data: str) -> bool:
-    """Whether a data set is the one that a run's configuration names."""
+    """True if a run's configuration names this data set."""
     if entry.path == "demo" or data == "demo":
         return entry.path == data
     return Path(entry.path).resolve() == Path(data).resolve()
 
 
 def load(path: Path) -> Reviews:
-    """What the file says now; a missing one says nothing.
+    """Read the file as it is now; a missing one is empty.
 
     Raises:
         InputError: the file holds something else.
@@ -184,7 +184,7 @@ def _reviewed_recall(
 
 
 State = tuple[int, ...]
-"""Of a file: time of its last change, size, inode."""
+"""State of a file: time of its last change, size, inode."""
 
 
 @dataclass(frozen=True)

@@ -281,7 +281,7 @@ def loss_of(run: Run) -> Loss:
 
 
 def analysis_fault(run: Run, split: str) -> str:
-    """What is wrong with the analysis of a split; "" if every byte is as it was written."""
+    """Fault of the analysis of a split; "" if every byte is as it was written."""
     try:
         analysis = run.analysis(split)
         _ = analysis.captions, analysis.image_names, analysis.packed_pictures

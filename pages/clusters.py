@@ -1,4 +1,4 @@
-"""Which samples form groups?"""
+"""Clusters page: groups of samples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEARNED = "Prototypes that training updates on the fly (CODER eq. 7). The classi
 
 
 def settings(choice: Choice) -> clusters.ClusterSettings | None:
-    """Which clusters: None for the prototypes."""
+    """Settings of the clusters; None for the prototypes."""
     kind = "offline"
     if any(ask(questions.has_prototypes, run, choice.split) for run in choice.runs):
         kinds = {"learned": "Prototypes", "offline": "Offline k-means"}

@@ -1,4 +1,4 @@
-"""What does the concept branch read?"""
+"""Concepts page: the concept branch of CODER."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.frame import sidebar
 from app.frame.unavailable import runs_with
 from app.views import concepts as sections
 
-WAY_OUT = (
+FIX = (
     "Train one on the Train page with a preset that has it: coder-demo takes a few minutes on the built-in pictures; "
     "coder-flickr8k, coder-f30k-bigru and the other coder- presets are for your own data."
 )
@@ -21,7 +21,7 @@ def show(choice: Choice) -> None:
         lambda run, split: ask(Run.concepts, run, split) is not None,
         trained="without a concept branch",
         imported="which have no concept branch",
-        way_out=WAY_OUT,
+        fix=FIX,
         preset="coder-demo",
     )
     if not runs:

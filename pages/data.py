@@ -1,4 +1,4 @@
-"""What is wrong with the data itself?"""
+"""Data page: suspicious pairs, duplicates, bad pictures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def show(choice: Choice) -> None:
 
 sidebar.page(
     "What is wrong with the data itself?",
-    "Captions of other images, copies, leaks between splits, pictures and captions that show or say nothing. Every "
-    "list is a suspicion, the strongest first: look before you remove anything.",
+    "Captions of other images, copies, leaks between splits, uninformative pictures and captions. Every "
+    "list shows suspects, the strongest first: look before you remove anything.",
     show,
 )

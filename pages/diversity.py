@@ -1,4 +1,4 @@
-"""Which anchors are ambiguous?"""
+"""Diversity page: ambiguous anchors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.components.glossary import tip
 from app.frame import sidebar
 from app.views import diversity as sections
 from app.views import similarity as loss_values
-from app.views.samples import say_slice, show_anchor
+from app.views.samples import say_slice
 
 
 def slider(label: str, low: float, high: float, used: float, step: float, key: str, term: str) -> float:
@@ -144,7 +144,7 @@ def show(choice: Choice) -> None:
     number = step_through(
         f"{target.capitalize()} number", target, order, count, "The row of the sample in its split."
     )
-    show_anchor(choice, number, chosen, loss)
+    sections.show_anchor(choice, number, chosen, loss)
 
 
 sidebar.page(

@@ -1,4 +1,4 @@
-"""Do images and texts share one space?"""
+"""Joint space page: maps, modality gap, similarities."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def similarities(choice: Choice, sample: Sample | None) -> None:
 
 
 def remark(choice: Choice, layouts: list[joint_space.Layout]) -> str:
-    """How the maps were made, where that differs from the settings, and how much the maps differ."""
+    """Remarks on the maps: differences from the settings, and how much the maps differ."""
     notes = dict.fromkeys(note for layout in layouts for note in layout.notes)
     parts = [f"{note[0].upper()}{note[1:]}." for note in notes]
     shares, disparity = layouts[0].shares, layouts[-1].disparity

@@ -1,4 +1,4 @@
-"""Which runs do I have, and how good are they?"""
+"""Overview page: all runs and their recall."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def show_table(choice: Choice) -> None:
     cards.heading(
         "All runs",
         f"Percentages of queries on {queries}. Numbers can be compared within a table, not between tables: other "
-        "samples are easier or harder. “From” says what was trained on what. Click on a column’s name to sort.",
+        "samples are easier or harder. “From” names the training source. Click on a column’s name to sort.",
     )
     groups: dict[SplitSamples | None, list[dict[str, Any]]] = {own: []}
     for run in all_runs():

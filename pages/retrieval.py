@@ -1,4 +1,4 @@
-"""Which run retrieves better?"""
+"""Retrieval page: queries that fail, and their results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerato
     ranks = ask(Run.ranks, choice.last, choice.split)[direction]
     frames = "Green frames are true matches."
     if source is not None:
-        frames += f" Dashed frames are matches by the judgements of {source.label}, which no label names."
+        frames += f" Dashed frames are unlabelled matches, judged by {source.label}."
     cards.heading("One query in detail", f"The ten best candidates and their similarity. {frames}")
     label = "Caption number" if modality == "text" else "Image number"
     number = step_through(
@@ -65,9 +65,7 @@ def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerato
     )
     show_sample(choice, modality, number, here="query")
     notes = rank_change(choice, direction, number)
-    st.toggle(
-        "Guess which results are matches that no label names", False, help=tip("likely"), **bound("guess")
-    )
+    st.toggle("Mark likely unlabelled matches", False, help=tip("likely"), **bound("guess"))
     side_by_side(
         choice,
         modality,

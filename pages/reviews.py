@@ -1,4 +1,4 @@
-"""What did people say about the data, and what does it change?"""
+"""Reviews page: verdicts on the data and their effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does diversity scaling do to the matrix?"""
+"""Similarity page: the matrix before and after diversity scaling."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHARES = (8, 3)  # of the width: the matrices, and the pair beside them
 
 
 def described(choice: Choice) -> str:
-    """Where the values of the sliders come from, run by run."""
+    """Source of the values of the sliders, run by run."""
     parts, with_concepts = [], []
     for run in choice.runs:
         opened = run

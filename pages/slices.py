@@ -1,4 +1,4 @@
-"""Where does a run miss more often than elsewhere?"""
+"""Slices page: groups of captions that a run misses most."""
 
 from __future__ import annotations
 

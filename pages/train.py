@@ -1,4 +1,4 @@
-"""Which run is training, and what comes next?"""
+"""Train page: start, watch, stop and resume runs."""
 
 from __future__ import annotations
 

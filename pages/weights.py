@@ -1,4 +1,4 @@
-"""Which pairs count most in training?"""
+"""Weights page: sample weights of pairs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.frame.unavailable import runs_with
 from app.views import weights as sections
 from app.views.samples import say_slice
 
-WAY_OUT = (
+FIX = (
     "Train with --sample-weights diversity, discrepancy or combined (on the Train page, set “sample weights”), or "
     "evaluate such a run on this split."
 )
@@ -23,7 +23,7 @@ def show(choice: Choice) -> None:
         lambda run, split: ask(sample_weights.has_weights, run, split),
         trained="without sample weights",
         imported="which have no sample weights",
-        way_out=WAY_OUT,
+        fix=FIX,
     )
     if not runs:
         return

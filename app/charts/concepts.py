@@ -159,7 +159,7 @@ def concepts_read(numbers: Mapping[str, np.ndarray], unit: str, colours: Tone) -
 
 
 def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
-    """What an image (to the left) and its caption (to the right) read: word, kind, image, text; first on top."""
+    """Concepts that an image (left) and its caption (right) read: word, kind, image, text; first on top."""
     shown = concepts.iloc[::-1].reset_index(drop=True)
     words = [plain(word) for word in shown["word"]]
     traces = []

@@ -85,7 +85,7 @@ def density(
     *,
     diagonal: bool = False,
 ) -> go.Figure:
-    """How many anchors have each pair of values, as a grid of counts; `diagonal`: one scale, and the line x = y."""
+    """Number of anchors with each pair of values, as a grid of counts; `diagonal`: one scale, and the line x = y."""
     finite = np.isfinite(x) & np.isfinite(y)
     x, y = np.asarray(x, dtype=float)[finite], np.asarray(y, dtype=float)[finite]
     if not len(x):

@@ -18,7 +18,7 @@ SHARP_HEIGHT = 520  # more than 128 cells a side: a cell should be two pixels or
 
 @dataclass(frozen=True)
 class HeatScale:
-    """What colours mean, common to all matrices beside each other.
+    """Meaning of the colours, common to all matrices beside each other.
 
     Args:
         low, high: ends of the colour bar.

@@ -24,7 +24,7 @@ def rank_band(ranks: np.ndarray) -> np.ndarray:
 
 
 def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) -> go.Figure:
-    """How many queries moved from one band of ranks (rows, first run) to another (columns, second run)."""
+    """Number of queries that moved from one band of ranks (rows, first run) to another (columns, second run)."""
     size = len(RANK_LABELS)
     counts = np.zeros((size, size), dtype=int)
     np.add.at(counts, (rank_band(changes["rank_a"].to_numpy()), rank_band(changes["rank_b"].to_numpy())), 1)
@@ -65,7 +65,7 @@ def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) 
 
 
 def rank_distribution(ranks: Mapping[str, Sequence[int] | np.ndarray], colours: Tone) -> go.Figure:
-    """How many queries lie in each band of ranks, one bar per run; ranks count from 1."""
+    """Number of queries in each band of ranks, one bar per run; ranks count from 1."""
     bands = {name: rank_band(np.asarray(numbers)) for name, numbers in ranks.items()}
     return _bands(
         bands, RANK_LABELS, "rank of the best true match", "rank %{x}: %{y} queries", "queries", colours
@@ -78,7 +78,7 @@ def occurrence_band(counts: np.ndarray) -> np.ndarray:
 
 
 def occurrence_bands(counts: Mapping[str, np.ndarray], k: int, colours: Tone) -> go.Figure:
-    """How many candidates are among the first k results of how many queries, one bar per run."""
+    """Number of candidates by their k-occurrences, one bar per run."""
     bands = {name: occurrence_band(numbers) for name, numbers in counts.items()}
     label = f"queries with the candidate among their first {k}"
     return _bands(

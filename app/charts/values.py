@@ -1,4 +1,4 @@
-"""What a figure's hover texts say, as rows: for readers by keyboard, touch or voice."""
+"""Hover texts of a figure as rows: for readers by keyboard, touch or voice."""
 
 from __future__ import annotations
 

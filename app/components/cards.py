@@ -91,7 +91,7 @@ def results_html(results: Sequence[Result]) -> str:
 
 
 def _tip(term: str) -> str:
-    """What the scores on cards are; it opens by mouse, keyboard and touch."""
+    """Explanation of the scores on cards; it opens by mouse, keyboard and touch."""
     return f'<details class="cl-tip"><summary>Score: {html.escape(term)}</summary>{html.escape(TERMS[term])}</details>'
 
 
@@ -214,9 +214,9 @@ def label(text: str, note: str = "") -> None:
     st.html(f'<div class="cl-name"><div class="cl-cut" title="{name}">{name}</div>{html.escape(note)}</div>')
 
 
-def empty(fact: str, way_out: str) -> None:
+def empty(fact: str, fix: str) -> None:
     """Nothing to show, and what to do about it."""
-    st.html(f'<div class="cl-empty"><b>{html.escape(fact)}</b><br>{html.escape(way_out)}</div>')
+    st.html(f'<div class="cl-empty"><b>{html.escape(fact)}</b><br>{html.escape(fix)}</div>')
 
 
 def refusal() -> None:

@@ -23,7 +23,7 @@ TERMS = {
     ),
     "fits": (
         "How many other images have a caption like this one: a cosine of 0.5 or more between their TF-IDF vectors. An "
-        "estimate of how ambiguous the caption is, from the words alone; the run has no part in it."
+        "estimate of how ambiguous the caption is, computed from captions only."
     ),
     "raw": "Diversity before division by the largest of all anchors: 1 / sigmoid(ε / spread), from 1 to 2.",
     "diversity": (

@@ -103,7 +103,7 @@ def _area(shape: Mapping[str, Any], x: Sequence[Any], y: Sequence[Any]) -> Area 
 
 
 def inside(plane: np.ndarray, corners: Sequence[tuple[float, float]]) -> np.ndarray:
-    """Which of (N, 2) points lie inside a polygon, by the even-odd rule. (N,) bool."""
+    """(N,) bool: points of (N, 2) inside a polygon, by the even-odd rule."""
     polygon = np.asarray(corners, dtype=np.float64)
     low, high = polygon.min(0), polygon.max(0)
     mask = np.zeros(len(plane), dtype=bool)

@@ -53,12 +53,12 @@ def reviewer_field() -> None:
         max_chars=judging.LONGEST["reviewer"],
         width=220,
         **bound(REVIEWER),
-        help="Stands with every verdict. Without a name it is the login name of whoever started the app.",
+        help="Stored with every verdict. The default is the login name of the person who started the app.",
     )
 
 
 def is_own(choice: Choice, image: int, caption: int | None) -> bool:
-    """Whether the labels say that a pair belongs together; an image with all its captions is such a pair."""
+    """True if the labels name the pair; an image with all its captions is such a pair."""
     owner = judging.reviewed_split(choice.last, choice.split).image_of_text
     return caption is None or int(owner[caption]) == image
 
@@ -70,7 +70,7 @@ def offered(choice: Choice, image: int, caption: int | None) -> dict[str, str]:
 
 
 def current(choice: Choice, image: int, caption: int | None) -> judging.Review | None:
-    """What this reviewer says of a pair now.
+    """This reviewer's present verdict on a pair.
 
     Raises:
         InputError: the file of reviews cannot be read.

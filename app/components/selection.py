@@ -9,12 +9,6 @@ import numpy as np
 import pandas as pd
 
 
-def selected_id(state: Mapping[str, Any] | None, ids: Sequence[int] | np.ndarray) -> int | None:
-    """The id behind the first selected row of a table; None for no selection or a row that no longer exists."""
-    rows = (state or {}).get("selection", {}).get("rows", [])
-    return int(ids[rows[0]]) if rows and 0 <= rows[0] < len(ids) else None
-
-
 def selected_points(state: Mapping[str, Any] | None) -> list[int]:
     """Sample ids of a chart selection. Ids travel in customdata; a point's index changes with every trace."""
     values = []
@@ -57,7 +51,7 @@ def largest_change(changes: pd.DataFrame | None, direction: int) -> np.ndarray:
 
 
 def outcome_counts(changes: pd.DataFrame, names: Sequence[str]) -> dict[str, int]:
-    """How many queries had each outcome, in the given order."""
+    """Number of queries with each outcome, in the given order."""
     counts = changes["outcome"].value_counts()
     return {name: int(counts.get(name, 0)) for name in names}
 

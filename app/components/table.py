@@ -40,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True)
 class SampleCell:
-    """What a table shows of a sample: its name, its text, ids in small print, a picture as data URL ("" for none)."""
+    """Cell of a sample in a table: its name, its text, ids in small print, a picture as data URL ("" for none)."""
 
     image: int
     name: str

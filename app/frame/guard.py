@@ -41,7 +41,7 @@ _BEGINNINGS = ("http.response.start", "websocket.accept", "websocket.http.respon
 
 
 def is_allowed(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether a request has exactly one Host, this machine's, and its Origin (if any) is the same host and port."""
+    """True if a request has exactly one Host, this machine's, and its Origin (if any) is the same host and port."""
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
     origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
     own = [_address(host) for host in hosts]

@@ -1,4 +1,4 @@
-"""What the server does around pages: complete addresses, and load what the first page needs."""
+"""Server tasks around pages: complete addresses, and load what the first page needs."""
 
 from __future__ import annotations
 

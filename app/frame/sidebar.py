@@ -153,14 +153,14 @@ def _more(runs: Mapping[str, RunSummary], pair: tuple[str, str], split: str) -> 
 
 
 def _same_data(run: RunSummary, first: RunSummary, split: str) -> bool:
-    """Whether a run was evaluated on the samples of another, or waits to be."""
+    """True if a run was evaluated on the samples of another, or will be."""
     return (
         run.samples[split] == first.samples.get(split) if split in run.samples else _waits(run, first, split)
     )
 
 
 def _waits(run: RunSummary, first: RunSummary, split: str) -> bool:
-    """Whether a run trains on the data of another and is not evaluated on the split yet."""
+    """True if a run trains on the data of another and is not evaluated on the split yet."""
     evaluated = split in run.splits or split in run.damaged
     return not run.fault and not evaluated and facts(run)["data"] == facts(first)["data"]
 
@@ -217,7 +217,7 @@ def _picker(label: str, key: str, names: Sequence[str], default: str, help_text:
 
 
 def _shown(chosen: Sequence[RunSummary], split: str) -> tuple[Choice | None, list[Problem]]:
-    """Those of the chosen runs that can be shown on the split, and why the others cannot."""
+    """The chosen runs that can be shown on the split, and the problems of the others."""
     first, sound, problems = chosen[0], [], []
     for run in chosen:
         problem = (
@@ -260,7 +260,7 @@ def page(
         alone = ""
         if chosen is not None:
             alone = f" Only {named(chosen.runs)} {'is' if chosen.second is None else 'are'} shown."
-        cards.empty(problem.fact, problem.way_out + alone)
+        cards.empty(problem.fact, problem.fix + alone)
     if chosen is not None:
         if of_two and chosen.second is not None and chosen.between:
             pair = f"{chosen.first.name} and {chosen.second.name}"

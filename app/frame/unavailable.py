@@ -25,15 +25,15 @@ class Problem:
 
     name: str
     fact: str
-    way_out: str
+    fix: str
 
 
 def run(name: str, summary: RunSummary | None) -> Problem:
     """A run that a link names: there is none, it is damaged, or not evaluated yet."""
     short = name if len(name) <= LONGEST else f"{name[:LONGEST]}…"
     if summary is None:
-        way_out = "It was deleted or renamed, or the link comes from another folder of runs."
-        return Problem(name, f"There is no run {short} in {runs_root()}.", way_out)
+        fix = "It was deleted or renamed, or the link comes from another folder of runs."
+        return Problem(name, f"There is no run {short} in {runs_root()}.", fix)
     if summary.fault:
         return Problem(name, f"{short} cannot be opened.", summary.fault)
     if summary.damaged:
@@ -42,8 +42,8 @@ def run(name: str, summary: RunSummary | None) -> Problem:
         return Problem(
             name, f"{short} is still training.", "It is evaluated when training ends; see the Train page."
         )
-    way_out = f"Evaluate it on the Train page, or: {_evaluate(summary, 'dev')}"
-    return Problem(name, f"{short} is not evaluated yet (state: {summary.state}).", way_out)
+    fix = f"Evaluate it on the Train page, or: {_evaluate(summary, 'dev')}"
+    return Problem(name, f"{short} is not evaluated yet (state: {summary.state}).", fix)
 
 
 def split(summary: RunSummary, name: str) -> Problem:
@@ -51,10 +51,10 @@ def split(summary: RunSummary, name: str) -> Problem:
     if name in summary.damaged:
         fact = f"The analysis of {summary.name} on {name} is damaged."
         return Problem(summary.name, fact, f"{summary.damaged[name]} {_again(summary, name)}")
-    way_out = f"It was evaluated on {', '.join(summary.splits)}."
+    fix = f"It was evaluated on {', '.join(summary.splits)}."
     if _SPLIT.fullmatch(name) and not summary.imported:
-        way_out += f" To add {name}: {_evaluate(summary, name)}"
-    return Problem(summary.name, f"{summary.name} was not evaluated on {name[:LONGEST]}.", way_out)
+        fix += f" To add {name}: {_evaluate(summary, name)}"
+    return Problem(summary.name, f"{summary.name} was not evaluated on {name[:LONGEST]}.", fix)
 
 
 def analysis(summary: RunSummary, name: str) -> Problem | None:
@@ -89,7 +89,7 @@ def runs_with(
     *,
     trained: str,
     imported: str,
-    way_out: str,
+    fix: str,
     preset: str = "",
 ) -> list[RunSummary]:
     """The chosen runs that have it, after naming those that do not; where none has it, a button to another run that
@@ -99,7 +99,7 @@ def runs_with(
         choice: runs and split. has: whether a run has it on a split.
         trained: how a run without it was trained, for example "without a concept branch".
         imported: what imported embeddings lack, for example "which have no concept branch".
-        way_out: how to get a run that has it. preset: one on the built-in pictures that has it, for the Train page.
+        fix: how to get a run that has it. preset: one on the built-in pictures that has it, for the Train page.
     """
     matches = [run for run in choice.runs if has(run, choice.split)]
     without = [run for run in choice.runs if run not in matches]
@@ -113,7 +113,7 @@ def runs_with(
             fact = f"{without[0].name} and {without[1].name} were trained {trained}."
         else:
             fact = " ".join(map(lack, without))
-        cards.empty(fact, way_out)
+        cards.empty(fact, fix)
         _offer_another(choice, has)
         label = f"Open the Train page with {preset}" if preset else "Open the Train page"
         query = {"preset": preset} if preset else None

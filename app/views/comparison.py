@@ -36,7 +36,7 @@ def show_gains(
     captions: np.ndarray | None = None,
     more: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Whether gains over the first run are noise: a sentence a recall for two runs, a table for more.
+    """Report whether gains over the first run are noise: a sentence per recall for two runs, a table for more.
 
     Args:
         recalls: key of the metrics → its name as a column. captions: of the slice; None for all.
@@ -70,7 +70,7 @@ WAYS: dict[Direction, str] = {"t2i": "Caption → images", "i2t": "Image → cap
 
 
 def show_answers(runs: list[RunSummary], choice: Choice) -> None:
-    """Who answers what: queries that one run answers and another does not, for every two of them."""
+    """Queries that one run answers and another does not, for every two of them."""
     runs = [run for run in runs if choice.split in run.splits and comparable(choice.first, run, choice.split)]
     if len(runs) < 2:
         return
@@ -171,9 +171,7 @@ def show_table(choice: Choice, runs: list[RunSummary]) -> None:
         cards.note(f"The table counts the queries of {counted:,} of {images:,} images, drawn at random.")
     table = slice_table(runs, choice.split, QUERIES[modality], at)
     if not len(table):
-        cards.empty(
-            "No slice has enough queries.", "One is listed from 20 queries in either half of the images on."
-        )
+        cards.empty("No slice has enough queries.", "A slice needs 20 queries in each half of the images.")
         return
     kinds = {"all": "All", **{kind: kind.capitalize() for kind in dict.fromkeys(table["kind"])}}
     kind = choose_one("Show", kinds, "kind")

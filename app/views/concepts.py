@@ -107,8 +107,7 @@ def _pick(key: str, names: list[str]) -> None:
 
 
 def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
-    """How many concepts images and captions read, of the slice where there is one, and how much of their attention they
-    share."""
+    """Number of concepts that images and captions (of the slice) read, and the attention they share."""
     split = choice.split
     cards.heading(
         "How many concepts does a sample read?",
@@ -161,7 +160,7 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
 
 
 def _part(attention: concepts.AttentionSummary, rows: np.ndarray) -> concepts.AttentionSummary:
-    """Of these samples; the mean attention of a concept stays that of all."""
+    """The part of these samples; the mean attention of a concept stays that of all."""
     parts = {name: getattr(attention, name)[rows] for name in ("samples", "perplexity", "first", "share")}
     return replace(attention, **parts)
 

@@ -113,7 +113,7 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
 def _note_seen(choice: Choice, run: RunSummary) -> None:
     """Say that a run judges pairs it trained on, and how two runs can judge them."""
     cards.note(
-        f"{run.name} trained on these pairs and has learned their mistakes, too: a pair that looks plausible here may "
+        f"{run.name} trained on these pairs and has learned their mistakes too: a pair that looks plausible here may "
         "be wrong. Two runs can judge train: one with --train-part 0.5, one with --train-part 0.5 --other-part, both "
         "evaluated with --split train."
     )
@@ -145,7 +145,7 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
         fits = ask(diversity.fitting_images, run, choice.split, ask(Run.sample, run, choice.split))
         if fits is None:
             cards.note(
-                "These captions share hardly any word, so they cannot tell which other images each would fit."
+                "These captions share hardly any words, so the other images that each would fit are unknown."
             )
             return
         facts = facts.assign(fits=fits)
@@ -262,13 +262,13 @@ def findings(choice: Choice, run: RunSummary, view: str) -> None:
         label = f"Only across splits ({len(leaks):,} of {len(listed):,})"
         listed = tuple(leaks) if st.toggle(label, False, help=tip("split"), **bound("leaks")) else listed
     if not listed:
-        cards.empty("There is none.", "Nothing of this kind was found in the splits above.")
+        cards.empty("None found.", "The splits above contain nothing of this kind.")
         return
     _listed(choice, run, splits, listed, view)
 
 
 def _extent(report: data_quality.ContentReport, view: str) -> str:
-    """What was looked at, in words."""
+    """The extent of the check in words."""
     unit, at = ("captions", 1) if view == "captions" else ("images", 0)
     parts = [f"{name} ({counts[at]:,} {unit})" for name, counts in report.splits.items()]
     lacking = ""

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.ask import Modality, Run, ask, diversity, retrieval
-from app.choice import Choice, bound, theme
-from app.components import cards, downloads
+from app.ask import Loss, Modality, Run, RunSummary, ask, diversity, retrieval
+from app.choice import OTHER, Choice, bound, theme
+from app.components import cards, downloads, links
 from app.components.controls import choose_one
 from app.components.glossary import tip
 from app.components.selection import largest_change, recall_by_tenth
-from app.components.table import Column
+from app.components.table import Column, plain_table
 from app.components.words import correlation
-from app.views.samples import NO_WORDS, holding, of_run, sample_table, search_words
+from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
+from app.views.queries import review_menu
+from app.views.samples import NO_WORDS, holding, of_run, sample_card, sample_table, search_words, show_sample
 
+NEAREST = 10
+MOST_ACROSS = 3  # runs beside one another
 RECALL_AT = 10
 MEASURES = {"diversity": "Diversity", "SD": "Standard deviation", "entropy": "Entropy"}
 NUMBERS = {
@@ -165,9 +170,9 @@ def ranked_anchors(
 
 
 def _agreement(tables: Tables, fits: np.ndarray | None) -> str:
-    """Whether low diversity means a caption that fits many images, in words."""
+    """Correlation of low diversity and fitting many images, in words."""
     if fits is None:
-        return "These captions share hardly any word, so they cannot tell which other images each would fit."
+        return "These captions share hardly any words, so the other images that each would fit are unknown."
     counts = pd.Series(fits)
     correlations = " · ".join(
         f"{name} {correlation(retrieval.rank_correlation(table['diversity'], counts))}"
@@ -196,3 +201,110 @@ def _numbers(
         values["change"] = changes["change"]
         columns["change"] = Column("change of percentile", "+.1f", "change")
     return pd.DataFrame(values), columns
+
+
+def show_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Loss) -> None:
+    """Draw it for every chosen run, side by side, of more than three in two rows; `loss` holds the μ, γ and ε of the
+    sliders."""
+    modality: Modality = settings["modality"]
+    sample = ask(Run.sample, choice.last, choice.split)
+    show_sample(choice, modality, number, here="diversity")
+    nearest: dict[str, list[int]] = {}
+    colours = charts.tone(theme())
+    runs = choice.runs
+    anchors = {
+        run.name: ask(Run.anchor, run, number, split=choice.split, loss=loss, sample=sample, **settings)
+        for run in runs
+    }
+    if choice.between:
+        _table(anchors, str(settings["function"]))
+    across = len(runs) if len(runs) <= MOST_ACROSS else (len(runs) + 1) // 2
+    columns = [column for _ in range(0, len(runs), across) for column in st.columns(across, gap="small")]
+    for position, (run, column) in enumerate(zip(runs, columns, strict=False)):
+        anchor = anchors[run.name]
+        with column:
+            cards.label(run.name)
+            if not choice.between:
+                _anchor_numbers(anchor, str(settings["function"]))
+            parts = st.columns(2) if choice.second is None else [st.container(), st.container()]
+            with parts[0]:
+                figure = charts.similarity_histogram(
+                    anchor.similarities, anchor.positives, loss.gamma, run.name, position, len(runs), colours
+                )
+                downloads.chart(
+                    figure, f"similarities-{position}", f"similarities to the negatives {position + 1}"
+                )
+            with parts[1]:
+                figure = charts.negative_weights(anchor.nearest(NEAREST), colours)
+                downloads.chart(
+                    figure, f"weights-{position}", f"weights of the nearest negatives {position + 1}"
+                )
+            _nearest(choice, run, anchor, number)
+        nearest[run.name] = anchor.nearest(NEAREST)["candidate"].tolist()
+
+    def pairs(run: RunSummary) -> Pairs:
+        return candidate_pairs(choice, run, modality, number, nearest[run.name], own="Own match")
+
+    show_heat_maps(choice, "Negative", pairs)
+
+
+def _anchor_numbers(anchor: diversity.Anchor, function: str) -> None:
+    spread = "SD" if function == "std" else "entropy"
+    cards.metrics(
+        [
+            cards.Metric(spread, f"{anchor.spread:.4f}", f"n = {len(anchor.similarities):,}", spread),
+            cards.Metric("undivided", f"{anchor.raw:.4f}", "1 to 2", "raw"),
+            cards.Metric("diversity", f"{anchor.diversity:.4f}", "0.5 to 1", "diversity"),
+            cards.Metric(
+                "μ·div", f"{anchor.temperature:.4f}", f"μ = {anchor.loss.temperature:g}", "temperature"
+            ),
+        ],
+        compact=True,
+    )
+
+
+def _table(anchors: Mapping[str, diversity.Anchor], function: str) -> None:
+    """The values of `_anchor_numbers`, one row per run."""
+    spread = "SD" if function == "std" else "entropy"
+    columns = {
+        "run": Column("run"),
+        "spread": Column(spread, ".4f", spread),
+        "raw": Column("undivided", ".4f", "raw"),
+        "diversity": Column("diversity", ".4f", "diversity"),
+        "temperature": Column("μ·div", ".4f", "temperature"),
+    }
+    rows = [
+        {"run": name, **{key: getattr(anchor, key) for key in list(columns)[1:]}}
+        for name, anchor in anchors.items()
+    ]
+    plain_table(pd.DataFrame(rows), columns, "anchor", "runs")
+
+
+def _nearest(choice: Choice, run: RunSummary, anchor: diversity.Anchor, number: int) -> None:
+    other = OTHER[anchor.modality]
+    items = []
+    for place, row in enumerate(anchor.nearest(NEAREST).to_dict("records"), start=1):
+        candidate = int(row["candidate"])
+        weights = (f"{_percent(row['weight_plain'])} → {_percent(row['weight_diversity'])} %",)
+        pages = (("diversity", links.diversity(choice, other, candidate)),)
+        items.append(
+            sample_card(
+                run,
+                choice.split,
+                other,
+                candidate,
+                place,
+                row["similarity"],
+                notes=weights,
+                links=pages,
+                pictured=other == "image",
+                review=review_menu(choice, anchor.modality, number, candidate),
+            )
+        )
+    cards.note("Nearest negatives: rank, similarity, share of the loss without → with diversity.")
+    cards.results(items)
+
+
+def _percent(share: float) -> str:
+    """A share as percent with two significant digits."""
+    return f"{100 * share:.0f}" if share >= 0.0995 else f"{100 * share:.1f}"

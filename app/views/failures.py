@@ -79,7 +79,7 @@ def compare_runs(choice: Choice, direction: Direction, at: int, modality: Modali
             "rank_b": Column(of_run(choice, "rank", choice.second), ",d", "rank"),
             "change": Column("gain", "+,d", "gain"),
         }
-        fact = f"No query is {outcome}." if outcome != "all" and not any(bands) else "There is no such query."
+        fact = f"No query is {outcome}." if outcome != "all" and not any(bands) else "No query matches."
         return query_table(
             choice,
             modality,
@@ -137,7 +137,7 @@ def ranks_of_runs(choice: Choice, direction: Direction, at: int, modality: Modal
         largest = own.max(axis=1) - own.min(axis=1) if several else own[of]
         rows = rows.iloc[np.argsort(-largest.to_numpy(), kind="stable")]
         columns = {run.name: Column(of_run(choice, "rank", run), ",d", "rank") for run in choice.runs}
-        fact = "There is no such query."
+        fact = "No query matches."
         if answer in ("missed", "found") and not band:
             fact = f"No query is {'missed' if answer == 'missed' else 'answered'}."
         return query_table(
@@ -152,7 +152,7 @@ def ranks_of_runs(choice: Choice, direction: Direction, at: int, modality: Modal
 
 
 def count_answers(choice: Choice, direction: Direction, at: int, table: pd.DataFrame) -> None:
-    """How many queries all, some or none of several runs answer, and whether the last one's gain is noise."""
+    """Count the queries that all, some or none of several runs answer, and report whether gains are noise."""
     right = table[[run.name for run in choice.runs]].to_numpy() <= at
     every, none, total = int(right.all(1).sum()), int((~right.any(1)).sum()), max(len(table), 1)
     shares = {"by all": every, "by some": len(table) - every - none, "by none": none}
@@ -175,14 +175,14 @@ def count_answers(choice: Choice, direction: Direction, at: int, table: pd.DataF
 def say_gains(
     choice: Choice, direction: Direction, at: int, more: Mapping[str, Sequence[str]] | None = None
 ) -> None:
-    """Whether the recall of the runs over that of the first is noise, over the slice where there is one."""
+    """Report whether gains in recall over the first run are noise, over the slice if there is one."""
     captions = choice.captions
     label = f"{'text → image' if direction == 't2i' else 'image → text'} R@{at}"
     show_gains(choice, {f"{direction}_r{at}": label}, captions, more)
 
 
 def choose_answered(choice: Choice, table: pd.DataFrame, at: int) -> tuple[str, np.ndarray]:
-    """Which runs answer the queries shown: the choice, and which of the table's queries it holds."""
+    """Choose by answering runs: the choice, and a bool for every query of the table."""
     right = table[[run.name for run in choice.runs]].to_numpy() <= at
     times = right.sum(1)
     options = {"all": np.full(len(table), True), "by all": right.all(1), "by none": times == 0}
@@ -218,7 +218,7 @@ def only_guessed(choice: Choice, direction: Direction, at: int, queries: pd.Data
     for run in choice.runs:
         guesses = likely_matches(run, choice.split, direction)
         if guesses is None:
-            cards.note("These captions share hardly any word, so nothing can be guessed from them.")
+            cards.note("These captions share hardly any words, so no matches can be guessed from them.")
             return queries
         labelled, with_likely = guesses.recall(at, queries=choice.samples(modality))
         sentences.append(
@@ -244,7 +244,7 @@ def choose_band(label: str, key: str) -> str:
 
 
 def in_band(ranks: np.ndarray, band: str) -> np.ndarray:
-    """Which ranks, from 1, lie in a band; all of them for ""."""
+    """Bool for every rank (from 1): True inside the band; all True for ""."""
     if not band:
         return np.ones(len(ranks), dtype=bool)
     return np.asarray(charts.rank_band(ranks) == charts.RANK_LABELS.index(band))
@@ -337,7 +337,7 @@ def near_misses(choice: Choice, direction: Direction, modality: Modality) -> np.
         for run in others:
             columns[f"margin {run.name}"] = Column(of_run(choice, "margin", run), "+.4f", "margin")
         file = f"margins-{choice.split}-{direction}-{side}"
-        return query_table(choice, modality, queries, columns, words, "There is no such query.", file)
+        return query_table(choice, modality, queries, columns, words, "No query matches.", file)
 
 
 def unlabelled_matches(
@@ -348,7 +348,7 @@ def unlabelled_matches(
     last = choice.last
     cards.heading(
         f"Failures of {last.name} that the judges call right",
-        f"No labelled match within the first {at}, but one that people judged to fit. Worst rank of the label first. "
+        f"No labelled match within the first {at}, but a judged one. Worst rank of the label first. "
         "Click on a row to open the query.",
     )
     words = search_words("words")
@@ -359,7 +359,7 @@ def unlabelled_matches(
         table[run.name] = ask(Run.ranks, run, choice.split)[direction][queries] + 1
     table = table.iloc[np.argsort(-table[last.name].to_numpy(), kind="stable")]
     columns = {run.name: Column(of_run(choice, "rank", run), ",d", "rank") for run in choice.runs}
-    fact, file = "There is no such failure.", f"judged-right-{choice.split}-{direction}"
+    fact, file = "No such failure exists.", f"judged-right-{choice.split}-{direction}"
     return query_table(choice, modality, table, columns, words, fact, file)
 
 
@@ -367,8 +367,8 @@ def show_recall(choice: Choice, source: judging.Source) -> None:
     """Recall of all runs by the labels and by the judgements, both directions."""
     cards.heading(
         f"By the judgements of {source.label}",
-        "Left R@K by the labels alone; right what people judged to fit counts as well, over the same queries. A wide "
-        "gap says that many failures are matches that no label names.",
+        "Left: R@K by labels. Right: judged matches count too, over the same queries. A wide "
+        "gap means that many failures are unlabelled matches.",
     )
     queries = None
     if choice.slice:

@@ -1,4 +1,4 @@
-"""Which regions each word of a text reads: a word to pick, its map over the picture, and all of it as a table."""
+"""Heat maps: the regions that each word of a text reads, over the picture and as a table."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LABELS = {"cosine": "Cosine", "attention": "Scorer’s attention", "tower": "Tow
 UNITS = {"cosine": "cosine", "attention": "attention", "tower": "attention"}
 NOTES = {
     "cosine": "",
-    "attention": "The weights with which the scorer lets each word read the regions; they sum to 1.",
-    "tower": "What the picture’s embedding reads, before any text is known: the same for every word.",
+    "attention": "Attention of each word over the regions; the weights sum to 1.",
+    "tower": "Attention of the picture’s embedding, computed without any text: the same for every word.",
 }
 
 

@@ -78,7 +78,7 @@ def show_hubs(choice: Choice, direction: Direction, modality: Modality) -> np.nd
         hub = _hub_table(choice, kind, target, table, f"hubs-{choice.split}-{direction}-{k}")
     correction = ask_now(retrieval.stored_correction, last, choice.split)
     if correction.value is not None:
-        shown = {"hub": "Of this hub", "mended": "Mended by hub correction", "broken": "Broken by it"}
+        shown = {"hub": "Of this hub", "mended": "Fixed by hub correction", "broken": "Broken by it"}
         which = choose_one("Queries", shown, "hub-queries", tip("hub correction"))
         if which != "hub":
             return _corrected(choice, direction, modality, k, correction.value, which)
@@ -142,8 +142,8 @@ def _corrected(
     cards.heading(
         f"R@{k} {raw:.1f} % → {after:.1f} % with scores corrected for hubs",
         f"After training: every score minus {alpha:g} × the candidate’s mean similarity with its {neighbours} nearest "
-        f"queries of the train split, both numbers chosen on {correction.chosen_on}. {mended:,} answers come, "
-        f"{len(table) - mended:,} go. Click on a row to open the query; its results below are the uncorrected ones.",
+        f"queries of the train split, both numbers chosen on {correction.chosen_on}. {mended:,} answers are gained, "
+        f"{len(table) - mended:,} lost. Click on a row to open the query; its results below are the uncorrected ones.",
     )
     cards.note(
         ask(
@@ -163,7 +163,7 @@ def _corrected(
     queries = table[table["mended"] == (which == "mended")].drop(columns="mended")
     file = f"hub-correction-{which}-{choice.split}-{direction}-{k}"
     return query_table(
-        choice, modality, queries, columns, search_words("words"), "There is no such query.", file, 330
+        choice, modality, queries, columns, search_words("words"), "No query matches.", file, 330
     )
 
 

@@ -124,7 +124,7 @@ def explore(
         points = points[np.isin(rows[points], members)]
         if not (query or "").strip():
             found = np.flatnonzero(np.isin(point_rows(choice, whole_tables[0]), members))
-            cards.note("The slice of the sidebar is marked; a selection takes its samples alone.")
+            cards.note("Samples of the slice are highlighted; selections include only these.")
     matches = np.flatnonzero(np.isin(shown, found))
     opened = map_selection.focus_point(st.query_params.get(FOCUS), all_images, all_captions)
     if opened is None and len(matches) == 1 and (query or "").strip():
@@ -159,9 +159,7 @@ def explore(
     if opened is not None:
         cards.heading("One sample in detail")
         if focus is None:
-            cards.note(
-                "The map does not show it: it is not in the random sample, or of the modality left out."
-            )
+            cards.note("The map does not show it: it is not in the random sample, or its modality is hidden.")
         is_image = opened < all_images
         number = opened if is_image else opened - all_images
         show_sample(choice, "image" if is_image else "text", number, here="joint space")
@@ -181,9 +179,11 @@ def selection_table(choice: Choice, tables: Tables, planes: Planes, points: np.n
 
 
 def _matched(query: str, matches: np.ndarray, images: int) -> str:
-    """How many samples a search found on the map."""
+    """Number of samples that a search found on the map, in words."""
     if not len(matches):
-        return f"Nothing on the map matches “{query}”: no number, no file name, no caption that holds every word."
+        return (
+            f"Nothing on the map matches “{query}”: no number, file name, or caption with all of these words."
+        )
     of_images = int((matches < images).sum())
     parts = [
         words.count(number, name)
@@ -273,7 +273,7 @@ def _table(choice: Choice, planes: Planes, tables: Tables, points: np.ndarray, a
         "Click on a row to open the sample below and mark it on the map. The files contain every column.",
     )
     if not len(selected):
-        cards.empty("No point lies in this area.", "Select other points, or clear the selection.")
+        cards.empty("This area contains no point.", "Select other points, or clear the selection.")
         return
     run, split = choice.last, choice.split
     columns = {"gain": Column("gain", DIGITS["gain"], "gain")} if "gain" in selected else {}

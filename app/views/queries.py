@@ -77,7 +77,9 @@ def only_judged(choice: Choice, direction: Direction, at: int, queries: pd.DataF
         **bound("judged"),
     ):
         return queries
-    cards.note(f"Queries with a match by {source.label}, and none by the labels, within the first {at}.")
+    cards.note(
+        f"Queries without a labelled match within the first {at}, but with one judged by {source.label}."
+    )
     return queries[judged_right(source, choice, direction, at)[queries["query"].to_numpy()]]
 
 

@@ -29,9 +29,9 @@ WORDS = {
     "none": "remark",
 }
 HOW = {
-    "ambiguous": "The captions of the lowest diversity, with their own images.",
-    "near": "Captions that miss their image by the smallest margin, with the image ranked above it.",
-    "likely": "Results that the captions say are probably matches, though no label does. A guess.",
+    "ambiguous": "Captions with the lowest diversity, each with its own image.",
+    "near": "Captions that miss their image by the smallest margin, each with the image ranked above it.",
+    "likely": "Unlabelled results whose captions suggest a match. A guess.",
 }
 DIRECTION = {"i2t": "image → text", "t2i": "text → image"}
 
@@ -40,7 +40,8 @@ def show_queue(choice: Choice) -> None:
     """The next pair of the chosen queue that this reviewer has not judged; a verdict brings the one after it."""
     run, of_slice = choice.last, " in the slice" if choice.slice else ""
     cards.heading(
-        "Judge", f"A verdict brings the next pair. Keys stand on the buttons. Pairs of {run.name}{of_slice}."
+        "Judge",
+        f"Each verdict shows the next pair. Shortcuts are on the buttons. Pairs of {run.name}{of_slice}.",
     )
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         kind = choose_one("Queue", judging.QUEUES, "queue", tip("queue"))
@@ -57,7 +58,7 @@ def show_queue(choice: Choice) -> None:
     st.progress(done / max(len(pairs), 1), f"{done} of {len(pairs)} judged or skipped")
     _undo_last(choice)
     if not remaining:
-        cards.empty("This queue is done." if pairs else "There is no such pair.", "Choose another queue.")
+        cards.empty("This queue is finished." if pairs else "No such pair exists.", "Choose another queue.")
         return
     image, caption = remaining[0]
     _show_pair(choice, image, caption)
@@ -120,13 +121,11 @@ def show_judged(choice: Choice, said: judging.Reviews) -> None:
     """Every standing verdict, filtered, with a file of them."""
     run = choice.last
     of_slice = " with a caption of the slice, or an image that one describes" if choice.slice else ""
-    cards.heading(
-        "What was judged", f"The last verdict of every reviewer on every pair{of_slice}, newest first."
-    )
+    cards.heading("Verdicts", f"The last verdict of every reviewer on every pair{of_slice}, newest first.")
     standing = said.standing[::-1]
     if not standing:
         cards.empty(
-            "Nothing has been judged yet.", "Judge pairs above, or on the cards of Retrieval and Diversity."
+            "Nothing is judged yet.", "Judge pairs above, or on the cards of Retrieval and Diversity."
         )
         return
     if choice.slice:
@@ -271,7 +270,7 @@ def show_training(choice: Choice, said: judging.Reviews) -> None:
         "evaluate the run with --split train and choose that split.",
     )
     path, data = judging.file_of(run), str(run.config.get("data", {}).get("data", ""))
-    cards.note(f"{count(len(said.verdicts), 'pair', 'pairs')} judged; the verdicts stand in {path}.")
+    cards.note(f"{count(len(said.verdicts), 'pair', 'pairs')} judged; the verdicts are in {path}.")
     name = next((entry.name for entry in training.data_sets() if data and judging.same_data(entry, data)), "")
     if name and path.exists():
         address = f"train?{urlencode({'data': name, 'use-reviews': 'true'})}"

@@ -66,7 +66,7 @@ def own_values_in_words(run: RunSummary, split: str, *, starts: bool) -> str:
 
 Cell = tuple[int, int]
 Names = tuple[list[str], list[str]]
-"""Of the rows and of the columns."""
+"""Labels of the rows and of the columns."""
 AXES = {"i2t": ("images", "captions"), "t2i": ("captions", "images")}
 # kind → (heading, how to read it, name of a value)
 KINDS = {
@@ -287,7 +287,7 @@ def show_pair(
 
 
 def show_steps(rows: Mapping[str, Sequence[Step]]) -> None:
-    """How every number of the pair is computed, run beside run."""
+    """Every number of the pair with its formula, run beside run."""
     for (name, steps_of_run), column in zip(rows.items(), st.columns(len(rows), gap="large"), strict=True):
         with column:
             cards.label(name)

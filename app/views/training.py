@@ -37,7 +37,7 @@ def show_training(name: str) -> None:
 
 
 def _busy(entry: training.TrainingRun | None) -> bool:
-    """Whether the run is training or being evaluated."""
+    """True if the run is training or being evaluated."""
     if entry is None or entry.alive:
         return entry is not None
     job = training.evaluation(entry.run) if entry.run is not None else None

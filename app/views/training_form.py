@@ -223,7 +223,7 @@ def _offer(
 
 
 def _from_link() -> bool:
-    """Whether the address this session began with holds a value of the form; then a click only asks."""
+    """True if the address this session began with holds a value of the form; then a click only asks."""
     begins = tuple(f"{preset}-" for preset in training.presets())
     return any(key in FIELDS or key.startswith(begins) for key in linked())
 

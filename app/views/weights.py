@@ -44,7 +44,7 @@ DIGITS = {
 def distribution(
     runs: Sequence[RunSummary], split: str, tables: Mapping[str, pd.DataFrame], captions: np.ndarray | None
 ) -> None:
-    """How unequal the weights of all pairs or of these captions are, and the statistics of the raw scores of all."""
+    """Distribution of the weights of these captions (None: all pairs), and statistics of the raw scores of all."""
     left, right = st.columns([3, 2], gap="large")
     with left:
         mean = "Their mean is 1" if captions is None else "Their mean over all pairs is 1"
