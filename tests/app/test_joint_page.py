@@ -64,7 +64,7 @@ def test_one_run_alone_and_an_empty_area(root: Path, opened: Opened) -> None:
     app = opened(root, "joint", area="a:50,50,60,50,60,60")
     app.selectbox(key="versus").set_value("—").run()
     assert not app.exception
-    assert "No point lies in this area." in texts(app)
+    assert "This area contains no point." in texts(app)
     app.text_input(key="slice").set_value("image == 3").run()
     app.query_params["area"] = EVERYTHING
     app.run()

@@ -286,7 +286,7 @@ def test_judgements_beside_the_data_stand_beside_the_labels(three: Path, opened:
         assert "By the judgements of positives.tsv" in page
         assert f"--positives {file}" in page
         app = opened(three, "retrieval", **asked, slice=f'"scene {(owner[first] + 1) % 12}" in caption')
-        assert "There is no such failure." in texts(app)
+        assert "No such failure exists." in texts(app)
         app = opened(three, "retrieval", run="gamma", versus="—")
         app.toggle(key="judged").set_value(True).run()
         assert app.number_input(key="query-text").value == first

@@ -143,7 +143,7 @@ def test_cells_bars_and_filters_lead_to_their_queries(visit: Visit, runs: Path) 
     assert int(number.input_value()) in inside.index
     visit.page.get_by_text(re.compile(rf"(of |^){len(inside)} captions$")).first.wait_for(timeout=PATIENCE)
     visit.page.get_by_role("radio", name="Broken").click()
-    visit.page.get_by_text("There is no such query.").wait_for(timeout=PATIENCE)
+    visit.page.get_by_text("No query matches.").wait_for(timeout=PATIENCE)
     visit.settle()
     assert number.count() == 0  # nothing is open where there is no query
     assert visit.page.get_by_text("One query in detail").count() == 0

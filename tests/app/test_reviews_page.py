@@ -34,7 +34,7 @@ def click(app: AppTest, key: str) -> None:
 
 def test_a_queue_steps_on_and_undo_brings_the_pair_back(root: Path, opened: Opened) -> None:
     app, file = opened(root, "reviews", reviewer="anna", queue="Near misses"), root / "reviews.jsonl"
-    assert "Nothing has been judged yet." in texts(app)
+    assert "Nothing is judged yet." in texts(app)
     assert not file.exists(), "looking writes nothing"
     click(app, "queue-also-matches")
     [review] = read_reviews(file).all

@@ -11,13 +11,6 @@ from app.components import selection
 from app.frame import sidebar
 
 
-def test_rows_become_ids() -> None:
-    assert selection.selected_id({"selection": {"rows": [1]}}, [40, 7]) == 7
-    assert selection.selected_id({"selection": {"rows": []}}, [40, 7]) is None
-    assert selection.selected_id({"selection": {"rows": [2]}}, [40, 7]) is None
-    assert selection.selected_id(None, [40, 7]) is None
-
-
 def test_points_give_their_customdata_once_each() -> None:
     points = [
         {"customdata": [3], "point_index": 0},
