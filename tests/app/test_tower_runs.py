@@ -121,7 +121,7 @@ def test_opening_a_run_imports_no_code_of_its_own_no_torch_and_asks_nobody(root:
     ("changes", "said"),
     [
         ({"model": "no/such-model"}, "the towers of run clip, 'no/such-model': is not on this machine"),
-        ({"model": "../../etc"}, "is neither a folder nor the name of a model"),
+        ({"model": "../../no/such"}, "is neither a folder nor the name of a model"),
         ({"fingerprint": "0" * 64}, "is another model now"),
         ({"fingerprint": ""}, "are of the kind 'transformers'"),
         ({"kind": "pickle"}, "are of the kind 'pickle'"),
