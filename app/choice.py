@@ -156,12 +156,6 @@ def value_of(key: str, default: str = "") -> str:
     return str(st.session_state.get(key, st.query_params.get(key, default)))
 
 
-def number_of(key: str, default: int | None = None) -> int | None:
-    """The value of a number widget, or that of the URL before the widget is drawn."""
-    value = value_of(key)
-    return int(value) if value.isdecimal() and len(value) < 12 else default
-
-
 def followed(key: str, asked: Any, default: Any) -> Any:
     """The value of a widget that is not bound: of the URL's value, `asked`, and the widget's, the one that changed since
     the last script run. Streamlit removes a bound value from the URL if it is the default or unknown.

@@ -17,9 +17,6 @@ import numpy as np
 import psutil
 from starlette.concurrency import run_in_threadpool
 
-from app import questions
-from app.ask import RunSummary, all_runs, ask
-
 if TYPE_CHECKING:
     from app.ask import RunSummary
 

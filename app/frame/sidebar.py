@@ -8,7 +8,17 @@ from dataclasses import replace
 import streamlit as st
 
 from app.ask import InputError, RunSummary, all_runs, comparable, facts, run_faults, slices
-from app.choice import NO_RUN, SLICE, Choice, plain_words, put, recall_of, reviewer_in_link, slice_mask
+from app.choice import (
+    NO_RUN,
+    SLICE,
+    Choice,
+    followed,
+    plain_words,
+    put,
+    recall_of,
+    reviewer_in_link,
+    slice_mask,
+)
 from app.components import cards, enlarged, events, links, reviewing
 from app.components.glossary import tip
 from app.frame import pages as frame
@@ -167,10 +177,7 @@ def _waits(run: RunSummary, first: RunSummary, split: str) -> bool:
 
 def _slice(shown: Choice | None) -> str:
     """The field of the slice; its value is in the URL while there is one."""
-    seen = f"{SLICE}-of-the-url"
-    asked = st.query_params.get(SLICE, "")[: slices.LONGEST_EXPRESSION]
-    if asked != st.session_state.get(seen, ""):
-        st.session_state[SLICE] = asked
+    value = followed(SLICE, st.query_params.get(SLICE, "")[: slices.LONGEST_EXPRESSION], "")
     st.text_input(
         "Search or slice",
         key=SLICE,
@@ -179,8 +186,7 @@ def _slice(shown: Choice | None) -> str:
         help=tip("slice"),
         disabled=shown is None,
     )
-    st.session_state[seen] = str(st.session_state.get(SLICE) or "").strip()
-    return str(st.session_state[seen])
+    return str(value or "").strip()
 
 
 def _sliced(shown: Choice, expression: str) -> Choice:
@@ -206,12 +212,7 @@ def _picker(label: str, key: str, names: Sequence[str], default: str, help_text:
     No bound widget: Streamlit removes a value that is the default from the URL, and one that is none of the options.
     Of the URL and the picker, the one that has changed since the last script run is right.
     """
-    seen = f"{key}-of-the-url"
-    asked = (st.query_params.get_all(key) or [""])[-1]
-    if asked and asked != st.session_state.get(seen):
-        st.session_state[key] = asked
-    value = str(st.session_state.setdefault(key, default))
-    st.session_state[seen] = value
+    value = str(followed(key, (st.query_params.get_all(key) or [""])[-1] or None, default))
     st.selectbox(label, [*names, *([] if value in names else [value])], help=help_text, key=key)
     return value
 
