@@ -60,6 +60,7 @@ def complete(path: str, query: str, runs: Sequence[RunSummary]) -> str | None:
 
 
 def _completed(path: str, query: str) -> str | None:
+    from app.ask import all_runs
 
     return complete(path, query, all_runs())
 
@@ -100,7 +101,8 @@ def load() -> None:
     """
     for name in MODULES:
         import_module(name)
-    from app import charts
+    from app import charts, questions
+    from app.ask import all_runs, ask
     from app.frame.sidebar import default_pair, default_split
 
     charts.histogram({"": np.arange(2)}, "", "", charts.LIGHT).to_json()
