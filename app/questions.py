@@ -44,11 +44,6 @@ class Keyed(Generic[T]):
     value: T
 
 
-def has_prototypes(run: Run, split: str) -> bool:
-    """True if the run learned prototypes."""
-    return clusters.prototypes(run, split) is not None
-
-
 def clusters_of(
     run: Run, split: str, settings: clusters.ClusterSettings | None
 ) -> StoredResult[clusters.Clusters]:
@@ -61,7 +56,7 @@ def clusters_of(
 
 def cluster_labels(run: Run, split: str) -> np.ndarray | None:
     """(n + m,) cluster of every sample: the run's prototypes, else its offline clusters with default settings."""
-    settings = None if has_prototypes(run, split) else clusters.ClusterSettings()
+    settings = None if clusters.prototypes(run, split) else clusters.ClusterSettings()
     result = clusters_of(run, split, settings).value
     return None if result is None else np.concatenate([result.images, result.texts])
 

@@ -29,7 +29,7 @@ LEARNED = "Prototypes that training updates on the fly (CODER eq. 7). The classi
 def settings(choice: Choice) -> clusters.ClusterSettings | None:
     """Settings of the clusters; None for the prototypes."""
     kind = "offline"
-    if any(ask(questions.has_prototypes, run, choice.split) for run in choice.runs):
+    if any(ask(clusters.prototypes, run, choice.split) for run in choice.runs):
         kinds = {"learned": "Prototypes", "offline": "Offline k-means"}
         kind = choose_one("Clusters", kinds, "clusters-of", tip("prototype"))
     if kind == "learned":
@@ -103,9 +103,7 @@ def show(chosen: Choice) -> None:
     with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         wanted = settings(choice)
         runs = [
-            run
-            for run in choice.runs
-            if wanted is not None or ask(questions.has_prototypes, run, choice.split)
+            run for run in choice.runs if wanted is not None or ask(clusters.prototypes, run, choice.split)
         ]
         names = [run.name for run in runs]
         name = (
