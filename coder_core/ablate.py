@@ -35,7 +35,7 @@ USAGE = """usage: python -m coder_core.ablate TABLE --data PATH [--preset NAME] 
 
        python -m coder_core.ablate components --data f30k_precomp --preset coder-f30k-bigru --seeds 0 1 2
        python -m coder_core.ablate objectives --data f8k_precomp --rows infonce dcl --epochs 4
-       python -m coder_core.ablate mine.toml --data f8k_precomp          your own grid: docs/ablations.md
+       python -m coder_core.ablate mine.toml --data f8k_precomp          your own grid: docs/training.md
        python -m coder_core.ablate components --report                   write the tables of finished runs
 
 Every row and seed is an ordinary run below --root (checkpoints/ablation-TABLE). Give the same command again after an

@@ -54,7 +54,7 @@ def read_grid(path: Path) -> AblationTable:
         )
     if ("rows" in document) == ("grid" in document):
         raise InputError(
-            Fault(str(path), "needs either [[rows]] or [grid]", fix="docs/ablations.md shows both")
+            Fault(str(path), "needs either [[rows]] or [grid]", fix="docs/training.md shows both")
         )
     rows = _rows(document["rows"], path) if "rows" in document else _crossed(document["grid"], path)
     names = [row.name for row in rows]

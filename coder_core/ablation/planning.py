@@ -80,7 +80,7 @@ def plan(
 
 def _without_effect(rows: Sequence[Row], overrides: Mapping[str, Any]) -> list[Fault]:
     """Overrides that would change no row."""
-    fix = "leave it out, choose other --rows, or write a table of your own (docs/ablations.md)"
+    fix = "leave it out, choose other --rows, or write a table of your own (docs/training.md)"
     return [
         Fault(f"--{flag} {value}", f"has no effect: every chosen row sets --{flag} itself", fix=fix)
         for flag, value in overrides.items()

@@ -54,7 +54,7 @@ DEMO_CODER = DEMO_DCL | {
     "prototype_temperature": 0.1,
 }
 
-# Flickr8k, chosen on dev (docs/tried.md tells what was tried). Learned word vectors help both losses. The dropout
+# Flickr8k, chosen on dev (lab/components.md tells what was tried). Learned word vectors help both losses. The dropout
 # that helps DCL makes the hardest-negative loss collapse: it takes a longer warm-up, and dropout on the word vectors
 # alone. These regions are windows of a feature map whose lengths say little: at one length they serve both losses.
 FLICKR8K: Settings = {

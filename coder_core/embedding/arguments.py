@@ -19,7 +19,7 @@ class TowerArguments:
     model: str = ""
     """Folder of a transformers model, or the name of a downloaded one, for example google/siglip2-base-patch16-224."""
     tower: str = ""
-    """Instead of --model: package.module:function, which gives your own towers (docs/towers.md)."""
+    """Instead of --model: package.module:function, which gives your own towers (docs/training.md)."""
     revision: str = ""
     """Branch, tag or commit of a downloaded model."""
     pictures: Path | None = None

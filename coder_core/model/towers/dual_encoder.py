@@ -42,7 +42,7 @@ def check_folder(folder: Path) -> dict[str, Any]:
     settings = _read_json(folder / "config.json")
     for file in sorted(folder.glob("*config.json")):
         if "auto_map" in _read_json(file):
-            fix = "use a model that transformers knows, or wrap it (docs/towers.md)"
+            fix = "use a model that transformers knows, or wrap it (docs/training.md)"
             raise InputError(
                 Fault(f"{file} key auto_map", "names code to run", "no code of the model's own", fix)
             )
@@ -265,7 +265,7 @@ def load_image_processor(folder: Path, place: str) -> Any:
     """
     from transformers import AutoImageProcessor
 
-    fix = "save the processor with the model; wrap towers without one (docs/towers.md)"
+    fix = "save the processor with the model; wrap towers without one (docs/training.md)"
     return _load_part(
         AutoImageProcessor,
         folder,

@@ -59,7 +59,7 @@ def make_own(name: str, place: str) -> tuple[Any, Any]:
 
 
 class OwnTowers:
-    """A user's towers; see `Towers` and docs/towers.md. Importing them runs the user's code.
+    """A user's towers; see `Towers` and docs/training.md. Importing them runs the user's code.
 
     Args:
         name: package.module:function; the function is called without arguments.
@@ -83,7 +83,7 @@ class OwnTowers:
         if lacking:
             problem = f"gives a {type(self._tower).__name__} without {' and '.join(lacking)}"
             raise InputError(
-                Fault(place, problem, " and ".join(METHODS), "docs/towers.md shows three adapters")
+                Fault(place, problem, " and ".join(METHODS), "docs/training.md shows three adapters")
             )
         own = str(getattr(self._tower, "fingerprint", "")) or file_fingerprint(module)
         if expected and own != expected:

@@ -18,7 +18,7 @@ from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.model.towers.own import OwnTowers
 from coder_core.model.towers.regions import WHOLE, CentreCrop, boxes
 
-FIX = "use CLIP or SigLIP, or wrap the towers (docs/towers.md)"
+FIX = "use CLIP or SigLIP, or wrap the towers (docs/training.md)"
 
 
 @dataclass(frozen=True)

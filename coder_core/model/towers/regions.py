@@ -195,7 +195,7 @@ def transformers_regions(
     model = getattr(whole, "vision_model", whole).to(target).eval()
     prepare = Preparation(processor)
     if set(prepare(PROBE)) != {"pixel_values"}:
-        fix = "use a model of fixed size, or wrap it (docs/towers.md)"
+        fix = "use a model of fixed size, or wrap it (docs/training.md)"
         raise InputError(
             Fault(place, "reads pictures of any shape (NaFlex), which gives no fixed grid", fix=fix)
         )
@@ -229,7 +229,7 @@ def as_grid(output: Tensor, pixels: Sequence[int], model: Any, place: str) -> Te
     patch = getattr(model.config, "patch_size", None)
     sides = (patch, patch) if isinstance(patch, int) else tuple(patch or ())
     if output.ndim != 3 or len(sides) != 2:
-        fix = "wrap it (docs/towers.md)"
+        fix = "wrap it (docs/training.md)"
         raise InputError(
             Fault(place, f"gives shape {tuple(output.shape)}", "patch tokens or a feature map", fix)
         )
@@ -237,7 +237,7 @@ def as_grid(output: Tensor, pixels: Sequence[int], model: Any, place: str) -> Te
     special = output.shape[1] - rows * columns
     if special < 0:
         problem = f"gives {output.shape[1]} tokens for {rows} × {columns} patches"
-        raise InputError(Fault(place, problem, "a token a patch", "wrap it (docs/towers.md)"))
+        raise InputError(Fault(place, problem, "a token a patch", "wrap it (docs/training.md)"))
     return output[:, special:].unflatten(1, (rows, columns))
 
 
