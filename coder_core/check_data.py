@@ -1,7 +1,7 @@
 """python -m coder_core.check_data PATH: read a data set exactly as training would, and say what is in it and wrong.
 
 Prints a table of the splits, one of the captions, the memory that training needs, and every fault with its file, its
-row and the way out. The exit status is 1 when training or evaluation would refuse the data, otherwise 0. With --content
+row and how to fix it. The exit status is 1 when training or evaluation would refuse the data, otherwise 0. With --content
 it also looks at every picture and compares all pictures and captions with one another.
 """
 

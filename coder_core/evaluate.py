@@ -62,12 +62,12 @@ class EvaluateArguments:
     ways_seed: int = 0
     """The draws follow from it; every run gets the same questions."""
     blend: tuple[float, ...] = ()
-    """Of one run with towers tuned by lora or in full: one row for every α, 0 to 1, with the towers' weights at
+    """Blend a run whose towers were tuned by lora or in full: one row for every α, 0 to 1, with the towers' weights at
     α · tuned + (1 − α) · zero-shot (WiSE-FT, Wortsman et al. 2022): 0.0 0.25 0.5 0.75 1.0. Projection, pooling, scale
     and concept branch have no zero-shot weights and stay as trained. Choose α on dev, report it on test. Nothing is
     written into the run's folder: its analysis stays that of α = 1."""
     curve: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """With --blend: draw R@sum against α, as HTML."""
+    """Draw R@sum against α of --blend, as HTML."""
     positives: Annotated[Path | None, tyro.conf.arg(metavar="FILE|eccv|cxc")] = None
     """Captions that fit other images too: mAP@R, R-Precision and extended R@K beside the labels' recall. Lines of
     x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg; a caption's id in the data set may stand for it),

@@ -31,7 +31,7 @@ USAGE = """usage: python -m coder_core.train [PRESET] [--key value …]
 
 @dataclass(frozen=True)
 class TrainArguments:
-    """What to train and where the run goes."""
+    """Choose the training and the folder of the run."""
 
     config: Annotated[Config, tyro.conf.arg(name="")]
     root: Path = ROOT

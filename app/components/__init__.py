@@ -1,1 +1,1 @@
-"""What Streamlit lacks: tables, clicks, cards, downloads, links, selections on maps."""
+"""Components that Streamlit lacks: tables, clicks, cards, downloads, links, selections on maps."""

@@ -25,7 +25,7 @@ Format = Literal[
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where images and captions come from, and what is left out at random while training."""
+    """Source of images and captions, and what training drops at random."""
 
     data: str = setting(
         "",

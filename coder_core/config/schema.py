@@ -41,7 +41,7 @@ class Config:
 
     @property
     def has_vocabulary(self) -> bool:
-        """Whether captions are read as words of a vocabulary of the run's own."""
+        """True if captions are read as words of the run's vocabulary."""
         return self.model.text_encoder == "bigru" and not self.towers.text_tower
 
 

@@ -74,5 +74,5 @@ class TowersConfig:
 
     @property
     def both(self) -> bool:
-        """Whether pictures and captions are both read by towers."""
+        """True if towers read both pictures and captions."""
         return bool(self.image_tower) and bool(self.text_tower)

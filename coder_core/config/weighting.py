@@ -17,7 +17,7 @@ OF_NEIGHBOURHOODS = ("diversity", "discrepancy", "combined", "combined-stats", "
 
 @dataclass(frozen=True)
 class WeightingConfig:
-    """Which positives count more: complementary samples (Thomas and Kovashka, "Emphasizing Complementary Samples for
+    """Weights of the positives: complementary samples (Thomas and Kovashka, "Emphasizing Complementary Samples for
     Non-literal Cross-modal Retrieval"), and the weightings they compare with."""
 
     sample_weights: SampleWeights = setting(
@@ -82,5 +82,5 @@ class WeightingConfig:
 
     @property
     def reads_neighbours(self) -> bool:
-        """Whether captions need neighbours in the text space."""
+        """True if captions need neighbours in the text space."""
         return self.sample_weights in OF_NEIGHBOURHOODS or self.within_image > 0 or self.within_text > 0

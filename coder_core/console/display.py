@@ -22,7 +22,7 @@ from coder_core.console.progress import SECONDS_BETWEEN_LINES, Progress, TimedLi
 
 
 def best_so_far(best: float | None, choose_on: str) -> str:
-    """What a run's best epoch has, in words; "" before the first evaluation.
+    """Description of a run's best epoch; "" before the first evaluation.
 
     Args:
         best: R@sum of the images that choose the epoch, of a status file.

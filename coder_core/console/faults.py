@@ -1,4 +1,4 @@
-"""What is wrong with an input: where, what was found, what was expected, and the way out."""
+"""Faults of an input: where, what was found, what was expected, and how to fix it."""
 
 from __future__ import annotations
 

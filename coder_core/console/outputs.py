@@ -9,7 +9,7 @@ from coder_core.console.faults import Fault
 
 
 def check_file(flag: str, path: Path) -> list[Fault]:
-    """What keeps a file from being written: a folder of its name, no folder for it, its permissions or its name."""
+    """Reasons that a file cannot be written: a folder of its name, no folder for it, its permissions or its name."""
     place = f"{flag} {path}"
     try:
         if path.is_dir():
@@ -29,7 +29,7 @@ def check_file(flag: str, path: Path) -> list[Fault]:
 
 
 def check_folder(place: str, folder: Path) -> list[Fault]:
-    """What keeps a folder, made when missing, from being written to: a file in its way, permissions or its name."""
+    """Reasons that a folder, created if missing, cannot be written to: a file in its way, permissions or its name."""
     for ancestor in (folder, *folder.absolute().parents):
         try:
             ancestor.stat()

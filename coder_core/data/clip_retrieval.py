@@ -31,7 +31,7 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
         pictures: folder in which the image paths are files; where they are absolute, the folder they share.
 
     Raises:
-        InputError: parts are missing or do not fit one another; up to 20 faults with file, rows and the way out.
+        InputError: parts are missing or do not fit one another; up to 20 faults with file, rows and how to fix it.
     """
     faults: list[Fault] = []
     folder = Path(folder)

@@ -73,7 +73,7 @@ def read_embeddings(
         queries: .npy of (q, D) floats, texts that are no captions. query_texts: those texts, q lines, all different.
 
     Raises:
-        InputError: the files cannot be used together; up to 20 faults, each with its file, rows and the way out.
+        InputError: the files cannot be used together; up to 20 faults, each with its file, rows and how to fix it.
     """
     faults: list[Fault] = []
     image_file = collect(lambda: open_matrix(images, faults), faults)

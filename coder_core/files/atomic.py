@@ -111,7 +111,7 @@ def clean(parent: Path) -> None:
 
 
 def locate(place: Path) -> Path:
-    """Where the folder of this name can be read: at its place, or aside while it is being replaced."""
+    """Readable path of the folder of this name: its own, or the one aside while it is being replaced."""
     return next((folder for folder in (place, _aside(place), place) if folder.is_dir()), place)
 
 

@@ -13,7 +13,7 @@ from coder_core.files.manifest import MANIFEST, parse_manifest
 
 
 def run_key(folder: Path) -> str:
-    """What the lines of a run are sealed with: the checksum in its manifest; "" without an intact one."""
+    """Key that seals the lines of a run: the checksum in its manifest; "" without an intact one."""
     try:
         return str(parse_manifest(folder / MANIFEST).get("self"))
     except InputError:

@@ -34,7 +34,7 @@ def render_manifest(manifest: dict[str, Any]) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _is_intact(raw: bytes) -> bool:
-    """Whether these bytes are a manifest as it is written, its checksum included; kept, because listings ask often."""
+    """True if these bytes are a manifest with a correct checksum; cached, because listings ask often."""
     manifest = json.loads(raw)
     return isinstance(manifest, dict) and render_manifest(manifest) == raw
 
@@ -91,7 +91,7 @@ def parse_manifest(path: Path) -> dict[str, Any]:
 
 
 def _is_shape(shape: Any) -> bool:
-    """Whether this is a list of sizes."""
+    """True for a list of sizes."""
     if not isinstance(shape, list):
         return False
     return all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in shape)

@@ -143,7 +143,7 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], list[Fault]]:
 
 
 def _is_measured(value: Any) -> bool:
-    """Whether all that a line says besides its event are numbers, as tables and curves need it."""
+    """True if all values of a line besides its event are numbers, as tables and curves need."""
     if isinstance(value, dict):
         return all(key == "event" or _is_measured(item) for key, item in value.items())
     return value is None or isinstance(value, int | float)

@@ -84,7 +84,7 @@ def noted_tower(features: str) -> dict[str, Any]:
 
 
 def noted_pictures(features: str, names: Sequence[str]) -> dict[str, Any]:
-    """Where `coder_core.features` found the pictures of a features file, as `write_analysis` takes it: picture_folder,
+    """Pictures of a features file of `coder_core.features`, as `write_analysis` takes them: picture_folder,
     or packed and picture_positions. {} for other files, and where the names are others now.
 
     Args:
@@ -108,7 +108,7 @@ def noted_pictures(features: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _beside(features: str) -> dict[str, Any]:
-    """What `coder_core.features` wrote beside a features file; {} for other files."""
+    """Description that `coder_core.features` wrote beside a features file; {} for other files."""
     try:
         about = json.loads((Path(features).parent / "tower.json").read_text("utf-8"))
     except (OSError, ValueError, RecursionError):

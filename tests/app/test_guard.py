@@ -49,7 +49,7 @@ def test_everybody_else_is_not(headers: list[tuple[bytes, bytes]]) -> None:
 
 
 def asked(kind: str, host: bytes, answers: list[dict[str, Any]], **scope: Any) -> list[dict[str, Any]]:
-    """What the guard sends to a request with this Host, over an app that gives these answers (none: not reached)."""
+    """Response of the guard to a request with this Host, over an app with these answers (none: not reached)."""
     sent: list[dict[str, Any]] = []
 
     async def behind(scope: Any, receive: Any, send: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the server prepares before the first visit."""
+"""Preparations of the server before the first visit."""
 
 from __future__ import annotations
 

@@ -101,12 +101,12 @@ def test_what_a_link_filled_in_is_shown_and_starts_only_after_a_second_click(
 
 
 def one(root: Path, name: str = "mine") -> TrainingRun:
-    """What the page knows of a run: read from files, nothing of a session takes part."""
+    """Facts that the page reads about a run: from files, not from a session."""
     return next(found for found in fresh() if found.name == name)
 
 
 def fresh() -> list[TrainingRun]:
-    """What a newly started app would see."""
+    """State that a newly started app sees."""
     import streamlit as st
 
     st.cache_data.clear()

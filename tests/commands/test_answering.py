@@ -1,4 +1,4 @@
-"""What needs no model is answered at once, also when nobody reads the answer."""
+"""Commands answer at once if no model is needed, also with a closed pipe."""
 
 from __future__ import annotations
 

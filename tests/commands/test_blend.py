@@ -101,7 +101,7 @@ def test_the_ends_are_the_run_and_the_zero_shot_model(
 
 
 def weights(run: Path, alpha: float | None) -> dict[str, np.ndarray]:
-    """Of both towers, by transformers' names; adapters merged."""
+    """Weights of both towers, by transformers' names; adapters merged."""
     loaded = load_model(run)
     assert loaded.towers is not None
     assert loaded.towers.image is not None

@@ -43,7 +43,7 @@ def run_import(folder: Path, *more: str, name: str = "clip") -> int:
 
 
 def refused(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
-    """What is printed when the files are refused; nothing is left behind."""
+    """Message when the files are refused; nothing is left behind."""
     assert run_import(folder, *more) == 1
     assert not [path for path in (folder.parent / "runs").glob("*") if path.name != "kept"]
     return capsys.readouterr().err

@@ -277,7 +277,7 @@ def test_no_argument_trains_the_demo_then_leaves_it_alone(
 
 
 def every_page_has_something_to_show(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the runs that the sidebar begins with, or one click away."""
+    """Every page has its runs in the sidebar, or one click away."""
     for page in PAGES:
         app = open_page(monkeypatch, root, page)
         if page == "weights":

@@ -1,4 +1,4 @@
-"""How a fault is worded."""
+"""Wording of faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands end: faults, signals, Ctrl-C and a reader that is gone become exit statuses."""
+"""Exit statuses of commands after faults, signals, Ctrl-C and a closed pipe."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_writers_side_by_side_wait_for_each_other(tmp_path: Path) -> None:
 
 
 def test_a_reader_meets_one_save_or_the_next(tmp_path: Path) -> None:
-    """Of a run whose best model is replaced while somebody evaluates it."""
+    """The best model of a run is replaced while somebody evaluates it."""
     store = SaveStore(tmp_path / "best", keep=1)
     save_step(store, 1)
     writer = threading.Thread(target=lambda: [save_step(store, step // 2) for step in range(2, 160)])

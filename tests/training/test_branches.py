@@ -45,7 +45,7 @@ def branches_of(config: Config) -> tuple[Prepared, OnlineBranches]:
 
 
 def every_score(prepared: Prepared, found: OnlineBranches, batch: Batch) -> list[Rows]:
-    """Of the earlier branches in order, the target last."""
+    """Losses of the earlier branches in order, the target last."""
     earlier = [branch for branch in found.branches if isinstance(branch, Coder)]
     return [scores(model, batch) for model in (*earlier, prepared.model)]
 

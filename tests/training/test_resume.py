@@ -149,7 +149,7 @@ def test_a_save_set_aside_by_a_killed_writer_is_gone_on_from(whole: Path, tmp_pa
 
 
 def test_a_run_that_lost_its_patience_does_not_go_on(data: Path, tmp_path: Path) -> None:
-    """With a vanishing learning rate no evaluation after the first is better."""
+    """A vanishing learning rate makes no evaluation after the first better."""
     config = tiny_config(data, epochs=9, patience=2, learning_rate=1e-12)
     folder = start_run(config, tmp_path, quiet())
     assert position(folder)["step"] == 3 * PER_EPOCH
@@ -161,7 +161,7 @@ def test_a_run_that_lost_its_patience_does_not_go_on(data: Path, tmp_path: Path)
 
 
 def test_the_rate_falls_on_a_plateau_also_after_a_stop(data: Path, tmp_path: Path) -> None:
-    """With a vanishing learning rate no evaluation after the first is better."""
+    """A vanishing learning rate makes no evaluation after the first better."""
     config = tiny_config(data, epochs=6, schedule="plateau", plateau=2, learning_rate=1e-12, warmup_steps=0)
     folder = start_run(config, tmp_path / "whole", quiet())
     rates = {line["epoch"]: line["learning_rate"] for line in told(folder) if line["event"] == "step"}

@@ -117,7 +117,7 @@ def test_the_regularisers_of_several_embeddings_come_on_top(data: Path, loss: st
 
 
 def expected(loss: str, others: list[float], positive: float, config: Config, diversity: float) -> float:
-    """Of one anchor."""
+    """Loss of one anchor."""
     objective = config.objective
     if loss == "infonce":
         return losses.info_nce(others, positive, objective.temperature)

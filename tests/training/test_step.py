@@ -77,7 +77,7 @@ def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(da
 
 
 def test_without_twin_dropout_the_keys_of_a_batch_are_the_same_twice(data: Path) -> None:
-    """Those of a twin without any dropout, in training mode: batch norm normalises by the batch."""
+    """Keys of a momentum encoder without dropout, in training mode: batch norm normalises by the batch."""
     usual = {"bank_size": 16, "twin_precision": "float32", "momentum": 0.0}
     config = tiny_config(data, **usual, twin_dropout=False)
     prepared = prepare(config)
@@ -209,7 +209,7 @@ def test_gradients_of_the_instance_loss_through_batch_and_bank() -> None:
 
 @pytest.mark.parametrize("measure", ["std", "entropy"])
 def test_gradients_through_the_diversity(measure: Any) -> None:
-    """Of both branches' losses as training takes them, the largest raw value of each direction included."""
+    """Both branches' losses as training computes them, with the largest raw value of each direction."""
     generator = torch.Generator().manual_seed(0)
 
     def unit_rows() -> Tensor:

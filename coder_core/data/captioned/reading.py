@@ -134,7 +134,7 @@ def read_captioned(
         only: the split whose pictures are looked for; "" looks for those of all.
 
     Raises:
-        InputError: nothing can be read; up to 20 faults, each with file, row and the way out.
+        InputError: nothing can be read; up to 20 faults, each with file, row and how to fix it.
     """
     path, reading = Path(path), reading or ReadingArguments()
     stop_on_errors(

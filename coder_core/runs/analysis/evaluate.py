@@ -99,7 +99,7 @@ def evaluate_split(
 
 
 def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, Any]:
-    """What `write_analysis` is told of a split's samples."""
+    """Arguments of `write_analysis` about a split's samples."""
     read = samples.pictures.split if isinstance(samples.pictures, Pictures) else samples.pictures
     noted = note_packed(read.positions, read.rows) if read is not None else None
     where: dict[str, Any] = {
@@ -147,7 +147,7 @@ def _tables(
 
 
 def image_part_tables(images: ImageParts) -> dict[str, np.ndarray]:
-    """What new captions are scored with: image_parts (n, L, D) float16 and image_part_lengths (n,); {} when larger than
+    """Arrays for scoring new captions: image_parts (n, L, D) float16 and image_part_lengths (n,); {} when larger than
     256 MiB, so that an analysis stays small beside its data."""
     if images.parts.size * 2 > PARTS_BYTES:
         return {}

@@ -118,7 +118,7 @@ def import_run(
 
 
 def is_imported(folder: Path) -> bool:
-    """Whether a folder holds imported embeddings and nothing else that belongs to a run."""
+    """True if a folder holds imported embeddings and nothing else of a run."""
     if (folder / "config.toml").exists():
         return False
     splits = list_splits(folder)

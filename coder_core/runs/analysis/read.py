@@ -147,7 +147,7 @@ class Analysis(sealed.SealedFolder):
 
     @cached_property
     def packed_pictures(self) -> PackedPictures | None:
-        """Where pictures lie inside tar or parquet files; None where they are files of `picture_folder`, or unknown."""
+        """Positions of pictures inside tar or parquet files; None if they are files of `picture_folder`, or unknown."""
         if "packed" not in self._images:
             return None
         from coder_core.data.captioned.packed import (
@@ -161,7 +161,7 @@ class Analysis(sealed.SealedFolder):
 
     @property
     def picture_folder(self) -> str:
-        """Where the pictures lie; "" when unknown."""
+        """Folder of the pictures; "" when unknown."""
         return str(self._images["folder"])
 
 

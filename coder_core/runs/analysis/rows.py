@@ -333,7 +333,7 @@ def add_c_way_accuracy(
 
 
 def write_similarities(rows: Sequence[RunRow], file: Path, split_name: str) -> None:
-    """How often each score occurs among matching and among other pairs, as CSV: one line a run and bin."""
+    """Counts of scores among matching and other pairs, as CSV: one line per run and bin."""
     sheets = []
     for row in rows:
         owner = row.split.image_of_text

@@ -89,7 +89,7 @@ def weight_tables(
     split: Split,
     progress: Progress = silent,
 ) -> Tables:
-    """What a run's weighting makes of a split; nothing for a run without weights.
+    """Sample weights of a split; empty for a run without weights.
 
     Args:
         folder: of the run, which holds its text space.

@@ -21,7 +21,7 @@ RANKS = ("image_ranks", "text_ranks", "image_best", "text_best")
 
 @dataclass(frozen=True)
 class HubCorrection:
-    """What a correction did to the ranks of a split.
+    """Ranks of a split before and after a correction.
 
     Args:
         image_ranks: (n,) int64 with corrected scores, −1 for an image without captions. text_ranks: (m,).

@@ -55,7 +55,7 @@ class Neighbourhood:
     faults: list[Fault]
 
     def about(self, config: Config) -> dict[str, str]:
-        """What a run notes to recognise them: sha256 (hex) of the neighbours, and of a model's folder."""
+        """Fingerprints stored with a run: sha256 (hex) of the neighbours, and of a model's folder."""
         about = {NEIGHBOURS_KEY: hashlib.sha256(np.ascontiguousarray(self.neighbours).tobytes()).hexdigest()}
         if config.weighting.text_space:
             about[MODEL_KEY] = folder_fingerprint(Path(config.weighting.text_space))
@@ -174,7 +174,7 @@ def _key(config: Config, captions: Sequence[str], image_of_text: np.ndarray) -> 
 
 
 def _read(folder: Path, config: Config) -> tuple[np.ndarray, TextSpace] | None:
-    """What the cache holds; None when it holds nothing or it is damaged."""
+    """Contents of the cache; None if it is empty or damaged."""
     try:
         files = sealed.SealedFolder(folder)
         files.check()

@@ -131,7 +131,7 @@ def read_derived(folder: DerivedFolder) -> Derived | None:
 
 
 def read_as(folder: DerivedFolder, build: Callable[[Derived], Result]) -> Result | None:
-    """What `build` makes of a stored result; None when there is none.
+    """Value that `build` makes of a stored result; None without one.
 
     Raises:
         InputError: it is damaged, or holds values that no version writes.

@@ -1,0 +1,29 @@
+"""Docstrings open with a verb or with the thing itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+FOLDERS = ("coder_core", "app", "pages", "benchmarks", "tests")
+OPENERS = re.compile(r"(What|Whether|How|Which|Where|Those|With|Of)\b")
+
+
+def docstrings(path: Path) -> list[tuple[int, str]]:
+    """Line and text of every string that is a statement, as docstrings of fields are."""
+    return [
+        (node.lineno, node.value.value)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ]
+
+
+def test_no_docstring_opens_with_a_relative_clause() -> None:
+    files = [path for folder in FOLDERS for path in sorted((PROJECT / folder).rglob("*.py"))]
+    assert len(files) > 500
+    found = [(path, line) for path in files for line, text in docstrings(path) if OPENERS.match(text.strip())]
+    assert found == []
