@@ -39,7 +39,7 @@ def build_model(
     concepts: Concepts | None = None,
     towers: RunTowers | None = None,
 ) -> Coder:
-    """The model of a configuration.
+    """Build the model of a configuration.
 
     Args:
         config: of the model.
@@ -48,18 +48,44 @@ def build_model(
         vectors: (words, word_size) initial word vectors; random when None.
         checkpointing: recompute BERT's activations, and the towers'.
         pretrained: load BERT's weights; False when a checkpoint's weights follow anyway.
-        download: what this machine lacks of BERT.
+        download: allow transformers to download a BERT that is not on this machine.
         concepts: of the concept branch; None builds the instance branch alone.
-        towers: that read pictures or captions in the place of the encoders of a configuration.
+        towers: replace the image encoder, the text encoder, or both.
     """
-    image: nn.Module | None = (
-        towers.image_encoder(config.dimension, checkpointing) if towers is not None else None
+    image: nn.Module | None = None
+    text: nn.Module | None = None
+    if towers is not None:
+        image = towers.image_encoder(config.dimension, checkpointing)
+        text = towers.text_encoder(config.dimension, checkpointing)
+    if text is None:
+        text = _text_encoder(config, words, vectors, checkpointing, pretrained, download)
+    if image is None:
+        image = _image_encoder(config, feature_size)
+    poolings = [_pooling(config, name) for name in (config.image_pooling, config.text_pooling)]
+    # After the instance branch, whose random start then equals that of a model without concepts.
+    branch = None if concepts is None else _concept_branch(config, concepts)
+    return Coder(
+        image,
+        text,
+        *poolings,
+        dimension=config.dimension,
+        dropout=config.embedding_dropout,
+        concepts=branch,
+        concept_text_pooling=None if branch is None else POOLINGS[config.text_pooling](),
+        scorer=_scorer(config),
     )
-    text: nn.Module | None = (
-        towers.text_encoder(config.dimension, checkpointing) if towers is not None else None
-    )
-    if text is None and config.text_encoder == "bert":
-        text = BertWords(
+
+
+def _text_encoder(
+    config: ModelConfig,
+    words: int,
+    vectors: Tensor | None,
+    checkpointing: bool,
+    pretrained: bool,
+    download: bool,
+) -> nn.Module:
+    if config.text_encoder == "bert":
+        return BertWords(
             config.bert,
             config.dimension,
             frozen=config.freeze_bert,
@@ -67,52 +93,39 @@ def build_model(
             pretrained=pretrained,
             download=download,
         )
-    elif text is None:
-        text = RecurrentWords(
-            words,
-            config.word_size,
-            config.dimension,
-            layers=config.text_layers,
-            dropout=config.word_dropout,
-            vectors=vectors,
-        )
-    if image is None:
-        image = RegionEncoder(
-            feature_size,
-            config.dimension,
-            layers=config.image_layers,
-            dropout=config.image_dropout,
-            rms=config.region_norm == "rms",
-            one_mask=config.image_dropout_mask == "image",
-        )
-    instance = (
-        image,
-        text,
-        *(_pooling(config, name) for name in (config.image_pooling, config.text_pooling)),
+    return RecurrentWords(
+        words,
+        config.word_size,
+        config.dimension,
+        layers=config.text_layers,
+        dropout=config.word_dropout,
+        vectors=vectors,
     )
-    # After the instance branch, whose random start then equals that of a model without concepts.
-    branch, pooling = None, None
-    if concepts is not None:
-        graph = concepts.graph(
-            threshold=config.concept_threshold, rescaled=config.concept_rescale, norm=config.concept_graph
-        )
-        branch = ConceptBranch(
-            torch.from_numpy(graph),
-            torch.from_numpy(concepts.vectors),
-            config.dimension,
-            layers=config.gcn_layers,
-            narrow=config.gcn_form == "cvse",
-            smoothing=config.concept_smoothing,
-            unit_queries=config.concept_query == "unit",
-        )
-        pooling = POOLINGS[config.text_pooling]()
-    return Coder(
-        *instance,
-        dimension=config.dimension,
-        dropout=config.embedding_dropout,
-        concepts=branch,
-        concept_text_pooling=pooling,
-        scorer=_scorer(config),
+
+
+def _image_encoder(config: ModelConfig, feature_size: int) -> nn.Module:
+    return RegionEncoder(
+        feature_size,
+        config.dimension,
+        layers=config.image_layers,
+        dropout=config.image_dropout,
+        rms=config.region_norm == "rms",
+        one_mask=config.image_dropout_mask == "image",
+    )
+
+
+def _concept_branch(config: ModelConfig, concepts: Concepts) -> ConceptBranch:
+    graph = concepts.graph(
+        threshold=config.concept_threshold, rescaled=config.concept_rescale, norm=config.concept_graph
+    )
+    return ConceptBranch(
+        torch.from_numpy(graph),
+        torch.from_numpy(concepts.vectors),
+        config.dimension,
+        layers=config.gcn_layers,
+        narrow=config.gcn_form == "cvse",
+        smoothing=config.concept_smoothing,
+        unit_queries=config.concept_query == "unit",
     )
 
 
