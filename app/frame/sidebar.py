@@ -176,8 +176,10 @@ def _waits(run: RunSummary, first: RunSummary, split: str) -> bool:
 
 
 def _slice(shown: Choice | None) -> str:
-    """The field of the slice; its value is in the URL while there is one."""
-    value = followed(SLICE, st.query_params.get(SLICE, "")[: slices.LONGEST_EXPRESSION], "")
+    """The field of the slice; its value, without spaces around it, is in the URL while there is one."""
+    if SLICE in st.session_state:
+        st.session_state[SLICE] = st.session_state[SLICE].strip()
+    value = followed(SLICE, st.query_params.get(SLICE, "")[: slices.LONGEST_EXPRESSION].strip(), "")
     st.text_input(
         "Search or slice",
         key=SLICE,
@@ -186,7 +188,7 @@ def _slice(shown: Choice | None) -> str:
         help=tip("slice"),
         disabled=shown is None,
     )
-    return str(value or "").strip()
+    return str(value)
 
 
 def _sliced(shown: Choice, expression: str) -> Choice:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.views.heat_maps import numbered, table_html
+from app.views.heat_maps import NOTES, numbered, table_html
 from coder_core.api import open_run
 from coder_core.api.heat_maps import heat_map
 from coder_core.embed import main as embed
@@ -95,7 +95,7 @@ def test_a_word_is_picked_and_its_regions_are_lit(
     heat.page.wait_for_url(re.compile(rf"[?&]word={expected['plain'].words[other]}(&|$)"), timeout=PATIENCE)
     heat.settle()
     heat.page.get_by_text("Scorer’s attention").click()
-    heat.page.get_by_text("they sum to 1").wait_for(timeout=PATIENCE)
+    heat.page.get_by_text(NOTES["attention"]).wait_for(timeout=PATIENCE)
     expected["words"] = heat_map(runs["words"], "dev", CAPTION, 1, "attention")
     for position, name in enumerate(("plain", "words")):  # the other run has cosines only
         figure = drawn(heat, position)

@@ -323,19 +323,19 @@ def test_weights_that_fit_are_no_start_for_a_model_that_reads_regions_at_another
 def test_what_is_no_finished_run_of_the_same_words_is_refused(
     data: Path, finished: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="holds no run that was trained here; expected a finished run"):
+    with pytest.raises(InputError, match=r"--boosting-teacher .*expected a finished run"):
         prepare(offline(data, tmp_path / "nowhere"))
     stopped = stop_during(finished, tmp_path / "stopped", 7)
-    with pytest.raises(InputError, match="is stopped; expected a finished run"):
+    with pytest.raises(InputError, match=rf"--boosting-teacher {stopped}: .*stopped"):
         prepare(offline(data, stopped))
     config = offline(data, finished)
     rarer = replace(config, data=replace(config.data, word_threshold=12))
-    with pytest.raises(InputError, match=r"has another vocabulary \(17 words\) than this run \(\d+\)"):
+    with pytest.raises(InputError, match=r"--boosting-teacher .*vocabulary .*\b17\b"):
         prepare(rarer)
     broader = shutil.copytree(data, tmp_path / "broader")
     for features in broader.glob("*_ims.npy"):
         np.save(features, np.pad(np.load(features), ((0, 0), (0, 0), (0, 1))))
-    with pytest.raises(InputError, match="reads 6 numbers a region, this data has 7"):
+    with pytest.raises(InputError, match=r"--boosting-teacher .*\b6\b.*\b7\b"):
         prepare(offline(broader, finished))
 
 
