@@ -35,10 +35,9 @@ def open_page(monkeypatch: pytest.MonkeyPatch, root: Path, page: str, **query: s
     monkeypatch.chdir(PROJECT)
     app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=120)
     app.query_params.update(query)
-    app.run()
     if page:
         app.switch_page(f"pages/{page}.py")
-        app.run()
+    app.run()
     assert not app.exception, [item.value for item in app.exception]
     return app
 
